@@ -1,0 +1,135 @@
+"""Frozen dataclasses to JSON and back without loss, driven by their type hints."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class CodecError(ValueError):
+    """A JSON document does not have the shape of the dataclass it should become; the message names the place."""
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON types for a dataclass, enum, tuple, mapping or scalar."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [to_json(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def from_json(kind: type[T], document: Any) -> T:
+    """The inverse of :func:`to_json` for the same type.
+
+    Unknown keys are refused (they would be lost), missing keys take the field's default.
+
+    Raises:
+        CodecError: with the path of the first place that does not fit.
+    """
+    return cast(T, _decode(kind, document, "$"))
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _decode(kind: Any, data: Any, where: str) -> Any:
+    origin = typing.get_origin(kind)
+    if kind is Any:
+        return data
+    if origin in (typing.Union, types.UnionType):
+        return _decode_union(kind, data, where)
+    if origin is tuple:
+        item = typing.get_args(kind)
+        _expect(data, list, where)
+        if len(item) == 2 and item[1] is Ellipsis:
+            return tuple(_decode(item[0], entry, f"{where}[{i}]") for i, entry in enumerate(data))
+        if len(data) != len(item):
+            raise CodecError(f"{where}: {len(item)} items expected, {len(data)} found")
+        return tuple(_decode(item[i], entry, f"{where}[{i}]") for i, entry in enumerate(data))
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        _expect(data, dict, where)
+        return {key: _decode(typing.get_args(kind)[1], item, f"{where}.{key}") for key, item in data.items()}
+    target = origin or kind
+    if dataclasses.is_dataclass(target):
+        return _decode_dataclass(kind, cast(type, target), data, where)
+    if isinstance(target, type) and issubclass(target, Enum):
+        try:
+            return target(data)
+        except ValueError as error:
+            raise CodecError(f"{where}: {data!r} is no {target.__name__}") from error
+    if target is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    if target is None or target is type(None):
+        if data is not None:
+            raise CodecError(f"{where}: null expected, {type(data).__name__} found")
+        return None
+    _expect(data, target, where)
+    return data
+
+
+def _decode_union(kind: Any, data: Any, where: str) -> Any:
+    failures = []
+    for option in typing.get_args(kind):
+        try:
+            return _decode(option, data, where)
+        except CodecError as error:
+            failures.append(str(error))
+    # the failure that reached deepest says most
+    raise CodecError(max(failures, key=len))
+
+
+def _decode_dataclass(kind: Any, target: type, data: Any, where: str) -> Any:
+    _expect(data, dict, where)
+    hints = dict(_hints(target))
+    parameters = dict(zip(getattr(target, "__parameters__", ()), typing.get_args(kind), strict=False))
+    known = {field.name: field for field in dataclasses.fields(target)}
+    unknown = sorted(set(data) - set(known))
+    if unknown:
+        raise CodecError(f"{where}: unknown key {unknown[0]!r} for {target.__name__}")
+    values = {}
+    for name, field in known.items():
+        if name not in data:
+            has_default = (
+                field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+            )
+            if not has_default:
+                raise CodecError(f"{where}: key {name!r} is missing for {target.__name__}")
+            continue
+        values[name] = _decode(_substitute(hints[name], parameters), data[name], f"{where}.{name}")
+    return target(**values)
+
+
+def _substitute(hint: Any, parameters: dict[Any, Any]) -> Any:
+    """Put the type arguments of a generic dataclass into a field's hint (``T | None`` -> ``str | None``)."""
+    if not parameters:
+        return hint
+    if hint in parameters:
+        return parameters[hint]
+    arguments = typing.get_args(hint)
+    if not arguments:
+        return hint
+    replaced = tuple(_substitute(argument, parameters) for argument in arguments)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return typing.Union[replaced]
+    return typing.get_origin(hint)[replaced]
+
+
+def _expect(data: Any, kind: Any, where: str) -> None:
+    if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
+        raise CodecError(f"{where}: {getattr(kind, '__name__', kind)} expected, {type(data).__name__} found")

@@ -1,0 +1,65 @@
+"""Errors that reach a person: what happened, what it means, what to do."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+
+class Exit(IntEnum):
+    """Process exit codes of every splatfix command."""
+
+    OK = 0
+    FAILURE = 1
+    """A failure was found, or the command did not reach what it was asked for."""
+    USAGE = 2
+    """The command was called wrongly; nothing was done."""
+    UNDETERMINED = 3
+    """It could not be determined (something needed to look is not there)."""
+
+
+class SplatfixError(Exception):
+    """Anything splatfix has to tell a person instead of finishing.
+
+    Args:
+        code: stable kebab-case name of the error, for scripts and searches.
+        what: one sentence: what happened.
+        meaning: what that means for the person, or "".
+        todo: what to do about it; lines that are commands are safe to run as they are.
+        exit_code: the process exit code that goes with it.
+        details: JSON-able extras for ``--json``.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        meaning: str = "",
+        todo: tuple[str, ...] = (),
+        exit_code: Exit = Exit.FAILURE,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+        self.meaning = meaning
+        self.todo = todo
+        self.exit_code = exit_code
+        self.details = details or {}
+
+    def to_json(self) -> dict[str, Any]:
+        """The error as the ``error`` object of a versioned JSON document."""
+        return {
+            "code": self.code,
+            "what": self.what,
+            "meaning": self.meaning,
+            "todo": list(self.todo),
+            "exit_code": int(self.exit_code),
+            "details": self.details,
+        }
+
+
+def usage_error(code: str, what: str, *todo: str) -> SplatfixError:
+    """A wrong call: nothing was done, exit code 2."""
+    return SplatfixError(code, what, todo=todo, exit_code=Exit.USAGE)

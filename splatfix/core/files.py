@@ -1,0 +1,85 @@
+"""The one way splatfix writes files: whole or not at all, and never over something without a backup when asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from splatfix.core.errors import Exit, SplatfixError
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` atomically: readers see the old file or the new one, never a part.
+
+    Raises:
+        SplatfixError: ``cannot-write`` when the folder cannot be made or written, or the disk is full.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise _cannot_write(path, error) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text atomically; see :func:`write_bytes`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a JSON document atomically, indented, with a final newline; see :func:`write_bytes`."""
+    write_text(path, dumps(document))
+
+
+def dumps(document: Any) -> str:
+    """The one JSON text form splatfix prints and stores: keys in the order given, indented, final newline."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Read a JSON file a person named.
+
+    Raises:
+        SplatfixError: ``cannot-read`` (exit code 2) naming ``what`` the file should have been.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SplatfixError(
+            "cannot-read", f"Cannot read {path}: {error.strerror or error}.", exit_code=Exit.USAGE
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise SplatfixError(
+            "not-json",
+            f"{path} is not {what}: {error}.",
+            meaning="The file is damaged, or it is something else.",
+            exit_code=Exit.USAGE,
+        ) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _cannot_write(path: Path, error: OSError) -> SplatfixError:
+    return SplatfixError(
+        "cannot-write",
+        f"Cannot write {path}: {error.strerror or error}.",
+        meaning="Nothing was changed there.",
+        todo=("Choose a folder you may write to, or make room on that disk.",),
+    )

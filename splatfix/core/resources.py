@@ -1,0 +1,44 @@
+"""Finds the folders that travel with splatfix (patches, dockerfiles, constraints) in a checkout and in an installed wheel."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def bundled(name: str) -> Path:
+    """The path of a top-level data file or folder, e.g. ``dockerfiles``.
+
+    In a wheel it lies under ``splatfix/_bundled``; in a checkout beside the package.
+
+    Raises:
+        FileNotFoundError: when this installation of splatfix is incomplete.
+    """
+    for candidate in (_PACKAGE / "_bundled" / name, _PACKAGE.parent / name):
+        if candidate.exists():
+            return candidate
+    raise FileNotFoundError(f"splatfix's own {name!r} is missing; reinstall splatfix")
+
+
+def kernels_folder() -> Path:
+    """The folder of ``splatfix.kernels`` as files, to be staged into a target environment."""
+    return _PACKAGE / "kernels"
+
+
+def smoke_trainer_folder() -> Path:
+    """The folder of the ``smoke_trainer`` package as files, to be staged into a target environment."""
+    return _PACKAGE.parent / "smoke_trainer"
+
+
+def user_cache() -> Path:
+    """Where splatfix keeps what can be made again: ``$SPLATFIX_CACHE``, else the platform's user cache folder."""
+    if chosen := os.environ.get("SPLATFIX_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "splatfix" / "Cache"
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/splatfix").expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "splatfix"

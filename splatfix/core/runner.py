@@ -1,0 +1,175 @@
+"""The one way splatfix starts another program: no shell, always a timeout, output always captured."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a child process ended.
+
+    ``returncode`` is None when it never started or was killed at its timeout; then ``error`` says why in words.
+    A negative ``returncode`` is the number of the signal that ended it, as in :mod:`subprocess`.
+    """
+
+    argv: tuple[str, ...]
+    returncode: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """It started, ended by itself in time, and said 0."""
+        return self.returncode == 0
+
+    def why(self) -> str:
+        """One line that says how it failed, for a person; "" when it did not."""
+        if self.ok:
+            return ""
+        if self.error:
+            return self.error
+        assert self.returncode is not None
+        if self.returncode < 0:
+            try:
+                name = signal.Signals(-self.returncode).name
+            except ValueError:
+                name = f"signal {-self.returncode}"
+            return f"ended by {name}"
+        last = (self.stderr.strip() or self.stdout.strip()).splitlines()
+        return f"exit code {self.returncode}" + (f": {last[-1].strip()}" if last else "")
+
+
+class Runner(Protocol):
+    """The seam between splatfix and other programs; tests hand in a recorded one."""
+
+    def run(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        timeout: float,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] | None = None,
+        log: Path | None = None,
+    ) -> Completed:
+        """Run ``argv`` to its end or its timeout (seconds). Never raises for what the child does.
+
+        ``env`` is the whole environment (None: inherit). ``on_line`` gets each line of merged stdout and stderr
+        as it appears (both then come back in ``stdout``); ``log`` also receives those lines.
+        """
+        ...
+
+
+class ProcessRunner:
+    """Runs real processes, each in its own process group, so that a timeout ends the children too."""
+
+    def run(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        timeout: float,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] | None = None,
+        log: Path | None = None,
+    ) -> Completed:
+        """See :meth:`Runner.run`."""
+        words = tuple(str(word) for word in argv)
+        merged = on_line is not None or log is not None
+        started = time.monotonic()
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+                cwd=cwd,
+                env=None if env is None else dict(env),
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=os.name == "posix",
+            )
+        except OSError as error:
+            reason = f"could not start {words[0]}: {error.strerror or error}"
+            return Completed(words, None, "", "", time.monotonic() - started, reason)
+        try:
+            if merged:
+                stdout, stderr, timed_out = _follow(process, timeout, on_line, log), "", False
+                if stdout is None:
+                    stdout, timed_out = "", True
+            else:
+                stdout, stderr, timed_out = _collect(process, timeout)
+        except BaseException:  # a person pressed Ctrl-C, or a callback failed: no orphan stays behind
+            _end(process)
+            raise
+        seconds = time.monotonic() - started
+        if timed_out:
+            return Completed(words, None, stdout, stderr, seconds, f"no answer within {timeout:g} s")
+        return Completed(words, process.returncode, stdout, stderr, seconds)
+
+
+def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, bool]:
+    try:
+        stdout, stderr = process.communicate(timeout=timeout)
+        return stdout, stderr, False
+    except subprocess.TimeoutExpired:
+        _end(process)
+        stdout, stderr = process.communicate()
+        return stdout, stderr, True
+
+
+def _follow(
+    process: subprocess.Popen[str],
+    timeout: float,
+    on_line: Callable[[str], None] | None,
+    log: Path | None,
+) -> str | None:
+    """Read merged output line by line; None means that the time ran out."""
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        _end(process)
+
+    watchdog = threading.Timer(timeout, expire)
+    watchdog.daemon = True
+    watchdog.start()
+    lines: list[str] = []
+    sink: IO[str] | None = log.open("a", encoding="utf-8") if log else None
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if sink:
+                sink.write(line)
+                sink.flush()
+            if on_line:
+                on_line(line.rstrip("\n"))
+        process.wait()
+    finally:
+        watchdog.cancel()
+        if sink:
+            sink.close()
+    return None if expired.is_set() else "".join(lines)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if os.name == "posix":
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+    else:
+        process.kill()
