@@ -1,0 +1,31 @@
+"""Sourced tables (architectures, drivers, compilers, torch builds, stacks, failures) and small typed loaders for them."""
+
+from splatfix.knowledge._tables import (
+    KnowledgeError,
+    Overrides,
+    load_overrides,
+    table_names,
+    using,
+)
+from splatfix.knowledge.archs import (
+    Arch,
+    arch_info,
+    cubin_runs_on,
+    parse_target,
+    ptx_runs_on,
+    toolkit_supports,
+)
+
+__all__ = [
+    "Arch",
+    "KnowledgeError",
+    "Overrides",
+    "arch_info",
+    "cubin_runs_on",
+    "load_overrides",
+    "parse_target",
+    "ptx_runs_on",
+    "table_names",
+    "toolkit_supports",
+    "using",
+]

@@ -1,0 +1,269 @@
+"""GPU architectures: their numbers and names, which toolkits know them, and whose code runs on whom."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from splatfix.knowledge._tables import cached, optional_pair, pair, table
+
+_SPELLINGS = re.compile(
+    r"(?:(?:sm|compute)_?(?P<num>\d{2,3})|(?P<bare>\d{2,3})|(?P<dmajor>\d{1,2})\.(?P<dminor>\d))(?P<variant>[af]?)"
+)
+
+
+@dataclass(frozen=True, order=True)
+class Arch:
+    """A compute capability, and for code the variant: ``a`` (this chip only), ``f`` (its family) or none."""
+
+    major: int
+    minor: int
+    variant: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Arch:
+        """From ``sm_120a``, ``compute_90``, ``12.0a`` or ``120``; ValueError for anything else (``12.0+PTX`` too)."""
+        match = _SPELLINGS.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(
+                f"{text!r} is not a GPU architecture; write it as sm_120, compute_120, 12.0 or 120."
+            )
+        if match["dmajor"]:
+            return cls(int(match["dmajor"]), int(match["dminor"]), match["variant"])
+        return cls.of_number(int(match["num"] or match["bare"]), match["variant"])
+
+    @classmethod
+    def of_number(cls, number: int, variant: str = "") -> Arch:
+        """From ``120`` (as fat binaries store it) and a variant letter."""
+        return cls(number // 10, number % 10, variant)
+
+    @property
+    def number(self) -> int:
+        """``120`` for 12.0."""
+        return self.major * 10 + self.minor
+
+    @property
+    def sm(self) -> str:
+        """``sm_120a``: machine code (a cubin)."""
+        return f"sm_{self.number}{self.variant}"
+
+    @property
+    def compute(self) -> str:
+        """``compute_120a``: PTX."""
+        return f"compute_{self.number}{self.variant}"
+
+    @property
+    def cc(self) -> str:
+        """``12.0a``: as TORCH_CUDA_ARCH_LIST wants it."""
+        return f"{self.major}.{self.minor}{self.variant}"
+
+    @property
+    def plain(self) -> Arch:
+        """The same without its letter."""
+        return Arch(self.major, self.minor)
+
+    def __str__(self) -> str:
+        return self.sm
+
+
+@dataclass(frozen=True)
+class ArchInfo:
+    """What is known of one architecture. ``first_toolkit`` None: not in the sources; ``last_toolkit`` None: still in."""
+
+    arch: Arch
+    name: str
+    gpus: tuple[str, ...]
+    first_toolkit: tuple[int, int] | None
+    last_toolkit: tuple[int, int] | None
+    tegra: bool
+    variants: Mapping[str, tuple[int, int]]
+    """First toolkit of each variant letter."""
+    verified: bool
+    note: str
+    source: str
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """Which cubins run beyond, or not up to, "same major and no newer minor"."""
+
+    families: Mapping[int, frozenset[int]]
+    excluded: Mapping[int, frozenset[int]]
+    only_on: Mapping[int, frozenset[int]]
+    sbsa_code: frozenset[int]
+    sbsa_from: tuple[int, int]
+
+
+@cached
+def _archs() -> Mapping[int, ArchInfo]:
+    document = table("archs")
+    return {
+        int(number): ArchInfo(
+            arch=Arch(*pair(row["cc"])),
+            name=row["name"],
+            gpus=tuple(row["gpus"]),
+            first_toolkit=optional_pair(row["first_toolkit"]),
+            last_toolkit=optional_pair(row.get("last_toolkit")),
+            tegra=row["tegra"],
+            variants={letter: pair(since) for letter, since in row.get("variants", {}).items()},
+            verified=row["verified"],
+            note=row.get("note", ""),
+            source=document["source"].get(row["source"], row["source"]),
+        )
+        for number, row in sorted(document["archs"].items(), key=lambda item: int(item[0]))
+    }
+
+
+@cached
+def _rules() -> _Rules:
+    document = table("archs")
+    sbsa = document["sbsa_unified"]
+    return _Rules(
+        families={int(k): frozenset(row["members"]) for k, row in document["families"].items()},
+        excluded={int(k): frozenset(row["not_on"]) for k, row in document["device_exclusions"].items()},
+        only_on={int(k): frozenset(row["devices"]) for k, row in document["only_on"].items()},
+        sbsa_code=frozenset(sbsa["code"]),
+        sbsa_from=pair(sbsa["min_build_cuda"]),
+    )
+
+
+@cached
+def _products() -> tuple[tuple[re.Pattern[str], Arch], ...]:
+    return tuple(
+        (re.compile(rf"(?<![\w.-])(?:{row['pattern']})(?!\d)", re.IGNORECASE), Arch.of_number(row["sm"]))
+        for row in table("archs")["products"]
+    )
+
+
+def known_archs() -> tuple[Arch, ...]:
+    """Every architecture in the table, oldest first, without variants."""
+    return tuple(info.arch for info in _archs().values())
+
+
+KNOWN: tuple[Arch, ...] = known_archs()
+"""The architectures of the shipped table (without a user's overrides; those are in ``known_archs()``)."""
+
+
+def arch_info(arch: Arch) -> ArchInfo | None:
+    """The row of this architecture (its letter is ignored), or None when the table lacks it."""
+    return _archs().get(arch.number)
+
+
+def older_archs(arch: Arch) -> tuple[Arch, ...]:
+    """Known architectures below this one, newest first: whose PTX this GPU could run."""
+    return tuple(sorted((known for known in known_archs() if known < arch.plain), reverse=True))
+
+
+def newest_toolkit() -> tuple[int, int]:
+    """The newest CUDA toolkit that the tables speak of; of newer ones nothing is known."""
+    return pair(table("archs")["newest_toolkit"])
+
+
+def family_of(code: Arch) -> frozenset[int]:
+    """Device numbers that ``f`` code of this architecture runs on; a number that has no row forms its own family."""
+    return _rules().families.get(code.number, frozenset({code.number}))
+
+
+def cubin_runs_on(cubin: Arch, device: Arch, *, build_cuda: tuple[int, int] | None = None) -> bool:
+    """Whether machine code for ``cubin`` runs on a GPU of capability ``device``.
+
+    Plain code runs on the same major from its own minor up; ``a`` code on its own chip only; ``f`` code on its
+    family. Tegra parts stand apart from their desktop siblings (and sm_101 and sm_110 are one renamed chip),
+    except that code of a CUDA >= 13.2 build for 7.0, 8.0 and 8.6 also runs on them.
+
+    Source: CUDA Blackwell compatibility guide; torch's DEVICE_REQUIREMENT (2.15), which a test holds against this.
+    """
+    rules = _rules()
+    only = rules.only_on.get(cubin.number)
+    if cubin.variant:
+        partners = family_of(cubin) if cubin.variant == "f" else frozenset({cubin.number})
+        return device.number in partners or (only is not None and device.number in only)
+    newer_minor = device.major == cubin.major and device.minor >= cubin.minor
+    if build_cuda is not None and build_cuda >= rules.sbsa_from and cubin.number in rules.sbsa_code:
+        return newer_minor
+    if only is not None:
+        return device.number in only
+    return newer_minor and device.number not in rules.excluded.get(cubin.number, frozenset())
+
+
+def ptx_runs_on(ptx: Arch, device: Arch) -> bool:
+    """Whether PTX for ``ptx`` can be translated for a GPU of capability ``device``, as far as architectures go.
+
+    Plain PTX suits every GPU of its number or above, of any major; ``a`` its own chip; ``f`` its family. The
+    driver must also know the PTX version: see ``drivers.ptx_jit_ok``. Source: ptxas 13.0.88 and 13.5.37.
+    """
+    if ptx.variant:
+        return cubin_runs_on(ptx, device)
+    return device.number >= ptx.number
+
+
+def toolkit_supports(cuda: tuple[int, int], arch: Arch) -> bool | None:
+    """Whether nvcc of this CUDA can target the architecture (with its letter); None when the table cannot say."""
+    info = arch_info(arch)
+    if info is None:
+        return None
+    if info.last_toolkit is not None and cuda > info.last_toolkit:
+        return False
+    if arch.variant:
+        since = info.variants.get(arch.variant)
+        if since is None:
+            return False if cuda <= newest_toolkit() else None
+    else:
+        since = info.first_toolkit
+    if since is not None and cuda < since:
+        return False
+    if since is None or cuda > newest_toolkit():
+        return None
+    return True
+
+
+def nvcc_default_arch(cuda_major: int) -> Arch | None:
+    """What nvcc of this CUDA major compiles for when no arch flag is given; None: not known."""
+    row = table("archs")["nvcc_default"].get(str(cuda_major))
+    return Arch.of_number(row["sm"]) if row else None
+
+
+def arch_of_product(name: str) -> Arch | None:
+    """The architecture of a GPU by its product name ("NVIDIA GeForce RTX 5080"), or None when no row matches.
+
+    A fallback only: the driver's own answer is better. Where several patterns match, the longest match counts
+    ("RTX 4000 Ada" is not a "Quadro RTX 4000").
+    """
+    best: tuple[int, Arch] | None = None
+    for pattern, arch in _products():
+        match = pattern.search(name)
+        if match and (best is None or match.end() - match.start() > best[0]):
+            best = (match.end() - match.start(), arch)
+    return best[1] if best else None
+
+
+def parse_target(text: str) -> Arch:
+    """What a person types for a target: ``sm_120``, ``12.0``, ``120``, ``sm120``, ``compute_120`` or "RTX 5080".
+
+    Raises ValueError with a sentence that lists what is valid.
+    """
+    wanted = text.strip()
+    try:
+        arch = Arch.parse(wanted.lower())
+    except ValueError:
+        product = arch_of_product(wanted)
+        if product is not None:
+            return product
+        raise ValueError(_target_help(wanted)) from None
+    if arch_info(arch) is None:
+        raise ValueError(_target_help(wanted))
+    return arch
+
+
+def _target_help(text: str) -> str:
+    hint = (
+        ""
+        if "+ptx" not in text.lower()
+        else " Leave out +PTX: a target is a GPU, and what it needs is worked out."
+    )
+    names = ", ".join(arch.sm for arch in known_archs())
+    return (
+        f"{text!r} is not a GPU that splatfix knows.{hint} Write an architecture as sm_120, 12.0 or 120 "
+        f"(known: {names}), or a product such as 'RTX 5080'."
+    )

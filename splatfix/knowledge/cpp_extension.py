@@ -1,0 +1,292 @@
+"""How torch.utils.cpp_extension of each torch release behaves: arch lists, compiler bounds, and what it reads and adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from splatfix.knowledge._tables import Version, cached, compare, parse_version, table, version
+from splatfix.knowledge.archs import Arch
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A range of compiler versions: ``min <= version < max_exclusive``."""
+
+    min: Version
+    max_exclusive: Version
+
+    def allows(self, compiler: Version) -> bool:
+        """Whether this compiler version lies inside."""
+        return compare(compiler, self.min) >= 0 and compare(compiler, self.max_exclusive) < 0
+
+    def __str__(self) -> str:
+        low, high = (".".join(map(str, part)) for part in (self.min, self.max_exclusive))
+        return f">={low}, <{high}"
+
+
+@dataclass(frozen=True)
+class CppExtension:
+    """One release's cpp_extension, as read in its wheel."""
+
+    release: str
+    """The release that was read."""
+    exact: bool
+    """Whether the release asked for is the one that was read."""
+    same_minor: bool
+    """Whether it is at least of the same minor; if not, the nearest older one speaks for it."""
+    supported_arches: tuple[str, ...]
+    named_arches: tuple[tuple[str, str], ...]
+    """In the order in which torch replaces them."""
+    gcc: Mapping[str, Bounds]
+    clang: Mapping[str, Bounds]
+    min_gcc: Version
+    min_msvc: Version
+    default_std: str
+    """C++ standard added when the extension asks for none."""
+    env: frozenset[str]
+    native_keyword: bool
+    """TORCH_CUDA_ARCH_LIST=native means "the visible GPUs"."""
+    adds_glibcxx_abi_flag: bool
+    clamps_to_torch_max_sm: bool
+    checks_nvcc_exists: bool
+    py_limited_api: bool
+    cuda_home_needs_cuda_build: bool
+    """CUDA_HOME stays unset, whatever the machine has, when torch is a CPU build."""
+    extension_name_exempt_from_arch_rule: bool
+    """A package name containing "arch" does not switch the arch flags off."""
+    accepts_letter_arch_in_torch_list: bool
+    """An ``sm_90a`` in torch's own arch list does not crash the look at the visible GPUs."""
+    source: str
+
+    def gcc_bounds(self, cuda: tuple[int, ...]) -> Bounds | None:
+        """torch's bounds on gcc for this CUDA (major, minor[, build of nvcc]); None: no row, torch only warns."""
+        return self._bounds(self.gcc, cuda, special=True)
+
+    def clang_bounds(self, cuda: tuple[int, ...]) -> Bounds | None:
+        """torch's bounds on clang for this CUDA; None: no row, torch only warns."""
+        return self._bounds(self.clang, cuda, special=False)
+
+    def _bounds(self, rows: Mapping[str, Bounds], cuda: tuple[int, ...], special: bool) -> Bounds | None:
+        found = rows.get(f"{cuda[0]}.{cuda[1]}")
+        exception = table("cpp_extension")["special"]
+        if found and special and cuda[:3] == version(exception["nvcc_build"]):
+            return replace(found, max_exclusive=version(exception["gcc_max_exclusive"]))
+        return found
+
+    def accepts_arch(self, arch: Arch) -> bool:
+        """Whether this release takes the architecture in TORCH_CUDA_ARCH_LIST."""
+        return arch.cc in self.supported_arches
+
+
+@dataclass(frozen=True)
+class ArchEntry:
+    """One item of an arch list: machine code for ``arch``, and its PTX too if ``ptx``."""
+
+    arch: Arch
+    ptx: bool
+
+    def __str__(self) -> str:
+        return self.arch.cc + ("+PTX" if self.ptx else "")
+
+
+@dataclass(frozen=True)
+class ArchList:
+    """What torch compiles for."""
+
+    entries: tuple[ArchEntry, ...]
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The nvcc flags, sorted as torch sorts them."""
+        found = set()
+        for entry in self.entries:
+            virtual = entry.arch.compute
+            found.add(f"-gencode=arch={virtual},code={entry.arch.sm}")
+            if entry.ptx:
+                found.add(f"-gencode=arch={virtual},code={virtual}")
+        return tuple(sorted(found))
+
+    @property
+    def cubins(self) -> tuple[Arch, ...]:
+        """Architectures with machine code, sorted."""
+        return tuple(sorted({entry.arch for entry in self.entries}))
+
+    @property
+    def ptx(self) -> tuple[Arch, ...]:
+        """Architectures with PTX, sorted."""
+        return tuple(sorted({entry.arch for entry in self.entries if entry.ptx}))
+
+
+@dataclass(frozen=True)
+class ArchListError:
+    """torch raises instead of compiling."""
+
+    exception: str
+    """Its type and text, as torch words it."""
+    item: str
+    """The item that torch stumbles over ("" when there is none, as after a trailing ';')."""
+
+
+@dataclass(frozen=True)
+class UsesVisibleGpus:
+    """The list is unset, empty or ``native``: the GPUs visible at build time decide (``visible_gpu_arch_list``)."""
+
+
+ArchListResult = ArchList | ArchListError | UsesVisibleGpus
+
+
+@cached
+def _releases() -> Mapping[Version, CppExtension]:
+    document = table("cpp_extension")
+    return {
+        version(name): CppExtension(
+            release=name,
+            exact=True,
+            same_minor=True,
+            supported_arches=tuple(row["supported_arches"]),
+            named_arches=tuple((name, text) for name, text in row["named_arches"]),
+            gcc={cuda: _bounds_of(bounds) for cuda, bounds in row["gcc"].items()},
+            clang={cuda: _bounds_of(bounds) for cuda, bounds in row["clang"].items()},
+            min_gcc=version(row["min_gcc"]),
+            min_msvc=version(row["min_msvc"]),
+            default_std=row["default_std"],
+            env=frozenset(row["env"]),
+            native_keyword=row["native_keyword"],
+            adds_glibcxx_abi_flag=row["adds_glibcxx_abi_flag"],
+            clamps_to_torch_max_sm=row["clamps_to_torch_max_sm"],
+            checks_nvcc_exists=row["checks_nvcc_exists"],
+            py_limited_api=row["py_limited_api"],
+            cuda_home_needs_cuda_build=row["cuda_home_needs_cuda_build"],
+            extension_name_exempt_from_arch_rule=row["extension_name_exempt_from_arch_rule"],
+            accepts_letter_arch_in_torch_list=row["accepts_letter_arch_in_torch_list"],
+            source=document["source"].get(row["source"], row["source"]),
+        )
+        for name, row in document["releases"].items()
+    }
+
+
+def _bounds_of(row: Mapping[str, Sequence[int]]) -> Bounds:
+    return Bounds(tuple(row["min"]), tuple(row["max_exclusive"]))
+
+
+def behaviour(torch_version: str) -> CppExtension | None:
+    """The row for a torch version (``2.13.0+cpu`` too); None for a torch older than all rows.
+
+    A release that was not read is spoken for by one of its own minor, else by the nearest older one; ``exact``
+    and ``same_minor`` tell which.
+    """
+    wanted = parse_version(torch_version)
+    rows = _releases()
+    chosen = [row for row in rows if row[:2] == wanted[:2]] or [row for row in rows if row <= wanted]
+    if not chosen:
+        return None
+    best = max(chosen)
+    return replace(rows[best], exact=best == wanted, same_minor=best[:2] == wanted[:2])
+
+
+def expand_arch_list(text: str | None, torch_version: str) -> ArchListResult | None:
+    """What torch makes of a TORCH_CUDA_ARCH_LIST, by its own rules; None: no row for this torch.
+
+    Blanks separate like ';'. Names are replaced as substrings, in torch's order; an empty item (a trailing ';',
+    two blanks) is an error like any unknown one. A test holds this against torch's _get_cuda_arch_flags.
+    """
+    rules = behaviour(torch_version)
+    if rules is None:
+        return None
+    if not text or (text == "native" and rules.native_keyword):
+        return UsesVisibleGpus()
+    text = text.replace(" ", ";")
+    for name, archs in rules.named_arches:
+        text = text.replace(name, archs)
+    return _entries(text.split(";"), rules)
+
+
+def _entries(items: Sequence[str], rules: CppExtension) -> ArchList | ArchListError:
+    entries = []
+    for item in items:
+        number = item.removesuffix("+PTX")
+        if number not in rules.supported_arches:
+            return ArchListError(f"ValueError: Unknown CUDA arch ({item}) or GPU not supported", item)
+        entries.append(ArchEntry(Arch.parse(number), item.endswith("+PTX")))
+    return ArchList(tuple(entries))
+
+
+def visible_gpu_arch_list(
+    gpus: Sequence[Arch], torch_arch_list: Sequence[str], torch_version: str
+) -> ArchList | ArchListError | None:
+    """What torch compiles for when the list is unset: the visible GPUs, clamped to torch's own newest architecture.
+
+    ``gpus`` are capabilities in CUDA's order, ``torch_arch_list`` is torch.cuda.get_arch_list() (``sm_90``,
+    ``compute_90`` ...). The strings are sorted as text ("12.0" before "8.6") and only the last gets PTX. None: no
+    row for this torch.
+    """
+    rules = behaviour(torch_version)
+    if rules is None:
+        return None
+    if not gpus:
+        return ArchListError("IndexError: list index out of range", "")
+    machine_code = [name for name in torch_arch_list if "sm_" in name]
+    lettered = next((name for name in machine_code if name[-1].isalpha()), None)
+    if lettered and not rules.accepts_letter_arch_in_torch_list:
+        number = lettered.split("_")[1]
+        return ArchListError(f"ValueError: invalid literal for int() with base 10: '{number}'", lettered)
+    if not machine_code:
+        return ArchListError("ValueError: max() arg is an empty sequence", "")
+    newest = max(Arch.parse(name).plain for name in machine_code)
+    items = sorted({min(newest, gpu.plain).cc for gpu in gpus})
+    items[-1] += "+PTX"
+    return _entries(items, rules)
+
+
+def arch_flags_switched_off(nvcc_flags: Sequence[str], torch_version: str) -> str | None:
+    """The nvcc flag for which torch adds no -gencode at all (it contains "arch"), or None.
+
+    TORCH_CUDA_ARCH_LIST is then ignored; a stray ``-march=native`` in the nvcc flags is enough.
+    """
+    rules = behaviour(torch_version)
+    for flag in nvcc_flags:
+        if "TORCH_EXTENSION_NAME" in flag and (rules is None or rules.extension_name_exempt_from_arch_rule):
+            continue
+        if "arch" in flag:
+            return flag
+    return None
+
+
+def cuda_version_verdict(
+    nvcc: tuple[int, ...], torch_cuda: tuple[int, ...] | None
+) -> Literal["same", "minor-differs", "major-differs", "not-checked"]:
+    """What torch says to this nvcc: only another major stops the build, another minor is a warning.
+
+    A torch that is no CUDA build (None) does not compare.
+    """
+    if torch_cuda is None:
+        return "not-checked"
+    if nvcc[0] != torch_cuda[0]:
+        return "major-differs"
+    return "same" if nvcc[:2] == torch_cuda[:2] else "minor-differs"
+
+
+def compiler_verdict(
+    compiler: Literal["gcc", "clang"], compiler_version: Version, cuda: tuple[int, ...], torch_version: str
+) -> Literal["ok", "too-old", "too-new", "no-row"] | None:
+    """What torch's own table says to a host compiler on Linux; "no-row" is a warning; None: no row for this torch.
+
+    Switched off by TORCH_DONT_CHECK_COMPILER_ABI. nvcc has a table of its own: ``host_compilers``.
+    """
+    rules = behaviour(torch_version)
+    if rules is None:
+        return None
+    bounds = rules.gcc_bounds(cuda) if compiler == "gcc" else rules.clang_bounds(cuda)
+    if bounds is None:
+        return "no-row"
+    if compare(compiler_version, bounds.min) < 0:
+        return "too-old"
+    return "ok" if bounds.allows(compiler_version) else "too-new"
+
+
+def first_release_for_arch(arch: Arch) -> str | None:
+    """The oldest torch release read whose cpp_extension takes this architecture in TORCH_CUDA_ARCH_LIST; None: none."""
+    found = [name for name, row in _releases().items() if row.accepts_arch(arch)]
+    return _releases()[min(found)].release if found else None

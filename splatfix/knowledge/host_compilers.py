@@ -1,0 +1,75 @@
+"""Host compilers: which gcc, clang and MSVC each nvcc accepts (``host_config.h``); torch has a table of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from splatfix.knowledge._tables import Version, cached, table, version
+
+Compiler = Literal["gcc", "clang", "msvc"]
+
+
+@dataclass(frozen=True)
+class CompilerLimits:
+    """What one nvcc accepts. Maxima are inclusive majors; ``msvc`` is the inclusive range of ``_MSC_VER`` or unknown."""
+
+    cuda: Version
+    gcc_max_major: int
+    clang_max_major: int
+    msvc: tuple[int, int] | None
+    verified: bool
+    """True when read in host_config.h itself."""
+    source: str
+
+    def accepts(self, compiler: Compiler, number: int) -> bool | None:
+        """Whether nvcc takes gcc or clang of this major, or MSVC of this ``_MSC_VER``; None: not known."""
+        if compiler == "gcc":
+            return number <= self.gcc_max_major
+        if compiler == "clang":
+            return number <= self.clang_max_major
+        return None if self.msvc is None else self.msvc[0] <= number <= self.msvc[1]
+
+
+@cached
+def _limits() -> Mapping[Version, CompilerLimits]:
+    document = table("host_compilers")
+    return {
+        version(cuda): CompilerLimits(
+            cuda=version(cuda),
+            gcc_max_major=row["gcc_max_major"],
+            clang_max_major=row["clang_max_major"],
+            msvc=(row["msvc"][0], row["msvc"][1]) if row["msvc"] else None,
+            verified=row["verified"],
+            source=f"{row['evidence']}: {document['source'].get(row['source'], row['source'])}"
+            if row.get("evidence")
+            else document["source"].get(row["source"], row["source"]),
+        )
+        for cuda, row in document["limits"].items()
+    }
+
+
+def limits(cuda: tuple[int, ...]) -> CompilerLimits | None:
+    """The bounds of nvcc of this CUDA (major, minor[, patch]), or None when the table lacks it.
+
+    11.4.0 is stricter than later 11.4 updates; (11, 4) without a patch gets the later ones.
+    """
+    rows = _limits()
+    if cuda[:2] == (11, 4):
+        return rows.get((11, 4, 0) if cuda[2:3] == (0,) else (11, 4, 1))
+    return rows.get(cuda[:2])
+
+
+def cudas_accepting(compiler: Compiler, number: int) -> tuple[tuple[int, int], ...]:
+    """CUDA versions whose nvcc is known to take this compiler, oldest first: the way out by another toolkit."""
+    found = {(row.cuda[0], row.cuda[1]) for row in _limits().values() if row.accepts(compiler, number)}
+    return tuple(sorted(found))
+
+
+def msvc_product(msc_ver: int) -> str | None:
+    """``1942`` -> "VS 2022 17.10+", or None for an ``_MSC_VER`` out of the table."""
+    for first, row in table("host_compilers")["msvc_products"].items():
+        if int(first) <= msc_ver <= row["last"]:
+            return str(row["name"])
+    return None
