@@ -1,0 +1,28 @@
+"""Reads ELF and PE files and the CUDA fat binaries in them: which SASS and PTX a library carries, what it links to."""
+
+from __future__ import annotations
+
+from splatfix.binaries.folder import find_binaries
+from splatfix.binaries.model import Binary, BinaryError, EntryKind, FatContainer, FatEntry, arch_order
+from splatfix.binaries.paths import read_path
+from splatfix.binaries.reader import is_binary, read_binary
+from splatfix.binaries.symbols import SymbolNeeds, missing_exports, provided_versions, read_needs
+from splatfix.binaries.wheel import read_wheel
+
+__all__ = [
+    "Binary",
+    "BinaryError",
+    "EntryKind",
+    "FatContainer",
+    "FatEntry",
+    "SymbolNeeds",
+    "arch_order",
+    "find_binaries",
+    "is_binary",
+    "missing_exports",
+    "provided_versions",
+    "read_binary",
+    "read_needs",
+    "read_path",
+    "read_wheel",
+]

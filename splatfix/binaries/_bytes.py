@@ -1,0 +1,123 @@
+"""Bounded reading: every access to a file goes through a `Reader`, which cannot look past the end."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from splatfix.binaries.model import BinaryError
+
+Buffer = bytes | mmap.mmap
+
+_ZERO_CHUNK = 1 << 16
+
+
+class Reader:
+    """A window of `size` bytes at `base` of a buffer; offsets are counted from the window's start.
+
+    Raises `BinaryError` for any read that does not lie wholly inside the window.
+    """
+
+    __slots__ = ("base", "buffer", "size")
+
+    def __init__(self, buffer: Buffer, base: int = 0, size: int | None = None) -> None:
+        """Look at `buffer[base : base + size]` (by default: up to its end)."""
+        available = len(buffer) - base
+        self.buffer = buffer
+        self.base = base
+        self.size = available if size is None else size
+        if base < 0 or self.size < 0 or self.size > available:
+            raise BinaryError(
+                f"a window of {self.size} bytes at offset {base:#x} reaches past the end of the file"
+            )
+
+    def require(self, offset: int, length: int, what: str) -> None:
+        """Check that `what` (named in the error) lies inside the window."""
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise BinaryError(
+                f"{what} at offset {offset:#x} ({length} bytes) reaches past the end of the file ({self.size} bytes):"
+                " the file is truncated or damaged"
+            )
+
+    def unpack(self, layout: struct.Struct, offset: int, what: str) -> tuple[Any, ...]:
+        """Decode one record."""
+        self.require(offset, layout.size, what)
+        return layout.unpack_from(self.buffer, self.base + offset)
+
+    def records(self, layout: struct.Struct, offset: int, count: int, what: str) -> Iterator[tuple[Any, ...]]:
+        """Decode `count` records that follow one another, a block at a time, so that memory stays small."""
+        self.require(offset, layout.size * count, what)
+        block = max(1, _ZERO_CHUNK // layout.size)
+        for first in range(0, count, block):
+            here = offset + first * layout.size
+            yield from layout.iter_unpack(self.take(here, min(block, count - first) * layout.size, what))
+
+    def take(self, offset: int, length: int, what: str) -> bytes:
+        """Copy `length` bytes out."""
+        self.require(offset, length, what)
+        start = self.base + offset
+        return self.buffer[start : start + length]
+
+    def cstring(self, offset: int, what: str, limit: int = 4096, end: int | None = None) -> str:
+        """Decode a zero-terminated string of at most `limit` bytes that ends before `end` (default: the window's end)."""
+        return decode(self.craw(offset, what, limit, end))
+
+    def craw(self, offset: int, what: str, limit: int = 4096, end: int | None = None) -> bytes:
+        """As `cstring`, undecoded."""
+        end = self.size if end is None else min(end, self.size)
+        if not 0 <= offset < end:
+            raise BinaryError(f"{what} at offset {offset:#x} lies outside its string table")
+        start = self.base + offset
+        stop = self.buffer.find(b"\0", start, min(start + limit + 1, self.base + end))
+        if stop < 0:
+            raise BinaryError(f"{what} at offset {offset:#x} has no end within {limit} bytes")
+        return self.buffer[start:stop]
+
+    def find(self, needle: bytes, start: int, end: int) -> int:
+        """Offset of the first `needle` inside [start, end), or -1."""
+        found = self.buffer.find(needle, self.base + start, self.base + min(end, self.size))
+        return -1 if found < 0 else found - self.base
+
+    def skip_zeros(self, offset: int, end: int) -> int:
+        """Offset of the first byte at or after `offset` that is not zero, or `end`."""
+        while offset < end:
+            chunk = self.take(offset, min(_ZERO_CHUNK, end - offset), "padding")
+            rest = chunk.lstrip(b"\0")
+            if rest:
+                return offset + len(chunk) - len(rest)
+            offset += len(chunk)
+        return end
+
+
+def decode(raw: bytes) -> str:
+    """Text of a name in a binary; bytes that are not UTF-8 become `\\xNN`, so that the result always fits JSON."""
+    return raw.decode("utf-8", "backslashreplace")
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[Reader]:
+    """Map a regular file into memory for the duration of a `with` block.
+
+    Readahead is switched off where the system allows it: a walk over headers touches a few pages of a huge file.
+    """
+    name = os.fspath(path)
+    try:
+        # stat first: opening a named pipe or a device could block for ever
+        if not stat.S_ISREG(os.stat(name).st_mode):  # noqa: PTH116 - a str path stays a str path
+            raise BinaryError(f"{name}: not a regular file")
+        with Path(name).open("rb") as handle:
+            mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise BinaryError(f"{name}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # mmap's word for an empty file, os.stat's for a name with a NUL in it
+        raise BinaryError(f"{name!r}: cannot be read: {error}") from error
+    with mapped:
+        if hasattr(mmap, "MADV_RANDOM"):
+            mapped.madvise(mmap.MADV_RANDOM)
+        yield Reader(mapped)

@@ -1,0 +1,106 @@
+"""What the binary reader found: plain frozen data, nothing judged, and the reader's one error type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+
+class BinaryError(Exception):
+    """A file that cannot be read as a binary: the message says what is broken and at which offset."""
+
+
+class EntryKind(str, Enum):
+    """What one entry of a fat binary holds."""
+
+    SASS = "sass"
+    """Machine code for one architecture (a cubin)."""
+    PTX = "ptx"
+    """Virtual assembly that the driver compiles for the GPU at hand."""
+    LTO = "lto"
+    """Link-time-optimisation IR: input of nvlink, never loaded by a driver from an application."""
+
+
+@dataclass(frozen=True, slots=True)
+class FatEntry:
+    """One piece of device code inside a container.
+
+    `arch` is always spelled `sm_90a`; `kind` says whether it names a real or a virtual architecture.
+    `stored_size` is the payload as stored, in bytes; `offset` is that of the entry's header from the start of the file
+    (of the member, for a file inside a wheel).
+    """
+
+    kind: EntryKind
+    arch: str
+    ptx_version: tuple[int, int] | None
+    compressed: str | None
+    stored_size: int
+    offset: int
+    debug: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FatContainer:
+    """One fat binary: the device code of one .cu file (or of one device link), for several architectures.
+
+    `entries` may be empty: nvcc writes size-0 containers beside PTX-only code, and callers ignore them.
+    `unknown_kinds` lists the numeric kind of every entry this reader has no name for; they are not in `entries`.
+    """
+
+    offset: int
+    section: str
+    entries: tuple[FatEntry, ...]
+    unknown_kinds: tuple[int, ...] = ()
+
+    @property
+    def relocatable(self) -> bool:
+        """Whether this is `-rdc=true` code: input of a device link.
+
+        nvcc leaves such containers in a linked library beside the result, which lies in `.nv_fatbin`. Only
+        their PTX matters there, because the driver can still link it.
+        """
+        return self.section.startswith("__nv_rel")
+
+    @property
+    def empty(self) -> bool:
+        """Whether the container holds nothing at all, not even an entry of unknown kind."""
+        return not self.entries and not self.unknown_kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """One native file: what it is, the device code it carries, and what it links to.
+
+    `format` is "fatbin" for a bare `.fatbin` file; a bare cubin is an "elf" of machine "cuda".
+    `needed` is DT_NEEDED, or the DLLs a PE file imports (`delay_needed`: those it imports on first use).
+    `rpath` holds DT_RUNPATH's folders, or DT_RPATH's where there is no DT_RUNPATH, as written (`$ORIGIN` unexpanded).
+    """
+
+    path: str
+    format: Literal["elf", "pe", "fatbin"]
+    machine: str
+    size: int
+    containers: tuple[FatContainer, ...] = ()
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    soname: str | None = None
+    delay_needed: tuple[str, ...] = field(default=())
+
+    @property
+    def archs(self) -> tuple[tuple[EntryKind, str], ...]:
+        """Every distinct (kind, arch) of the file, SASS before PTX before LTO, each in order of architecture.
+
+        A summary for people. It is *not* enough to judge the file: a GPU must be served by every container.
+        """
+        found = {(entry.kind, entry.arch) for box in self.containers for entry in box.entries}
+        return tuple(sorted(found, key=lambda pair: (_KIND_ORDER[pair[0]], arch_order(pair[1]))))
+
+
+_KIND_ORDER = {EntryKind.SASS: 0, EntryKind.PTX: 1, EntryKind.LTO: 2}
+
+
+def arch_order(arch: str) -> tuple[int, str]:
+    """Sort key of an `sm_90a` spelling: by number, then plain before `a` before `f`."""
+    digits = arch.removeprefix("sm_").rstrip("af")
+    return int(digits), arch.removeprefix("sm_" + digits)

@@ -1,0 +1,205 @@
+"""PE files (Windows .dll, .pyd, .exe): sections that hold fat binaries, imports and exports.
+
+Structures after Microsoft's "PE Format" specification.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from splatfix.binaries import fatbin
+from splatfix.binaries._bytes import Reader
+from splatfix.binaries.model import BinaryError, FatContainer
+
+MAGIC = b"MZ"
+MACHINES = {0x14C: "x86", 0x8664: "x86_64", 0xAA64: "aarch64", 0x1C0: "arm"}
+
+_COFF = struct.Struct("<4sHHIIIHH")
+_SECTION = struct.Struct("<8sIIII12xI")
+_DIRECTORY = struct.Struct("<II")
+_IMPORT = struct.Struct("<IIIII")
+_DELAY_IMPORT = struct.Struct("<8I")
+_EXPORT = struct.Struct("<IIHHIIIIIII")
+_U32, _U64, _U16 = struct.Struct("<I"), struct.Struct("<Q"), struct.Struct("<H")
+_EXPORTS, _IMPORTS, _DELAY_IMPORTS = 0, 1, 13
+
+_MAX_LIBRARIES = 4_096
+_MAX_IMPORTS = 65_536
+_MAX_EXPORTS = 1 << 20
+_NAME_LIMIT = 1 << 14
+
+
+class Section(NamedTuple):
+    """One section header."""
+
+    name: bytes
+    virtual_size: int
+    address: int
+    raw_size: int
+    raw_offset: int
+    flags: int
+
+
+class Pe:
+    """A PE file's headers, read on demand; raises `BinaryError` wherever one leads outside the file."""
+
+    def __init__(self, reader: Reader) -> None:
+        """Read the file headers."""
+        self.reader = reader
+        dos = reader.take(0, 64, "DOS header")
+        start = int(_U32.unpack_from(dos, 0x3C)[0])
+        signature, self.machine_number, count, _, _, _, optional_size, _ = reader.unpack(
+            _COFF, start, "PE header"
+        )
+        if dos[:2] != MAGIC or signature != b"PE\0\0":
+            raise BinaryError(f"no PE header at offset {start:#x}: a DOS program, or damaged")
+        optional = start + _COFF.size
+        magic = reader.unpack(_U16, optional, "optional header")[0]
+        if magic not in (0x10B, 0x20B):
+            raise BinaryError(f"unknown optional header {magic:#x} at offset {optional:#x}")
+        self.wide = magic == 0x20B
+        directories = optional + (112 if self.wide else 96)
+        room = max(0, optional + optional_size - directories) // _DIRECTORY.size
+        number = min(reader.unpack(_U32, directories - 4, "number of data directories")[0], room, 16)
+        self._directories = list(reader.records(_DIRECTORY, directories, number, "data directories"))
+        table = optional + optional_size
+        self.sections = [Section(*raw) for raw in reader.records(_SECTION, table, count, "section headers")]
+
+    @property
+    def machine(self) -> str:
+        """Name of the processor."""
+        return MACHINES.get(self.machine_number, f"pe-machine-{self.machine_number:#x}")
+
+    def containers(self) -> tuple[FatContainer, ...]:
+        """The fat binaries of the file."""
+        budget = fatbin.Budget()
+        found: list[FatContainer] = []
+        last_end = 0
+        for section in sorted(self.sections, key=lambda one: one.raw_offset):
+            name = section.name.rstrip(b"\0").decode("latin-1")
+            if name not in fatbin.PE_SECTIONS or not section.raw_size:
+                continue
+            if section.raw_offset < last_end:
+                raise BinaryError(
+                    f"section {name} at offset {section.raw_offset:#x} overlaps the one before it"
+                )
+            # the raw size is rounded up to the file alignment
+            size = min(section.raw_size, section.virtual_size or section.raw_size)
+            found += fatbin.walk(self.reader, name, section.raw_offset, size, budget)
+            last_end = section.raw_offset + section.raw_size
+        return tuple(found)
+
+    # -- addresses --------------------------------------------------------------------------------------------
+
+    def offset(self, address: int, what: str) -> int:
+        """Where the byte at the relative virtual address `address` lies in the file."""
+        for section in self.sections:
+            if section.address <= address < section.address + section.raw_size:
+                return section.raw_offset + address - section.address
+        raise BinaryError(f"{what} at address {address:#x} lies in no section")
+
+    def _name_at(self, address: int, what: str) -> str:
+        return self.reader.cstring(self.offset(address, what), what, _NAME_LIMIT)
+
+    def _directory(self, index: int) -> int:
+        """Address of a data directory, 0 if the file has none."""
+        return self._directories[index][0] if index < len(self._directories) else 0
+
+    # -- imports ----------------------------------------------------------------------------------------------
+
+    def _import_records(self) -> Iterator[tuple[int, str]]:
+        """(address of the lookup table, library) of every import descriptor."""
+        address = self._directory(_IMPORTS)
+        if not address:
+            return
+        offset = self.offset(address, "the import table")
+        for index in range(_MAX_LIBRARIES):
+            at = offset + index * _IMPORT.size
+            lookup, _, _, name, thunks = self.reader.unpack(_IMPORT, at, "import descriptor")
+            if not name:
+                return
+            yield lookup or thunks, self._name_at(name, "the name of an imported library")
+        raise BinaryError(f"more than {_MAX_LIBRARIES} imported libraries: not a real file")
+
+    def imported_libraries(self) -> tuple[str, ...]:
+        """DLLs that must be there for the file to load."""
+        return tuple(library for _, library in self._import_records())
+
+    def delayed_libraries(self) -> tuple[str, ...]:
+        """DLLs that are looked for at the first call."""
+        address = self._directory(_DELAY_IMPORTS)
+        if not address:
+            return ()
+        offset = self.offset(address, "the delay-import table")
+        names: list[str] = []
+        for index in range(_MAX_LIBRARIES):
+            at = offset + index * _DELAY_IMPORT.size
+            attributes, name, *_ = self.reader.unpack(_DELAY_IMPORT, at, "delay-import descriptor")
+            if not name:
+                return tuple(names)
+            if attributes & 1:  # names are relative addresses; absolute ones ended with Visual C++ 6
+                names.append(self._name_at(name, "the name of a delay-loaded library"))
+        raise BinaryError(f"more than {_MAX_LIBRARIES} delay-loaded libraries: not a real file")
+
+    def imported_symbols(self) -> tuple[tuple[str, str], ...]:
+        """(library, function) of every import by name, in order; imports by number have no name."""
+        found: list[tuple[str, str]] = []
+        thunk, by_number = (_U64, 1 << 63) if self.wide else (_U32, 1 << 31)
+        left = _MAX_IMPORTS
+        for lookup, library in self._import_records():
+            offset = self.offset(lookup, "an import lookup table")
+            while True:
+                value = self.reader.unpack(thunk, offset, "imported symbol")[0]
+                if not value:
+                    break
+                left -= 1
+                if left < 0:
+                    raise BinaryError(f"more than {_MAX_IMPORTS} imported symbols: not a real file")
+                if not value & by_number:
+                    found.append((library, self._name_at(value + 2, "the name of an imported symbol")))
+                offset += thunk.size
+        return tuple(found)
+
+    # -- exports ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _export_table(self) -> tuple[int, int, int] | None:
+        """(address of the library's own name, number of names, file offset of the name table)."""
+        address = self._directory(_EXPORTS)
+        if not address:
+            return None
+        fields = self.reader.unpack(_EXPORT, self.offset(address, "the export table"), "export table")
+        name, count, names = fields[4], fields[7], fields[9]
+        if count > _MAX_EXPORTS:
+            raise BinaryError(f"the export table claims {count} names: not a real file")
+        if not count:
+            return name, 0, 0
+        table = self.offset(names, "the export name table")
+        self.reader.require(table, count * _U32.size, "the export name table")
+        return name, count, table
+
+    def own_name(self) -> str | None:
+        """The name under which the DLL was linked."""
+        table = self._export_table
+        return self._name_at(table[0], "the library's own name") if table and table[0] else None
+
+    def exports(self, name: str) -> bool:
+        """Whether the DLL exports `name`: a binary search, because the name table is sorted."""
+        table = self._export_table
+        if table is None:
+            return False
+        _, count, names = table
+        wanted = name.encode()
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            address = self.reader.unpack(_U32, names + middle * _U32.size, "export name")[0]
+            offset = self.offset(address, "an exported name")
+            found = self.reader.craw(offset, "an exported name", _NAME_LIMIT)
+            if found == wanted:
+                return True
+            low, high = (middle + 1, high) if found < wanted else (low, middle)
+        return False
