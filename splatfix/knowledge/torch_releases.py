@@ -1,0 +1,295 @@
+"""PyTorch's published builds: which CUDA tags each release has, whose code they carry, and the pip command for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from splatfix.knowledge._tables import Version, cached, optional_pair, pair, parse_version, table, version
+from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
+from splatfix.knowledge.drivers import Platform, runtime_floor
+
+Runs = Literal["cubin", "ptx", "no", "unknown"]
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a build's libraries carry for every kernel: machine code and PTX."""
+
+    cubins: tuple[Arch, ...]
+    ptx: tuple[Arch, ...]
+
+
+@dataclass(frozen=True)
+class TorchBuild:
+    """One CUDA build of one release, as the wheel index has it."""
+
+    release: str
+    """``major.minor`` of torch."""
+    tag: str
+    """``cu128``: the last part of the index address."""
+    cuda: tuple[int, int]
+    code: Mapping[str, Code]
+    """By ``platform-machine``: what is known; a place that is missing here is unknown."""
+    no_wheel: frozenset[str]
+    """Places (``platform-machine``) for which there is no wheel."""
+    versions: tuple[str, ...] | None
+    """The only patch versions that have this build; None: all, as far as known."""
+    windows_versions: tuple[str, ...] | None
+    cxx11_abi: bool
+    """Linux: std::string of the new C++ ABI; an extension must agree."""
+    code_verified: bool
+    """False where the list of architectures is not from a source."""
+    ptx_verified: bool
+    """False where sources contradict each other about PTX."""
+    index_verified: bool
+    """False where the wheel index was not seen to have this tag."""
+    evidence: str
+    source: str
+
+    @property
+    def verified(self) -> bool:
+        """Everything about this build comes from a source."""
+        return self.code_verified and self.ptx_verified and self.index_verified
+
+    @property
+    def torch(self) -> str:
+        """What to ask pip for: the only patch version that has this build, else any of the minor."""
+        return self.versions[-1] if self.versions else f"{self.release}.*"
+
+
+@dataclass(frozen=True)
+class TorchRelease:
+    """One minor release of torch."""
+
+    release: str
+    python_min: tuple[int, int]
+    python_max: tuple[int, int] | None
+    """None: no upper end known."""
+    python_experimental: tuple[tuple[int, int], ...]
+    pypi_linux_default: str
+    """The tag that a plain ``pip install torch`` brings on Linux. On Windows that is a CPU build."""
+    cxx_std: str
+    """C++ standard that its cpp_extension asks for."""
+    min_glibc: tuple[int, int] | None
+    """What the Linux wheels ask for (manylinux_2_28); None: older than any glibc in use."""
+    builds: tuple[TorchBuild, ...]
+    source: str
+
+    def supports_python(self, python: tuple[int, int]) -> bool | None:
+        """Whether there are wheels for this Python; None: newer than what the table speaks of."""
+        if python < self.python_min:
+            return False
+        if python in self.python_experimental:
+            return True
+        return None if self.python_max is None else python <= self.python_max
+
+
+@dataclass(frozen=True)
+class RankedBuild:
+    """A build that runs on a GPU, with how: ``cubin``, ``ptx`` (slow first start, driver must read it) or ``unknown``."""
+
+    build: TorchBuild
+    runs: Runs
+    exact: bool
+    """It carries machine code for this very architecture, not a sibling's."""
+
+
+@cached
+def _releases() -> Mapping[tuple[int, int], TorchRelease]:
+    document = table("torch_releases")
+    sources = document["source"]
+    found = {}
+    for name, row in document["releases"].items():
+        release = TorchRelease(
+            release=name,
+            python_min=pair(row["python_min"]),
+            python_max=optional_pair(row.get("python_max")),
+            python_experimental=tuple(pair(python) for python in row.get("python_experimental", [])),
+            pypi_linux_default=row["pypi_linux_default"],
+            cxx_std=row["cxx_std"],
+            min_glibc=optional_pair(row.get("min_glibc")),
+            builds=tuple(_build(name, tag, build, sources) for tag, build in row["builds"].items()),
+            source=sources.get(row["source"], row["source"]),
+        )
+        found[pair(name)] = release
+    return dict(sorted(found.items()))
+
+
+def _build(release: str, tag: str, row: Mapping[str, Any], sources: Mapping[str, str]) -> TorchBuild:
+    places = {
+        "linux-x86_64": "linux_x86_64",
+        "windows-x86_64": "windows_x86_64",
+        "linux-aarch64": "linux_aarch64",
+    }
+    code = {}
+    for place, key in places.items():
+        if row.get(key):
+            code[place] = Code(
+                tuple(sorted(Arch.parse(item) for item in row[key]["cubins"])),
+                tuple(sorted(Arch.parse(item) for item in row[key]["ptx"])),
+            )
+    versions, windows = row.get("versions"), row.get("windows_versions")
+    return TorchBuild(
+        release=release,
+        tag=tag,
+        cuda=pair(row["cuda"]),
+        code=code,
+        no_wheel=frozenset() if row["windows_wheel"] else frozenset({"windows-x86_64"}),
+        versions=tuple(versions) if versions else None,
+        windows_versions=tuple(windows) if windows else None,
+        cxx11_abi=row["cxx11_abi"],
+        code_verified=row["code_verified"],
+        ptx_verified=row["ptx_verified"],
+        index_verified=row["index_verified"],
+        evidence=row["evidence"],
+        source=sources.get(row["source"], row["source"]),
+    )
+
+
+def releases() -> tuple[TorchRelease, ...]:
+    """All releases in the table, oldest first."""
+    return tuple(_releases().values())
+
+
+def release(torch_version: str) -> TorchRelease | None:
+    """The release of a version such as ``2.9.1+cu128``; None: not in the table."""
+    parts = parse_version(torch_version)
+    return _releases().get((parts[0], parts[1])) if len(parts) > 1 else None
+
+
+def build(torch_version: str, tag: str | None = None) -> TorchBuild | None:
+    """The build of a version and tag (or of ``2.9.1+cu128`` alone); None: not in the table, which is not "impossible"."""
+    found = release(torch_version)
+    wanted = tag or torch_version.partition("+")[2]
+    if found is None:
+        return None
+    return next((item for item in found.builds if item.tag == wanted), None)
+
+
+def place(platform: Platform = "linux", machine: str = "x86_64") -> str:
+    """The key of ``TorchBuild.code``: ``linux-x86_64``; AMD64 and arm64 are the same as x86_64 and aarch64."""
+    lowered = machine.lower()
+    return f"{platform}-{ {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(lowered, lowered) }"
+
+
+def code_runs(
+    code: Code, arch: Arch, build_cuda: tuple[int, int] | None = None
+) -> Literal["cubin", "ptx", "no"]:
+    """How this code runs on a GPU, as far as architectures go."""
+    if any(cubin_runs_on(cubin, arch, build_cuda=build_cuda) for cubin in code.cubins):
+        return "cubin"
+    return "ptx" if any(ptx_runs_on(ptx, arch) for ptx in code.ptx) else "no"
+
+
+def how_build_runs(
+    torch_build: TorchBuild, arch: Arch, platform: Platform = "linux", machine: str = "x86_64"
+) -> Runs:
+    """How a published build runs on a GPU. ``unknown`` where the code was not read, or sources disagree about PTX."""
+    where = place(platform, machine)
+    if where in torch_build.no_wheel:
+        return "no"
+    code = torch_build.code.get(where)
+    if code is None:
+        return "unknown"
+    runs = code_runs(code, arch, torch_build.cuda)
+    sure = {
+        "cubin": torch_build.code_verified,
+        "ptx": torch_build.ptx_verified,
+        "no": torch_build.code_verified,
+    }
+    return runs if sure[runs] else "unknown"
+
+
+def build_runs_on(
+    torch_build: TorchBuild, arch: Arch, platform: Platform = "linux", machine: str = "x86_64"
+) -> bool | None:
+    """As ``how_build_runs``: True, False, or None where the table cannot say."""
+    runs = how_build_runs(torch_build, arch, platform, machine)
+    return None if runs == "unknown" else runs != "no"
+
+
+def builds_for_arch(
+    arch: Arch,
+    platform: Platform = "linux",
+    machine: str = "x86_64",
+    *,
+    python: tuple[int, int] | None = None,
+    driver: Version | None = None,
+    include_unknown: bool = False,
+) -> tuple[RankedBuild, ...]:
+    """Published builds that run on a GPU, the best first.
+
+    Machine code comes before PTX and PTX before unknown; then a tag seen on the index before one that was not;
+    then newer torch; within a release the tag of a plain ``pip install torch`` first, then newer CUDA. ``python``
+    leaves out releases without wheels for it, ``driver`` leaves out CUDA majors that it cannot start.
+    """
+    ranked = []
+    for item in releases():
+        if python is not None and item.supports_python(python) is False:
+            continue
+        for candidate in item.builds:
+            runs = how_build_runs(candidate, arch, platform, machine)
+            if runs == "no" or (runs == "unknown" and not include_unknown):
+                continue
+            floor = runtime_floor(candidate.cuda, platform)
+            if driver is not None and floor is not None and driver < floor:
+                continue
+            code = candidate.code.get(place(platform, machine))
+            exact = code is not None and arch.plain in code.cubins
+            ranked.append(RankedBuild(candidate, runs, exact))
+    return tuple(sorted(ranked, key=_rank))
+
+
+def _rank(item: RankedBuild) -> tuple[Any, ...]:
+    found = item.build
+    number = pair(found.release)
+    default = _releases()[number].pypi_linux_default == found.tag
+    return (
+        ("cubin", "ptx", "unknown").index(item.runs),
+        not found.index_verified,
+        (-number[0], -number[1]),
+        not default,
+        (-found.cuda[0], -found.cuda[1]),
+    )
+
+
+def index_url(tag: str) -> str:
+    """The wheel index of a tag (``cu128``, ``cpu``)."""
+    return str(table("torch_releases")["index_url"]).format(tag=tag)
+
+
+def pip_command(torch_version: str, tag: str, *, also: tuple[str, ...] = (), pip: str = "pip") -> str:
+    """The command that installs a build; safe to run as it is on Linux and Windows.
+
+    ``torch_version`` is ``2.9.1``, or ``2.9`` for its newest patch. ``also`` names packages of the same index
+    (``torchvision``), whose versions pip then works out.
+    """
+    plain = torch_version.partition("+")[0]
+    if plain.count(".") < 2:
+        plain += ".*"
+    wanted = f'"torch=={plain}"' if "*" in plain else f"torch=={plain}"
+    return " ".join([pip, "install", wanted, *also, "--index-url", index_url(tag)])
+
+
+def tag_of_cuda(cuda: tuple[int, int]) -> str:
+    """(12, 8) -> ``cu128``."""
+    return f"cu{cuda[0]}{cuda[1]}"
+
+
+def cuda_of_tag(tag: str) -> tuple[int, int] | None:
+    """``cu128`` -> (12, 8); None for ``cpu``, ``rocm6.4`` and the like."""
+    digits = tag.removeprefix("cu")
+    return (int(digits[:-1]), int(digits[-1])) if tag.startswith("cu") and digits.isdigit() else None
+
+
+def cxx11_abi(torch_version: str) -> bool | None:
+    """Whether the Linux wheel of a version (``2.6.0+cu126``) uses the new C++ ABI; None: not known.
+
+    Every wheel from 2.7 on does. Source: release notes of 2.6 and 2.7.
+    """
+    found = build(torch_version)
+    if found is not None:
+        return found.cxx11_abi
+    return True if version(torch_version)[:2] >= (2, 7) else None
