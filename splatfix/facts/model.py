@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from splatfix.binaries import FatContainer
+from splatfix.binaries import EntryKind, FatContainer
 
 T = TypeVar("T")
 
@@ -195,6 +196,34 @@ class Distribution:
 
 
 @dataclass(frozen=True)
+class Code:
+    """One entry of a fat binary: machine code or PTX for one architecture."""
+
+    kind: EntryKind
+    arch: str
+    """``sm_90a``; the same spelling for PTX, whose kind tells it apart."""
+    ptx_version: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class ContainerGroup:
+    """All fat-binary containers of a file that carry the same entries; big libraries have hundreds."""
+
+    entries: tuple[Code, ...]
+    count: int
+
+
+def group_containers(containers: Iterable[FatContainer]) -> tuple[ContainerGroup, ...]:
+    """Containers with equal entries counted together, most frequent first; empty containers are left out."""
+    counts = Counter(
+        tuple(sorted({(entry.kind, entry.arch, entry.ptx_version) for entry in container.entries}, key=repr))
+        for container in containers
+        if container.entries
+    )
+    return tuple(ContainerGroup(tuple(Code(*entry) for entry in key), n) for key, n in counts.most_common())
+
+
+@dataclass(frozen=True)
 class Torch:
     """The installed torch, read as text from its own files; torch is not imported for this."""
 
@@ -204,10 +233,10 @@ class Torch:
     hip: str | None
     folder: str
     cxx11_abi: bool | None = None
-    archs: tuple[str, ...] = ()
-    """SASS archs found in ``libtorch_cuda``'s containers (in all complete ones), e.g. ``sm_120``."""
-    ptx: tuple[str, ...] = ()
-    """PTX targets found there, e.g. ``sm_120``."""
+    code: tuple[ContainerGroup, ...] = ()
+    """What the fat binaries of ``libtorch_cuda`` carry; empty for a CPU build."""
+    code_error: str = ""
+    """Why ``libtorch_cuda`` could not be read, when it could not."""
     knows_archs: tuple[str, ...] = ()
     """The list that its ``cpp_extension`` accepts in TORCH_CUDA_ARCH_LIST, read from its source."""
 
@@ -221,9 +250,11 @@ class Extension:
     folder: str
     distribution: str | None
     """The distribution that owns the file, by its RECORD."""
-    containers: tuple[FatContainer, ...]
+    code: tuple[ContainerGroup, ...]
     needed: tuple[str, ...]
     links_torch: bool
+    importable: bool
+    """Its name is that of a Python extension module (and not of a plain library)."""
     size: int
     error: str = ""
     """Why the file could not be read, when it could not."""

@@ -1,0 +1,114 @@
+"""Whether the fat binaries of a file can run on a GPU: the one rule that inspect, diagnose and install all use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from splatfix.facts import EntryKind
+from splatfix.knowledge import archs, drivers
+
+
+class _Entry(Protocol):
+    @property
+    def kind(self) -> EntryKind: ...
+    @property
+    def arch(self) -> str: ...
+    @property
+    def ptx_version(self) -> tuple[int, int] | None: ...
+
+
+class _Container(Protocol):
+    @property
+    def entries(self) -> Sequence[_Entry]: ...
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The verdict for one file on one GPU architecture."""
+
+    target: str
+    usable: bool
+    """Every non-empty container has an entry that this GPU can run."""
+    via: str
+    """``sass``, ``ptx`` (the driver compiles at first use), ``mixed``, or ``none``."""
+    missing: tuple[int, ...]
+    """Numbers of the containers (counted over non-empty ones) that have nothing for this GPU."""
+    too_new_ptx: tuple[int, ...]
+    """Containers whose only hope is PTX newer than the driver can compile (CUDA error 222)."""
+    ptx_unsure: bool
+    """Some container depends on PTX, and whether the driver can compile it is not known."""
+
+    @property
+    def reason(self) -> str:
+        """One line for a person."""
+        if self.usable:
+            how = {"sass": "machine code", "ptx": "PTX, compiled by the driver at first use"}
+            note = " (whether the driver can compile this PTX is not known)" if self.ptx_unsure else ""
+            return f"runs on {self.target} by {how.get(self.via, 'machine code and PTX')}{note}"
+        if self.too_new_ptx and not self.missing:
+            return f"its PTX is newer than the driver can compile for {self.target}"
+        return f"{len(self.missing) + len(self.too_new_ptx)} container(s) hold nothing that {self.target} can run"
+
+
+def judge(
+    containers: Iterable[_Container],
+    target: archs.Arch,
+    *,
+    driver_cuda: str | None = None,
+    build_cuda: tuple[int, int] | None = None,
+) -> Coverage:
+    """Judge containers (or groups of equal ones) against one GPU.
+
+    A file is usable only if *every* non-empty container (one per .cu file) has a usable entry; a union over the file
+    would call a mixed library good. Rules: CUDA binary compatibility and PTX compatibility, section 0 of the notes in
+    :mod:`splatfix.knowledge.archs`.
+
+    Args:
+        driver_cuda: CUDA level of the driver, such as ``13.0``, to judge PTX; None when it is not known.
+        build_cuda: the toolkit that built the file, which decides Tegra exceptions from CUDA 13.2 on.
+    """
+    level = _level(driver_cuda)
+    missing: list[int] = []
+    too_new: list[int] = []
+    roads: set[str] = set()
+    unsure = False
+    filled = [container for container in containers if container.entries]
+    for number, container in enumerate(filled):
+        road, certain = _road(container, target, level, build_cuda)
+        if road == "none":
+            missing.append(number)
+        elif road == "too-new":
+            too_new.append(number)
+        else:
+            roads.add(road)
+            unsure |= not certain
+    usable = bool(filled) and not missing and not too_new
+    via = "none" if not roads else ("mixed" if len(roads) > 1 else next(iter(roads)))
+    return Coverage(target.sm, usable, via, tuple(missing), tuple(too_new), unsure)
+
+
+def _road(
+    container: _Container, target: archs.Arch, level: tuple[int, int] | None, build_cuda: tuple[int, int] | None
+) -> tuple[str, bool]:
+    """How this container runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
+    outcome = ("none", True)
+    for entry in container.entries:
+        arch = archs.Arch.parse(entry.arch)
+        if entry.kind is EntryKind.SASS and archs.cubin_runs_on(arch, target, build_cuda=build_cuda):
+            return "sass", True
+        if entry.kind is EntryKind.PTX and archs.ptx_runs_on(arch, target):
+            fits = drivers.ptx_jit_ok(entry.ptx_version, level) if entry.ptx_version and level else None
+            if fits is False:
+                outcome = ("too-new", True) if outcome[0] == "none" else outcome
+            elif outcome[0] != "ptx" or not outcome[1]:
+                outcome = ("ptx", fits is True)
+    return outcome
+
+
+def _level(text: str | None) -> tuple[int, int] | None:
+    if not text:
+        return None
+    major, _, minor = text.partition(".")
+    return (int(major), int(minor or 0)) if major.isdigit() and (minor or "0").isdigit() else None

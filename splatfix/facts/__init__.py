@@ -1,0 +1,165 @@
+"""What is true of a machine and of one Python environment: frozen dataclasses and the probes that fill them."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from pathlib import Path
+
+from splatfix import __version__
+from splatfix.binaries import EntryKind, FatContainer
+from splatfix.core.codec import CodecError, from_json
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.files import read_json
+from splatfix.facts.model import (
+    SCHEMA_VERSION,
+    Code,
+    Compiler,
+    ContainerGroup,
+    Distribution,
+    Driver,
+    EnvironmentFacts,
+    Extension,
+    Fact,
+    Facts,
+    Gpu,
+    ImportProbe,
+    Interpreter,
+    MachineFacts,
+    Resources,
+    Toolkit,
+    ToolkitChoice,
+    Torch,
+    group_containers,
+)
+from splatfix.facts.system import LiveSystem, System
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Code",
+    "Compiler",
+    "ContainerGroup",
+    "Distribution",
+    "Driver",
+    "EntryKind",
+    "EnvironmentFacts",
+    "Extension",
+    "Fact",
+    "Facts",
+    "FatContainer",
+    "Gpu",
+    "ImportProbe",
+    "Interpreter",
+    "LiveSystem",
+    "MachineFacts",
+    "Resources",
+    "System",
+    "Toolkit",
+    "ToolkitChoice",
+    "Torch",
+    "gather",
+    "group_containers",
+    "load",
+    "probe_environment",
+    "resolve_python",
+]
+
+
+def gather(python: str | None = None, *, system: System | None = None, try_imports: bool = False) -> Facts:
+    """All facts about this machine and the environment of ``python``.
+
+    Args:
+        python: the target environment's interpreter (see :func:`resolve_python`); None is splatfix's own.
+        try_imports: also import torch and every extension in a child process (seconds instead of milliseconds).
+    """
+    from splatfix.facts import environment, machine
+
+    live = system or LiveSystem()
+    interpreter = python or sys.executable
+    facts, raw = environment.probe(live, interpreter)
+    if try_imports and raw:
+        facts = _with_imports(live, interpreter, facts)
+    extra = environment.packaged_toolkits(live, raw)
+    return Facts(
+        machine=machine.probe(live, sys.executable, extra, str(raw.get("prefix", interpreter))),
+        environment=facts,
+        splatfix=__version__,
+        gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+def probe_environment(system: System, python: str) -> EnvironmentFacts:
+    """Only the environment's facts, for those who changed it and look again."""
+    from splatfix.facts import environment
+
+    return environment.probe(system, python)[0]
+
+
+def resolve_python(given: str | None) -> str:
+    """The interpreter a person means: a path to one, a venv or conda folder, or None for splatfix's own.
+
+    Raises:
+        SplatfixError: ``no-interpreter`` (exit code 2) when there is none.
+    """
+    if given is None:
+        return sys.executable
+    path = Path(given).expanduser()
+    if path.is_dir():
+        for name in ("bin/python", "Scripts/python.exe", "python.exe"):
+            if (path / name).exists():
+                return str((path / name).absolute())
+        raise usage_error(
+            "no-interpreter",
+            f"The folder {given} holds no Python interpreter.",
+            "Give the interpreter's path, e.g. --python path/to/venv/bin/python.",
+        )
+    if path.is_file():
+        return str(path.absolute())  # links kept: a venv is known by its link
+    import shutil
+
+    if found := shutil.which(given):
+        return found
+    raise usage_error(
+        "no-interpreter",
+        f"There is no Python interpreter at {given}.",
+        "Give the path of the interpreter, or of the folder of the venv or conda environment.",
+    )
+
+
+def load(path: Path) -> Facts:
+    """Facts that ``diagnose --save`` wrote, on this machine or another.
+
+    Raises:
+        SplatfixError: exit code 2, when the file is no such document or comes from a newer splatfix.
+    """
+    document = read_json(path, "a facts file of splatfix")
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise usage_error(
+            "facts-too-new",
+            f"{path} has schema_version {version}; this splatfix reads up to {SCHEMA_VERSION}.",
+            "Upgrade splatfix: pip install --upgrade splatfix",
+        )
+    try:
+        return from_json(Facts, document)
+    except CodecError as error:
+        raise SplatfixError(
+            "not-facts",
+            f"{path} is not a facts file of splatfix ({error}).",
+            todo=("Make one with: splatfix diagnose --save facts.json",),
+            exit_code=Exit.USAGE,
+        ) from error
+
+
+def _with_imports(system: System, python: str, facts: EnvironmentFacts) -> EnvironmentFacts:
+    import dataclasses
+
+    from splatfix.facts.environment import try_import
+
+    modules = ["torch"] if facts.torch_installed.value else []
+    for extension in facts.extensions.value or ():
+        if extension.importable:
+            stem = extension.path.rsplit("/", 1)[-1].split(".")[0]
+            folder = extension.path.rpartition("/")[0].replace("/", ".")
+            modules.append(f"{folder}.{stem}" if folder else stem)
+    return dataclasses.replace(facts, imports=tuple(try_import(system, python, module) for module in modules))

@@ -1,0 +1,305 @@
+"""What is true of one Python environment, read from its files; its interpreter only says where they lie."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from splatfix.binaries import BinaryError
+from splatfix.core.runner import Completed
+from splatfix.facts import toolkits
+from splatfix.facts.model import (
+    ContainerGroup,
+    Distribution,
+    EnvironmentFacts,
+    Extension,
+    Fact,
+    ImportProbe,
+    Interpreter,
+    Torch,
+    group_containers,
+    unknown,
+)
+from splatfix.facts.system import System
+
+_PROBE = Path(__file__).with_name("probe_env.py")
+_TIMEOUT = 20.0
+
+# Folders whose native files belong to torch and its runtime libraries; they are not extensions of a splatting stack.
+_NOT_EXTENSIONS = frozenset({"torch", "functorch", "torchgen", "nvidia", "triton", "numpy", "scipy", "pandas", "cuda"})
+_NATIVE = (".so", ".pyd", ".dll")
+_IMPORTABLE = re.compile(r"\.(cpython-\d+[\w-]*|abi3|cp\d+-\w+)\.(so|pyd)$|^[^.]+\.(so|pyd)$")
+
+# The module is imported after torch (import order matters to extensions that link libc10), and the interpreter
+# flushes before it ends so that a crash later in teardown cannot hide the answer.
+_IMPORT_SCRIPT = """
+import importlib, sys
+if sys.argv[1] != "torch":
+    try:
+        import torch
+    except ImportError:
+        pass
+importlib.import_module(sys.argv[1])
+print("splatfix-import-ok", flush=True)
+"""
+
+
+def probe(
+    system: System, python: str, *, timeout: float = _TIMEOUT
+) -> tuple[EnvironmentFacts, dict[str, Any]]:
+    """The environment of the interpreter ``python``.
+
+    Args:
+        timeout: seconds the interpreter gets to describe itself.
+
+    Returns:
+        The facts, and the probe's raw answer (empty when there was none) for further look-ups.
+    """
+    done = system.run([python, str(_PROBE)], timeout)
+    raw = _answer(done)
+    if raw is None:
+        reason = (
+            f"the interpreter {python} did not describe itself: {done.why() or 'its answer is not readable'}"
+        )
+        lost = unknown(reason, python)
+        return EnvironmentFacts(lost, lost, lost, lost, lost, lost), {}
+    sites = tuple(raw["site_packages"])
+    distributions = tuple(_distributions(system, sites))
+    torch_folder = next(
+        (f"{path}/torch" for path in raw["path"] if system.exists(f"{path}/torch/version.py")), None
+    )
+    torch: Fact[Torch] = (
+        read_torch(system, torch_folder)
+        if torch_folder
+        else unknown("torch is not installed in this environment")
+    )
+    is_cuda = torch.value is not None and torch.value.cuda is not None
+    facts = EnvironmentFacts(
+        interpreter=Fact(_interpreter(system, raw), f"{_PROBE.name} run by {python}"),
+        distributions=Fact(distributions, "*.dist-info and *.egg-info in site-packages"),
+        torch=torch,
+        torch_installed=Fact(torch_folder is not None, "sys.path searched for torch/version.py"),
+        toolkit_choice=(
+            Fact(
+                toolkits.torch_choice(system, torch_is_cuda=is_cuda), "rules of torch/utils/cpp_extension.py"
+            )
+            if torch.known
+            else unknown("no torch to choose a toolkit")
+        ),
+        extensions=Fact(
+            tuple(_extensions(system, sites, distributions)), "native files in site-packages, read as bytes"
+        ),
+    )
+    return facts, raw
+
+
+def packaged_toolkits(system: System, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Toolkit folders that pip put into the environment (``nvidia/cu13``), as (folder, how it came up)."""
+    found = []
+    for site in raw.get("site_packages", ()):
+        for name in system.listdir(f"{site}/nvidia"):
+            if re.fullmatch(r"cu\d+", name):
+                found.append((f"{site}/nvidia/{name}", f"pip packages in the environment (nvidia/{name})"))
+    return found
+
+
+def try_import(system: System, python: str, module: str, timeout: float = 120.0) -> ImportProbe:
+    """Import ``module`` (after torch) in a child of the target interpreter and say how that ended."""
+    done = system.run([python, "-c", _IMPORT_SCRIPT, module], timeout)
+    if "splatfix-import-ok" in done.stdout and done.returncode == 0:
+        return ImportProbe(module, True, "ok", seconds=done.seconds)
+    if done.returncode is None:
+        return ImportProbe(module, False, "timeout", done.error, done.seconds)
+    if done.returncode < 0:
+        return ImportProbe(module, False, "signal", done.why(), done.seconds)
+    last = (done.stderr.strip() or done.stdout.strip() or done.why()).splitlines()[-1]
+    missing = re.match(r"ModuleNotFoundError: No module named '([^']+)'", last)
+    if missing and missing.group(1) == module:
+        return ImportProbe(module, False, "not installed", last, done.seconds)
+    return ImportProbe(module, False, "exception", last, done.seconds)
+
+
+def read_torch(system: System, folder: str) -> Fact[Torch]:
+    """torch's version and build from ``torch/version.py`` as text, its GPU code from ``libtorch_cuda``'s bytes."""
+    text = system.read(f"{folder}/version.py")
+    if text is None:
+        return unknown("torch/version.py cannot be read", folder)
+    try:
+        values = _assignments(text)
+    except SyntaxError as error:
+        return unknown(f"torch/version.py is damaged: {error}", folder)
+    if not isinstance(values.get("__version__"), str):
+        return unknown("torch/version.py names no version", folder)
+    code: tuple[ContainerGroup, ...] = ()
+    code_error, abi = "", None
+    library = "lib/torch_cuda.dll" if system.name == "windows" else "lib/libtorch_cuda.so"
+    if values.get("cuda"):
+        try:
+            code = group_containers(system.read_binary(f"{folder}/{library}").containers)
+        except (BinaryError, OSError) as error:
+            code_error = f"{library}: {error}"
+    release = tuple(int(n) for n in re.findall(r"\d+", values["__version__"])[:2])
+    if system.name == "linux" and release >= (2, 7):
+        abi = True  # every wheel from 2.7 on; compat.md section 4
+    return Fact(
+        Torch(
+            version=values["__version__"],
+            cuda=values.get("cuda"),
+            hip=values.get("hip"),
+            folder=folder,
+            cxx11_abi=abi,
+            code=code,
+            code_error=code_error,
+            knows_archs=_known_archs(system.read(f"{folder}/utils/cpp_extension.py") or ""),
+        ),
+        "torch/version.py read as text",
+    )
+
+
+def _answer(done: Completed) -> dict[str, Any] | None:
+    if not done.ok:
+        return None
+    # sitecustomize or .pth files may print before the answer, which is the last line
+    for line in reversed(done.stdout.splitlines()):
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            continue
+        return answer if isinstance(answer, dict) and "site_packages" in answer else None
+    return None
+
+
+def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
+    prefix = raw["prefix"]
+    config = system.read(f"{prefix}/pyvenv.cfg")
+    if raw.get("conda"):
+        kind = "conda"
+    elif config is None:
+        kind = "system"
+    elif re.search(r"^uv\s*=", config, re.MULTILINE):
+        kind = "uv"
+    elif system.exists(f"{prefix}/pipx_metadata.json"):
+        kind = "pipx"
+    else:
+        kind = "venv"
+    return Interpreter(
+        executable=raw["executable"],
+        version=raw["version"],
+        implementation=raw["implementation"],
+        abi_tag=re.sub(r"^\.|\.(so|pyd)$", "", raw["ext_suffix"]),
+        platform_tag=raw["platform"],
+        prefix=prefix,
+        base_prefix=raw["base_prefix"],
+        kind=kind,
+        site_packages=tuple(raw["site_packages"]),
+        externally_managed=bool(raw.get("externally_managed")),
+    )
+
+
+def _distributions(system: System, sites: Iterable[str]) -> Iterator[Distribution]:
+    for site in sites:
+        for name in system.listdir(site):
+            folder = f"{site}/{name}"
+            if name.endswith(".dist-info"):
+                yield _from_dist_info(system, site, name)
+            elif name.endswith(".egg-link"):
+                yield Distribution(name.removesuffix(".egg-link"), "", site, editable=True, origin=folder)
+            elif name.endswith(".egg-info"):
+                stem = name.removesuffix(".egg-info")
+                match = re.match(r"(.+?)-([^-]+)(-py\d.*)?$", stem)
+                yield Distribution(match.group(1) if match else stem, match.group(2) if match else "", site)
+
+
+def _from_dist_info(system: System, site: str, name: str) -> Distribution:
+    stem = name.removesuffix(".dist-info")
+    project, _, version = stem.rpartition("-")
+    origin, editable = "", False
+    if direct := system.read(f"{site}/{name}/direct_url.json"):
+        try:
+            document = json.loads(direct)
+            origin = str(document.get("url", ""))
+            editable = bool(document.get("dir_info", {}).get("editable", False))
+        except ValueError:
+            origin = "(direct_url.json is damaged)"
+    mark = ""
+    if marker := system.read(f"{site}/{name}/splatfix.json"):
+        try:
+            mark = str(json.loads(marker).get("kind", "built"))
+        except ValueError:
+            mark = "built"
+    return Distribution(
+        name=project,
+        version=version,
+        location=site,
+        editable=editable,
+        installer=(system.read(f"{site}/{name}/INSTALLER") or "").strip(),
+        origin=origin,
+        made_by_splatfix=mark,
+    )
+
+
+def _extensions(
+    system: System, sites: Iterable[str], distributions: Iterable[Distribution]
+) -> Iterator[Extension]:
+    owners = _owners(system, distributions)
+    for site in sites:
+        for path in _native_files(system, site):
+            owner = owners.get((site, path))
+            try:
+                binary = system.read_binary(f"{site}/{path}")
+            except (BinaryError, OSError) as error:
+                if owner is not None or _IMPORTABLE.search(path.rsplit("/", 1)[-1]):
+                    yield Extension(path, site, owner, (), (), False, True, 0, error=str(error))
+                continue
+            links = any(re.match(r"(lib)?(torch|c10)", name) for name in binary.needed)
+            code = group_containers(binary.containers)
+            if links or code:
+                importable = bool(_IMPORTABLE.search(path.rsplit("/", 1)[-1]))
+                yield Extension(path, site, owner, code, binary.needed, links, importable, binary.size)
+
+
+def _native_files(system: System, site: str) -> Iterator[str]:
+    pending = [name for name in system.listdir(site) if name not in _NOT_EXTENSIONS]
+    while pending:
+        name = pending.pop()
+        last = name.rsplit("/", 1)[-1]
+        if last.endswith(_NATIVE) or ".so." in last:
+            yield name
+        elif ("." not in last or last.endswith(".libs")) and last != "__pycache__":
+            pending += [f"{name}/{child}" for child in system.listdir(f"{site}/{name}")]
+
+
+def _owners(system: System, distributions: Iterable[Distribution]) -> dict[tuple[str, str], str]:
+    owners: dict[tuple[str, str], str] = {}
+    for distribution in distributions:
+        info = f"{distribution.name}-{distribution.version}.dist-info"
+        for line in (system.read(f"{distribution.location}/{info}/RECORD") or "").splitlines():
+            path = line.rsplit(",", 2)[0]
+            if path.endswith(_NATIVE):
+                owners[(distribution.location, path.strip('"'))] = distribution.name
+    return owners
+
+
+def _assignments(text: str) -> dict[str, Any]:
+    """Module-level constants of a small Python file, without running it."""
+    values: dict[str, Any] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value = [node.target], node.value
+        else:
+            continue
+        if isinstance(value, ast.Constant):
+            values.update({target.id: value.value for target in targets if isinstance(target, ast.Name)})
+    return values
+
+
+def _known_archs(source: str) -> tuple[str, ...]:
+    """The ``supported_arches`` list of cpp_extension, as its source spells it."""
+    match = re.search(r"supported_arches\s*=\s*\[([^\]]*)\]", source)
+    return tuple(re.findall(r"['\"]([\d.]+[af]?)['\"]", match.group(1))) if match else ()

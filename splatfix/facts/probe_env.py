@@ -1,0 +1,41 @@
+"""Runs inside the target environment and says what that Python is. Stdlib only, any Python from 3.7 up."""
+
+import json
+import os
+import platform
+import sys
+import sysconfig
+
+
+def describe():
+    """The interpreter's own words about itself, as JSON-able data."""
+    own_folder = os.path.dirname(os.path.abspath(__file__))
+    paths = [p for p in sys.path if p and os.path.isdir(p) and os.path.abspath(p) != own_folder]
+    sites = []
+    for key in ("purelib", "platlib"):
+        path = sysconfig.get_paths()[key]
+        if path not in sites:
+            sites.append(path)
+    for path in paths:
+        if os.path.basename(path.rstrip("/\\")) in ("site-packages", "dist-packages") and path not in sites:
+            sites.append(path)
+    stdlib = sysconfig.get_paths()["stdlib"]
+    return {
+        "executable": sys.executable,
+        "version": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "ext_suffix": sysconfig.get_config_var("EXT_SUFFIX") or "",
+        "platform": sysconfig.get_platform(),
+        "prefix": sys.prefix,
+        "base_prefix": getattr(sys, "base_prefix", sys.prefix),
+        "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
+        "externally_managed": sys.prefix == getattr(sys, "base_prefix", sys.prefix)
+        and os.path.exists(os.path.join(stdlib, "EXTERNALLY-MANAGED")),
+        "site_packages": [p for p in sites if os.path.isdir(p)],
+        "path": paths,
+        "bits": 64 if sys.maxsize > 2**32 else 32,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(describe()))

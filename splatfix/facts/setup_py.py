@@ -1,0 +1,229 @@
+"""Reads a setup.py as a syntax tree: what it declares, which environment variables it looks at, which flags it hands on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SetupScript:
+    """One parsed setup.py. Values that only running it would tell are left out, never guessed."""
+
+    tree: ast.Module = field(default_factory=lambda: ast.Module(body=[], type_ignores=[]))
+    assigned: Mapping[str, ast.expr] = field(default_factory=dict)
+    """Last simple assignment to each name."""
+    reads: tuple[str, ...] = ()
+    sets: Mapping[str, str] = field(default_factory=dict)
+    nvcc_flags: tuple[str, ...] = ()
+    include_dirs: tuple[str, ...] = ()
+    literals: tuple[str, ...] = ()
+    """Every literal text that is not a docstring."""
+    error: str = ""
+
+    @staticmethod
+    def callee(call: ast.Call) -> str:
+        """``CUDAExtension`` of ``cpp_extension.CUDAExtension(...)``."""
+        return _last_name(call.func)
+
+    def calls(self, *names: str) -> Iterator[ast.Call]:
+        """Every call of a function of one of these names, in order of the text."""
+        found = (
+            node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and self.callee(node) in names
+        )
+        yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
+
+    def mentions(self, *names: str) -> bool:
+        """One of these names appears in the code, as a name, an attribute or a keyword argument."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Name, ast.Attribute)) and _last_name(node) in names:
+                return True
+            if isinstance(node, ast.keyword) and node.arg in names:
+                return True
+        return False
+
+    def value(self, call: ast.Call, keyword: str, position: int | None = None) -> Any:
+        """The literal value of an argument, with simple names followed; None when only running would tell."""
+        for argument in call.keywords:
+            if argument.arg == keyword:
+                return self.literal(argument.value)
+        if position is not None and len(call.args) > position:
+            return self.literal(call.args[position])
+        return None
+
+    def text(self, keyword: str) -> str | None:
+        """A text argument of ``setup(...)``."""
+        for call in self.calls("setup"):
+            value = self.value(call, keyword)
+            if isinstance(value, str):
+                return value
+        return None
+
+    def texts(self, keyword: str) -> tuple[str, ...]:
+        """A list-of-texts argument of ``setup(...)``, as far as it is literal."""
+        for call in self.calls("setup"):
+            value = self.value(call, keyword)
+            if isinstance(value, list):
+                return tuple(item for item in value if isinstance(item, str))
+        return ()
+
+    def literal(self, node: ast.expr, depth: int = 0) -> Any:
+        """str, or list of these, for constants, their sums, and names bound to them; None inside for the rest."""
+        if depth > 20:
+            return None
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, str) else None
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return [self.literal(item, depth + 1) for item in node.elts]
+        if isinstance(node, ast.Name) and node.id in self.assigned:
+            return self.literal(self.assigned[node.id], depth + 1)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            left, right = self.literal(node.left, depth + 1), self.literal(node.right, depth + 1)
+            both = isinstance(left, str) and isinstance(right, str)
+            if both or (isinstance(left, list) and isinstance(right, list)):
+                return left + right
+        return None
+
+
+def read_setup_script(file: Path) -> SetupScript:
+    """Parse ``file``; a file that is not Python gives a script with ``error`` set."""
+    try:
+        tree = ast.parse(file.read_bytes(), filename=str(file))
+    except OSError as error:
+        return SetupScript(error=f"{file.name} cannot be read: {error.strerror or error}")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return SetupScript(error=f"{file.name} is not Python this version can read: {error}")
+    assigned = dict(_assignments(tree))
+    return SetupScript(
+        tree=tree,
+        assigned=assigned,
+        reads=_unique(_environment_reads(tree)),
+        sets=dict(_environment_writes(tree)),
+        nvcc_flags=_unique(_flag_texts(tree)),
+        include_dirs=_unique(_keyword_texts(tree, "include_dirs")),
+        literals=_unique(_literals(tree)),
+    )
+
+
+def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, node.value
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            yield node.target.id, node.value
+
+
+def _environment_reads(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args:
+            function = node.func
+            by_get = isinstance(function, ast.Attribute) and function.attr in ("get", "pop", "setdefault")
+            if (by_get and _is_environ(function.value)) or _last_name(function) == "getenv":  # type: ignore[attr-defined]
+                yield from _constant(node.args[0])
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_environ(node.value):
+            yield from _constant(node.slice)
+        elif isinstance(node, ast.Compare) and any(_is_environ(item) for item in node.comparators):
+            yield from _constant(node.left)
+
+
+def _environment_writes(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and _is_environ(target.value):
+                for name in _constant(target.slice):
+                    yield name, next(_constant(node.value), "")
+
+
+def _flag_texts(tree: ast.Module) -> Iterator[str]:
+    """Literal texts that end in the ``"nvcc"`` list of ``extra_compile_args``, also through named lists."""
+    roots = [
+        value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Dict)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and key.value == "nvcc"
+    ]
+    # flags["nvcc"] += [...] and flags["nvcc"].append(...)
+    roots += [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _touches_nvcc_item(node)]
+    names: set[str] = set()
+    while roots:
+        root = roots.pop()
+        for node in ast.walk(root):
+            yield from _constant(node) if not _is_nvcc_key(node) else ()
+            if isinstance(node, ast.Name) and node.id not in names:
+                names.add(node.id)
+                roots.extend(_statements_that_fill(tree, node.id))
+
+
+def _touches_nvcc_item(node: ast.stmt) -> bool:
+    if isinstance(node, (ast.AugAssign, ast.Assign)):
+        targets = [node.target] if isinstance(node, ast.AugAssign) else node.targets
+        return any(isinstance(target, ast.Subscript) and _is_nvcc_key(target.slice) for target in targets)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        holder = function.value if isinstance(function, ast.Attribute) else None
+        return isinstance(holder, ast.Subscript) and _is_nvcc_key(holder.slice)
+    return False
+
+
+def _is_nvcc_key(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "nvcc"
+
+
+def _statements_that_fill(tree: ast.Module, name: str) -> Iterator[ast.AST]:
+    """The right-hand sides and arguments through which a list of that name gets its items."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(_last_name(target) == name for target in targets):
+                yield node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            filled = node.func.attr in ("append", "extend", "insert") and _last_name(node.func.value) == name
+            if filled:
+                yield from node.args
+        elif isinstance(node, (ast.For, ast.comprehension)) and _last_name(node.target) == name:
+            yield node.iter
+
+
+def _keyword_texts(tree: ast.Module, keyword: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == keyword:
+            for inner in ast.walk(node.value):
+                yield from _constant(inner)
+
+
+def _literals(tree: ast.Module) -> Iterator[str]:
+    documentation = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if id(node) not in documentation:
+            yield from _constant(node)
+
+
+def _is_environ(node: ast.AST) -> bool:
+    return _last_name(node) == "environ"
+
+
+def _last_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _constant(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+
+
+def _unique(texts: Iterator[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))

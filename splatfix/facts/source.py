@@ -1,0 +1,181 @@
+"""What an extension's source folder says about its own build, read from setup.py as syntax and never executed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from splatfix.facts.setup_py import SetupScript, read_setup_script
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True)
+class NativeModule:
+    """One extension module that setup.py declares."""
+
+    name: str
+    """Dotted name such as ``simple_knn._C``."""
+    sources: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Declared sources that are not in the folder."""
+    cuda: bool = True
+    """Declared with ``CUDAExtension``."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One extension source folder."""
+
+    folder: str
+    build_files: tuple[str, ...]
+    """Those of ``setup.py``, ``pyproject.toml``, ``CMakeLists.txt`` that are there."""
+    name: str | None = None
+    """The distribution name it gives itself; None when it is computed."""
+    version: str | None = None
+    packages: tuple[str, ...] = ()
+    modules: tuple[NativeModule, ...] = ()
+    uses_torch_builder: bool = False
+    """It builds with ``torch.utils.cpp_extension``."""
+    build_backend: str = ""
+    build_requires: tuple[str, ...] = ()
+    """``build-system.requires`` of pyproject.toml; empty without one."""
+    reads: tuple[str, ...] = ()
+    """Environment variables that setup.py reads."""
+    sets: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that setup.py sets before the build; "" for a computed value."""
+    nvcc_flags: tuple[str, ...] = ()
+    """Literal texts that reach nvcc's flags."""
+    literals: tuple[str, ...] = ()
+    """Every literal text in setup.py that speaks of a GPU architecture."""
+    missing_folders: tuple[str, ...] = ()
+    """Include folders and git submodules it needs that are absent or empty."""
+    error: str = ""
+    """Why setup.py could not be read as Python, when it could not."""
+
+    @property
+    def label(self) -> str:
+        """What to call it: its name, or its folder's."""
+        return self.name or Path(self.folder).name
+
+
+def read_source(folder: Path) -> Source:
+    """Read one extension's source folder; ``folder`` must exist. Nothing in it is executed."""
+    files = tuple(
+        name for name in ("setup.py", "pyproject.toml", "CMakeLists.txt") if (folder / name).is_file()
+    )
+    pyproject, toml_error = _pyproject(folder / "pyproject.toml")
+    script = read_setup_script(folder / "setup.py") if "setup.py" in files else SetupScript()
+    project = pyproject.get("project", {})
+    system = pyproject.get("build-system", {})
+    return Source(
+        folder=str(folder),
+        build_files=files,
+        name=script.text("name") or _text(project.get("name")),
+        version=script.text("version") or _text(project.get("version")),
+        packages=script.texts("packages"),
+        modules=tuple(_modules(folder, script)),
+        uses_torch_builder=script.mentions("CUDAExtension", "CppExtension", "BuildExtension"),
+        build_backend=_text(system.get("build-backend")) or ("setuptools.build_meta" if files else ""),
+        build_requires=tuple(item for item in system.get("requires", ()) if isinstance(item, str)),
+        reads=script.reads,
+        sets=script.sets,
+        nvcc_flags=script.nvcc_flags,
+        literals=tuple(text for text in script.literals if _ARCH_WORD.search(text)),
+        missing_folders=tuple(_missing_folders(folder, script)),
+        error="; ".join(filter(None, (script.error, toml_error))),
+    )
+
+
+def extension_folders(folder: Path, depth: int = 3) -> tuple[Path, ...]:
+    """Folders at or below ``folder`` whose setup.py declares native modules, in order of name.
+
+    Looks ``depth`` levels down, not into build output and not below an extension it found.
+    """
+    if (folder / "setup.py").is_file():
+        script = read_setup_script(folder / "setup.py")
+        if script.mentions("CUDAExtension", "CppExtension", "Extension", "ext_modules"):
+            return (folder,)
+    if depth == 0:
+        return ()
+    found: list[Path] = []
+    try:
+        children = sorted(folder.iterdir())
+    except OSError:
+        return ()
+    for child in children:
+        if (
+            child.is_dir()
+            and not child.is_symlink()
+            and not child.name.startswith(".")
+            and child.name not in _OUTPUT
+        ):
+            found.extend(extension_folders(child, depth - 1))
+    return tuple(found)
+
+
+_OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
+_ARCH_WORD = re.compile(r"arch|gencode|sm_\d|compute_\d", re.IGNORECASE)
+
+
+def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
+    for call in script.calls("CUDAExtension", "CppExtension", "Extension"):
+        name = script.value(call, "name", position=0)
+        declared = script.value(call, "sources", position=1)
+        sources = (
+            tuple(item for item in declared if isinstance(item, str)) if isinstance(declared, list) else ()
+        )
+        yield NativeModule(
+            name=name if isinstance(name, str) else "",
+            sources=sources,
+            missing=tuple(item for item in sources if not (folder / item).exists()),
+            cuda=SetupScript.callee(call) == "CUDAExtension",
+        )
+
+
+def _missing_folders(folder: Path, script: SetupScript) -> Iterator[str]:
+    """Submodules git has not fetched, and include folders named in setup.py that hold nothing."""
+    wanted = list(_submodule_paths(folder / ".gitmodules"))
+    # "-I" + os.path.join(here, "third_party/glm/") is how the whole Inria family names its one include folder
+    wanted += [
+        text
+        for text in (*script.nvcc_flags, *script.include_dirs)
+        if text.strip("/").startswith("third_party")
+    ]
+    seen: set[str] = set()
+    for path in wanted:
+        clean = path.removeprefix("-I").strip().strip("/")
+        if clean in seen or not clean:
+            continue
+        seen.add(clean)
+        place = folder / clean
+        if not place.is_dir() or next(place.iterdir(), None) is None:
+            yield clean
+
+
+def _submodule_paths(file: Path) -> Iterator[str]:
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    yield from (match.strip() for match in re.findall(r"^\s*path\s*=\s*(.+)$", text, re.MULTILINE))
+
+
+def _pyproject(file: Path) -> tuple[dict[str, Any], str]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8")), ""
+    except OSError:
+        return {}, ""
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return {}, f"pyproject.toml cannot be read: {error}"
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

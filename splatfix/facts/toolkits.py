@@ -1,0 +1,208 @@
+"""Every CUDA toolkit on the machine, and the one that torch.utils.cpp_extension would choose."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from splatfix.facts.model import Fact, Toolkit, ToolkitChoice
+from splatfix.facts.system import System, which_all
+
+_TIMEOUT = 8.0
+
+# What the sources of splatting extensions include or link, through ATen/cuda/CUDAContext.h
+# and the kernels themselves (headers of a default toolkit installation).
+NEEDED_HEADERS = (
+    "cuda_runtime.h",
+    "cuda_runtime_api.h",
+    "cublas_v2.h",
+    "cusparse.h",
+    "cusolverDn.h",
+    "cooperative_groups.h",
+    "cub/cub.cuh",
+    "thrust/device_vector.h",
+)
+
+
+def probe(system: System, extra_roots: Iterable[tuple[str, str]] = ()) -> Fact[tuple[Toolkit, ...]]:
+    """All toolkits, each once, with every road that leads to it.
+
+    Args:
+        extra_roots: further folders to look at, as (folder, how it came up), e.g. a pip-installed ``nvidia/cu13``.
+    """
+    roads: dict[str, list[str]] = {}
+    for root, via in [*_candidates(system), *extra_roots]:
+        if not _holds_toolkit(system, root):
+            continue
+        real = system.realpath(root)
+        roads.setdefault(real, [])
+        if via not in roads[real]:
+            roads[real].append(via)
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        found = list(pool.map(lambda item: _describe(system, item[0], tuple(item[1])), roads.items()))
+    return Fact(tuple(found), "CUDA_HOME, CUDA_PATH, PATH, the usual folders, the environment's own packages")
+
+
+def torch_choice(system: System, *, torch_is_cuda: bool, needs_cuda_build: bool = True) -> ToolkitChoice:
+    """The CUDA_HOME that torch's ``_find_cuda_home`` arrives at on this machine, by its own rules.
+
+    Rules, read from ``torch/utils/cpp_extension.py`` of 16 releases: CUDA_HOME or CUDA_PATH as they stand; else the
+    folder above the folder of the first ``nvcc`` on PATH, links and wrapper scripts not followed; else
+    ``/usr/local/cuda``; else nothing. A test holds this function and torch's own code together.
+
+    Args:
+        torch_is_cuda: the installed torch is a CUDA build.
+        needs_cuda_build: this torch release sets CUDA_HOME only in CUDA builds (2.3.1 and later).
+    """
+    if needs_cuda_build and not torch_is_cuda:
+        return ToolkitChoice(None, "this torch is a build without CUDA, so it sets no CUDA_HOME at all")
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        value = system.env.get(variable)
+        if value:
+            return _choice(system, value, f"the environment variable {variable}")
+    on_path = which_all(system, "nvcc")
+    if on_path:
+        nvcc = on_path[0]
+        root = posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
+        return _choice(system, root, f"the folder above the one of the first nvcc on PATH ({nvcc})", nvcc)
+    if system.name == "windows":
+        base = "C:/Program Files/NVIDIA GPU Computing Toolkit/CUDA"
+        versions = [name for name in system.listdir(base) if re.fullmatch(r"v\d+\.\d+", name)]
+        if versions:
+            return _choice(system, f"{base}/{versions[0]}", "the first folder of the CUDA installation")
+        return ToolkitChoice(None, "no CUDA_HOME, no nvcc on PATH, no CUDA installation folder")
+    if system.exists("/usr/local/cuda"):
+        return _choice(system, "/usr/local/cuda", "the default folder /usr/local/cuda")
+    return ToolkitChoice(None, "no CUDA_HOME, no nvcc on PATH, no /usr/local/cuda")
+
+
+def _choice(system: System, root: str, rule: str, nvcc: str | None = None) -> ToolkitChoice:
+    program = nvcc or _nvcc_in(system, root)
+    real = ask_root(system, program) if program else None
+    if real is not None and system.realpath(real) == system.realpath(root):
+        real = None
+    headers = system.exists(f"{root}/include/cuda_runtime.h") or system.exists(
+        f"{root}/include/cuda_runtime_api.h"
+    )
+    return ToolkitChoice(root, rule, program, real, headers)
+
+
+def ask_root(system: System, nvcc: str) -> str | None:
+    """The toolkit root that an nvcc names as its own (``TOP`` in its dry run), seen through links and scripts."""
+    null = "NUL" if system.name == "windows" else "/dev/null"
+    done = system.run([nvcc, "--dryrun", "-x", "cu", "-c", null, "-o", null], _TIMEOUT)
+    match = re.search(r"^#\$ TOP=(.+)$", done.stderr + done.stdout, re.MULTILINE)
+    if not match:
+        return None
+    return system.realpath(match.group(1).strip())
+
+
+def _candidates(system: System) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if value := system.env.get(variable):
+            found.append((value, variable))
+    for nvcc in which_all(system, "nvcc"):
+        above = posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
+        root = ask_root(system, nvcc)
+        if root is None:
+            found.append((above, f"PATH ({nvcc})"))
+        elif system.starts_with_script(nvcc):
+            found.append((root, f"PATH, through the wrapper script {nvcc}"))
+        elif system.realpath(above) != root:
+            found.append((root, f"PATH, through the link {nvcc}"))
+        else:
+            found.append((root, f"PATH ({nvcc})"))
+    if system.name == "windows":
+        base = "C:/Program Files/NVIDIA GPU Computing Toolkit/CUDA"
+        found += [(f"{base}/{name}", base) for name in system.listdir(base)]
+    else:
+        for base in ("/usr/local", "/opt", "/usr/lib"):
+            found += [
+                (f"{base}/{name}", f"{base}/{name}")
+                for name in system.listdir(base)
+                if re.match(r"cuda(-|$)", name)
+            ]
+    if conda := system.env.get("CONDA_PREFIX"):
+        found += [(conda, "CONDA_PREFIX"), (f"{conda}/targets/x86_64-linux", "CONDA_PREFIX")]
+    return found
+
+
+def _nvcc_in(system: System, root: str) -> str | None:
+    for name in ("bin/nvcc", "bin/nvcc.exe"):
+        if system.exists(f"{root}/{name}"):
+            return f"{root}/{name}"
+    return None
+
+
+def _holds_toolkit(system: System, root: str) -> bool:
+    if _nvcc_in(system, root):
+        # /usr/local with a wrapper script in bin is not a toolkit root; a conda prefix or a real toolkit is
+        return _include(system, root) is not None or system.exists(f"{root}/nvvm")
+    return system.exists(f"{root}/include/cuda_runtime.h") and system.exists(
+        f"{root}/include/crt/host_config.h"
+    )
+
+
+def _include(system: System, root: str) -> str | None:
+    for folder in ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include"):
+        if system.exists(f"{root}/{folder}/cuda_runtime.h") or system.exists(
+            f"{root}/{folder}/crt/host_config.h"
+        ):
+            return f"{root}/{folder}"
+    return None
+
+
+def _describe(system: System, root: str, found_via: tuple[str, ...]) -> Toolkit:
+    nvcc = _nvcc_in(system, root)
+    include = _include(system, root)
+    limits = system.read(f"{include}/crt/host_config.h") if include else None
+    version, error = None, ""
+    archs: tuple[str, ...] = ()
+    if nvcc:
+        said = system.run([nvcc, "--version"], _TIMEOUT)
+        match = re.search(r"\bV(\d+\.\d+\.\d+)", said.stdout)
+        version = match.group(1) if match else None
+        error = "" if match else f"nvcc --version: {said.why() or 'no version in its answer'}"
+        listed = system.run([nvcc, "--list-gpu-code"], _TIMEOUT)
+        archs = tuple(
+            line.strip() for line in listed.stdout.splitlines() if re.fullmatch(r"sm_\d+[af]?", line.strip())
+        )
+    return Toolkit(
+        root=root,
+        version=version,
+        found_via=found_via,
+        nvcc=nvcc,
+        archs=archs,
+        gcc_max=_limit(limits, r"__GNUC__ > (\d+)"),
+        clang_max=_clang_max(limits),
+        missing=_missing(system, root, include, nvcc),
+        error=error,
+    )
+
+
+def _limit(text: str | None, pattern: str) -> int | None:
+    match = re.search(pattern, text or "")
+    return int(match.group(1)) if match else None
+
+
+def _clang_max(text: str | None) -> int | None:
+    """The header refuses ``__clang_major__ >= N``; the highest accepted major is N - 1."""
+    bound = _limit(text, r"__clang_major__ >= (\d+)")
+    return bound - 1 if bound is not None else None
+
+
+def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:
+    missing = [] if nvcc else ["bin/nvcc"]
+    for header in NEEDED_HEADERS:
+        # CUDA 13 keeps cub and thrust under include/cccl
+        places = (f"{include}/{header}", f"{include}/cccl/{header}") if include else ()
+        if not any(system.exists(place) for place in places):
+            missing.append(f"include/{header}")
+    libraries = ("lib64", "lib", "lib/x64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+    names = ("libcudart.so", "cudart.lib")
+    if not any(system.exists(f"{root}/{folder}/{name}") for folder in libraries for name in names):
+        missing.append("lib64/libcudart.so" if system.name != "windows" else "lib/x64/cudart.lib")
+    return tuple(missing)
