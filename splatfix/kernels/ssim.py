@@ -1,0 +1,507 @@
+"""Differentiable SSIM with the contract of the `fused_ssim` CUDA extension, in plain PyTorch.
+
+Contract (fused-ssim by Rahul Goel, as of 2026-01):
+
+* 11-tap separable Gaussian window, sigma 1.5, zero padding outside the image, every channel on its own;
+* per pixel  ``(2 m1 m2 + C1)(2 s12 + C2) / ((m1^2 + m2^2 + C1)(s1^2 + s2^2 + C2))``  with C1 = 0.01^2, C2 = 0.03^2,
+  ``s^2 = E[x^2] - m^2``; variances are clamped to >= 0 and the map to [-1, 1], with no gradient where the map was clamped
+  (in exact arithmetic neither clamp ever acts: both only catch rounding; here the two variances are clamped as one sum);
+* ``padding="same"`` averages the whole map, ``"valid"`` the same map without its 5 outermost pixels on each side;
+* the gradient goes to the first image only.
+
+How it is computed. The map needs four blurs only: x, y, x^2 + y^2 and xy. Its derivative is again three blurs, of
+the derivatives with respect to E[x], E[x^2 + y^2] and E[xy]; so value and gradient are made together, strip of rows by strip of
+rows, and nothing but the finished gradient is kept for backward. A strip and its halo stay in the processor's cache,
+and rows that two strips share are carried over instead of being computed twice.
+
+Works on CPU, CUDA and MPS, in float32 and float64. Under `torch.compile` the same formula is written without strips,
+for the compiler to fuse. This file needs torch >= 1.13 and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any, ContextManager, NamedTuple, Optional, Sequence, Union
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+__all__ = ["GroundTruth", "fused_ssim", "fused_ssim3d", "precompute"]
+
+C1 = 0.01**2
+C2 = 0.03**2
+HALO = 5
+_UNNORMALISED = [math.exp(-((i - HALO) ** 2) / (2 * 1.5**2)) for i in range(2 * HALO + 1)]
+WINDOW: tuple[float, ...] = tuple(v / sum(_UNNORMALISED) for v in _UNNORMALISED)
+"""The 11 weights of the window: 0.00102838, 0.00759876, 0.03600077, 0.10936069, 0.21300553, 0.26601171, and back."""
+
+# One output block of the horizontal pass: 16 pixels are one AVX-512 register (see _horizontal_blocks).
+_BLOCK = 16
+# Numbers in one map of a strip. On a CPU a strip's dozen maps should fit the last-level cache; a GPU wants few launches.
+_STRIP_NUMBERS_CPU = 1 << 18
+_STRIP_NUMBERS_GPU = 1 << 23
+_MIN_STRIP_ROWS = 32
+
+
+class GroundTruth(NamedTuple):
+    """A fixed second image with its blurred statistics, made by `precompute` and accepted in place of `img2`.
+
+    Holds three images' worth of memory and saves about a tenth of the time of each call.
+    """
+
+    image: Tensor
+    """[B, C, H, W], the image itself."""
+    mean: Tensor
+    """[B, C, H, W], its Gaussian-weighted mean at each pixel."""
+    mean_square: Tensor
+    """[B, C, H, W], the Gaussian-weighted mean of its square."""
+
+
+def fused_ssim(
+    img1: Tensor,
+    img2: Union[Tensor, GroundTruth],
+    padding: str = "same",
+    train: bool = True,
+) -> Tensor:
+    """Mean SSIM of two images with values in [0, 1], as a scalar tensor (1 for equal images).
+
+    Args:
+        img1: [B, C, H, W], float32 or float64; receives the gradient.
+        img2: the same shape, dtype and device, or what `precompute` made of it; receives no gradient.
+        padding: "same" (the Inria loss) or "valid" (drops 5 pixels per side; needs H and W of at least 11).
+        train: False skips the gradient even if `img1` requires one, as in the extension.
+
+    Raises:
+        ValueError: wrong shapes or padding; the message says what to change.
+        TypeError: wrong dtypes.
+    """
+    target = img2.image if isinstance(img2, GroundTruth) else img2
+    _check(img1, target, padding, dims=2)
+    cached = (img2.mean, img2.mean_square) if isinstance(img2, GroundTruth) else (None, None)
+    if not (train and torch.is_grad_enabled()):
+        img1 = img1.detach()
+    return _MeanSSIM.apply(img1, target.detach(), cached[0], cached[1], padding)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def fused_ssim3d(img1: Tensor, img2: Tensor, padding: str = "same", train: bool = True) -> Tensor:
+    """Mean SSIM of two volumes [B, C, D, H, W] under an 11x11x11 window; the rest as `fused_ssim`.
+
+    "valid" drops 5 voxels on each of the six sides and needs at least 11 voxels along every axis.
+    """
+    _check(img1, img2, padding, dims=3)
+    if not (train and torch.is_grad_enabled()):
+        img1 = img1.detach()
+    return _MeanSSIM.apply(img1, img2.detach(), None, None, padding)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def precompute(img2: Tensor) -> GroundTruth:
+    """Blur a fixed ground-truth image [B, C, H, W] once, to pass the result as `img2` at every step after."""
+    _check(img2, img2, "same", dims=2)
+    image = img2.detach()
+    mean, square = (_blur_whole(m, 2) for m in (image, image * image))
+    return GroundTruth(image, mean, square)
+
+
+class _MeanSSIM(torch.autograd.Function):
+    """Mean of the map forward; the gradient, made in the same sweep, times the incoming scalar backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, img1: Tensor, img2: Tensor, mean: Optional[Tensor], square: Optional[Tensor], padding: str
+    ) -> Tensor:
+        wants_gradient: bool = ctx.needs_input_grad[0]
+        cached = None if mean is None or square is None else (mean, square)
+        if _is_compiling():
+            total, grad = _whole(img1, img2, cached, padding, 2 if img1.dim() == 4 else 3, wants_gradient)
+        elif img1.dim() == 4:
+            total, grad = _by_strips(img1, img2, cached, padding, wants_gradient)
+        else:
+            total, grad = _by_volumes(img1, img2, padding, wants_gradient)
+        ctx.scale = 1.0 / _pixels_counted(img1, padding)
+        if grad is not None:
+            ctx.save_for_backward(grad)
+        mean_ssim: Tensor = total * ctx.scale
+        return mean_ssim
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Optional[Tensor], None, None, None, None]:
+        if not ctx.saved_tensors:
+            return None, None, None, None, None
+        return ctx.saved_tensors[0] * (upstream * (2 * ctx.scale)), None, None, None, None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The formula
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _map_and_derivatives(
+    mu1: Tensor, mu2: Tensor, e_squares: Tensor, e_2xy: Tensor, wants_gradient: bool
+) -> tuple[Tensor, Sequence[tuple[Tensor, Tensor]]]:
+    """The SSIM map from the blurred x, y, x^2 + y^2 and 2xy, and on demand half its derivatives for the first and last two.
+
+    The derivatives (for E[x], E[x^2 + y^2] with its sign turned, E[2xy]) come as pairs of factors, so that the last product
+    can be written straight to where the next blur reads. In-place steps act only on tensors made here.
+    """
+    zero = torch.zeros((), dtype=mu1.dtype, device=mu1.device)
+    c = torch.addcmul(zero + C1, mu1, mu2, value=2)
+    a = torch.addcmul(zero + C1, mu1, mu1).addcmul_(mu2, mu2)
+    d = (e_2xy - c).add_(C1 + C2)
+    b = (e_squares - a).clamp_(min=-C1).add_(C1 + C2)
+    inverse = (a * b).reciprocal_()
+    ssim = (c * d).mul_(inverse)
+    if not wants_gradient:
+        return ssim.clamp_(-1, 1), ()
+    # Every derivative has the factor 1/(ab): silencing it silences the pixels whose value was clamped.
+    inverse.masked_fill_(ssim.abs() > 1, 0)
+    ssim.clamp_(-1, 1)
+    # With S = cd/(ab): dS/dE[x^2 + y^2] = -S/b, dS/dE[xy] = 2c/(ab), and through the means
+    # dS/dm1 = 2 m2 (d - c)/(ab) - 2 m1 S (1/a - 1/b), where 1/a - 1/b = (b - a)/(ab).
+    half_dmu = (d - c).mul_(mu2).addcmul_((b - a).mul_(mu1), ssim, value=-1)
+    return ssim, ((half_dmu, inverse), (a.mul_(ssim), inverse), (c, inverse))
+
+
+def _fill_maps(maps: Sequence[Tensor], x: Tensor, y: Tensor, cached: bool) -> None:
+    """Write what is to be blurred: x, y, x^2 + y^2, 2xy; without the parts that the cached statistics already hold."""
+    if cached:
+        mean, squares, product = maps
+    else:
+        mean, mean2, squares, product = maps
+        mean2.copy_(y)
+    mean.copy_(x)
+    torch.mul(x, x, out=squares)
+    if not cached:
+        squares.addcmul_(y, y)
+    torch.mul(x, y, out=product)
+    product.mul_(2)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Strips of rows
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _by_strips(
+    img1: Tensor,
+    img2: Tensor,
+    cached: Optional[tuple[Tensor, Tensor]],
+    padding: str,
+    wants_gradient: bool,
+) -> tuple[Tensor, Optional[Tensor]]:
+    """Sum of the map and, on demand, its gradient [B, C, H, W] for img1, a few planes and rows at a time."""
+    height, width = img1.shape[-2:]
+    blur = _Blur(img1, width)
+    budget = _STRIP_NUMBERS_CPU if img1.device.type == "cpu" else _STRIP_NUMBERS_GPU
+    x, y = (image.detach().reshape(-1, height, width) for image in (img1, img2))
+    statistics = [s.reshape(-1, height, width) for s in cached] if cached else []
+    grad = torch.empty_like(x, memory_format=torch.contiguous_format) if wants_gradient else None
+    planes = max(1, min(x.shape[0], budget // (blur.columns * 2 * _MIN_STRIP_ROWS)))
+    total = torch.zeros((), dtype=torch.float64 if blur.sums_in_double else x.dtype, device=x.device)
+    with _full_precision(img1.device):
+        for start in range(0, x.shape[0], planes):
+            group = slice(start, start + planes)
+            total += _sweep(
+                blur,
+                x[group],
+                y[group],
+                [s[group] for s in statistics],
+                HALO if padding == "valid" else 0,
+                None if grad is None else grad[group],
+                budget,
+            )
+    return total.to(x.dtype), None if grad is None else grad.view(img1.shape)
+
+
+def _sweep(
+    blur: _Blur,
+    x: Tensor,
+    y: Tensor,
+    statistics: Sequence[Tensor],
+    crop: int,
+    grad: Optional[Tensor],
+    budget: int,
+) -> Tensor:
+    """Sum of the map over planes [P, H, W] swept from top to bottom; fills `grad`, which lags the map by 5 rows.
+
+    Two rolling buffers hold the rows that a vertical blur reads: what goes into the map, and the map's derivatives.
+    At each step their last 10 rows become their first 10, and `rows` new rows are written below.
+    """
+    planes, height, width = x.shape
+    steps = max(1, -(-(height + HALO) * planes * blur.columns // budget))
+    rows = max(2 * HALO, -(-(height + HALO) // steps))
+    maps = x.new_zeros(3 if statistics else 4, planes, rows + 2 * HALO, blur.columns)
+    derivatives = x.new_zeros(3, planes, rows + 2 * HALO, blur.columns) if grad is not None else None
+    total = torch.zeros((), dtype=torch.float64 if blur.sums_in_double else x.dtype, device=x.device)
+    _load_rows(maps[:, :, HALO : 2 * HALO], x, y, 0, bool(statistics))
+    for top in range(0, height + HALO, rows):
+        _load_rows(maps[:, :, 2 * HALO :], x, y, top + HALO, bool(statistics))
+        bottom = min(height - crop, top + rows)
+        first = max(top, crop)
+        if derivatives is not None:
+            derivatives[:, :, 2 * HALO :].zero_()
+        if first < bottom:
+            here = (slice(None), slice(first, bottom), slice(crop, width - crop))
+            blurred = blur(maps)[:, :, first - top : bottom - top, crop : width - crop]
+            if statistics:
+                mu1, e_squares, e_2xy = blurred
+                mu2 = statistics[0][here]
+                e_squares = e_squares + statistics[1][here]
+            else:
+                mu1, mu2, e_squares, e_2xy = blurred
+            ssim, factors = _map_and_derivatives(mu1, mu2, e_squares, e_2xy, grad is not None)
+            total += ssim.sum()
+            if derivatives is not None:
+                row = 2 * HALO + first - top
+                target = derivatives[:, :, row : row + bottom - first, HALO + crop : HALO + width - crop]
+                for slot, (p, q) in zip(target, factors):
+                    torch.mul(p, q, out=slot)
+        if grad is not None and derivatives is not None:
+            _emit_gradient(blur(derivatives), x, y, grad, top - HALO)
+            derivatives[:, :, : 2 * HALO] = derivatives[:, :, rows:].clone()
+        maps[:, :, : 2 * HALO] = maps[:, :, rows:].clone()
+    return total
+
+
+def _load_rows(maps: Tensor, x: Tensor, y: Tensor, top: int, cached: bool) -> None:
+    """Fill the given rows of the map buffer from image row `top` on; rows below the image become zero."""
+    height, width = x.shape[-2:]
+    count = max(0, min(maps.shape[2], height - top))
+    if count:
+        rows = slice(top, top + count)
+        _fill_maps(list(maps[:, :, :count, HALO : HALO + width]), x[:, rows], y[:, rows], cached)
+    maps[:, :, count:].zero_()
+
+
+def _emit_gradient(blurred: Tensor, x: Tensor, y: Tensor, grad: Tensor, top: int) -> None:
+    """Rows `top` on of the gradient (halved): blurred d/dE[x] + x d/dE[x^2 + y^2] + y d/dE[2xy], in that order."""
+    height, width = x.shape[-2:]
+    first, bottom = max(0, top), min(height, top + blurred.shape[2])
+    if first >= bottom:
+        return
+    dmu, dsquares, dxy = blurred[:, :, first - top : bottom - top, :width]
+    rows = slice(first, bottom)
+    torch.addcmul(dmu, dsquares, x[:, rows], value=-1, out=grad[:, rows])
+    grad[:, rows].addcmul_(dxy, y[:, rows])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Blurs
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class _Blur:
+    """The fastest exact 11x11 Gaussian for this device and dtype, over maps with their zero borders in place.
+
+    Maps [M, P, rows + 10, columns] hold 5 zero columns, the image, and zeros up to `columns`; the result is
+    [M, P, rows, >= width]. Three ways:
+
+    * oneDNN (float32 on most CPUs): see `_vertical_channels` and `_horizontal_blocks`;
+    * CUDA: two depthwise convolutions, which never go through TF32;
+    * anywhere else (float64 on a CPU, no oneDNN, MPS): eleven shifted additions per direction.
+    """
+
+    def __init__(self, like: Tensor, width: int) -> None:
+        self.columns = width + 2 * HALO
+        self.sums_in_double = like.device.type != "mps"
+        self._width = width
+        self._weights = torch.tensor(WINDOW, dtype=like.dtype, device=like.device)
+        self._way = _way_to_blur(like)
+        if self._way == "onednn":
+            self.columns = _padded_columns(width)
+            self._vertical = self._weights.view(1, 1, -1, 1).repeat(self.columns, 1, 1, 1)
+            self._toeplitz = _toeplitz(self._weights)
+
+    def __call__(self, maps: Tensor) -> Tensor:
+        count, planes, rows, columns = maps.shape
+        if self._way == "shifts":
+            return _shifted_sums(_shifted_sums(maps, 2), 3)
+        if self._way == "onednn":
+            flat = maps.view(count * planes, rows, columns)
+            flat = _horizontal_blocks(_vertical_channels(flat, self._vertical), self._toeplitz)
+            return flat.view(count, planes, rows - 2 * HALO, -1)
+        channels = count * planes
+        flat = maps.view(1, channels, rows, columns)
+        weights = self._weights.expand(channels, 1, -1)
+        flat = F.conv2d(flat, weights.unsqueeze(3), groups=channels)
+        flat = F.conv2d(flat, weights.unsqueeze(2), groups=channels)
+        return flat.view(count, planes, rows - 2 * HALO, self._width)
+
+
+def _way_to_blur(like: Tensor) -> str:
+    if like.device.type == "cuda":
+        return "depthwise"
+    # Built in, and not switched off by torch.backends.mkldnn.flags(); without it the convolutions are 30 times slower.
+    has_onednn = torch._C._has_mkldnn and getattr(torch._C, "_get_mkldnn_enabled", lambda: True)()
+    if like.device.type == "cpu" and like.dtype == torch.float32 and has_onednn:
+        return "onednn"
+    return "shifts"
+
+
+def _padded_columns(width: int) -> int:
+    """Columns of a map buffer: the halo and whole blocks of 16, off the strides that collide in a CPU's cache."""
+    columns = -(-width // _BLOCK) * _BLOCK + _BLOCK
+    return columns + _BLOCK if columns % 256 == 0 else columns
+
+
+def _vertical_channels(maps: Tensor, weights: Tensor) -> Tensor:
+    """[M, rows + 10, W] -> [M, rows, W]. A row is read as the channels of one pixel: a depthwise channels-last
+    convolution of height 11, which runs along contiguous memory and needs no copy."""
+    count, rows, columns = maps.shape
+    pixels = maps.view(count, rows, 1, columns).permute(0, 3, 1, 2)
+    return (
+        F.conv2d(pixels, weights, groups=columns).permute(0, 2, 3, 1).reshape(count, rows - 2 * HALO, columns)
+    )
+
+
+def _horizontal_blocks(maps: Tensor, toeplitz: Tensor) -> Tensor:
+    """[M, rows, W + padding] -> [M, rows, whole blocks]. Each step of 16 pixels reads 26 and writes 16 channels, which in
+    channels-last order are the 16 pixels themselves: a matrix product in place of a narrow stencil, and no copy."""
+    count, rows, columns = maps.shape
+    lines = count * rows
+    # The channels-last strides are spelled out: with one channel torch would call this tensor plain contiguous.
+    one_channel = maps.as_strided((1, 1, lines, columns), (lines * columns, 1, columns, 1))
+    out = F.conv2d(one_channel, toeplitz, stride=(1, _BLOCK))
+    return out.permute(0, 2, 3, 1).reshape(count, rows, -1)
+
+
+def _toeplitz(weights: Tensor) -> Tensor:
+    """[16, 1, 1, 26]: output pixel i of a block takes the window from its i-th input on."""
+    matrix = weights.new_zeros(_BLOCK, _BLOCK + 2 * HALO)
+    for i in range(_BLOCK):
+        matrix[i, i : i + 2 * HALO + 1] = weights
+    return matrix.view(_BLOCK, 1, 1, -1)
+
+
+def _shifted_sums(maps: Tensor, dim: int) -> Tensor:
+    """The window along one dimension, without padding: its length shrinks by 10."""
+    length = maps.shape[dim] - 2 * HALO
+    out = maps.narrow(dim, HALO, length) * WINDOW[HALO]
+    for shift in range(2 * HALO + 1):
+        if shift != HALO:
+            out = out.add_(maps.narrow(dim, shift, length), alpha=WINDOW[shift])
+    return out
+
+
+def _full_precision(device: torch.device) -> ContextManager[Any]:
+    """Keep autocast from rounding the convolutions to half: E[x^2] - E[x]^2 does not survive it."""
+    if device.type in ("cpu", "cuda"):
+        return torch.autocast(device.type, enabled=False)
+    return contextlib.nullcontext()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Whole images and volumes
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _blur_whole(image: Tensor, dims: int) -> Tensor:
+    """The Gaussian over the last `dims` dimensions, zero outside."""
+    out = F.pad(image, [HALO, HALO] * dims)
+    for dim in range(-dims, 0):
+        out = _shifted_sums(out, image.dim() + dim)
+    return out
+
+
+def _whole(
+    img1: Tensor,
+    img2: Tensor,
+    cached: Optional[tuple[Tensor, Tensor]],
+    padding: str,
+    dims: int,
+    wants_gradient: bool,
+) -> tuple[Tensor, Optional[Tensor]]:
+    """Sum of the map and its halved gradient in one piece: for compilers, which fuse it, and for volumes."""
+    x, y = img1.detach(), img2.detach()
+    mu1, e_2xy, e_squares = (_blur_whole(m, dims) for m in (x, 2 * x * y, x * x if cached else x * x + y * y))
+    if cached:
+        mu2 = cached[0]
+        e_squares = e_squares + cached[1]
+    else:
+        mu2 = _blur_whole(y, dims)
+    ssim, factors = _map_and_derivatives(mu1, mu2, e_squares, e_2xy, wants_gradient)
+    if padding == "valid":
+        ssim = _inner(ssim, dims)
+    if not wants_gradient:
+        return ssim.sum(), None
+    pieces = []
+    for p, q in factors:
+        derivative = p * q
+        if padding == "valid":
+            derivative = F.pad(_inner(derivative, dims), [HALO, HALO] * dims)
+        pieces.append(_blur_whole(derivative, dims))
+    dmu, dsquares, dxy = pieces
+    return ssim.sum(), dmu - x * dsquares + y * dxy
+
+
+def _inner(values: Tensor, dims: int) -> Tensor:
+    for dim in range(-dims, 0):
+        values = values.narrow(dim, HALO, values.shape[dim] - 2 * HALO)
+    return values
+
+
+def _by_volumes(
+    img1: Tensor, img2: Tensor, padding: str, wants_gradient: bool
+) -> tuple[Tensor, Optional[Tensor]]:
+    """`_whole` for one [D, H, W] at a time, which bounds the memory by a dozen volumes."""
+    shape = img1.shape
+    total = torch.zeros((), dtype=img1.dtype, device=img1.device)
+    grads: list[Tensor] = []
+    for x, y in zip(img1.reshape(-1, *shape[2:]), img2.reshape(-1, *shape[2:])):
+        value, grad = _whole(x, y, None, padding, 3, wants_gradient)
+        total = total + value
+        if grad is not None:
+            grads.append(grad)
+    return total, torch.stack(grads).view(shape) if grads else None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Odds and ends
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _is_compiling() -> bool:
+    compiler = getattr(torch, "compiler", None)  # torch 2.1 and later
+    return bool(compiler is not None and hasattr(compiler, "is_compiling") and compiler.is_compiling())
+
+
+def _pixels_counted(image: Tensor, padding: str) -> int:
+    crop = 2 * HALO if padding == "valid" else 0
+    count = image.shape[0] * image.shape[1]
+    for size in image.shape[2:]:
+        count *= size - crop
+    return count
+
+
+def _check(img1: Tensor, img2: Tensor, padding: str, dims: int) -> None:
+    """Refuse what the formula has no answer for, in words that say what to change."""
+    layout = "[B, C, H, W]" if dims == 2 else "[B, C, D, H, W]"
+    if img1.dim() != dims + 2:
+        hint = " Add a batch dimension with image.unsqueeze(0)." if img1.dim() == dims + 1 else ""
+        raise ValueError(f"SSIM takes images of shape {layout}, not {tuple(img1.shape)}.{hint}")
+    if img1.shape != img2.shape:
+        raise ValueError(
+            f"SSIM compares images of one shape, but img1 is {tuple(img1.shape)} and img2 is {tuple(img2.shape)}. "
+            "Resize or crop one of them; nothing is broadcast."
+        )
+    if img1.dtype not in (torch.float32, torch.float64):
+        raise TypeError(
+            f"SSIM needs float32 or float64, not {img1.dtype}: half precision cannot hold the variances. "
+            "Call .float() on both images first."
+        )
+    if img1.dtype != img2.dtype or img1.device != img2.device:
+        raise TypeError(
+            f"Both images must have one dtype and device: img1 is {img1.dtype} on {img1.device}, "
+            f"img2 is {img2.dtype} on {img2.device}."
+        )
+    if padding not in ("same", "valid"):
+        raise ValueError(f'padding is "same" or "valid", not {padding!r}.')
+    if img1.numel() == 0:
+        raise ValueError(f"SSIM of an empty image {tuple(img1.shape)} is not defined.")
+    if padding == "valid" and min(img1.shape[2:]) < 2 * HALO + 1:
+        raise ValueError(
+            f'padding="valid" needs at least 11 pixels along every axis, not {tuple(img1.shape[2:])}; use padding="same".'
+        )
