@@ -1,0 +1,133 @@
+"""CUDA toolkits from PyPI wheels, without root: which majors can compile, what to install, and what to mend after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from splatfix.knowledge._tables import Version, cached, parse_version, table
+
+
+@dataclass(frozen=True)
+class Provision:
+    """Whether the wheels of a CUDA major make a toolkit that compiles."""
+
+    cuda_major: int
+    compiles: bool
+    wheel: str
+    holds: str
+    """What the compiler wheel has, or lacks."""
+    instead: tuple[str, ...]
+    """Other ways to this toolkit, where the wheels are no way."""
+    source: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """Something that an unpacked toolkit needs after pip: a link to make, or a flag to add."""
+
+    name: str
+    platform: str
+    needed: bool
+    why: str
+    path: str
+    """Link to make, relative to CUDA_HOME; "" when the fix is no link."""
+    links_to: str
+    flag: str
+    """Compiler flag, with ``{cuda_home}``; "" when the fix is no flag."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a CUDA 13 toolkit: ``pip install --target DIR REQUIREMENT``, then the fixes."""
+
+    requirement: str
+    cuda_home: str
+    """Relative to DIR."""
+    unpacked_gb: float
+    fixes: tuple[Fix, ...]
+    verified: bool
+    """A build was done with it (Linux); False on Windows, where none was tried."""
+    source: str
+
+    def pip_command(self, target: str, pip: str = "pip") -> str:
+        """The command that unpacks the toolkit into ``target``."""
+        return f'{pip} install --target "{target}" "{self.requirement}"'
+
+
+@cached
+def _fixes() -> tuple[Fix, ...]:
+    return tuple(
+        Fix(
+            name=name,
+            platform=row["platform"],
+            needed=row["needed"],
+            why=row["why"],
+            path=row.get("path", ""),
+            links_to=row.get("links_to", ""),
+            flag=row.get("flag", ""),
+        )
+        for name, row in table("toolkits")["fixes"].items()
+    )
+
+
+def provision(cuda_major: int) -> Provision | None:
+    """What PyPI offers for a CUDA major; None: not known."""
+    document = table("toolkits")
+    row = document["majors"].get(str(cuda_major))
+    if row is None:
+        return None
+    return Provision(
+        cuda_major=cuda_major,
+        compiles=row["compiler"],
+        wheel=row["wheel"],
+        holds=row["holds"],
+        instead=tuple(row["instead"]),
+        source=document["source"].get(row["source"], row["source"]),
+    )
+
+
+def provisionable(cuda_major: int) -> bool | None:
+    """Whether pip alone brings a compiler of this CUDA major; None: not known."""
+    found = provision(cuda_major)
+    return None if found is None else found.compiles
+
+
+def recipe(cuda: str, platform: str = "linux") -> Recipe | None:
+    """The toolkit wheels for a CUDA version: ``13.0.2`` exactly, ``13.0`` in its newest update; None: there are none.
+
+    Take the version that torch itself depends on (``cuda_of_torch``), so that headers and runtime agree.
+    """
+    version = parse_version(cuda)
+    if not provisionable(version[0]):
+        return None
+    document = table("toolkits")
+    row = document["recipe"]
+    wanted = cuda if len(version) > 2 else f"{cuda}.*"
+    on_linux = platform == "linux"
+    return Recipe(
+        requirement=f"{row['meta_package']}[{','.join(row['extras'])}]=={wanted}",
+        cuda_home=row["cuda_home"],
+        unpacked_gb=row["unpacked_gb"],
+        fixes=tuple(fix for fix in _fixes() if fix.platform == platform),
+        verified=row["verified"] if on_linux else document["windows"]["verified"],
+        source=document["source"].get(row["source"], row["source"]),
+    )
+
+
+def wheels_of_extra(extra: str) -> tuple[str, ...] | None:
+    """Wheels that an extra of ``cuda-toolkit`` brings (CUDA 13); None: not known."""
+    row = table("toolkits")["extras"].get(extra)
+    return tuple(row["wheels"]) if row else None
+
+
+def wheel_contents() -> Mapping[str, str]:
+    """What each CUDA 13 wheel holds, by name."""
+    return {name: row["holds"] for name, row in table("toolkits")["wheels"].items()}
+
+
+def cuda_of_torch(torch_version: str) -> str | None:
+    """The cuda-toolkit version that the plain PyPI wheel of this torch (2.11+) depends on; None: not known."""
+    parts: Version = parse_version(torch_version)
+    row = table("toolkits")["torch_cuda"].get(".".join(map(str, parts[:2])))
+    return str(row["cuda"]) if row else None
