@@ -16,6 +16,8 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
+from splatfix.knowledge._schema import SECTIONS, problems
+
 DATA = Path(__file__).parent / "data"
 Version = tuple[int, ...]
 T = TypeVar("T")
@@ -67,7 +69,8 @@ def load_overrides(path: Path) -> Overrides:
         [torch_releases.releases."2.15".builds.cu126]
         index_verified = true       # pip found it
 
-    Raises KnowledgeError when the file cannot be read or names a table or section that does not exist.
+    Raises KnowledgeError when the file cannot be read, names a table or section that does not exist, or leaves a
+    row without a field that it needs. Use it with ``using``.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -88,13 +91,14 @@ def load_overrides(path: Path) -> Overrides:
                 f"The override file {path} names the table {name!r}, which does not exist. "
                 f"Tables: {', '.join(table_names())}."
             )
-        known = _shipped(name)
-        for section in sections if isinstance(sections, dict) else [sections]:
-            if not isinstance(sections, dict) or section not in known:
-                raise KnowledgeError(
-                    f"The override file {path} names {name}.{section}, which does not exist. "
-                    f"Sections of {name}: {', '.join(key for key in known if isinstance(known[key], dict))}."
-                )
+        if not isinstance(sections, dict) or not set(sections) <= set(SECTIONS[name]):
+            raise KnowledgeError(
+                f"The override file {path} has something in {name} that is no section of it. "
+                f"Sections of {name}: {', '.join(SECTIONS[name])}."
+            )
+        wrong = list(problems(name, _merge(_shipped(name), sections)))
+        if wrong:
+            raise KnowledgeError(f"The override file {path} has rows that cannot be read: {' '.join(wrong)}")
     return Overrides(path, document)
 
 

@@ -132,7 +132,7 @@ def _rules() -> _Rules:
 def _products() -> tuple[tuple[re.Pattern[str], Arch], ...]:
     return tuple(
         (re.compile(rf"(?<![\w.-])(?:{row['pattern']})(?!\d)", re.IGNORECASE), Arch.of_number(row["sm"]))
-        for row in table("archs")["products"]
+        for row in table("archs")["products"].values()
     )
 
 

@@ -1,54 +1,32 @@
-"""Splatting stacks: how to recognise a checkout, which extensions it needs, and which variant an installed one is."""
+"""Splatting stacks: how to recognise a checkout, what it pins, and which extension variants it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from splatfix.knowledge._tables import cached, table
+from splatfix.knowledge.breakages import Breakage, Impostor, breakage, breakages, impostor
+from splatfix.knowledge.variants import Match, Variant, explain_mismatch, identify, variant, variants
 
-
-@dataclass(frozen=True)
-class Variant:
-    """One of the packages that share a module name, as its sources show it."""
-
-    key: str
-    kind: str
-    """``rasterizer``, ``ssim`` or ``knn``."""
-    module: str
-    extension: str
-    """The compiled module: ``diff_gaussian_rasterization._C``."""
-    commit: str
-    settings: tuple[str, ...] | None
-    """Fields of its Settings tuple, in order; None where it has none."""
-    rasterizer_class: str | None
-    forward: tuple[str, ...] | None
-    """Parameters of the rasterizer's forward, without self."""
-    methods: tuple[str, ...]
-    extra_classes: tuple[str, ...]
-    returns: tuple[str, ...] | None
-    exports: frozenset[str]
-    """Functions of the compiled module; empty: not known."""
-    arch_flags: str
-    """``torch``: TORCH_CUDA_ARCH_LIST decides; ``own``: its setup.py decides."""
-    arch_variable: str
-    glm: str | None
-    """``submodule`` (may be empty after a plain clone), ``vendored`` or None."""
-    traps: tuple[str, ...]
-    """Known breakages of its sources: keys of ``breakages()``."""
-    hashes: Mapping[str, str]
-    """First 16 hex digits of the sha256 of some source files, by path in the package."""
-    verified: bool
-    source: str
-
-
-@dataclass(frozen=True)
-class Match:
-    """How well an installed package fits a variant. ``contradictions`` is empty when nothing speaks against it."""
-
-    variant: Variant
-    agreements: tuple[str, ...]
-    contradictions: tuple[str, ...]
+__all__ = [
+    "Breakage",
+    "Impostor",
+    "Match",
+    "Stack",
+    "Variant",
+    "breakage",
+    "breakages",
+    "explain_mismatch",
+    "identify",
+    "impostor",
+    "pure_torch_substitute",
+    "recognise_checkout",
+    "stack",
+    "stacks",
+    "variant",
+    "variants",
+]
 
 
 @dataclass(frozen=True)
@@ -62,7 +40,7 @@ class Stack:
     licence: str
     commercial_use: bool
     recognise: tuple[str, ...]
-    """Files and folders that its checkout has."""
+    """Files and folders that its checkout has; empty: no file tells it from the stack that it was made from."""
     needs: tuple[str, ...]
     """Keys of the variants that it calls."""
     also_needs: tuple[str, ...]
@@ -77,45 +55,6 @@ class Stack:
     note: str
     verified: bool
     source: str
-
-
-@dataclass(frozen=True)
-class Impostor:
-    """A PyPI name that does not hold what a splatting user expects. ``found`` None: nothing there."""
-
-    name: str
-    found: str | None
-    is_: str
-    wanted: str
-
-
-@cached
-def _variants() -> Mapping[str, Variant]:
-    document = table("stacks")
-    return {
-        key: Variant(
-            key=key,
-            kind=row["kind"],
-            module=row["module"],
-            extension=row["extension"],
-            commit=row["commit"],
-            settings=_optional(row["settings"]),
-            rasterizer_class=row["rasterizer_class"],
-            forward=_optional(row["forward"]),
-            methods=tuple(row["methods"]),
-            extra_classes=tuple(row["extra_classes"]),
-            returns=_optional(row["returns"]),
-            exports=frozenset(row["exports"]),
-            arch_flags=row["arch_flags"],
-            arch_variable=row["arch_variable"],
-            glm=row["glm"],
-            traps=tuple(row["traps"]),
-            hashes=row["sha256_prefix"],
-            verified=row["verified"],
-            source=document["source"].get(row["source"], row["source"]),
-        )
-        for key, row in document["variants"].items()
-    }
 
 
 @cached
@@ -146,20 +85,6 @@ def _stacks() -> Mapping[str, Stack]:
     }
 
 
-def _optional(value: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if value is None else tuple(value)
-
-
-def variants(module: str | None = None) -> tuple[Variant, ...]:
-    """All variants, or those that ship this module name."""
-    return tuple(row for row in _variants().values() if module is None or row.module == module)
-
-
-def variant(key: str) -> Variant | None:
-    """The variant of this key, or None."""
-    return _variants().get(key)
-
-
 def stacks() -> tuple[Stack, ...]:
     """All stacks."""
     return tuple(_stacks().values())
@@ -170,168 +95,22 @@ def stack(key: str) -> Stack | None:
     return _stacks().get(key)
 
 
-def identify(
-    module: str,
-    *,
-    settings: Sequence[str] | None = None,
-    exports: Collection[str] | None = None,
-    returns: int | None = None,
-    forward: Sequence[str] | None = None,
-    classes: Collection[str] | None = None,
-) -> tuple[Match, ...]:
-    """Which variants an installed package can be, the best first; several are left where the facts do not part them.
-
-    ``settings`` are the fields of its Settings tuple, ``exports`` the functions of its compiled module, ``returns``
-    the number of values of a forward, ``forward`` the parameters of the rasterizer's forward without self,
-    ``classes`` the classes that it defines. What is None is not compared. A variant that anything contradicts is
-    left out; with no facts at all, every variant of the module is a candidate. An empty answer means: none of ours.
-    """
-    matches = [
-        _match(row, settings=settings, exports=exports, returns=returns, forward=forward, classes=classes)
-        for row in variants(module)
-    ]
-    possible = [match for match in matches if not match.contradictions]
-    return tuple(sorted(possible, key=lambda match: (-len(match.agreements), not match.variant.verified)))
-
-
-def explain_mismatch(
-    wanted: str,
-    *,
-    settings: Sequence[str] | None = None,
-    exports: Collection[str] | None = None,
-    returns: int | None = None,
-    forward: Sequence[str] | None = None,
-    classes: Collection[str] | None = None,
-) -> tuple[str, ...] | None:
-    """In what an installed package differs from the variant that a stack calls; empty: in nothing; None: no such variant."""
-    row = variant(wanted)
-    if row is None:
-        return None
-    return _match(
-        row, settings=settings, exports=exports, returns=returns, forward=forward, classes=classes
-    ).contradictions
-
-
-def _match(
-    row: Variant,
-    *,
-    settings: Sequence[str] | None,
-    exports: Collection[str] | None,
-    returns: int | None,
-    forward: Sequence[str] | None,
-    classes: Collection[str] | None,
-) -> Match:
-    agreements: list[str] = []
-    contradictions: list[str] = []
-
-    def judge(what: str, same: bool, difference: str) -> None:
-        if same:
-            agreements.append(what)
-        else:
-            contradictions.append(f"{what}: {difference}")
-
-    if settings is not None and row.settings is not None:
-        judge("settings", tuple(settings) == row.settings, _difference(settings, row.settings))
-    if exports is not None and row.exports:
-        judge("exports", frozenset(exports) == row.exports, _difference(sorted(exports), sorted(row.exports)))
-    if returns is not None and row.returns is not None:
-        judge("returns", returns == len(row.returns), f"{returns} values, not {len(row.returns)}")
-    if forward is not None and row.forward is not None:
-        judge("forward", tuple(forward) == row.forward, _difference(forward, row.forward))
-    if classes is not None and row.rasterizer_class is not None:
-        expected = {row.rasterizer_class, *row.extra_classes}
-        found = {name for name in classes if name in expected or name in _telling_classes()}
-        judge("classes", found == expected, _difference(sorted(found), sorted(expected)))
-    return Match(row, tuple(agreements), tuple(contradictions))
-
-
-@cached
-def _telling_classes() -> frozenset[str]:
-    """Classes by which variants differ; any other class of a module is beside the point."""
-    return frozenset(
-        name for row in _variants().values() for name in (row.rasterizer_class, *row.extra_classes) if name
-    )
-
-
-def _difference(found: Iterable[str], expected: Iterable[str]) -> str:
-    there, wanted = list(found), list(expected)
-    missing = [name for name in wanted if name not in there]
-    extra = [name for name in there if name not in wanted]
-    parts = []
-    if missing:
-        parts.append(f"lacks {', '.join(missing)}")
-    if extra:
-        parts.append(f"has {', '.join(extra)} besides")
-    return "; ".join(parts) or f"another order ({', '.join(there)})"
-
-
 def recognise_checkout(paths: Collection[str]) -> tuple[Stack, ...]:
     """Stacks that a checkout can be, the most telling first, from the paths it has (relative, with '/').
 
-    A stack counts when all its files are there. A stack whose files are a subset of another's comes after it.
+    A stack counts when all its files are there. Most were made from Inria's and kept its files, so only those
+    that Inria's lacks tell how well one fits; Inria's own comes last.
     """
     have = {path.rstrip("/") for path in paths}
-    folders = {parent for path in have for parent in _parents(path)}
-    found = [row for row in stacks() if all(item in have or item in folders for item in row.recognise)]
-    return tuple(sorted(found, key=lambda row: -len(row.recognise)))
+    have |= {parent for path in have for parent in _parents(path)}
+    base = frozenset(_stacks()["inria-v1"].recognise)
+    found = [row for row in stacks() if row.recognise and have.issuperset(row.recognise)]
+    return tuple(sorted(found, key=lambda row: -len(frozenset(row.recognise) - base)))
 
 
 def _parents(path: str) -> Iterable[str]:
     parts = path.split("/")
     return ("/".join(parts[:end]) for end in range(1, len(parts)))
-
-
-def impostor(name: str) -> Impostor | None:
-    """What a PyPI name really holds, where that is not what a splatting user expects; None: nothing known against it."""
-    key = name.lower().replace("_", "-")
-    row = table("stacks")["impostors"].get(key)
-    return Impostor(key, row["found"], row["is"], row["wanted"]) if row else None
-
-
-@dataclass(frozen=True)
-class Breakage:
-    """A change of a toolkit, compiler or library that stops known sources from building or running."""
-
-    key: str
-    symptom: str
-    cure: str
-    since: Mapping[str, tuple[int, ...]]
-    """What brought it: ``{"cuda": (13, 0)}``."""
-    until: Mapping[str, tuple[int, ...]]
-    """The last version that has it; empty: no end."""
-    note: str
-    source: str
-
-
-def breakages() -> tuple[Breakage, ...]:
-    """All known breakages."""
-    document = table("stacks")
-    return tuple(
-        Breakage(
-            key=key,
-            symptom=row["symptom"],
-            cure=row["cure"],
-            since=_limits(row, "since_"),
-            until=_limits(row, "until_"),
-            note=row.get("note", ""),
-            source=document["source"].get(row["source"], row["source"]),
-        )
-        for key, row in document["breakages"].items()
-    )
-
-
-def breakage(key: str) -> Breakage | None:
-    """The breakage of this key, or None."""
-    return next((row for row in breakages() if row.key == key), None)
-
-
-def _limits(row: Mapping[str, object], prefix: str) -> dict[str, tuple[int, ...]]:
-    found = {}
-    for name, value in row.items():
-        if name.startswith(prefix) and not isinstance(value, str):
-            number = tuple(value) if isinstance(value, list) else (int(str(value)),)
-            found[name.removeprefix(prefix)] = number
-    return found
 
 
 def pure_torch_substitute(extension: str) -> str | None:
