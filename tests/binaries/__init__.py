@@ -1,0 +1,1 @@
+"""Tests of the binary reader; `forge_*` build the files they read."""

@@ -1,0 +1,143 @@
+"""ELF headers, sections and dynamic tables of forged files."""
+
+import struct
+
+import pytest
+
+from splatfix.binaries._bytes import Reader
+from splatfix.binaries.model import Binary, BinaryError
+from splatfix.binaries.reader import parse
+
+from .forge_elf import ElfForge
+from .forge_fatbin import SASS, TYPICAL, container, entry
+
+WIDTHS = pytest.mark.parametrize(("bits", "order"), [(64, "<"), (64, ">"), (32, "<"), (32, ">")])
+
+
+def read(data: bytes) -> Binary:
+    return parse(Reader(data), "lib.so")
+
+
+@WIDTHS
+def test_links_of_every_class_and_byte_order(bits: int, order: str) -> None:
+    binary = read(
+        ElfForge(
+            bits=bits,
+            order=order,
+            needed=("libcudart.so.12", "libc.so.6"),
+            soname="lib_C.so",
+            runpath="$ORIGIN/../torch/lib:/opt/cuda/lib64:",
+            rpath="/ignored",
+        ).build()
+    )
+    assert binary.needed == ("libcudart.so.12", "libc.so.6")
+    assert binary.soname == "lib_C.so"
+    assert binary.rpath == ("$ORIGIN/../torch/lib", "/opt/cuda/lib64")
+    assert binary.machine == "x86_64" and binary.format == "elf"
+
+
+def test_rpath_counts_where_there_is_no_runpath() -> None:
+    assert read(ElfForge(rpath="/a:/b").build()).rpath == ("/a", "/b")
+
+
+@pytest.mark.parametrize(("number", "name"), [(62, "x86_64"), (183, "aarch64"), (9999, "elf-machine-9999")])
+def test_machine(number: int, name: str) -> None:
+    assert read(ElfForge(machine=number).build()).machine == name
+
+
+@WIDTHS
+def test_device_code_in_both_sections(bits: int, order: str) -> None:
+    sections = (
+        (".text", b"\x90" * 33),
+        ("__nv_relfatbin", container(entry(SASS, 90))),
+        (".nv_fatbin", TYPICAL),
+        (".nv_fatbin_not", b"not a container"),
+    )
+    data = ElfForge(bits=bits, order=order, sections=sections).build()
+    binary = read(data)
+    assert [(box.section, len(box.entries)) for box in binary.containers] == [
+        ("__nv_relfatbin", 1),
+        (".nv_fatbin", 3),
+        (".nv_fatbin", 1),
+        (".nv_fatbin", 0),
+    ]
+    assert [box.relocatable for box in binary.containers] == [True, False, False, False]
+    assert [f"{kind.value}:{arch}" for kind, arch in binary.archs] == [
+        "sass:sm_75",
+        "sass:sm_90",
+        "sass:sm_90a",
+        "sass:sm_120",
+        "ptx:sm_120f",
+    ]
+    for box in binary.containers:
+        assert data[box.offset : box.offset + 4] == b"\x50\xed\x55\xba"
+
+
+def test_a_file_without_sections_is_searched() -> None:
+    data = ElfForge(sections=((".nv_fatbin", TYPICAL),), section_table=False, needed=("libc.so.6",)).build()
+    binary = read(data)
+    assert [len(box.entries) for box in binary.containers] == [3, 1, 0]
+    assert binary.needed == ("libc.so.6",)
+
+
+def test_a_debug_file_whose_contents_were_moved_out_has_no_device_code() -> None:
+    assert read(ElfForge(nobits=((".nv_fatbin", 1 << 40),)).build()).containers == ()
+
+
+def test_an_object_file_links_to_nothing() -> None:
+    binary = read(ElfForge(type=1, dynamic=False, sections=((".nv_fatbin", TYPICAL),)).build())
+    assert binary.needed == () and binary.soname is None and len(binary.containers) == 3
+
+
+def test_parts_can_be_left_unread() -> None:
+    data = ElfForge(sections=((".nv_fatbin", b"broken!!"),), needed=("libc.so.6",)).build()
+    assert parse(Reader(data), "x", fatbin=False).needed == ("libc.so.6",)
+    good = ElfForge(sections=((".nv_fatbin", TYPICAL),), needed=("libc.so.6",)).build()
+    assert parse(Reader(good), "x", links=False).needed == ()
+    with pytest.raises(BinaryError, match=r"x: \.nv_fatbin: a fat binary header at offset"):
+        parse(Reader(data), "x")
+
+
+def poke(data: bytes, offset: int, layout: str, value: int) -> bytes:
+    size = struct.calcsize(layout)
+    return data[:offset] + struct.pack(layout, value) + data[offset + size :]
+
+
+# offsets into the 64-bit ELF header
+E_PHOFF, E_SHOFF, E_PHENTSIZE, E_PHNUM, E_SHENTSIZE, E_SHNUM, E_SHSTRNDX = 32, 40, 54, 56, 58, 60, 62
+
+
+@pytest.mark.parametrize(
+    ("offset", "layout", "value", "complaint"),
+    [
+        (4, "B", 7, "not an ELF file of a known class"),
+        (5, "B", 0, "not an ELF file of a known class"),
+        (E_SHOFF, "<Q", 2**63, "reaches past the end"),
+        (E_SHNUM, "<H", 60_000, "reaches past the end"),
+        (E_SHENTSIZE, "<H", 1, "damaged|outside|past the end"),
+        (E_SHSTRNDX, "<H", 50_000, "section 50000 is referred to"),
+        (E_PHOFF, "<Q", 2**64 - 64, "reaches past the end"),
+        (E_PHNUM, "<H", 20_000, "20000 program headers"),
+        (E_PHENTSIZE, "<H", 0, "the ELF header is damaged"),
+    ],
+)
+def test_damaged_headers(offset: int, layout: str, value: int, complaint: str) -> None:
+    data = ElfForge(sections=((".nv_fatbin", TYPICAL),), needed=("libc.so.6",)).build()
+    with pytest.raises(BinaryError, match=complaint):
+        read(poke(data, offset, layout, value))
+
+
+def test_overlapping_sections_are_refused() -> None:
+    data = ElfForge(dynamic=False, sections=((".nv_fatbin", TYPICAL), ("__nv_relfatbin", TYPICAL))).build()
+    headers = struct.unpack_from("<Q", data, E_SHOFF)[0]
+    first = struct.unpack_from("<Q", data, headers + 64 + 24)[0]
+    with pytest.raises(BinaryError, match="overlaps the one before it"):
+        read(poke(data, headers + 2 * 64 + 24, "<Q", first))
+
+
+def test_truncation_anywhere_is_an_error_or_nothing_but_a_shorter_answer() -> None:
+    data = ElfForge(sections=((".nv_fatbin", TYPICAL),), needed=("libc.so.6",)).build()
+    # the section table stands at the very end, so that every cut is noticed
+    for size in range(len(data)):
+        with pytest.raises(BinaryError):
+            read(data[:size])
