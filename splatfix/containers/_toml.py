@@ -1,0 +1,20 @@
+"""Reads TOML on every Python that splatfix supports."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+# tomllib entered the standard library with Python 3.11; before that the dependency tomli is the same code.
+_MODULE: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The document as plain types.
+
+    Raises:
+        ValueError: with line and column when ``text`` is not TOML.
+    """
+    document: dict[str, Any] = _MODULE.loads(text)
+    return document

@@ -1,0 +1,233 @@
+"""Builds a lane's image from a context of wheels, once per content, and finds the cause when a build fails."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from splatfix.containers.engine import Engine, engine_errors, sdk
+from splatfix.containers.lanes import Lane
+from splatfix.containers.wheelhouse import Wheelhouse
+from splatfix.core.errors import Exit, SplatfixError
+
+LANE_LABEL = "org.splatfix.lane"
+"""On every image and container that splatfix makes, so that they can be found and removed by it."""
+
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that goes into an image."""
+
+    lane: Lane
+    base_image: str
+    wheelhouse: Wheelhouse
+    own_wheel: Path
+    certificates: bytes = b""
+    """PEM, for a base whose apt sources need a private certificate authority."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image on the engine, ready to certify in."""
+
+    tag: str
+    id: str
+    base_image: str
+    base_id: str
+    reused: bool
+    """True when an image of the very same content was there already."""
+
+
+def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], None], log: Path) -> Image:
+    """Build the image of ``recipe``, or reuse the one that an equal recipe built before.
+
+    The engine's build output goes to ``progress`` and, whole, to ``log``.
+
+    Raises:
+        SplatfixError: ``docker-base-image-unavailable`` (exit code 3) or ``docker-build-failed`` with its root cause.
+    """
+    base_id = _base_image(engine, recipe.base_image, progress)
+    tag = f"splatfix-lane-{recipe.lane.name}:{_digest(recipe, base_id)[:20]}"
+    if known := _find(engine, tag):
+        progress(f"image {tag} is there already")
+        log.write_text(f"{tag} was built before and is used again\n", encoding="utf-8")
+        return Image(tag, known, recipe.base_image, base_id, reused=True)
+    progress(f"building image {tag} from {recipe.base_image}")
+    with tempfile.TemporaryFile() as context, log.open("w", encoding="utf-8") as sink:
+        _write_context(context, recipe)
+        context.seek(0)
+        with engine_errors("building an image"):
+            answers = engine.client.api.build(
+                fileobj=context,
+                custom_context=True,
+                tag=tag,
+                rm=True,
+                forcerm=True,
+                decode=True,
+                network_mode="host",
+                buildargs={**_build_args(recipe), **_proxies(os.environ)},
+                labels={LANE_LABEL: recipe.lane.name},
+            )
+            _follow(answers, recipe.lane, sink, log, progress)
+    built = _find(engine, tag)
+    if built is None:
+        raise SplatfixError("docker-build-failed", f"The engine ended the build without an image; see {log}.")
+    return Image(tag, built, recipe.base_image, base_id, reused=False)
+
+
+def root_cause(lines: Iterable[str]) -> tuple[str, str]:
+    """(what went wrong, what to do) from a failed build's output: the first line that is a cause, not a consequence."""
+    kept = [line.strip() for line in lines if line.strip()]
+    for signs, todo in _CAUSES:
+        for line in kept:
+            if any(sign in line for sign in signs):
+                return line, todo
+    return (kept[-1] if kept else "the engine said nothing"), ""
+
+
+_NETWORK = (
+    "Give the base image a Python (python3 with venv), or let the engine's machine reach its Debian mirror."
+)
+_CAUSES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("No space left on device", "no space left on device"), "docker system df"),
+    (("splatfix: python-mismatch:",), "Choose a base image with that Python, or another lane."),
+    (
+        ("certificate verify failed", "Certificate verification failed"),
+        "Hand the certificate authority in with --ca-certificates FILE.",
+    ),
+    (("Temporary failure resolving", "Could not connect to", "Connection timed out"), _NETWORK),
+    (
+        ("Unable to locate package", "has no installation candidate"),
+        "Choose a base image that offers that package.",
+    ),
+    (("apt-get: not found",), "Choose a Debian-like base image, or one that has python3 with venv."),
+    (("No matching distribution found", "is not a supported wheel on this platform"), ""),
+    (("E: ", "ERROR: "), ""),
+)
+"""In the order of how deep a cause lies: a full disk also makes apt and pip fail."""
+
+
+def _follow(
+    answers: Iterator[Mapping[str, Any]],
+    lane: Lane,
+    sink: IO[str],
+    log: Path,
+    progress: Callable[[str], None],
+) -> None:
+    """Read the build's output to its end; raise when the engine says that it failed."""
+    lines: list[str] = []
+    for answer in answers:
+        text = str(answer.get("stream", "") or answer.get("error", ""))
+        sink.write(text if text.endswith("\n") or not text else f"{text}\n")
+        sink.flush()
+        for line in text.splitlines():
+            if line.strip():
+                lines.append(line)
+                progress(line.rstrip())
+        if "error" in answer:
+            cause, todo = root_cause(lines)
+            raise SplatfixError(
+                "docker-build-failed",
+                f"The image of lane {lane.name} could not be built: {cause}",
+                meaning=f"The whole output of the build is in {log}.",
+                todo=(todo,) if todo else (),
+                details={"log": str(log), "engine": str(answer["error"])},
+            )
+
+
+def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> str:
+    """The id of the base image, pulled when the engine does not have it."""
+    if known := _find(engine, name):
+        return known
+    docker = sdk()
+    progress(f"pulling base image {name}")
+    try:
+        for answer in engine.client.api.pull(*_name_and_tag(name), stream=True, decode=True):
+            if "error" in answer:
+                raise docker.errors.APIError(str(answer["error"]))
+    except docker.errors.APIError as error:
+        raise SplatfixError(
+            "docker-base-image-unavailable",
+            f"The base image {name} is not on the Docker engine, and the engine cannot pull it: "
+            f"{error.explanation or error}",
+            meaning="The engine has no network, the registry refuses, or there is no image of that name.",
+            todo=(
+                f"docker pull {name}",
+                "Or name an image that the engine has: --base-image NAME (docker image ls lists them).",
+            ),
+            exit_code=Exit.UNDETERMINED,
+        ) from error
+    with engine_errors("looking for the pulled base image"):
+        return str(engine.client.images.get(name).id)
+
+
+def _name_and_tag(name: str) -> tuple[str, str]:
+    """(repository, tag or digest), as the engine's API wants them."""
+    repository, tag = sdk().utils.parse_repository_tag(name)
+    return repository, tag or "latest"
+
+
+def _find(engine: Engine, name: str) -> str | None:
+    with engine_errors("looking for an image"):
+        try:
+            return str(engine.client.images.get(name).id)
+        except sdk().errors.ImageNotFound:
+            return None
+
+
+def _digest(recipe: Recipe, base_id: str) -> str:
+    """SHA-256 over all that decides what is in the image."""
+    parts = {
+        "base": base_id,
+        "dockerfile": hashlib.sha256(recipe.lane.dockerfile_path.read_bytes()).hexdigest(),
+        "args": sorted((key, value) for key, value in _build_args(recipe).items() if key != "BASE_IMAGE"),
+        "wheelhouse": recipe.wheelhouse.digest,
+        "splatfix": hashlib.sha256(recipe.own_wheel.read_bytes()).hexdigest(),
+        "certificates": hashlib.sha256(recipe.certificates).hexdigest(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _build_args(recipe: Recipe) -> dict[str, str]:
+    lane = recipe.lane
+    args = {
+        "BASE_IMAGE": recipe.base_image,
+        "PYTHON_VERSION": lane.python,
+        "APT_PACKAGES": " ".join(lane.apt),
+    }
+    return {**args, **lane.build_args}
+
+
+def _proxies(environ: Mapping[str, str]) -> dict[str, str]:
+    """Docker knows these arguments by itself: they reach apt and are no part of the image."""
+    return {name: environ[name] for name in _PROXIES if environ.get(name)}
+
+
+def _write_context(target: IO[bytes], recipe: Recipe) -> None:
+    """The build context as a tar: nothing of this machine in it, neither owners nor dates."""
+    with tarfile.open(fileobj=target, mode="w") as archive:
+        _add(archive, "Dockerfile", recipe.lane.dockerfile_path.read_bytes())
+        _add(archive, "certificates.pem", recipe.certificates)
+        _add(archive, "requirements.txt", "".join(f"{pin}\n" for pin in recipe.wheelhouse.pins).encode())
+        _add(archive, f"splatfix/{recipe.own_wheel.name}", recipe.own_wheel.read_bytes())
+        for wheel in sorted(recipe.wheelhouse.folder.glob("*.whl")):
+            entry = tarfile.TarInfo(f"wheelhouse/{wheel.name}")
+            entry.size, entry.mode = wheel.stat().st_size, 0o644
+            with wheel.open("rb") as file:
+                archive.addfile(entry, file)
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(data), 0o644
+    archive.addfile(entry, io.BytesIO(data))
