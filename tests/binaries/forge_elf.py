@@ -218,7 +218,9 @@ class ElfForge:
             rows = [(0, 0, 0, 0)]
             rows += [(names.data.index(n.encode() + b"\0"), kind, at, size) for n, kind, at, size in placed]
             names_index = len(rows) - 1
-            rows += [(names.data.index(n.encode() + b"\0"), NOBITS, sections_at, size) for n, size in self.nobits]
+            rows += [
+                (names.data.index(n.encode() + b"\0"), NOBITS, sections_at, size) for n, size in self.nobits
+            ]
             for name_at, kind, at, size in rows:
                 headers += self.pack("IIAAAAIIAA", name_at, kind, 2, BASE + at, at, size, 0, 0, 8, 0)
             count = len(rows)

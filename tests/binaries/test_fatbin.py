@@ -6,7 +6,7 @@ from splatfix.binaries import fatbin
 from splatfix.binaries._bytes import Reader
 from splatfix.binaries.model import BinaryError, EntryKind, FatContainer
 
-from .forge_fatbin import A, DEBUG, F, LTO, LZ4, PTX, SASS, TYPICAL, WINDOWS, ZSTD, container, entry
+from .forge_fatbin import LTO, LZ4, SASS, TYPICAL, WINDOWS, A, F, container, entry
 
 
 def walk(data: bytes, limit: int = 1000) -> list[FatContainer]:
@@ -17,7 +17,9 @@ def walk(data: bytes, limit: int = 1000) -> list[FatContainer]:
     ("flags", "arch"), [(0, "sm_100"), (A, "sm_100a"), (F, "sm_100f"), (A | WINDOWS | LZ4, "sm_100a")]
 )
 @pytest.mark.parametrize("header", [64, 72, 80, 96, 104, 112, 120, 128])
-def test_arch_comes_from_the_number_and_the_flags_for_every_header_size(flags: int, arch: str, header: int) -> None:
+def test_arch_comes_from_the_number_and_the_flags_for_every_header_size(
+    flags: int, arch: str, header: int
+) -> None:
     (box,) = walk(container(entry(SASS, 100, flags=flags, header=header), entry(SASS, 75)))
     assert [one.arch for one in box.entries] == [arch, "sm_75"]
 

@@ -21,7 +21,9 @@ def read(data: bytes) -> Binary:
 
 @pytest.mark.parametrize("wide", [True, False])
 def test_links(wide: bool) -> None:
-    binary = read(PeForge(wide=wide, imports=IMPORTS, delayed=("nvcuda.dll",), exports=("PyInit__C",)).build())
+    binary = read(
+        PeForge(wide=wide, imports=IMPORTS, delayed=("nvcuda.dll",), exports=("PyInit__C",)).build()
+    )
     assert binary.format == "pe" and binary.machine == "x86_64"
     assert binary.needed == ("cudart64_12.dll", "c10.dll")
     assert binary.delay_needed == ("nvcuda.dll",)
@@ -31,7 +33,9 @@ def test_links(wide: bool) -> None:
 
 def test_device_code_with_gaps_between_containers() -> None:
     one = container(entry(SASS, 89, flags=WINDOWS), entry(PTX, 90, flags=WINDOWS, version=(8, 4)))
-    data = PeForge(sections=((".nv_fatb", TYPICAL), ("__nv_rel", one + bytes(16) + one), (".nvFatBi", b"x"))).build()
+    data = PeForge(
+        sections=((".nv_fatb", TYPICAL), ("__nv_rel", one + bytes(16) + one), (".nvFatBi", b"x"))
+    ).build()
     binary = read(data)
     assert [(box.section, len(box.entries)) for box in binary.containers] == [
         (".nv_fatb", 3),

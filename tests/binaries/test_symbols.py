@@ -50,7 +50,9 @@ def test_imports_of_a_library_that_exports_nothing(hash_style: str, section_tabl
 @WIDTHS
 @HASHES
 def test_lookup_finds_every_export_and_nothing_else(bits: int, order: str, hash_style: str) -> None:
-    data = ElfForge(bits=bits, order=order, hash_style=hash_style, imports=("wanted",), exports=EXPORTS).build()
+    data = ElfForge(
+        bits=bits, order=order, hash_style=hash_style, imports=("wanted",), exports=EXPORTS
+    ).build()
     asked = [*EXPORTS, "wanted", "_ZN3c104Test300Ev", "", "_ZN3c104Test1E", "_ZN3c104Test1Evv"]
     assert parse_exported(Reader(data), asked) == set(EXPORTS)
 
@@ -100,10 +102,13 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
 def test_the_c_library_of_this_process() -> None:
     maps = Path("/proc/self/maps").read_text()
     libc = next(
-        (Path(line.split()[-1]) for line in maps.splitlines() if "/libc.so.6" in line or "/ld-musl" in line), None
+        (Path(line.split()[-1]) for line in maps.splitlines() if "/libc.so.6" in line or "/ld-musl" in line),
+        None,
     )
     assert libc is not None, "a Linux Python without a shared C library"
-    assert missing_exports(["malloc", "no_such_function_here", "printf"], [libc]) == ("no_such_function_here",)
+    assert missing_exports(["malloc", "no_such_function_here", "printf"], [libc]) == (
+        "no_such_function_here",
+    )
     if libc.name == "libc.so.6":
         assert "GLIBC_2.17" in provided_versions(libc)
         assert any(library.startswith("ld-linux") for library, _ in read_needs(libc).versions)

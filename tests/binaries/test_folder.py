@@ -1,0 +1,116 @@
+"""Finding libraries below a folder, with links of every kind in the way."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from splatfix.binaries import BinaryError, find_binaries
+from splatfix.binaries.folder import is_native_name
+
+from .forge_elf import ElfForge
+from .forge_pe import PeForge
+
+ELF, PE = ElfForge().build(), PeForge().build()
+
+
+def plant(root: Path, **files: bytes) -> None:
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def found(root: Path) -> list[str]:
+    return [path.relative_to(root).as_posix() for path in find_binaries(root)]
+
+
+@pytest.mark.parametrize(
+    ("name", "native"),
+    [
+        ("libfoo.so", True),
+        ("libfoo.so.1", True),
+        ("libfoo.so.11.2.3", True),
+        ("_C.cpython-311-x86_64-linux-gnu.so", True),
+        ("_C.pyd", True),
+        ("CUDART64_12.DLL", True),
+        ("notes.so.txt", False),
+        ("kernel.o", False),
+        ("kernel.cubin", False),
+        (".so", False),
+        ("also", False),
+    ],
+)
+def test_names(name: str, native: bool) -> None:
+    assert is_native_name(name) is native
+
+
+def test_by_name_and_magic_in_a_stable_order(tmp_path: Path) -> None:
+    plant(
+        tmp_path,
+        **{
+            "z/_C.pyd": PE,
+            "a/b/libc10.so": ELF,
+            "a/libtorch.so.2": ELF,
+            "libm.so": b"GROUP ( /lib/libm.so.6 )",
+            "a/x.py": ELF,
+            "b.so": ELF,
+        },
+    )
+    assert found(tmp_path) == ["b.so", "a/libtorch.so.2", "a/b/libc10.so", "z/_C.pyd"]
+
+
+def test_a_file_is_named_once_by_its_real_name(tmp_path: Path) -> None:
+    plant(tmp_path, **{"lib/libx.so.1.2": ELF, "blob": ELF})
+    (tmp_path / "lib/libx.so").symlink_to("libx.so.1.2")
+    (tmp_path / "libx.so").symlink_to("lib/libx.so")
+    (tmp_path / "lib64").symlink_to("lib")
+    (tmp_path / "libblob.so").symlink_to("blob")  # found under no name of its own
+    (tmp_path / "dangling.so").symlink_to("nowhere")
+    (tmp_path / "self.so").symlink_to("self.so")
+    assert found(tmp_path) == ["libblob.so", "lib/libx.so.1.2"]
+
+
+def test_links_out_of_the_folder_are_followed_but_not_upwards(tmp_path: Path) -> None:
+    plant(tmp_path, **{"root/a.so": ELF, "dev/pkg/_C.so": ELF, "dev/other.so": ELF})
+    root = tmp_path / "root"
+    (root / "pkg").symlink_to(tmp_path / "dev/pkg")
+    (root / "direct.so").symlink_to(tmp_path / "dev/other.so")
+    (root / "up").symlink_to(tmp_path)
+    (root / "loop").symlink_to(root)
+    (tmp_path / "dev/pkg/again").symlink_to(tmp_path / "dev/pkg")
+    (tmp_path / "dev/pkg/parent").symlink_to(tmp_path / "dev")
+    assert found(root) == ["a.so", "direct.so", "pkg/_C.so"]
+
+
+def test_a_ring_of_links_ends(tmp_path: Path) -> None:
+    plant(tmp_path, **{"root/x/a.so": ELF, "p/one.so": ELF, "q/two.so": ELF})
+    (tmp_path / "root/x/p").symlink_to(tmp_path / "p")
+    (tmp_path / "p/q").symlink_to(tmp_path / "q")
+    (tmp_path / "q/p").symlink_to(tmp_path / "p")
+    assert found(tmp_path / "root") == ["x/a.so", "x/p/one.so", "x/p/q/two.so"]
+
+
+def test_a_root_that_is_no_folder(tmp_path: Path) -> None:
+    plant(tmp_path, file=b"")
+    for root in (tmp_path / "absent", tmp_path / "file"):
+        with pytest.raises(BinaryError, match="cannot be listed"):
+            list(find_binaries(root))
+
+
+def test_folders_that_cannot_be_listed_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(tmp_path, **{"locked/a.so": ELF, "open/b.so": ELF})
+    real = os.scandir
+
+    def scandir(path: Path) -> object:
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    heard: list[tuple[str, str | None]] = []
+    paths = list(
+        find_binaries(tmp_path, on_unreadable=lambda path, error: heard.append((path.name, error.strerror)))
+    )
+    assert [path.name for path in paths] == ["b.so"]
+    assert heard == [("locked", "Permission denied")]

@@ -1,0 +1,124 @@
+"""Native members of wheels: stored, deflated, damaged."""
+
+import struct
+import tempfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from splatfix.binaries import BinaryError, read_wheel
+
+from .forge_elf import ElfForge
+from .forge_fatbin import TYPICAL
+from .forge_pe import PeForge
+
+LIBRARY = ElfForge(sections=((".nv_fatbin", TYPICAL),), needed=("libc10.so",)).build()
+MEMBERS = {
+    "pkg/__init__.py": b"print('hello')",
+    "pkg/_C.cpython-311-x86_64-linux-gnu.so": LIBRARY,
+    "pkg/_C.pyd": PeForge(sections=((".nv_fatb", TYPICAL),)).build(),
+    "pkg-1.0.dist-info/RECORD": b"",
+}
+
+
+def wheel(path: Path, method: int = zipfile.ZIP_DEFLATED, members: dict[str, bytes] | None = None) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in (MEMBERS if members is None else members).items():
+            archive.writestr(name, data)
+    return path
+
+
+METHODS = pytest.mark.parametrize(
+    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+)
+
+
+@METHODS
+def test_members_by_every_method(tmp_path: Path, method: int) -> None:
+    path = wheel(tmp_path / "pkg-1.0-cp311-cp311-linux_x86_64.whl", method)
+    first, second = read_wheel(path)
+    assert first.path == f"{path}!pkg/_C.cpython-311-x86_64-linux-gnu.so"
+    assert (first.format, second.format) == ("elf", "pe")
+    assert first.size == len(LIBRARY) and first.needed == ("libc10.so",)
+    assert [len(box.entries) for box in first.containers] == [3, 1, 0]
+    assert LIBRARY[first.containers[0].offset :].startswith(TYPICAL[:16])
+
+
+def test_a_stored_member_needs_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise AssertionError("a temporary file was made")
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    assert len(read_wheel(wheel(tmp_path / "a.whl", zipfile.ZIP_STORED))) == 2
+    with pytest.raises(AssertionError):
+        read_wheel(wheel(tmp_path / "b.whl", zipfile.ZIP_DEFLATED))
+
+
+def test_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    read_wheel(wheel(tmp_path / "a.whl"))
+    with pytest.raises(BinaryError):
+        read_wheel(wheel(tmp_path / "b.whl", members={"a.so": LIBRARY[:-5]}))
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_one_damaged_member_can_be_set_aside(tmp_path: Path, method: int) -> None:
+    path = wheel(tmp_path / "a.whl", method, {"bad.so": LIBRARY[:300], "good.so": LIBRARY})
+    with pytest.raises(BinaryError, match=r"a\.whl!bad\.so: "):
+        read_wheel(path)
+    heard: list[str] = []
+    (good,) = read_wheel(path, on_error=lambda label, error: heard.append(f"{label} {error}"))
+    assert good.path.endswith("!good.so")
+    assert len(heard) == 1 and "past the end" in heard[0]
+
+
+def test_a_stored_member_cannot_reach_into_the_next(tmp_path: Path) -> None:
+    """The section table of a truncated library would be found, were the member's end not the end."""
+    path = wheel(
+        tmp_path / "a.whl", zipfile.ZIP_STORED, {"a.so": LIBRARY[: len(LIBRARY) - 64], "b.so": LIBRARY}
+    )
+    with pytest.raises(BinaryError, match=r"a\.so: .*reaches past the end of the file"):
+        read_wheel(path)
+
+
+def test_damaged_archives(tmp_path: Path) -> None:
+    path = wheel(tmp_path / "a.whl")
+    data = path.read_bytes()
+    for size in (0, 3, 50, len(data) // 2, len(data) - 10):
+        path.write_bytes(data[:size])
+        with pytest.raises(BinaryError, match=r"a\.whl"):
+            read_wheel(path)
+
+
+def test_a_member_whose_place_is_forged(tmp_path: Path) -> None:
+    path = wheel(tmp_path / "a.whl", zipfile.ZIP_STORED, {"a.so": LIBRARY})
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b"PK\x01\x02")
+    struct.pack_into("<I", data, at + 42, 64)
+    path.write_bytes(data)
+    with pytest.raises(BinaryError, match="no zip member at offset 0x40"):
+        read_wheel(path)
+
+
+def test_an_encrypted_member_says_so(tmp_path: Path) -> None:
+    path = wheel(tmp_path / "a.whl", zipfile.ZIP_STORED, {"a.so": LIBRARY})
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b"PK\x01\x02")
+    struct.pack_into("<H", data, at + 8, 1)
+    path.write_bytes(data)
+    with pytest.raises(BinaryError, match="encrypted"):
+        read_wheel(path)
+
+
+def test_a_member_that_unpacks_to_more_than_it_says(tmp_path: Path) -> None:
+    path = wheel(tmp_path / "a.whl", zipfile.ZIP_DEFLATED, {"a.so": LIBRARY + bytes(1 << 20)})
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b"PK\x01\x02")
+    struct.pack_into("<I", data, at + 24, 1000)
+    path.write_bytes(data)
+    with pytest.raises(BinaryError, match=r"a\.so"):
+        read_wheel(path)
