@@ -90,7 +90,10 @@ def judge(
 
 
 def _road(
-    container: _Container, target: archs.Arch, level: tuple[int, int] | None, build_cuda: tuple[int, int] | None
+    container: _Container,
+    target: archs.Arch,
+    level: tuple[int, int] | None,
+    build_cuda: tuple[int, int] | None,
 ) -> tuple[str, bool]:
     """How this container runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
     outcome = ("none", True)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from splatfix import __version__
-from splatfix.binaries import EntryKind, FatContainer
+from splatfix.binaries import Binary, EntryKind, FatContainer
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import read_json
@@ -36,6 +36,7 @@ from splatfix.facts.system import LiveSystem, System
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Binary",
     "Code",
     "Compiler",
     "ContainerGroup",

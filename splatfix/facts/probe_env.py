@@ -5,9 +5,10 @@ import os
 import platform
 import sys
 import sysconfig
+from typing import Any, Dict
 
 
-def describe():
+def describe() -> Dict[str, Any]:
     """The interpreter's own words about itself, as JSON-able data."""
     own_folder = os.path.dirname(os.path.abspath(__file__))
     paths = [p for p in sys.path if p and os.path.isdir(p) and os.path.abspath(p) != own_folder]

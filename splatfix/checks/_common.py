@@ -1,0 +1,128 @@
+"""Small questions that several checks ask of the facts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from splatfix.checks.model import Goal
+from splatfix.facts import Compiler, ContainerGroup, Facts, Toolkit, ToolkitChoice, Torch
+from splatfix.knowledge.archs import Arch
+
+
+@dataclass(frozen=True)
+class Target:
+    """A GPU architecture to judge for, and where it comes from."""
+
+    arch: Arch
+    label: str
+    """``sm_120 (GPU 0, NVIDIA GeForce RTX 5080)`` or ``sm_120 (--target)``."""
+
+
+def targets(facts: Facts, goal: Goal) -> tuple[Target, ...]:
+    """What the person asked for; failing that, this machine's NVIDIA GPUs, each architecture once."""
+    if goal.targets:
+        return tuple(Target(Arch.parse(text), f"{text} (--target)") for text in goal.targets)
+    found: dict[Arch, list[str]] = {}
+    for gpu in facts.machine.gpus.value or ():
+        if gpu.vendor == "nvidia" and gpu.cc:
+            found.setdefault(Arch.parse(gpu.cc), []).append(f"GPU {gpu.index}, {gpu.name}")
+    return tuple(Target(arch, f"{arch.sm} ({'; '.join(names)})") for arch, names in found.items())
+
+
+def has_nvidia_gpu(facts: Facts) -> bool:
+    """At least one NVIDIA GPU is known to be here."""
+    return any(gpu.vendor == "nvidia" for gpu in facts.machine.gpus.value or ())
+
+
+def numbers(text: str | None) -> tuple[int, ...]:
+    """``13.0.88`` -> (13, 0, 88); empty for None or no digits."""
+    return tuple(int(part) for part in re.findall(r"\d+", text or ""))
+
+
+def pair(text: str | None) -> tuple[int, int] | None:
+    """The first two numbers of a version."""
+    found = numbers(text)
+    return (found[0], found[1]) if len(found) >= 2 else ((found[0], 0) if found else None)
+
+
+def torch_of(facts: Facts) -> Torch | None:
+    """The target environment's torch, when it could be read."""
+    return facts.environment.torch.value
+
+
+def torch_cuda(facts: Facts) -> tuple[int, int] | None:
+    """(major, minor) of ``torch.version.cuda``; None for no torch or a build without CUDA."""
+    torch = torch_of(facts)
+    return pair(torch.cuda) if torch else None
+
+
+def compiling_toolkits(facts: Facts) -> tuple[Toolkit, ...]:
+    """The toolkits that have an nvcc which answers."""
+    return tuple(item for item in facts.machine.toolkits.value or () if item.nvcc and item.version)
+
+
+def chosen_toolkit(facts: Facts) -> Toolkit | None:
+    """The toolkit behind torch's choice of CUDA_HOME, seen through a wrapper script, when it is one of those found."""
+    choice = facts.environment.toolkit_choice.value
+    if choice is None or choice.root is None:
+        return None
+    roots = {choice.root, choice.real_root}
+    for item in compiling_toolkits(facts):
+        if item.root in roots or any(via in roots for via in item.found_via):
+            return item
+        if choice.nvcc and any(choice.nvcc in via for via in item.found_via):
+            return item
+    return None
+
+
+def wrapper_choice(facts: Facts) -> ToolkitChoice | None:
+    """torch's choice, when it is a folder that is not the toolkit's own root."""
+    choice = facts.environment.toolkit_choice.value
+    return choice if choice and choice.root and choice.real_root and not choice.has_headers else None
+
+
+def best_toolkit(facts: Facts, cuda: tuple[int, int] | None) -> Toolkit | None:
+    """The toolkit here that fits a CUDA version best: same major, then nearest minor, then fewest missing parts."""
+    fitting = [
+        item for item in compiling_toolkits(facts) if cuda is None or numbers(item.version)[0] == cuda[0]
+    ]
+    minor = cuda[1] if cuda else 0
+    return min(fitting, key=lambda t: (abs(numbers(t.version)[1] - minor), len(t.missing)), default=None)
+
+
+def host_compiler(facts: Facts) -> Compiler | None:
+    """The C++ compiler a build would use: what CXX (or CC) names, else the first g++ on PATH, else clang++."""
+    compilers = facts.machine.compilers.value or ()
+    for variable in ("CXX", "CC"):
+        named = [item for item in compilers if variable in item.found_via]
+        if named:
+            return named[0]
+    for kind in ("g++", "clang++", "cl", "gcc"):
+        for item in compilers:
+            if item.kind == kind and "PATH" in item.found_via and item.path.endswith((kind, f"{kind}.exe")):
+                return item
+    return None
+
+
+def family_of(compiler: Compiler) -> str:
+    """``gcc``, ``clang`` or ``cl``."""
+    return {"g++": "gcc", "clang++": "clang"}.get(compiler.kind, compiler.kind)
+
+
+def code_words(groups: tuple[ContainerGroup, ...]) -> str:
+    """``sm_80 sm_90 +PTX 9.0 for sm_90`` over all containers, for evidence lines; partial ones are marked with n/total."""
+    total = sum(group.count for group in groups)
+    seen: dict[tuple[str, str, tuple[int, int] | None], int] = {}
+    for group in groups:
+        for entry in group.entries:
+            key = (entry.kind.value, entry.arch, entry.ptx_version)
+            seen[key] = seen.get(key, 0) + group.count
+    words = []
+    for (kind, arch, version), count in sorted(
+        seen.items(), key=lambda item: (item[0][0] != "sass", numbers(item[0][1]))
+    ):
+        ptx = f" {version[0]}.{version[1]}" if version else ""
+        name = arch if kind == "sass" else f"{kind.upper()}{ptx} for {arch}"
+        words.append(name if count == total else f"{name} ({count} of {total} containers)")
+    return ", ".join(words)

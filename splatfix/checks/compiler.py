@@ -1,0 +1,134 @@
+"""Checks of the host compiler against nvcc's own limit and against torch's own table, which differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.checks._common import (
+    best_toolkit,
+    chosen_toolkit,
+    family_of,
+    host_compiler,
+    numbers,
+    torch_cuda,
+    torch_of,
+)
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Compiler, Facts, Toolkit
+from splatfix.knowledge import cpp_extension
+
+
+@check("host-compiler-missing", "compiler", "A C++ compiler")
+def host_compiler_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """nvcc only compiles device code itself; a host C++ compiler does the rest, and torch's headers need C++17 or newer."""
+    if not facts.machine.compilers.known:
+        yield Finding("host-compiler-missing", Status.UNKNOWN, "Which C++ compilers are here is not known.",
+                      evidence=(Evidence("reason", facts.machine.compilers.error),))  # fmt: skip
+        return
+    compiler = host_compiler(facts)
+    if compiler is not None:
+        yield Finding(
+            "host-compiler-missing", Status.PASS, f"{compiler.kind} {compiler.version or '(version not known)'}",
+            evidence=(Evidence(compiler.path, compiler.version or compiler.error, ", ".join(compiler.found_via)),),
+        )  # fmt: skip
+    elif torch_cuda(facts) is not None:
+        what = "the Visual Studio Build Tools (C++ workload)" if facts.machine.system == "windows" else "g++"
+        yield Finding(
+            "host-compiler-missing", Status.WARN, "No C++ compiler was found: extensions cannot be built here.",
+            evidence=(Evidence("searched", facts.machine.compilers.found_via),), remedy=(prose(f"Install {what}."),),
+        )  # fmt: skip
+
+
+@check("host-gcc-too-new", "compiler", "nvcc accepts the host compiler")
+def host_gcc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """nvcc's `crt/host_config.h` refuses gcc and clang beyond a major ("unsupported GNU version! gcc versions later than N
+    are not supported"). The limit is read from the toolkit's own header."""
+    toolkit, compiler = _pair(facts)
+    if toolkit is None or compiler is None:
+        return
+    limit = {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max}.get(family_of(compiler))
+    major = numbers(compiler.version)[0]
+    evidence = (
+        Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via)),
+        Evidence("nvcc's limit", f"{family_of(compiler)} {limit if limit is not None else 'not known'}",
+                 f"crt/host_config.h of {toolkit.root}"),
+    )  # fmt: skip
+    if limit is None:
+        yield Finding("host-gcc-too-new", Status.UNKNOWN, f"nvcc's limit for {family_of(compiler)} is not known.",
+                      evidence=evidence)  # fmt: skip
+    elif major <= limit:
+        yield Finding("host-gcc-too-new", Status.PASS,
+                      f"nvcc {toolkit.version} accepts {compiler.kind} {compiler.version} (up to {limit}).",
+                      evidence=evidence)  # fmt: skip
+    else:
+        yield Finding(
+            "host-gcc-too-new", Status.FAIL,
+            f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} accepts ({family_of(compiler)} {limit}).",
+            evidence=evidence, remedy=_other_compiler(facts, toolkit, family_of(compiler), limit),
+        )  # fmt: skip
+
+
+@check("host-compiler-refused-by-torch", "compiler", "torch accepts the host compiler")
+def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torch keeps a table of its own, and in places it is stricter than nvcc: torch 2.11 refuses gcc 14 with CUDA 12.8,
+    which nvcc accepts. Where its table has no row for a CUDA version it only warns."""
+    toolkit, compiler = _pair(facts)
+    torch = torch_of(facts)
+    if toolkit is None or compiler is None or torch is None or facts.machine.system != "linux":
+        return
+    rules = cpp_extension.behaviour(torch.version)
+    family = family_of(compiler)
+    if rules is None or family not in ("gcc", "clang"):
+        return
+    cuda = numbers(toolkit.version)
+    bounds = rules.gcc_bounds(cuda) if family == "gcc" else rules.clang_bounds(cuda)
+    if bounds is None:
+        return  # torch only warns there
+    evidence = (
+        Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via)),
+        Evidence(
+            f"torch {torch.version} with CUDA {toolkit.version}",
+            f"{family} {bounds}",
+            "torch/utils/cpp_extension.py",
+        ),
+    )
+    if bounds.allows(numbers(compiler.version)):
+        yield Finding("host-compiler-refused-by-torch", Status.PASS,
+                      f"torch accepts {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
+                      evidence=evidence)  # fmt: skip
+    else:
+        limit = bounds.max_exclusive[0] - 1
+        yield Finding(
+            "host-compiler-refused-by-torch", Status.FAIL,
+            f"torch {torch.version} refuses {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
+            evidence=evidence, remedy=_other_compiler(facts, toolkit, family, limit),
+        )  # fmt: skip
+
+
+def _pair(facts: Facts) -> tuple[Toolkit | None, Compiler | None]:
+    """The toolkit and the compiler a build would use, when both versions are known."""
+    toolkit = chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
+    compiler = host_compiler(facts)
+    if compiler is None or not numbers(compiler.version) or family_of(compiler) == "cl":
+        return toolkit, None
+    return toolkit, compiler
+
+
+def _other_compiler(facts: Facts, toolkit: Toolkit, family: str, limit: int) -> tuple[Remedy, ...]:
+    """An accepted compiler that is already here, else the one to install."""
+    for item in facts.machine.compilers.value or ():
+        version = numbers(item.version)
+        if item.kind in ("g++", "clang++") and family_of(item) == family and version and version[0] <= limit:
+            c_compiler = item.path.replace("g++", "gcc").replace("clang++", "clang")
+            return (
+                Remedy(
+                    f'export CC="{c_compiler}" CXX="{item.path}" CUDAHOSTCXX="{item.path}" NVCC_CCBIN="{item.path}"'
+                ),
+            )
+    name = f"g++-{limit}" if family == "gcc" else f"clang-{limit}"
+    return (
+        prose(
+            f"Install {name} and set CC, CXX and CUDAHOSTCXX to it; or use a newer CUDA toolkit than {toolkit.version}."
+        ),
+    )

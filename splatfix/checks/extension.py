@@ -1,0 +1,133 @@
+"""Checks of the native extensions in the environment: can this GPU run what they carry, and can this Python load them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from splatfix.checks._common import Target, code_words, numbers, targets, torch_cuda, torch_of
+from splatfix.checks.coverage import judge
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Extension, Facts
+
+
+@check("no-kernel-image", "extension", "Extensions carry code for the GPU")
+def no_kernel_image(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Reads the fat binaries of every native extension and judges every container (one per .cu file) against each GPU.
+    One container without code for the GPU is enough: unchecked launches then fail silently, and the rasterizer answers
+    with garbage such as "Tried to allocate 131060 GiB"."""
+    extensions = facts.environment.extensions
+    if extensions.value is None:
+        yield Finding("no-kernel-image", Status.UNKNOWN, "The native extensions could not be looked at.",
+                      evidence=(Evidence("reason", extensions.error),))  # fmt: skip
+        return
+    wanted = targets(facts, goal)
+    for item in extensions.value:
+        if not item.code or not (item.links_torch or item.importable):
+            continue
+        evidence = (Evidence(item.path, code_words(item.code), extensions.found_via),)
+        if not wanted:
+            yield Finding("no-kernel-image", Status.SKIP, f"{_name(item)} carries {code_words(item.code)}; "
+                          "no GPU here and no --target to judge it for.", subject=_name(item), evidence=evidence)  # fmt: skip
+        for target in wanted:
+            yield _judged(facts, goal, item, target, evidence)
+
+
+@check("cuda-runtime-mismatch", "extension", "Extensions were built for torch's CUDA")
+def cuda_runtime_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """An extension that needs libcudart.so.12 beside a torch of CUDA 13 was built for another torch: the library it wants
+    is not there, or two runtimes meet in one process."""
+    cuda, torch = torch_cuda(facts), torch_of(facts)
+    if cuda is None or torch is None:
+        return
+    for item in facts.environment.extensions.value or ():
+        wants = [m for name in item.needed if (m := re.match(r"libcudart\.so\.(\d+)", name))]
+        if not item.links_torch or not wants or int(wants[0].group(1)) == cuda[0]:
+            continue
+        yield Finding(
+            "cuda-runtime-mismatch", Status.FAIL,
+            f"{_name(item)} was built for CUDA {wants[0].group(1)}, torch is a CUDA {torch.cuda} build.",
+            subject=_name(item),
+            evidence=(Evidence(item.path, f"needs {wants[0].group(0)}", "its dynamic section"),
+                      Evidence("torch.version.cuda", str(torch.cuda), facts.environment.torch.found_via)),
+            remedy=(prose(f"Rebuild {_name(item)} from its source folder against this torch (splatfix install)."),),
+        )  # fmt: skip
+
+
+@check("extension-python-mismatch", "extension", "Extensions were built for this Python")
+def extension_python_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A module named for cpython-310 is invisible to Python 3.11: the import fails with "No module named ..._C"."""
+    interpreter = facts.environment.interpreter.value
+    if interpreter is None or interpreter.implementation != "CPython":
+        return
+    own = "".join(map(str, numbers(interpreter.version)[:2]))
+    for item in facts.environment.extensions.value or ():
+        tag = re.search(r"\.(?:cpython-|cp)(\d+)[\w-]*\.(?:so|pyd)$", item.path)
+        if tag and tag.group(1) != own:
+            yield Finding(
+                "extension-python-mismatch", Status.WARN,
+                f"{item.path} was built for Python {tag.group(1)[0]}.{tag.group(1)[1:]}; Python {interpreter.version} "
+                "does not see it.",
+                subject=_name(item), evidence=(Evidence("file name", item.path, facts.environment.extensions.found_via),),
+                remedy=(prose(f"Rebuild {_name(item)} with this Python (splatfix install)."),),
+            )  # fmt: skip
+
+
+@check("extension-damaged", "extension", "Extension files can be read")
+def extension_damaged(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A native module that is truncated or no binary at all fails at import with "invalid ELF header" or "file too short"."""
+    for item in facts.environment.extensions.value or ():
+        if item.error:
+            yield Finding(
+                "extension-damaged", Status.FAIL, f"{item.path} cannot be read as a native module: {item.error}",
+                subject=_name(item), evidence=(Evidence(item.path, item.error, "its bytes"),),
+                remedy=(prose(f"Install {_name(item)} anew."),),
+            )  # fmt: skip
+
+
+@check("extension-imports", "extension", "Extensions import in the target environment")
+def extension_imports(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Done only with `--imports`: each module is imported after torch in a child process of the target interpreter."""
+    for probe in facts.environment.imports:
+        if probe.module == "torch":
+            continue
+        evidence = (Evidence(f"import {probe.module}", probe.detail or probe.outcome, "child process"),)
+        if probe.ok:
+            yield Finding(
+                "extension-imports",
+                Status.PASS,
+                f"{probe.module} imports.",
+                subject=probe.module,
+                evidence=evidence,
+            )
+        else:
+            yield Finding("extension-imports", Status.FAIL, f"Importing {probe.module} fails ({probe.outcome}): {probe.detail}",
+                          subject=probe.module, evidence=evidence,
+                          remedy=(prose("Rebuild it against this torch (splatfix install)."),))  # fmt: skip
+
+
+def _judged(
+    facts: Facts, goal: Goal, item: Extension, target: Target, evidence: tuple[Evidence, ...]
+) -> Finding:
+    driver = facts.machine.driver.value
+    verdict = judge(
+        item.code, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=torch_cuda(facts)
+    )
+    if verdict.usable:
+        # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
+        status = Status.UNKNOWN if verdict.ptx_unsure and not goal.targets else Status.PASS
+        return Finding("no-kernel-image", status, f"{_name(item)} {verdict.reason}.",
+                       subject=f"{_name(item)} on {target.label}", evidence=evidence)  # fmt: skip
+    return Finding(
+        "no-kernel-image", Status.FAIL,
+        f"{_name(item)} cannot run on {target.label}: {verdict.reason}.",
+        subject=f"{_name(item)} on {target.label}", evidence=evidence,
+        remedy=(prose(f"Rebuild it from its source folder: splatfix install path/to/source --target {target.arch.sm}"),
+                Remedy(f'splatfix inspect "{item.folder}/{item.path}" --target {target.arch.sm}')),
+        link="https://docs.nvidia.com/cuda/blackwell-compatibility-guide",
+    )  # fmt: skip
+
+
+def _name(item: Extension) -> str:
+    return item.distribution or item.path.split("/", 1)[0].split(".")[0]

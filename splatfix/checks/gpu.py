@@ -1,0 +1,115 @@
+"""Checks of the GPUs themselves: are they there, driven, and visible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.checks._common import has_nvidia_gpu
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Facts, Gpu
+
+
+@check("gpu-present", "gpu", "NVIDIA GPUs on this machine")
+def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Names every NVIDIA GPU with its compute capability.
+
+    Without one, CUDA parts can still be built and their binaries judged for a `--target`; they cannot be run, and no
+    report will claim more. Not knowing (a driver that does not answer) is `unknown`, which is neither good nor bad.
+    """
+    gpus = facts.machine.gpus
+    if gpus.value is None:
+        yield Finding(
+            "gpu-present", Status.UNKNOWN, "Which GPUs are here could not be learned.",
+            evidence=(Evidence("reason", gpus.error),),
+            remedy=(Remedy("nvidia-smi"), prose("If that fails too, the driver is not loaded or not reachable.")),
+        )  # fmt: skip
+        return
+    cards = [gpu for gpu in gpus.value if gpu.vendor == "nvidia"]
+    if not cards:
+        hint = (
+            "binaries are judged for --target"
+            if goal.targets
+            else "give --target sm_120 to judge for a GPU elsewhere"
+        )
+        yield Finding(
+            "gpu-present", Status.SKIP, f"No NVIDIA GPU on this machine; {hint}.",
+            evidence=(Evidence("GPUs", "none", gpus.found_via),),
+        )  # fmt: skip
+    for gpu in cards:
+        capability = f"compute capability {gpu.cc}" if gpu.cc else "compute capability not known"
+        memory = f", {gpu.memory_total / 2**30:.1f} GiB" if gpu.memory_total else ""
+        yield Finding(
+            "gpu-present",
+            Status.PASS if gpu.cc else Status.UNKNOWN,
+            f"GPU {gpu.index}: {gpu.name}, {capability}{memory}",
+            subject=f"GPU {gpu.index}",
+            evidence=(Evidence(f"GPU {gpu.index}", _words(gpu), gpus.found_via),),
+        )
+
+
+@check("gpu-without-driver", "gpu", "A card without a working driver")
+def gpu_without_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A GPU that the PCI bus shows but no driver drives: nothing of CUDA can run until a driver is loaded."""
+    if not has_nvidia_gpu(facts) or facts.machine.driver.known:
+        return
+    names = ", ".join(gpu.name for gpu in facts.machine.gpus.value or ())
+    yield Finding(
+        "gpu-without-driver", Status.FAIL, f"A card is here ({names}), but no NVIDIA driver is loaded.",
+        evidence=(
+            Evidence("GPUs", names, facts.machine.gpus.found_via),
+            Evidence("driver", "none", facts.machine.driver.error or facts.machine.driver.found_via),
+        ),
+        remedy=(
+            prose("Install the NVIDIA driver with your system's package manager, then reboot."),
+            Remedy("nvidia-smi"),
+        ),
+    )  # fmt: skip
+
+
+@check("no-gpu-visible", "gpu", "CUDA_VISIBLE_DEVICES hides every GPU")
+def no_gpu_visible(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """CUDA_VISIBLE_DEVICES names the GPUs that programs may see; an empty value, -1 or an index that does not exist
+    (everything from the first bad entry on is dropped) leaves none, and torch then says that it found no GPU."""
+    value = facts.machine.variables.get("CUDA_VISIBLE_DEVICES")
+    gpus = facts.machine.gpus.value
+    if value is None or not gpus or not has_nvidia_gpu(facts):
+        return
+    visible = _visible(value, gpus)
+    evidence = (
+        Evidence("CUDA_VISIBLE_DEVICES", repr(value), "environment variable"),
+        Evidence("GPUs", str(len(gpus)), facts.machine.gpus.found_via),
+    )
+    if visible == 0:
+        yield Finding(
+            "no-gpu-visible", Status.FAIL, f"CUDA_VISIBLE_DEVICES={value!r} hides all {len(gpus)} GPU(s) from every program.",
+            evidence=evidence, remedy=(Remedy("unset CUDA_VISIBLE_DEVICES"),),
+        )  # fmt: skip
+    elif visible is not None:
+        yield Finding(
+            "no-gpu-visible", Status.PASS, f"{visible} of {len(gpus)} GPU(s) visible.", evidence=evidence
+        )
+
+
+def _visible(value: str, gpus: tuple[Gpu, ...]) -> int | None:
+    """How many GPUs the value leaves, by the CUDA runtime's rule; None when it names MIG instances we do not list."""
+    count = 0
+    for item in value.split(","):
+        name = item.strip()
+        if name.startswith("MIG-"):
+            return None
+        by_index = name.isdigit() and int(name) < len(gpus)
+        by_uuid = name.startswith("GPU-") and any((gpu.uuid or "").startswith(name) for gpu in gpus)
+        if not by_index and not by_uuid:
+            break
+        count += 1
+    return count
+
+
+def _words(gpu: Gpu) -> str:
+    parts = [gpu.name, f"cc {gpu.cc or 'unknown'}"]
+    if gpu.memory_total:
+        parts.append(f"{gpu.memory_total} bytes")
+    if gpu.bus_id:
+        parts.append(gpu.bus_id)
+    return ", ".join(parts)

@@ -1,0 +1,54 @@
+"""Judges named files against named GPUs: the verdicts behind ``splatfix inspect`` and behind every build's proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from splatfix.checks.coverage import Coverage, judge
+from splatfix.core.errors import Exit
+from splatfix.facts import Binary
+from splatfix.facts.files import NativeFiles
+from splatfix.knowledge.archs import Arch
+
+
+@dataclass(frozen=True)
+class InspectedFile:
+    """One native file and its verdict per target; no verdicts when it carries no GPU code."""
+
+    binary: Binary
+    verdicts: tuple[Coverage, ...]
+
+    @property
+    def carries_gpu_code(self) -> bool:
+        """At least one container is not empty."""
+        return any(container.entries for container in self.binary.containers)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All files, the targets they were judged for, and what could not be read."""
+
+    targets: tuple[str, ...]
+    files: tuple[InspectedFile, ...]
+    unreadable: tuple[tuple[str, str], ...]
+
+
+def inspect_files(native: NativeFiles, targets: tuple[str, ...]) -> Inspection:
+    """Judge every file that carries GPU code for every target (names as ``sm_120``)."""
+    archs = [Arch.parse(name) for name in targets]
+    files = []
+    for binary in native.binaries:
+        filled = any(container.entries for container in binary.containers)
+        files.append(
+            InspectedFile(binary, tuple(judge(binary.containers, arch) for arch in archs) if filled else ())
+        )
+    return Inspection(targets, tuple(files), native.unreadable)
+
+
+def verdict(result: Inspection) -> Exit:
+    """1: a file cannot run on a target, or is damaged; 3: targets were named but nothing carries GPU code; else 0."""
+    if result.unreadable or any(not item.usable for file in result.files for item in file.verdicts):
+        return Exit.FAILURE
+    if result.targets and not any(file.carries_gpu_code for file in result.files):
+        return Exit.UNDETERMINED
+    return Exit.OK

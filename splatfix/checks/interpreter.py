@@ -1,0 +1,59 @@
+"""Checks of the target environment as a whole: does its Python answer, and what must be there to build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.checks._common import numbers, torch_cuda
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Facts
+
+
+@check("interpreter-answers", "environment", "The target Python describes itself")
+def interpreter_answers(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """splatfix touches the target environment only through a child process. If that process crashes, hangs or prints
+    nonsense, the environment itself is broken, and everything below it stays unknown."""
+    interpreter = facts.environment.interpreter
+    if interpreter.value is None:
+        yield Finding(
+            "interpreter-answers", Status.FAIL, "The target environment's Python does not work.",
+            evidence=(Evidence("reason", interpreter.error),),
+            remedy=(prose("Make the environment anew, or give another interpreter with --python."),),
+        )  # fmt: skip
+        return
+    found = interpreter.value
+    yield Finding(
+        "interpreter-answers", Status.PASS, f"Python {found.version} ({found.kind}) at {found.prefix}",
+        evidence=(Evidence("executable", found.executable, interpreter.found_via),),
+    )  # fmt: skip
+
+
+@check("build-tools", "environment", "setuptools, wheel and ninja in the target environment")
+def build_tools(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Splatting extensions are built with `--no-build-isolation`, so what builds them must be in the environment itself:
+    setuptools (and wheel before setuptools 70.1); ninja makes torch compile files side by side."""
+    distributions = facts.environment.distributions
+    if distributions.value is None or torch_cuda(facts) is None:
+        return
+    have = {item.name.lower().replace("_", "-"): item.version for item in distributions.value}
+    evidence = tuple(
+        Evidence(name, have.get(name, "not installed"), distributions.found_via)
+        for name in ("setuptools", "wheel", "ninja")
+    )
+    needs = ["setuptools"] if "setuptools" not in have else []
+    if "wheel" not in have and numbers(have.get("setuptools", "0")) < (70, 1):
+        needs.append("wheel")
+    if "ninja" not in have and "ninja" not in facts.machine.tools:
+        needs.append("ninja")
+    if needs:
+        python = facts.environment.interpreter.value
+        executable = python.executable if python else "python"
+        yield Finding(
+            "build-tools", Status.WARN, f"To build extensions here, {' and '.join(needs)} must be installed first.",
+            evidence=evidence, remedy=(Remedy(f'"{executable}" -m pip install {" ".join(needs)}'),),
+        )  # fmt: skip
+    else:
+        yield Finding(
+            "build-tools", Status.PASS, "What builds an extension is in the environment.", evidence=evidence
+        )

@@ -1,0 +1,98 @@
+"""The registry of checks: each a pure function from facts and a goal to findings, with a code and a page."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.facts import Facts
+
+CheckFunction = Callable[[Facts, Goal], Iterable[Finding]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check: its code (also the code of its findings), family, title and page."""
+
+    code: str
+    family: str
+    title: str
+    run: CheckFunction
+
+    @property
+    def page(self) -> str:
+        """What it looks at and why it matters, from the function's docstring."""
+        return inspect.getdoc(self.run) or ""
+
+
+_CHECKS: dict[str, Check] = {}
+
+
+def check(code: str, family: str, title: str) -> Callable[[CheckFunction], CheckFunction]:
+    """Register a check under its code; findings it yields must carry that code."""
+
+    def register(function: CheckFunction) -> CheckFunction:
+        if code in _CHECKS:
+            raise ValueError(f"two checks are called {code}")
+        _CHECKS[code] = Check(code, family, title, function)
+        return function
+
+    return register
+
+
+def all_checks() -> tuple[Check, ...]:
+    """Every check, in the order in which a report shows them: family by family."""
+    from splatfix.checks import compiler, driver, extension, gpu, interpreter, toolkit, torch_build  # noqa: F401
+
+    order = {name: place for place, name in enumerate(FAMILIES)}
+    return tuple(sorted(_CHECKS.values(), key=lambda item: order[item.family]))
+
+
+FAMILIES = ("gpu", "driver", "environment", "torch", "toolkit", "compiler", "extension")
+
+
+def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
+    """The checks named by code or family.
+
+    Raises:
+        SplatfixError: ``unknown-check`` (exit code 2) for a name that is neither.
+    """
+    checks = all_checks()
+    names = {item.code for item in checks} | set(FAMILIES)
+    only, skip = tuple(only), tuple(skip)
+    for name in (*only, *skip):
+        if name not in names:
+            raise usage_error(
+                "unknown-check", f"There is no check or family {name!r}.", "splatfix checks list"
+            )
+    chosen = [item for item in checks if not only or item.code in only or item.family in only]
+    return tuple(item for item in chosen if item.code not in skip and item.family not in skip)
+
+
+def run(facts: Facts, goal: Goal, checks: Iterable[Check] | None = None) -> tuple[Finding, ...]:
+    """The findings of all checks. A check that breaks becomes a ``crash`` finding; the others go on."""
+    findings: list[Finding] = []
+    for item in all_checks() if checks is None else checks:
+        try:
+            findings.extend(item.run(facts, goal))
+        except Exception as error:  # noqa: BLE001 - the doctor's own defect is told as a finding, never hidden
+            findings.append(_crash(item, error))
+    return tuple(findings)
+
+
+def _crash(item: Check, error: Exception) -> Finding:
+    where = inspect.trace()[-1]
+    place = f"{where.filename.replace(chr(92), '/').rsplit('/', 1)[-1]}:{where.lineno}"
+    message = error.what if isinstance(error, SplatfixError) else f"{type(error).__name__}: {error}"
+    return Finding(
+        item.code,
+        Status.CRASH,
+        f"The check itself broke: {message}",
+        evidence=(Evidence("place", place, "splatfix"),),
+        remedy=(
+            prose("This is a defect of splatfix. Save the facts (diagnose --save) and report it with them."),
+        ),
+    )

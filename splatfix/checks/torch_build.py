@@ -1,0 +1,193 @@
+"""Checks of the installed torch: is it there, is it a CUDA build, does it carry code for the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from splatfix.checks._common import (
+    Target,
+    best_toolkit,
+    code_words,
+    has_nvidia_gpu,
+    numbers,
+    pair,
+    targets,
+    torch_cuda,
+    torch_of,
+)
+from splatfix.checks.coverage import judge
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Facts
+from splatfix.knowledge import torch_releases
+
+
+@check("torch-installed", "torch", "torch in the target environment")
+def torch_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Every splatting stack stands on torch. splatfix reads its version and build from its own files."""
+    installed, torch = facts.environment.torch_installed, facts.environment.torch
+    if installed.value is None:
+        yield Finding("torch-installed", Status.UNKNOWN, "Whether torch is installed is not known.",
+                      evidence=(Evidence("reason", installed.error),))  # fmt: skip
+    elif not installed.value:
+        yield Finding(
+            "torch-installed", Status.FAIL, "torch is not installed in this environment.",
+            evidence=(Evidence("torch", "not found", installed.found_via),),
+            remedy=(
+                prose("To look at another environment:"),
+                Remedy("splatfix diagnose --python path/to/venv"),
+                *_torch_for(facts, targets(facts, goal)),
+            ),
+        )  # fmt: skip
+    elif torch.value is None:
+        yield Finding(
+            "torch-installed", Status.FAIL, f"torch's files are damaged: {torch.error}.",
+            evidence=(Evidence("torch", torch.error, torch.found_via),),
+            remedy=(prose("Install torch anew in this environment."),),
+        )  # fmt: skip
+    else:
+        kind = (
+            f"CUDA {torch.value.cuda}"
+            if torch.value.cuda
+            else (f"ROCm {torch.value.hip}" if torch.value.hip else "CPU")
+        )
+        yield Finding(
+            "torch-installed", Status.PASS, f"torch {torch.value.version}, a {kind} build",
+            evidence=(Evidence("torch", f"{torch.value.version} in {torch.value.folder}", torch.found_via),),
+        )  # fmt: skip
+
+
+@check("torch-imports", "torch", "torch imports in the target environment")
+def torch_imports(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Importing torch takes seconds, so it is done only with `--imports`, or when torch's files do not look as pip left
+    them. It happens in a child process: a crash or hang there is this finding."""
+    for probe in facts.environment.imports:
+        if probe.module != "torch":
+            continue
+        evidence = (Evidence("import torch", f"{probe.outcome}: {probe.detail}" if probe.detail else probe.outcome,
+                             "child process"),)  # fmt: skip
+        if probe.ok:
+            yield Finding(
+                "torch-imports", Status.PASS, f"torch imports ({probe.seconds:.1f} s).", evidence=evidence
+            )
+        else:
+            yield Finding(
+                "torch-imports", Status.FAIL, f"Importing torch fails ({probe.outcome}): {probe.detail}",
+                evidence=evidence,
+                remedy=(prose("Install torch anew in this environment, then rebuild the extensions."),),
+            )  # fmt: skip
+
+
+@check("cpu-only-torch", "torch", "torch is a CUDA build where CUDA is wanted")
+def cpu_only_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A CPU build of torch (`torch.version.cuda` is None) can neither run nor build CUDA extensions: its cpp_extension
+    sets no CUDA_HOME even where a toolkit is installed. It is what `pip install torch` gives on Windows."""
+    torch = torch_of(facts)
+    if torch is None or torch.cuda or torch.hip:
+        return
+    evidence = (Evidence("torch.version.cuda", "None", facts.environment.torch.found_via),)
+    if has_nvidia_gpu(facts) or goal.targets:
+        wanted = "this machine's GPU" if has_nvidia_gpu(facts) else " ".join(goal.targets)
+        yield Finding(
+            "cpu-only-torch", Status.FAIL,
+            f"torch {torch.version} is a CPU build: it cannot use {wanted} nor build CUDA extensions.",
+            evidence=evidence, remedy=_torch_for(facts, targets(facts, goal)),
+        )  # fmt: skip
+    else:
+        yield Finding(
+            "cpu-only-torch", Status.SKIP,
+            "torch is a CPU build, which suits a machine without a GPU; CUDA extensions cannot be built with it.",
+            evidence=evidence,
+        )  # fmt: skip
+
+
+@check("torch-arch-unsupported", "torch", "torch carries code for the GPU")
+def torch_arch_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Reads the fat binaries of `libtorch_cuda` and judges every container against each GPU: a cubin of the same major
+    and no newer minor runs (sm_89 runs the 8.6 code, sm_121 the 12.0 code), and so does PTX that the driver can compile.
+    Without either, the first kernel ends in "no kernel image is available for execution on the device"."""
+    torch = torch_of(facts)
+    if torch is None or not torch.cuda:
+        return
+    if torch.code_error or not torch.code:
+        yield Finding("torch-arch-unsupported", Status.UNKNOWN, "What GPU code torch carries could not be read.",
+                      evidence=(Evidence("libtorch_cuda", torch.code_error or "no fat binary in it"),))  # fmt: skip
+        return
+    driver = facts.machine.driver.value
+    evidence = (Evidence("libtorch_cuda", code_words(torch.code), "fat binaries read as bytes"),)
+    for target in targets(facts, goal):
+        verdict = judge(
+            torch.code, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=pair(torch.cuda)
+        )
+        if verdict.usable:
+            yield Finding("torch-arch-unsupported", Status.PASS, f"torch {torch.version} {verdict.reason}.",
+                          subject=target.label, evidence=evidence)  # fmt: skip
+        else:
+            yield Finding(
+                "torch-arch-unsupported", Status.FAIL,
+                f"torch {torch.version} has no code for {target.label}.",
+                subject=target.label, evidence=evidence, remedy=_torch_for(facts, (target,)),
+            )  # fmt: skip
+
+
+@check("arch-unknown-to-torch", "torch", "torch's cpp_extension knows the architecture")
+def arch_unknown_to_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """`TORCH_CUDA_ARCH_LIST` is checked against a list inside torch; an architecture that is not in it ends the build
+    with "Unknown CUDA arch (x) or GPU not supported", whatever the toolkit could do."""
+    torch = torch_of(facts)
+    if torch is None or not torch.cuda or not torch.knows_archs:
+        return
+    for target in targets(facts, goal):
+        if target.arch.cc not in torch.knows_archs:
+            yield Finding(
+                "arch-unknown-to-torch", Status.FAIL,
+                f"torch {torch.version} refuses to build for {target.label}: {target.arch.cc} is not in its list.",
+                subject=target.label,
+                evidence=(Evidence("supported_arches", " ".join(torch.knows_archs), "torch/utils/cpp_extension.py"),),
+                remedy=_torch_for(facts, (target,)),
+            )  # fmt: skip
+
+
+def _torch_for(facts: Facts, wanted: tuple[Target, ...]) -> tuple[Remedy, ...]:
+    """Which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python."""
+    if not wanted:
+        return (
+            prose(
+                "Install a torch build for your GPU; `splatfix diagnose --target sm_120` names the exact command."
+            ),
+        )
+    python = facts.environment.interpreter.value
+    driver = facts.machine.driver.value
+    version = numbers(driver.version) if driver and driver.version else None
+    platform: Literal["linux", "windows"] = "windows" if facts.machine.system == "windows" else "linux"
+    per_arch = [
+        torch_releases.builds_for_arch(
+            target.arch, platform, facts.machine.machine,
+            python=pair(python.version) if python else None, driver=version or None,
+        )
+        for target in wanted
+    ]  # fmt: skip
+    common = [
+        item for item in per_arch[0] if all(any(o.build == item.build for o in other) for other in per_arch)
+    ]
+    if not common:
+        return (
+            prose(
+                "No torch build in splatfix's tables serves these GPUs with this driver and Python together."
+            ),
+        )
+    toolkit = best_toolkit(facts, torch_cuda(facts)) or best_toolkit(facts, None)
+    have = torch_cuda(facts) or (pair(toolkit.version) if toolkit else None)
+    # a build of the CUDA that is already used here asks least of toolkit and extensions
+    same = [item.build for item in common if have and item.build.cuda[0] == have[0]]
+    exact = [build for build in same if build.cuda == have]
+    best = (exact or same or [item.build for item in common])[0]
+    pip = f'"{python.executable}" -m pip' if python else "pip"
+    return (
+        Remedy(torch_releases.pip_command(best.torch, best.tag, pip=pip)),
+        prose(
+            "Then rebuild every CUDA extension: splatfix install SOURCE --target "
+            + " --target ".join(t.arch.sm for t in wanted)
+        ),
+    )

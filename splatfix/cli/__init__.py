@@ -1,0 +1,85 @@
+"""Typer commands: parse, call one function, hand the result to the report, exit with its code. No logic."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Optional
+
+import typer
+
+from splatfix.cli import certify, checks, diagnose, inspect_, install
+
+app = typer.Typer(
+    name="splatfix",
+    help="Doctor, installer and certifier for 3D Gaussian Splatting (3DGS) stacks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 fine, 1 a failure found, 2 wrong usage, 3 could not determine.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from splatfix import __version__
+
+        typer.echo(f"splatfix {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        Optional[bool],
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit."),
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Options that come before the command's name."""
+
+
+app.command("diagnose")(diagnose.diagnose)
+app.command("inspect")(inspect_.inspect_files)
+app.command("install")(install.install)
+app.command("revert")(install.revert)
+app.command("certify")(certify.certify)
+app.add_typer(checks.app, name="checks")
+
+
+def main() -> None:
+    """Run the command line; nothing but this function ends the process, and no traceback reaches a person."""
+    from splatfix.core.errors import Exit, SplatfixError
+
+    try:
+        app(prog_name="splatfix")
+    except SplatfixError as problem:
+        if "--debug" in sys.argv:
+            raise
+        if "--json" in sys.argv:
+            from splatfix.core.files import dumps
+            from splatfix.report.document import error
+
+            typer.echo(dumps(error(problem)), nl=False)
+        else:
+            from splatfix.report.console import show_error
+
+            show_error(problem)
+        sys.exit(int(problem.exit_code))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if "--debug" in sys.argv:
+            raise
+        from splatfix.report.console import show_error
+
+        show_error(
+            SplatfixError(
+                "internal-error",
+                f"splatfix itself failed: {type(error).__name__}: {error}",
+                meaning="This is a defect of splatfix, not of your machine.",
+                todo=("Run the same command with --debug before its name and report what it prints.",),
+                exit_code=Exit.UNDETERMINED,
+            )
+        )
+        sys.exit(int(Exit.UNDETERMINED))

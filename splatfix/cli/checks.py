@@ -1,0 +1,48 @@
+"""``splatfix checks``: what splatfix looks at, and why."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from splatfix.cli import options
+
+app = typer.Typer(help="List the checks, or show one's page.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_checks(as_json: options.Json = False) -> None:
+    """Every check with its code, family and title."""
+    from splatfix.checks import all_checks
+    from splatfix.core.errors import Exit
+    from splatfix.core.files import dumps
+    from splatfix.report.document import envelope
+
+    checks = all_checks()
+    if as_json:
+        rows = [{"code": c.code, "family": c.family, "title": c.title, "page": c.page} for c in checks]
+        typer.echo(dumps(envelope("checks", Exit.OK, checks=rows)), nl=False)
+        return
+    from rich.table import Table
+
+    from splatfix.report.console import out
+
+    table = Table("code", "family", "what it looks at", box=None, pad_edge=False)
+    for item in checks:
+        table.add_row(item.code, item.family, item.title)
+    out().print(table)
+
+
+@app.command("show")
+def show(code: Annotated[str, typer.Argument(help="A check's code.")]) -> None:
+    """One check's page: what it looks at, why it matters."""
+    from splatfix.checks import all_checks
+    from splatfix.core.errors import usage_error
+    from splatfix.report.console import out
+
+    for item in all_checks():
+        if item.code == code:
+            out().print(f"[bold]{item.code}[/] ({item.family}): {item.title}\n\n{item.page}", markup=True)
+            return
+    raise usage_error("unknown-check", f"There is no check {code!r}.", "splatfix checks list")

@@ -1,0 +1,68 @@
+"""``splatfix diagnose``: what is wrong here, with evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from splatfix.cli import options
+
+
+def diagnose(
+    python: options.Python = None,
+    target: options.Targets = None,
+    facts_file: Annotated[
+        Optional[Path],
+        typer.Option("--facts", help="Judge facts saved elsewhere instead of this machine.", metavar="FILE"),
+    ] = None,
+    save: Annotated[
+        Optional[Path],
+        typer.Option("--save", help="Also write the facts to FILE, for another machine.", metavar="FILE"),
+    ] = None,
+    imports: Annotated[
+        bool,
+        typer.Option(
+            "--imports", help="Also import torch and every extension in a child process (takes seconds)."
+        ),
+    ] = False,
+    only: Annotated[
+        Optional[list[str]], typer.Option("--only", help="Only this check or family; repeatable.")
+    ] = None,
+    skip: Annotated[
+        Optional[list[str]], typer.Option("--skip", help="Not this check or family; repeatable.")
+    ] = None,
+    as_json: options.Json = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Say what is wrong with this machine and one Python environment, with evidence and the way out."""
+    from splatfix import facts
+    from splatfix.checks import Goal, run, select
+    from splatfix.core.codec import to_json
+    from splatfix.core.errors import usage_error
+    from splatfix.core.files import dumps, write_json
+    from splatfix.report import document
+
+    goal = Goal(options.arch_names(target))
+    checks = select(only or (), skip or ())
+    if facts_file is not None:
+        if python is not None or imports:
+            raise usage_error(
+                "facts-and-python", "--facts judges saved facts; --python and --imports look at this machine."
+            )
+        known = facts.load(facts_file)
+    else:
+        known = facts.gather(facts.resolve_python(python), try_imports=imports)
+    if save is not None:
+        write_json(save, to_json(known))
+    findings = run(known, goal, checks)
+    if as_json:
+        typer.echo(dumps(document.diagnosis(known, goal, findings)), nl=False)
+    else:
+        from splatfix.report import console, terminal
+
+        terminal.diagnosis(
+            console.out(), known, findings, {item.code: item.family for item in checks}, verbose=verbose
+        )
+    raise typer.Exit(int(document.verdict(findings)))

@@ -1,0 +1,41 @@
+"""Native files that a person points at: libraries, wheels, folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatfix.binaries import Binary, BinaryError, read_path
+from splatfix.core.errors import usage_error
+
+
+@dataclass(frozen=True)
+class NativeFiles:
+    """What could be read, and what could not, with the reason."""
+
+    binaries: tuple[Binary, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    """(path, reason)."""
+
+
+def read_files(paths: Iterable[Path]) -> NativeFiles:
+    """Read every native file named or contained in what is named.
+
+    Raises:
+        SplatfixError: ``no-such-file`` or ``not-a-binary`` (exit code 2) for a path that is nothing of the kind.
+    """
+    binaries: list[Binary] = []
+    unreadable: list[tuple[str, str]] = []
+    for path in paths:
+        if not path.exists():
+            raise usage_error("no-such-file", f"There is no file or folder {path}.")
+        try:
+            binaries += read_path(path, on_error=lambda name, error: unreadable.append((name, str(error))))
+        except BinaryError as error:
+            raise usage_error(
+                "not-a-binary",
+                str(error),
+                "Name a library (.so, .pyd, .dll), a wheel, or a folder that holds some.",
+            ) from error
+    return NativeFiles(tuple(binaries), tuple(unreadable))

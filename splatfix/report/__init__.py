@@ -1,0 +1,1 @@
+"""One versioned JSON document per command, and its renderings for people."""

@@ -1,0 +1,110 @@
+"""Renders what ``splatfix inspect`` found: JSON with every container, and a table for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from splatfix.checks.inspection import InspectedFile, Inspection
+from splatfix.core.codec import to_json
+from splatfix.core.errors import Exit
+from splatfix.facts.model import group_containers
+from splatfix.report.document import envelope
+
+
+def document(result: Inspection, exit_code: Exit) -> dict[str, Any]:
+    """The JSON document: per file its containers (each a list of entries) and per target a verdict."""
+    return envelope(
+        "inspection",
+        exit_code,
+        targets=list(result.targets),
+        files=[_file(item, result.targets) for item in result.files],
+        unreadable=[{"path": path, "reason": reason} for path, reason in result.unreadable],
+    )
+
+
+def terminal(console: Console, result: Inspection, *, verbose: bool = False) -> None:
+    """Per file: what it carries and whether each target can run it. Files without GPU code only with ``verbose``."""
+    silent = 0
+    for item in result.files:
+        if not item.carries_gpu_code and not verbose and len(result.files) > 1:
+            silent += 1
+            continue
+        console.print(
+            f"[bold]{escape(item.binary.path)}[/] [dim]{item.binary.format} {item.binary.machine}[/]",
+            soft_wrap=True,
+        )
+        if not item.carries_gpu_code:
+            console.print("  no GPU code")
+            continue
+        for group in group_containers(item.binary.containers):
+            words = ", ".join(
+                entry.arch
+                if entry.kind.value == "sass"
+                else f"{entry.kind.value.upper()} {_version(entry.ptx_version)} {entry.arch}"
+                for entry in group.entries
+            )
+            plural = "container" if group.count == 1 else "containers"
+            console.print(f"  {group.count} {plural}: {words}", soft_wrap=True)
+        for coverage in item.verdicts:
+            mark = "[green]✓[/]" if coverage.usable else "[bold red]✗[/]"
+            console.print(f"  {mark} {escape(coverage.target)}: {escape(coverage.reason)}", soft_wrap=True)
+    for path, reason in result.unreadable:
+        console.print(f"[bold red]✗[/] {escape(path)}: {escape(reason)}", soft_wrap=True)
+    if silent:
+        console.print(f"[dim]{silent} more file(s) without GPU code (--verbose lists them)[/]")
+    if not result.files and not result.unreadable:
+        console.print("No native file there.")
+    if result.targets:
+        tally = Counter(coverage.usable for item in result.files for coverage in item.verdicts)
+        console.print(f"{tally[True]} usable, {tally[False]} not usable")
+
+
+def _file(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
+    binary = item.binary
+    verdicts = {
+        coverage.target: {
+            "usable": coverage.usable,
+            "via": coverage.via,
+            "reason": coverage.reason,
+            "containers_without_code": list(coverage.missing),
+        }
+        for coverage in item.verdicts
+    }
+    if not item.verdicts:
+        nothing = {
+            "usable": None,
+            "via": "none",
+            "reason": "it carries no GPU code",
+            "containers_without_code": [],
+        }
+        verdicts = {name: dict(nothing) for name in targets}
+    return {
+        "path": binary.path,
+        "format": binary.format,
+        "machine": binary.machine,
+        "size": binary.size,
+        "needed": list(binary.needed),
+        "containers": [
+            [
+                {
+                    "kind": entry.kind.value,
+                    "arch": entry.arch,
+                    "ptx_version": _version(entry.ptx_version),
+                    "compressed": entry.compressed,
+                    "debug": entry.debug,
+                }
+                for entry in container.entries
+            ]
+            for container in binary.containers
+        ],
+        "sections": [to_json(container.section) for container in binary.containers],
+        "verdicts": verdicts,
+    }
+
+
+def _version(pair: tuple[int, int] | None) -> str | None:
+    return f"{pair[0]}.{pair[1]}" if pair else None
