@@ -1,0 +1,1114 @@
+"""Differentiable Gaussian rasterizer in plain PyTorch, with the interface and numbers of `diff_gaussian_rasterization`.
+
+The file stands alone (standard library and torch >= 1.13, Python >= 3.8) and runs on every torch device.
+
+Contract (Inria v1, the EWA splatting of Kerbl et al. 2023, and the options of its family)
+------------------------------------------------------------------------------------------
+Projection   matrices are passed transposed (row vectors); only `z_view <= 0.2` is culled; `1 / (w + 1e-7)`;
+             quaternions (w, x, y, z) are used as given, not normalised; `t.x / t.z` is clamped to +-1.3 tan(fov / 2)
+             for the Jacobian only; 0.3 is added to the diagonal of the 2D covariance; `det == 0` is skipped.
+Extent       radius = ceil(3 sqrt(largest eigenvalue)); a Gaussian reaches only the 16x16-pixel tiles that the square
+             of that radius touches, although the ellipse of an opaque one is a little larger. `radii` is 0 where culled.
+Pixel        centres at integers; alpha = min(0.99, opacity e^power); skipped where power > 0 or alpha < 1/255;
+             a pixel stops *before* the contribution that would take its transmittance below 1e-4.
+Order        by depth in the precision of the input, ties by index.
+antialiasing opacity times sqrt(max(2.5e-5, det / det_blurred)) (Inria 2024).
+kernel_size  None is v1's 0.3. A number replaces 0.3 and, as in mip-splatting, multiplies the opacity by
+             sqrt(det / (det_blurred + 1e-6) + 1e-6), both at least 1e-6, 0 where one is not above that.
+subpixel_offset  [H, W, 2] (x, y), added to the pixel centres (mip-splatting).
+Gradients    as v1: the 0.99 cap passes the gradient straight through; a colour clamped at 0 gets none; where t.x (t.y)
+             is clamped, x (y) gets none and z is differentiated as if the clamped value were a constant, which is what
+             v1 does and not what autograd would do; the gradient through the conic is damped by det^2 / (det^2 + 1e-7).
+             `means2D` takes no part in the forward pass: its gradient [:, :2] is dL/d(pixel position) times
+             (W / 2, H / 2), the densification statistic; with `kernel_size` its third column holds the sum over pixels
+             of |gx| + |gy| in the same units. No gradient to the background or the camera.
+
+Deviations, all deliberate: projection runs in float64 where the device has it, so thin and distant Gaussians come out
+closer to the formulas than v1's float32; sums have a fixed order on the CPU, so results repeat bit for bit; no Gaussians
+at all give the background (v1: black); a Gaussian with a NaN or an infinity anywhere is left out, radius 0 and zero
+gradient, instead of spoiling the image (with `debug=True` it is an error); SH bands above 3 are ignored, as in v1.
+
+How it is fast
+--------------
+Pairs (Gaussian, 8x8-pixel tile) are listed for the exact alpha >= 1/255 ellipse inside v1's tile rectangle, which leaves
+the image unchanged, and sorted by tile. Tiles are worked on in chunks of at most `budget_bytes`, a block of depth at a
+time, and leave once all their pixels have stopped. In a chunk the power is a matrix product of six coefficients per pair
+with six monomials of the pixel position (relative to the tile, so that float32 is enough), colour is a batched
+product of weights and features, and only the running transmittance is a loop over depth. The backward pass recomputes
+alpha from per-block transmittance checkpoints and walks the blocks back to front. Time is linear in the number of pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Optional, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+__all__ = ["GaussianRasterizationSettings", "GaussianRasterizer", "Rendered", "rasterize"]
+
+_NEAR = 0.2  # view-space depth at or below which v1 drops a Gaussian
+_FRUSTUM_MARGIN = 1.3  # times tan(fov / 2): clamp of t.x / t.z in the Jacobian
+_BLUR = 0.3  # v1's low-pass, pixels^2
+_ALPHA_CAP = 0.99
+_ALPHA_MIN = 1.0 / 255.0
+_STOP = 1e-4  # a pixel ends before its transmittance falls below this
+_BIN = 16  # v1's tile edge: decides how far a Gaussian may reach
+_TILE = 8  # our raster tile edge, divides _BIN
+_AREA = _TILE * _TILE
+_DEPTH_BLOCK = 32  # pairs of one tile worked on at a time; stopped tiles leave between blocks
+_BUFFERS = 7  # chunk-sized buffers alive at once in the backward pass
+_CPU_CHUNK = 1 << 19  # more pixel-pairs in a chunk fall out of the CPU caches
+_OFF = -1.0e4  # log2 of the opacity of padding: exp2 gives 0
+_LOG2E = 1.0 / math.log(2.0)
+
+
+class GaussianRasterizationSettings(NamedTuple):
+    """One camera and the options of the rasterizer family; the first twelve fields are v1's.
+
+    Attributes:
+        image_height, image_width: pixels.
+        tanfovx, tanfovy: tangents of half the field of view.
+        bg: [C] background colour.
+        scale_modifier: factor on `scales`.
+        viewmatrix, projmatrix: [4, 4] world-to-view and world-to-clip, transposed (for row vectors).
+        sh_degree: active SH degree.
+        campos: [3] camera centre, for the SH direction.
+        prefiltered: promise that no Gaussian is behind the camera; a broken promise is an error, as in v1.
+        debug: refuse non-finite inputs instead of leaving those Gaussians out.
+        antialiasing: the 2024 opacity compensation.
+        kernel_size: mip-splatting's low-pass in pixels^2 with its compensation; None is v1.
+        subpixel_offset: [H, W, 2] offsets of the pixel centres.
+    """
+
+    image_height: int
+    image_width: int
+    tanfovx: float
+    tanfovy: float
+    bg: Tensor
+    scale_modifier: float
+    viewmatrix: Tensor
+    projmatrix: Tensor
+    sh_degree: int
+    campos: Tensor
+    prefiltered: bool
+    debug: bool
+    antialiasing: bool = False
+    kernel_size: Optional[float] = None
+    subpixel_offset: Optional[Tensor] = None
+
+
+class Rendered(NamedTuple):
+    """What `rasterize` returns; all but `radii` are differentiable.
+
+    Attributes:
+        color: [C, H, W], background included.
+        radii: [P] int32, pixels; 0 where culled.
+        invdepth: [1, H, W], sum of alpha T / z.
+        alpha: [1, H, W], sum of alpha T.
+        depth: [1, H, W], sum of z alpha T (not divided by alpha).
+    """
+
+    color: Tensor
+    radii: Tensor
+    invdepth: Tensor
+    alpha: Tensor
+    depth: Tensor
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Projection: one Gaussian to one ellipse. Plain differentiable torch; the backward pass runs it again under autograd.
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class _Camera(NamedTuple):
+    """The settings as the projection needs them, in the precision of the geometry."""
+
+    width: int
+    height: int
+    tan: tuple[float, float]
+    rotation: Tensor  # [3, 3], row vectors: p_view = p @ rotation + translation
+    translation: Tensor  # [3]
+    projection: Tensor  # [4, 4]
+    blur: float
+    scale_modifier: float
+
+
+class _Ellipses(NamedTuple):
+    """Projected Gaussians, each field [P] in the precision of the geometry."""
+
+    x: Tensor  # pixel position
+    y: Tensor
+    z: Tensor  # view-space depth
+    a: Tensor  # blurred 2D covariance [[a, b], [b, c]], pixels^2
+    b: Tensor
+    c: Tensor
+    det: Tensor
+    opacity: Tensor  # compensated
+
+
+def _geometry_dtype(means: Tensor) -> torch.dtype:
+    return torch.float32 if means.device.type == "mps" else torch.float64
+
+
+def _camera(settings: GaussianRasterizationSettings, means: Tensor) -> _Camera:
+    def put(matrix: Tensor) -> Tensor:
+        return matrix.detach().to(device=means.device, dtype=_geometry_dtype(means))
+
+    view = put(settings.viewmatrix)
+    return _Camera(
+        width=int(settings.image_width),
+        height=int(settings.image_height),
+        tan=(float(settings.tanfovx), float(settings.tanfovy)),
+        rotation=view[:3, :3],
+        translation=view[3, :3],
+        projection=put(settings.projmatrix),
+        blur=_BLUR if settings.kernel_size is None else float(settings.kernel_size),
+        scale_modifier=float(settings.scale_modifier),
+    )
+
+
+def _clamp_to_frustum(along: Tensor, z: Tensor, limit: float) -> Tensor:
+    """`along` (x or y in view space), its ratio to z clamped; the clamped value counts as a constant (v1's gradient)."""
+    ratio = along / z
+    inside = ratio.abs() <= limit
+    return torch.where(inside, along, (ratio.clamp(-limit, limit) * z).detach())
+
+
+def _rotation_matrices(quaternions: Tensor) -> Tensor:
+    """[P, 4] (w, x, y, z), used as given -> [P, 3, 3]."""
+    w, x, y, z = quaternions.unbind(-1)
+    entries = [
+        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+    ]  # fmt: skip
+    return torch.stack(entries, dim=-1).view(-1, 3, 3)
+
+
+def _covariance_2d(
+    jacobian: Tensor,
+    scales: Optional[Tensor],
+    rotations: Optional[Tensor],
+    cov3D: Optional[Tensor],
+    modifier: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Entries (a, b, c) of J Sigma J^T for `jacobian` [P, 2, 3] (world to pixel), before the low-pass."""
+    if cov3D is not None:
+        xx, xy, xz, yy, yz, zz = cov3D.to(jacobian.dtype).unbind(-1)
+        sigma = torch.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz], dim=-1).view(-1, 3, 3)
+        right = torch.bmm(jacobian, sigma)
+        left = jacobian
+    else:
+        assert scales is not None and rotations is not None
+        axes = torch.bmm(jacobian, _rotation_matrices(rotations.to(jacobian.dtype)))
+        left = right = axes * (modifier * scales.to(jacobian.dtype))[:, None, :]
+    first, second = left[:, 0], left[:, 1]
+    return (right[:, 0] * first).sum(-1), (right[:, 0] * second).sum(-1), (right[:, 1] * second).sum(-1)
+
+
+def _project(
+    camera: _Camera,
+    settings: GaussianRasterizationSettings,
+    means: Tensor,
+    opacities: Tensor,
+    scales: Optional[Tensor],
+    rotations: Optional[Tensor],
+    cov3D: Optional[Tensor],
+) -> _Ellipses:
+    """Gaussians in the world to ellipses in the image (v1's preprocess, EWA)."""
+    world = means.to(camera.rotation.dtype)
+    view_x, view_y, z = (world @ camera.rotation + camera.translation).unbind(-1)
+    clip = world @ camera.projection[:3] + camera.projection[3]
+    inverse_w = 1.0 / (clip[:, 3] + 1e-7)
+    x = ((clip[:, 0] * inverse_w + 1.0) * camera.width - 1.0) * 0.5
+    y = ((clip[:, 1] * inverse_w + 1.0) * camera.height - 1.0) * 0.5
+
+    tan_x, tan_y = camera.tan
+    edge_x = _clamp_to_frustum(view_x, z, _FRUSTUM_MARGIN * tan_x)
+    edge_y = _clamp_to_frustum(view_y, z, _FRUSTUM_MARGIN * tan_y)
+    focal_z_x = camera.width / (2.0 * tan_x) / z
+    focal_z_y = camera.height / (2.0 * tan_y) / z
+    to_view = camera.rotation.t()  # column-vector form: rows are the view axes in the world
+    row_x = focal_z_x[:, None] * to_view[0] - (focal_z_x * edge_x / z)[:, None] * to_view[2]
+    row_y = focal_z_y[:, None] * to_view[1] - (focal_z_y * edge_y / z)[:, None] * to_view[2]
+    sharp_a, b, sharp_c = _covariance_2d(
+        torch.stack([row_x, row_y], dim=1), scales, rotations, cov3D, camera.scale_modifier
+    )
+    a, c = sharp_a + camera.blur, sharp_c + camera.blur
+    det = a * c - b * b
+    opacity = opacities.to(det.dtype).reshape(-1)
+    sharp_det = sharp_a * sharp_c - b * b
+    if settings.kernel_size is not None:
+        shared = torch.sqrt(sharp_det.clamp_min(1e-6) / (det.clamp_min(1e-6) + 1e-6) + 1e-6)
+        opacity = opacity * torch.where((sharp_det > 1e-6) & (det > 1e-6), shared, torch.zeros_like(shared))
+    elif settings.antialiasing:
+        opacity = opacity * torch.sqrt((sharp_det / det).clamp_min(2.5e-5))
+    return _Ellipses(x, y, z, a, b, c, det, opacity)
+
+
+# Real spherical harmonics up to degree 3 in the sign convention of the 3DGS family.
+_SH0 = 0.28209479177387814
+_SH1 = 0.4886025119029199
+_SH2 = (1.0925484305920792, -1.0925484305920792, 0.31539156525252005, -1.0925484305920792, 0.5462742152960396)
+_SH3 = (
+    -0.5900435899266435,
+    2.890611442640554,
+    -0.4570457994644658,
+    0.3731763325901154,
+    -0.4570457994644658,
+    1.445305721320277,
+    -0.5900435899266435,
+)
+
+
+def _sh_basis(degree: int, direction: Tensor) -> Tensor:
+    """[P, 3] unit vectors -> [P, (degree + 1)^2] basis values."""
+    x, y, z = direction.unbind(-1)
+    terms: list[Tensor] = [torch.full_like(x, _SH0)]
+    if degree > 0:
+        terms += [-_SH1 * y, _SH1 * z, -_SH1 * x]
+    if degree > 1:
+        xx, yy, zz = x * x, y * y, z * z
+        terms += [_SH2[0] * x * y, _SH2[1] * y * z, _SH2[2] * (2 * zz - xx - yy), _SH2[3] * x * z]
+        terms += [_SH2[4] * (xx - yy)]
+    if degree > 2:
+        terms += [_SH3[0] * y * (3 * xx - yy), _SH3[1] * x * y * z, _SH3[2] * y * (4 * zz - xx - yy)]
+        terms += [_SH3[3] * z * (2 * zz - 3 * xx - 3 * yy), _SH3[4] * x * (4 * zz - xx - yy)]
+        terms += [_SH3[5] * z * (xx - yy), _SH3[6] * x * (xx - 3 * yy)]
+    return torch.stack(terms, dim=-1)
+
+
+def _colors(
+    settings: GaussianRasterizationSettings,
+    means: Tensor,
+    shs: Optional[Tensor],
+    precomputed: Optional[Tensor],
+) -> Tensor:
+    """[P, C] colours: the precomputed ones, or SH towards the camera + 0.5, at least 0."""
+    if precomputed is not None:
+        return precomputed
+    assert shs is not None
+    degree = min(int(settings.sh_degree), 3)
+    if degree == 0:
+        return (_SH0 * shs[:, 0] + 0.5).clamp_min(0.0)
+    offset = means - settings.campos.detach().to(means).reshape(1, 3)
+    direction = offset / offset.norm(dim=-1, keepdim=True)
+    basis = _sh_basis(degree, direction)
+    return ((basis[:, :, None] * shs[:, : basis.shape[1]]).sum(1) + 0.5).clamp_min(0.0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Binning: which 8x8 tiles an ellipse can colour.
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class _Reach(NamedTuple):
+    """v1's footprint: radius [P] (0 = culled) and the rectangle of 16x16 tiles, half open, each [P] int64 unless said."""
+
+    radius: Tensor  # int32
+    left: Tensor
+    right: Tensor
+    top: Tensor
+    bottom: Tensor
+
+
+def _reach(camera: _Camera, splats: _Ellipses) -> _Reach:
+    mid = 0.5 * (splats.a + splats.c)
+    largest = mid + torch.sqrt((mid * mid - splats.det).clamp_min(0.1))
+    radius = torch.ceil(3.0 * torch.sqrt(largest))
+
+    def bins(low: Tensor, edge: int) -> Tensor:
+        count = (edge + _BIN - 1) // _BIN
+        return torch.nan_to_num(low / _BIN).clamp(0, count).to(torch.int64)  # truncates, as (int) does
+
+    left, right = bins(splats.x - radius, camera.width), bins(splats.x + radius + (_BIN - 1), camera.width)
+    top, bottom = bins(splats.y - radius, camera.height), bins(splats.y + radius + (_BIN - 1), camera.height)
+    seen = (
+        (splats.z > _NEAR)
+        & (splats.det != 0)
+        & ((right - left) * (bottom - top) > 0)
+        & torch.isfinite(radius)
+    )
+    radius = torch.where(seen, radius, torch.zeros_like(radius)).clamp_max(
+        2147483520.0
+    )  # fits int32, exact in float32
+    return _Reach(radius.to(torch.int32), left, right, top, bottom)
+
+
+class _Pairs(NamedTuple):
+    """(Gaussian, tile) pairs sorted by tile, then depth; tiles in order of falling pair count."""
+
+    gaussian: Tensor  # [E] int32, index into the depth-sorted visible Gaussians
+    tile: Tensor  # [N] int64, tile number of every non-empty tile
+    start: Tensor  # [N] int64, first pair
+    length: Tensor  # [N] int64, pairs of the tile, falling
+
+
+def _arange_per_row(count: Tensor) -> tuple[Tensor, Tensor]:
+    """For row lengths [R]: the row of every element and the first element of every row."""
+    ends = torch.cumsum(count, 0)
+    row = torch.repeat_interleave(torch.arange(count.numel(), device=count.device), count)
+    return row, ends - count
+
+
+def _list_pairs(camera: _Camera, splats: _Ellipses, reach: _Reach, margin: float) -> _Pairs:
+    """All pairs whose tile holds a pixel centre inside the alpha >= 1/255 ellipse and v1's rectangle.
+
+    `splats` are visible and sorted by depth. Each ellipse is cut into bands of 8 pixel rows; the exact extent in x of the
+    ellipse within a band gives its tiles. `margin` (pixels) widens the ellipse against rounding and sub-pixel offsets.
+    """
+    # Power at the 1/255 level set: d^T conic d = level.
+    level = (2.0 * torch.log(255.0 * splats.opacity)).clamp_min(0.0)
+    bounded = (splats.det > 0) & (splats.a > 0)
+    wide = torch.full_like(level, 4.0 * (camera.width + camera.height))
+    half_x = torch.where(bounded, torch.sqrt((level * splats.a).clamp_min(0.0)), wide)
+    half_y = torch.where(bounded, torch.sqrt((level * splats.c).clamp_min(0.0)), wide)
+    first_y = torch.maximum(torch.ceil(splats.y - half_y - margin), (reach.top * _BIN).to(level.dtype))
+    last_y = torch.floor(splats.y + half_y + margin)
+    last_y = torch.minimum(last_y, (reach.bottom * _BIN - 1).clamp_max(camera.height - 1).to(level.dtype))
+    band0 = torch.div(first_y, _TILE, rounding_mode="floor").to(torch.int64)
+    band1 = torch.div(last_y, _TILE, rounding_mode="floor").to(torch.int64)
+    bands = torch.where(last_y >= first_y, band1 - band0 + 1, torch.zeros_like(band0))
+
+    owner, row0 = _arange_per_row(bands)
+    band = torch.arange(owner.numel(), device=owner.device) + (band0 - row0).index_select(0, owner)
+
+    def per_band(value: Tensor) -> Tensor:
+        return value.index_select(0, owner)
+
+    # In a band the right edge peaks at the ellipse's rightmost point, or at the end of the band nearest to it.
+    top = torch.maximum((band * _TILE).to(level.dtype), per_band(first_y)) - per_band(splats.y) - margin
+    bottom = (
+        torch.minimum((band * _TILE + _TILE - 1).to(level.dtype), per_band(last_y))
+        - per_band(splats.y)
+        + margin
+    )
+    slope, c, level_b = per_band(splats.b / splats.c), per_band(splats.c), per_band(level)
+    spread = per_band((splats.det / splats.c).clamp_min(0.0))
+    peak = per_band(splats.b * torch.sqrt(level / splats.a.clamp_min(1e-30)))
+
+    def edge(peak_y: Tensor, sign: float) -> Tensor:
+        y = torch.minimum(torch.maximum(peak_y, top), bottom)
+        return slope * y + sign * torch.sqrt((spread * (level_b - y * y / c)).clamp_min(0.0))
+
+    x, keep = per_band(splats.x), per_band(bounded)
+    wide_b = per_band(half_x)
+    high = torch.where(keep, edge(peak, 1.0), wide_b)
+    low = torch.where(keep, edge(-peak, -1.0), -wide_b)
+    first_x = torch.maximum(torch.ceil(x + low - margin), per_band(reach.left * _BIN).to(x.dtype))
+    last_x = torch.minimum(
+        torch.floor(x + high + margin),
+        per_band((reach.right * _BIN - 1).clamp_max(camera.width - 1)).to(x.dtype),
+    )
+    column0 = torch.div(first_x, _TILE, rounding_mode="floor").to(torch.int64)
+    column1 = torch.div(last_x, _TILE, rounding_mode="floor").to(torch.int64)
+    columns = torch.where(last_x >= first_x, column1 - column0 + 1, torch.zeros_like(column0))
+
+    tiles_x = (camera.width + _TILE - 1) // _TILE
+    tiles_y = (camera.height + _TILE - 1) // _TILE
+    row, pair0 = _arange_per_row(columns)
+    tile = torch.arange(row.numel(), device=row.device) + (band * tiles_x + column0 - pair0).index_select(
+        0, row
+    )
+    tile, order = torch.sort(tile.to(torch.int32), stable=True)
+    gaussian = owner.to(torch.int32).index_select(0, row).index_select(0, order)
+    counts = torch.bincount(tile, minlength=tiles_x * tiles_y)
+    starts = torch.cumsum(counts, 0) - counts
+    count, by_count = torch.sort(counts, descending=True, stable=True)
+    filled = int((count > 0).sum())
+    by_count = by_count[:filled]
+    return _Pairs(gaussian, by_count, starts.index_select(0, by_count), count[:filled])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Blending: chunks of (depth K) x (tiles G) x (64 pixels), and the same chunks backwards.
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class _Chunk(NamedTuple):
+    """A block of depth of some tiles, as the forward pass worked on it, with its transmittance checkpoint."""
+
+    tiles: Tensor  # [G] int64, positions in _Pairs
+    first: int  # depth rank of the first pair
+    depth: int  # K
+    before: Tensor  # [G, 64] transmittance in front of the block; 0 where the pixel has stopped
+
+
+class _Scene(NamedTuple):
+    """What the blending reads: per-Gaussian tables with one extra row for padding, and the pixel grid."""
+
+    geometry: Tensor  # [V + 1, 6] x, y, then -a'/2, -b', -c'/2 of the conic and the opacity, as log2
+    ceiling: Optional[
+        Tensor
+    ]  # [V + 1] highest allowed log2 alpha where the conic is indefinite; None if none is
+    features: Tensor  # [V + 1, F] colours, then depth, inverse depth and 1
+    pairs: _Pairs
+    center_x: Tensor  # [N] tile centres, geometry precision
+    center_y: Tensor
+    basis: Tensor  # [6, 64] or, with sub-pixel offsets, [N, 6, 64]
+    inside: Tensor  # [N, 64], 1 where the pixel of the tile is in the image, else 0
+
+
+class _Workspace:
+    """Buffers that every chunk reuses: fresh pages cost more than the arithmetic on them."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._like = like
+        self._flat: list[Tensor] = []
+
+    def take(self, slot: int, count: int) -> Tensor:
+        while len(self._flat) <= slot:
+            self._flat.append(self._like.new_empty(0))
+        if self._flat[slot].numel() < count:
+            self._flat[slot] = self._like.new_empty(count)
+        return self._flat[slot][:count]
+
+
+class _Alpha(NamedTuple):
+    """Alpha and transmittance of one chunk, and what is needed to differentiate them."""
+
+    rows: Tensor  # [K * G] rows of the tables
+    offset_x: Tensor  # [K * G] Gaussian minus tile centre
+    offset_y: Tensor
+    coefficients: Tensor  # [6, K * G]
+    alpha: Tensor  # [K, G * 64], zero where skipped
+    uncapped: Tensor  # the same without the 0.99 cap (the same tensor where nothing is capped)
+    transmittance: Tensor  # [K + 1, G * 64]
+    stopping: bool  # some pixel of the chunk stops, or has stopped
+
+
+def _pair_rows(scene: _Scene, chunk_tiles: Tensor, first: int, depth: int) -> Tensor:
+    """[K * G] table rows of a chunk, depth-major; tiles that end early get the padding row."""
+    start = scene.pairs.start.index_select(0, chunk_tiles)
+    remaining = scene.pairs.length.index_select(0, chunk_tiles) - first
+    rank = torch.arange(depth, device=start.device)[:, None]
+    position = (start + first + rank).clamp_max(scene.pairs.gaussian.numel() - 1)
+    rows = scene.pairs.gaussian.index_select(0, position.view(-1))
+    padding = (rank >= remaining).view(-1)
+    return rows.masked_fill_(padding, scene.features.shape[0] - 1)
+
+
+def _alpha(scene: _Scene, work: _Workspace, tiles: Tensor, first: int, depth: int, before: Tensor) -> _Alpha:
+    """Evaluate a chunk: one matrix product for the power, elementwise rules, a loop over depth for transmittance."""
+    groups = tiles.numel()
+    index = _pair_rows(scene, tiles, first, depth)
+    x, y, aa, bb, cc, log_opacity = scene.geometry.index_select(0, index).unbind(1)
+    dx = (x.view(depth, groups) - scene.center_x.index_select(0, tiles)).view(-1)
+    dy = (y.view(depth, groups) - scene.center_y.index_select(0, tiles)).view(-1)
+    coefficients = scene.features.new_empty(6, depth * groups)
+    across, down = aa * dx, cc * dy
+    coefficients[0] = log_opacity + across * dx + down * dy + bb * dx * dy
+    coefficients[1] = -2.0 * across - bb * dy
+    coefficients[2] = -2.0 * down - bb * dx
+    coefficients[3], coefficients[4], coefficients[5] = aa, bb, cc
+
+    alpha = work.take(0, depth * groups * _AREA).view(depth * groups, _AREA)
+    if scene.basis.dim() == 2:
+        torch.mm(coefficients.t(), scene.basis, out=alpha)
+    else:
+        per_tile = coefficients.view(6, depth, groups).permute(2, 1, 0)
+        power = torch.bmm(per_tile, scene.basis.index_select(0, tiles))
+        alpha.view(depth, groups, _AREA).copy_(power.transpose(0, 1))
+    if scene.ceiling is not None:
+        alpha.masked_fill_(alpha > scene.ceiling.index_select(0, index)[:, None], _OFF)
+    torch.exp2(alpha, out=alpha)
+    # x if x > threshold else 0: the largest number below 1/255 makes that x >= 1/255
+    torch.threshold_(alpha, _just_below(_ALPHA_MIN, alpha.dtype), 0.0)
+    uncapped = alpha = alpha.view(depth, groups * _AREA)
+    if float(log_opacity.max()) > math.log2(_ALPHA_CAP):
+        capped = work.take(1, alpha.numel()).view_as(alpha)
+        alpha = torch.clamp(uncapped, max=_ALPHA_CAP, out=capped)
+
+    running = work.take(2, (depth + 1) * groups * _AREA).view(depth + 1, groups * _AREA)
+    running[0] = before.view(-1)
+    steps = running.unbind(0)
+    for rank, opaque in enumerate(alpha.unbind(0)):
+        torch.addcmul(steps[rank], steps[rank], opaque, value=-1.0, out=steps[rank + 1])
+    stopping = bool(steps[-1].min() < _STOP)
+    return _Alpha(index, dx, dy, coefficients, alpha, uncapped, running, stopping)
+
+
+def _just_below(value: float, dtype: torch.dtype) -> float:
+    exact = torch.tensor(value, dtype=dtype)
+    return float(torch.nextafter(exact, torch.zeros_like(exact)))
+
+
+def _weights(state: _Alpha, out: Tensor) -> Tensor:
+    """alpha T of every pair and pixel, 0 from the stop on. Also zeroes `state.alpha` there if a pixel stops."""
+    if state.stopping:
+        torch.ge(state.transmittance[1:], _STOP, out=out)
+        state.alpha.mul_(out)
+        if state.uncapped is not state.alpha:
+            state.uncapped.mul_(out)
+    return torch.mul(state.alpha, state.transmittance[:-1], out=out)
+
+
+def _blend(scene: _Scene, channels: int, cells: int, keep: bool) -> tuple[Tensor, list[_Chunk]]:
+    """Front-to-back blending: [N, channels, 64] sums of feature times weight, and the chunks for the way back."""
+    pairs, features = scene.pairs, scene.features
+    tiles = pairs.tile.numel()
+    sums = features.new_zeros(tiles, channels, _AREA)
+    transmittance = torch.ones_like(scene.inside)
+    work = _Workspace(features)
+    chunks: list[_Chunk] = []
+    active = torch.arange(tiles, device=features.device)
+    first = 0
+    while active.numel():
+        counts: list[int] = pairs.length.index_select(0, active).tolist()
+        at = 0
+        while at < len(counts):
+            depth = min(_DEPTH_BLOCK, counts[at] - first)
+            chosen = active[at : at + max(1, cells // (depth * _AREA))]
+            at += chosen.numel()
+            before = transmittance.index_select(0, chosen)
+            state = _alpha(scene, work, chosen, first, depth, before)
+            weights = _weights(state, work.take(3, state.alpha.numel()).view_as(state.alpha))
+            rows = features.index_select(0, state.rows).view(depth, chosen.numel(), -1)[:, :, :channels]
+            blended = torch.bmm(rows.permute(1, 2, 0), weights.view(depth, -1, _AREA).transpose(0, 1))
+            sums.index_add_(0, chosen, blended)
+            after = torch.threshold(state.transmittance[-1], _just_below(_STOP, features.dtype), 0.0)
+            transmittance.index_copy_(0, chosen, after.view(-1, _AREA))
+            if keep:
+                chunks.append(_Chunk(chosen, first, depth, before))
+        first += _DEPTH_BLOCK
+        unfinished = (transmittance * scene.inside).index_select(0, active).amax(1) > 0
+        active = active[unfinished & (pairs.length.index_select(0, active) > first)]
+    return sums, chunks
+
+
+class _PairGradients(NamedTuple):
+    """Gradients gathered per visible Gaussian, double precision where the device has it."""
+
+    moments: Tensor  # [6, V] sums of E, E dx, E dy, E dx^2, E dx dy, E dy^2 with E = dL/d(power), d = Gaussian - pixel
+    features: Tensor  # [channels, V]
+    absolute: Optional[Tensor]  # [2, V] sums over pixels of |dL/dx| and |dL/dy|
+
+
+def _blend_backward(
+    scene: _Scene, chunks: Sequence[_Chunk], upstream: Tensor, behind: Tensor, with_absolute: bool
+) -> _PairGradients:
+    """Back-to-front over the chunks of `_blend`.
+
+    With B_k the feature seen behind contribution k (dotted with the upstream gradient g), B_{k-1} = lerp(B_k, f_k g, alpha_k)
+    and dL/dalpha_k = T_k (f_k g - B_k): no division by 1 - alpha, no cancellation in dark pixels.
+
+    Args:
+        upstream: [N, channels, 64] gradient of the image, per tile.
+        behind: [N, 64] gradient dotted with what lies behind everything (the background); overwritten.
+        with_absolute: gather the sums of absolute position gradients, too.
+    """
+    channels, visible = upstream.shape[1], scene.features.shape[0]
+    moments = scene.geometry.new_zeros(6, visible)
+    features = scene.features.new_zeros(channels, visible)
+    absolute = scene.geometry.new_zeros(2, visible) if with_absolute else None
+    work = _Workspace(scene.features)
+    for chunk in reversed(chunks):
+        groups, depth = chunk.tiles.numel(), chunk.depth
+        size, slab = depth * groups * _AREA, (depth, groups * _AREA)
+        state = _alpha(scene, work, chunk.tiles, chunk.first, depth, chunk.before)
+        weights = _weights(state, work.take(3, size).view(slab))
+
+        rows = scene.features.index_select(0, state.rows).view(depth, groups, -1)[:, :, :channels]
+        gradient = upstream.index_select(0, chunk.tiles)
+        per_tile = work.take(4, size).view(groups, depth, _AREA)
+        torch.bmm(rows.transpose(0, 1).contiguous(), gradient, out=per_tile)
+        own = work.take(5, size).view(slab)
+        own.view(depth, groups, _AREA).copy_(per_tile.transpose(0, 1))
+        seen = work.take(6, size + groups * _AREA).view(depth + 1, groups * _AREA)
+        seen[depth] = behind.index_select(0, chunk.tiles).view(-1)
+        steps, owns, alphas = seen.unbind(0), own.unbind(0), state.alpha.unbind(0)
+        for rank in range(depth - 1, -1, -1):
+            torch.lerp(steps[rank + 1], owns[rank], alphas[rank], out=steps[rank])
+        behind.index_copy_(0, chunk.tiles, steps[0].view(groups, _AREA))
+
+        by_tile = weights.view(depth, groups, _AREA).transpose(0, 1)
+        for_features = torch.bmm(by_tile, gradient.transpose(1, 2))  # [G, K, channels]
+        index_by_tile = state.rows.view(depth, groups).t().reshape(-1)
+        for channel in range(channels):
+            features[channel].index_add_(0, index_by_tile, for_features[:, :, channel].reshape(-1))
+
+        power = own.sub_(seen[1:])
+        if state.uncapped is state.alpha:
+            power.mul_(weights)
+        else:  # the cap passes the gradient straight through: opacity e^power instead of alpha
+            power.mul_(state.transmittance[:-1]).mul_(state.uncapped)
+        _gather_moments(scene, chunk, state, power.view(depth * groups, _AREA), moments)
+        if absolute is not None:
+            _gather_absolute(scene, chunk, state, power.view(depth * groups, _AREA), absolute)
+    return _PairGradients(moments[:, :-1], features[:, :-1], None if absolute is None else absolute[:, :-1])
+
+
+def _gather_moments(scene: _Scene, chunk: _Chunk, state: _Alpha, power: Tensor, moments: Tensor) -> None:
+    """Add a chunk's moments of dL/d(power) about the Gaussians' centres to `moments` [6, V + 1]."""
+    if scene.basis.dim() == 2:
+        local = torch.mm(power, scene.basis.t())
+    else:
+        per_tile = power.view(chunk.depth, -1, _AREA).transpose(0, 1)
+        local = torch.bmm(per_tile, scene.basis.index_select(0, chunk.tiles).transpose(1, 2))
+        local = local.transpose(0, 1).reshape(-1, 6)
+    m0, mu, mv, muu, muv, mvv = local.t().to(moments.dtype).contiguous().unbind(0)
+    dx, dy = state.offset_x, state.offset_y
+    sx, sy = dx * m0 - mu, dy * m0 - mv
+    sums = (m0, sx, sy, dx * (sx - mu) + muu, dx * sy - dy * mu + muv, dy * (sy - mv) + mvv)
+    for row, value in zip(moments, sums):
+        row.index_add_(0, state.rows, value)
+
+
+def _gather_absolute(scene: _Scene, chunk: _Chunk, state: _Alpha, power: Tensor, absolute: Tensor) -> None:
+    """Add the sums over pixels of |dL/dx| and |dL/dy| to `absolute` [2, V + 1]."""
+    _, linear_u, linear_v, aa, bb, cc = state.coefficients.unbind(0)
+    # q(u, v) has dq/dx_Gaussian = -dq/du at the pixel (u, v)
+    for row, (constant, along_u, along_v) in zip(absolute, ((linear_u, 2 * aa, bb), (linear_v, bb, 2 * cc))):
+        terms = torch.stack([constant, along_u, along_v], dim=1)
+        if scene.basis.dim() == 2:
+            slope = torch.mm(terms, scene.basis[:3])
+        else:
+            by_tile = terms.view(chunk.depth, -1, 3).transpose(0, 1)
+            slope = torch.bmm(by_tile, scene.basis.index_select(0, chunk.tiles)[:, :3])
+            slope = slope.transpose(0, 1).reshape(-1, _AREA)
+        value = slope.mul_(power).abs_().sum(1).to(row.dtype) / _LOG2E
+        row.index_add_(0, state.rows, value)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The autograd node: projection, binning and blending, and the same backwards.
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class _Plan(NamedTuple):
+    """What the backward pass keeps besides the inputs."""
+
+    settings: GaussianRasterizationSettings
+    order: Tensor  # [V] visible Gaussians, front to back
+    scene: _Scene
+    chunks: list[_Chunk]
+    tiles: tuple[int, int]  # rows, columns
+
+
+def _chunk_cells(budget_bytes: int, like: Tensor) -> int:
+    cells = budget_bytes // (_BUFFERS * like.element_size())
+    return min(cells, _CPU_CHUNK) if like.device.type == "cpu" else cells
+
+
+def _non_finite_rows(inputs: Sequence[Optional[Tensor]]) -> Optional[Tensor]:
+    """[P] True where a Gaussian has a NaN or an infinity; None when nobody has (the usual case, found by plain sums)."""
+    bad: Optional[Tensor] = None
+    for tensor in inputs:
+        if tensor is not None and not bool(torch.isfinite(tensor.sum())):
+            rows = ~torch.isfinite(tensor).reshape(tensor.shape[0], -1).all(1)
+            bad = rows if bad is None else bad | rows
+    return bad
+
+
+def _visible_order(splats: _Ellipses, reach: _Reach, like: Tensor) -> Tensor:
+    """Indices of the Gaussians that can colour a pixel, front to back, ties by index."""
+    # The 1/255 bound is exact per pair and pixel later; here a hair of slack keeps rounding out of the question.
+    index = ((reach.radius > 0) & (splats.opacity >= _ALPHA_MIN * (1 - 1e-6))).nonzero().view(-1)
+    depth = splats.z.index_select(0, index).to(like.dtype)
+    return index.index_select(0, torch.sort(depth, stable=True)[1])
+
+
+def _take(tensor: Optional[Tensor], index: Tensor) -> Optional[Tensor]:
+    return None if tensor is None else tensor.detach().index_select(0, index)
+
+
+def _tables(splats: _Ellipses, colors: Tensor) -> tuple[Tensor, Optional[Tensor], Tensor]:
+    """`geometry`, `ceiling` and `features` of `_Scene`, padding row included."""
+    log_opacity = torch.log2(splats.opacity)
+    scale = -0.5 * _LOG2E / splats.det
+    columns = [splats.x, splats.y, splats.c * scale, -2.0 * splats.b * scale, splats.a * scale, log_opacity]
+    geometry = splats.x.new_zeros(splats.x.numel() + 1, 6)
+    torch.stack(columns, dim=1, out=geometry[:-1])
+    geometry[-1, 5] = _OFF
+    indefinite = (splats.det < 0) | (splats.a <= 0)
+    ceiling = None
+    if bool(indefinite.any()):
+        top = torch.where(indefinite, log_opacity, torch.full_like(log_opacity, math.inf))
+        ceiling = torch.cat([top, top.new_zeros(1)]).to(colors.dtype)
+    depth = splats.z.to(colors.dtype)
+    features = torch.cat([colors, torch.stack([depth, 1.0 / depth, torch.ones_like(depth)], dim=1)], dim=1)
+    return geometry, ceiling, torch.cat([features, features.new_zeros(1, features.shape[1])])
+
+
+def _pixel_grid(
+    settings: GaussianRasterizationSettings, tile: Tensor, like: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tile centres x, y [N], monomials (1, u, v, u^2, uv, v^2) of the pixels about them, and the mask of real pixels."""
+    height, width = int(settings.image_height), int(settings.image_width)
+    columns = (width + _TILE - 1) // _TILE
+    column, row = tile % columns, torch.div(tile, columns, rounding_mode="floor")
+    steps = torch.arange(_TILE, device=tile.device)
+    v, u = (grid.reshape(1, _AREA) for grid in torch.meshgrid(steps, steps, indexing="ij"))
+    pixel_x, pixel_y = column[:, None] * _TILE + u, row[:, None] * _TILE + v
+    inside = ((pixel_x < width) & (pixel_y < height)).to(like.dtype)
+    middle = 0.5 * (_TILE - 1)
+    local_x, local_y = u.to(like.dtype) - middle, v.to(like.dtype) - middle
+    if _moves_pixels(settings):
+        assert settings.subpixel_offset is not None
+        offset = settings.subpixel_offset.detach().to(like)
+        offset = offset[pixel_y.clamp_max(height - 1), pixel_x.clamp_max(width - 1)]  # [N, 64, 2]
+        local_x, local_y = local_x + offset[..., 0], local_y + offset[..., 1]
+    monomials = [torch.ones_like(local_x), local_x, local_y, local_x**2, local_x * local_y, local_y**2]
+    basis = torch.stack(monomials, dim=1)
+    if basis.shape[0] == 1 and not _moves_pixels(settings):
+        basis = basis[0]
+    geometry = _geometry_dtype(like)
+    return column.to(geometry) * _TILE + middle, row.to(geometry) * _TILE + middle, basis, inside
+
+
+def _moves_pixels(settings: GaussianRasterizationSettings) -> bool:
+    return settings.subpixel_offset is not None and bool((settings.subpixel_offset != 0).any())
+
+
+def _to_image(per_tile: Tensor, plan_tiles: tuple[int, int], tile: Tensor, height: int, width: int) -> Tensor:
+    """[N, C, 64] sums of the non-empty tiles -> [C, H, W], zero elsewhere."""
+    rows, columns = plan_tiles
+    channels = per_tile.shape[1]
+    full = per_tile.new_zeros(rows * columns, channels, _AREA).index_copy_(0, tile, per_tile)
+    image = full.view(rows, columns, channels, _TILE, _TILE).permute(2, 0, 3, 1, 4)
+    return image.reshape(channels, rows * _TILE, columns * _TILE)[:, :height, :width]
+
+
+def _to_tiles(image: Tensor, plan_tiles: tuple[int, int], tile: Tensor) -> Tensor:
+    """The inverse of `_to_image`: [C, H, W] -> [N, C, 64], zero outside the image."""
+    rows, columns = plan_tiles
+    channels, height, width = image.shape
+    padded = nn.functional.pad(image, (0, columns * _TILE - width, 0, rows * _TILE - height))
+    full = padded.view(channels, rows, _TILE, columns, _TILE).permute(1, 3, 0, 2, 4)
+    return full.reshape(rows * columns, channels, _AREA).index_select(0, tile)
+
+
+class _Rasterize(torch.autograd.Function):
+    """(means3D, means2D, opacities, shs, colours, scales, rotations, cov3D) -> colour, radii, 1/depth, alpha, depth."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        settings: GaussianRasterizationSettings,
+        budget_bytes: int,
+        means3D: Tensor,
+        means2D: Tensor,
+        opacities: Tensor,
+        shs: Optional[Tensor],
+        colors_precomp: Optional[Tensor],
+        scales: Optional[Tensor],
+        rotations: Optional[Tensor],
+        cov3D: Optional[Tensor],
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        height, width = int(settings.image_height), int(settings.image_width)
+        camera = _camera(settings, means3D)
+        splats = _project(camera, settings, means3D, opacities, scales, rotations, cov3D)
+        reach = _reach(camera, splats)
+        broken = _non_finite_rows((means3D, opacities, shs, colors_precomp, scales, rotations, cov3D))
+        if broken is not None:
+            reach.radius[broken] = 0
+        order = _visible_order(splats, reach, means3D)
+        splats = _Ellipses(*(field.index_select(0, order) for field in splats))
+        ordered = _Reach(*(field.index_select(0, order) for field in reach))
+        margin = 1e-3
+        if _moves_pixels(settings):
+            assert settings.subpixel_offset is not None
+            margin += float(settings.subpixel_offset.abs().max())
+        pairs = _list_pairs(camera, splats, ordered, margin)
+
+        colors = _colors(
+            settings, means3D.index_select(0, order), _take(shs, order), _take(colors_precomp, order)
+        )
+        geometry, ceiling, features = _tables(splats, colors)
+        scene = _Scene(geometry, ceiling, features, pairs, *_pixel_grid(settings, pairs.tile, means3D))
+        differentiable = any(ctx.needs_input_grad)
+        sums, chunks = _blend(scene, features.shape[1], _chunk_cells(budget_bytes, means3D), differentiable)
+
+        tiles = ((height + _TILE - 1) // _TILE, (width + _TILE - 1) // _TILE)
+        image = _to_image(sums, tiles, pairs.tile, height, width)
+        count = colors.shape[1]
+        depth, invdepth, alpha = image[count : count + 1], image[count + 1 : count + 2], image[count + 2 :]
+        background = settings.bg.detach().to(means3D).reshape(-1, 1, 1)
+        color = image[:count] + (1.0 - alpha) * background
+        if differentiable:
+            ctx.save_for_backward(means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D)
+            ctx.plan = _Plan(settings, order, scene, chunks, tiles)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(reach.radius)
+        return color, reach.radius, invdepth.contiguous(), alpha.contiguous(), depth.contiguous()
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any,
+        color: Optional[Tensor],
+        _radii: Optional[Tensor],
+        invdepth: Optional[Tensor],
+        alpha: Optional[Tensor],
+        depth: Optional[Tensor],
+    ) -> tuple[Optional[Tensor], ...]:
+        plan: _Plan = ctx.plan
+        scene, settings = plan.scene, plan.settings
+        inputs: tuple[Optional[Tensor], ...] = ctx.saved_tensors
+        means3D = inputs[0]
+        assert means3D is not None
+        upstream, behind = _upstream(plan, (color, depth, invdepth, alpha), scene.features)
+        mip = settings.kernel_size is not None
+        pulled = _blend_backward(scene, plan.chunks, upstream, behind, with_absolute=mip)
+        gradients = _pull_through_projection(plan, inputs, pulled)
+
+        means2D = inputs[1]
+        if means2D is not None and ctx.needs_input_grad[3]:
+            gradients[1] = _screen_gradient(plan, pulled, means2D)
+        kept = (g if need else None for g, need in zip(gradients, ctx.needs_input_grad[2:]))
+        return (None, None, *kept)
+
+
+def _upstream(plan: _Plan, images: Sequence[Optional[Tensor]], features: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of (colour, depth, inverse depth, alpha) -> [N, channels, 64] per tile and what the background adds."""
+    color, extras = images[0], images[1:]
+    count = features.shape[1] - 3
+    height, width = int(plan.settings.image_height), int(plan.settings.image_width)
+    if color is None:
+        color = features.new_zeros(count, height, width)
+    background = plan.settings.bg.detach().to(features).reshape(-1, 1)
+    parts = [color]
+    if any(extra is not None for extra in extras):
+        parts += [color.new_zeros(1, height, width) if extra is None else extra for extra in extras]
+    upstream = _to_tiles(torch.cat(parts), plan.tiles, plan.scene.pairs.tile)
+    return upstream, (upstream[:, :count] * background).sum(1)
+
+
+def _conic(splats: _Ellipses) -> tuple[Tensor, Tensor, Tensor]:
+    return splats.c / splats.det, -splats.b / splats.det, splats.a / splats.det
+
+
+def _pull_through_projection(
+    plan: _Plan, inputs: Sequence[Optional[Tensor]], pulled: _PairGradients
+) -> list[Optional[Tensor]]:
+    """Gradients of the inputs, by running the projection of the visible Gaussians again under autograd."""
+    settings = plan.settings
+    leaves = [None if t is None else _take(t, plan.order) for t in inputs]
+    leaves[1] = None  # means2D takes no part
+    with torch.enable_grad():
+        for leaf in leaves:
+            if leaf is not None:
+                leaf.requires_grad_(True)
+        means, _, opacities, shs, precomputed, scales, rotations, cov3D = leaves
+        assert means is not None and opacities is not None
+        camera = _camera(settings, means)
+        splats = _project(camera, settings, means, opacities, scales, rotations, cov3D)
+        colors = _colors(settings, means, shs, precomputed)
+        conic = _conic(splats)
+    gx, gy = _position_gradient(splats, pulled)
+    m0, _, _, mxx, mxy, myy = pulled.moments.unbind(0)
+    damping = splats.det.detach() ** 2
+    damping = damping / (damping + 1e-7)
+    count = colors.shape[1]
+    outputs = [splats.x, splats.y, *conic, splats.opacity]
+    given = [gx, gy, -0.5 * mxx * damping, -mxy * damping, -0.5 * myy * damping, m0 / splats.opacity.detach()]
+    if pulled.features.shape[0] > count:
+        z = splats.z.detach()
+        outputs.append(splats.z)
+        given.append(pulled.features[count] - pulled.features[count + 1] / (z * z))
+    if colors.requires_grad:
+        outputs.append(colors)
+        given.append(pulled.features[:count].t())
+    wanted = [leaf for leaf in leaves if leaf is not None]
+    found = iter(
+        torch.autograd.grad(
+            outputs, wanted, [g.to(o.dtype) for g, o in zip(given, outputs)], allow_unused=True
+        )
+    )
+    gradients: list[Optional[Tensor]] = []
+    for leaf, source in zip(leaves, inputs):
+        gradient = None if leaf is None else next(found)
+        if gradient is None or source is None:
+            gradients.append(None)
+        else:
+            gradients.append(torch.zeros_like(source).index_copy_(0, plan.order, gradient))
+    return gradients
+
+
+def _position_gradient(splats: _Ellipses, pulled: _PairGradients) -> tuple[Tensor, Tensor]:
+    """dL/d(x, y) in pixels: power = -(A dx^2 + C dy^2) / 2 - B dx dy."""
+    conic_a, conic_b, conic_c = (entry.detach() for entry in _conic(splats))
+    _, mx, my, _, _, _ = pulled.moments.unbind(0)
+    return -(conic_a * mx + conic_b * my), -(conic_c * my + conic_b * mx)
+
+
+def _screen_gradient(plan: _Plan, pulled: _PairGradients, means2D: Tensor) -> Tensor:
+    """The gradient of `means2D`: pixel gradients in NDC units, v1's densification statistic."""
+    geometry = plan.scene.geometry[:-1]
+    half = (0.5 * int(plan.settings.image_width), 0.5 * int(plan.settings.image_height))
+    aa, bb, cc = geometry[:, 2] / _LOG2E, geometry[:, 3] / _LOG2E, geometry[:, 4] / _LOG2E
+    _, mx, my, _, _, _ = pulled.moments.unbind(0)
+    columns = [(2 * aa * mx + bb * my) * half[0], (2 * cc * my + bb * mx) * half[1]]
+    if pulled.absolute is not None and means2D.shape[1] > 2:
+        columns.append(pulled.absolute[0] * half[0] + pulled.absolute[1] * half[1])
+    gradient = torch.zeros_like(means2D)
+    columns += [torch.zeros_like(columns[0])] * (means2D.shape[1] - len(columns))
+    return gradient.index_copy_(0, plan.order, torch.stack(columns, dim=1).to(means2D.dtype))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The public face.
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _check(
+    settings: GaussianRasterizationSettings,
+    means3D: Tensor,
+    means2D: Optional[Tensor],
+    opacities: Tensor,
+    shs: Optional[Tensor],
+    colors_precomp: Optional[Tensor],
+    scales: Optional[Tensor],
+    rotations: Optional[Tensor],
+    cov3D_precomp: Optional[Tensor],
+) -> None:
+    """Refuse what v1 refuses, and shapes and types that could only fail later and less clearly."""
+    if (shs is None) == (colors_precomp is None):
+        raise ValueError(
+            "Please provide exactly one of either SHs or precomputed colors: `shs` or `colors_precomp`."
+        )
+    pair = scales is not None or rotations is not None
+    if pair == (cov3D_precomp is not None) or (pair and (scales is None or rotations is None)):
+        raise ValueError(
+            "Please provide exactly one of either scale/rotation pair or precomputed 3D covariance: "
+            "`scales` with `rotations`, or `cov3D_precomp`."
+        )
+    if settings.antialiasing and settings.kernel_size is not None:
+        raise ValueError(
+            "`antialiasing` and `kernel_size` are two different compensations: choose one of them."
+        )
+    if means3D.dim() != 2 or means3D.shape[1] != 3:
+        raise ValueError(f"`means3D` must have dimensions (num_points, 3), not {tuple(means3D.shape)}.")
+    if means3D.dtype not in (torch.float32, torch.float64):
+        raise TypeError(
+            f"`means3D` must be float32 or float64, not {means3D.dtype}: convert it, e.g. with .float()."
+        )
+    points = means3D.shape[0]
+    channels = settings.bg.numel()
+    wanted_sh = (min(int(settings.sh_degree), 3) + 1) ** 2
+    shapes = (
+        ("means2D", means2D, (points, None)),
+        (
+            "opacities",
+            opacities.reshape(points, -1) if opacities.shape[:1] == (points,) else opacities,
+            (points, 1),
+        ),
+        ("shs", shs, (points, None, 3)),
+        ("colors_precomp", colors_precomp, (points, channels)),
+        ("scales", scales, (points, 3)),
+        ("rotations", rotations, (points, 4)),
+        ("cov3D_precomp", cov3D_precomp, (points, 6)),
+    )
+    for name, tensor, shape in shapes:
+        if tensor is None:
+            continue
+        if tensor.dim() != len(shape) or any(w is not None and h != w for h, w in zip(tensor.shape, shape)):
+            written = ", ".join("any" if w is None else str(w) for w in shape)
+            raise ValueError(f"`{name}` must have the shape ({written}), not {tuple(tensor.shape)}.")
+        if tensor.dtype != means3D.dtype or tensor.device != means3D.device:
+            raise TypeError(
+                f"`{name}` is {tensor.dtype} on {tensor.device}, `means3D` is {means3D.dtype} on {means3D.device}: "
+                "all inputs need one dtype and one device."
+            )
+    if shs is not None and (shs.shape[1] < wanted_sh or channels != 3):
+        raise ValueError(
+            f"SH degree {settings.sh_degree} needs {wanted_sh} coefficients and a background of 3 numbers."
+        )
+    offset = settings.subpixel_offset
+    size = (int(settings.image_height), int(settings.image_width), 2)
+    if offset is not None and tuple(offset.shape) != size:
+        raise ValueError(f"`subpixel_offset` must have the shape {size}, not {tuple(offset.shape)}.")
+
+
+def _view_depth(settings: GaussianRasterizationSettings, positions: Tensor) -> Tensor:
+    view = settings.viewmatrix.detach().to(device=positions.device, dtype=_geometry_dtype(positions))
+    return positions.detach().to(view.dtype) @ view[:3, 2] + view[3, 2]
+
+
+def rasterize(
+    settings: GaussianRasterizationSettings,
+    means3D: Tensor,
+    means2D: Optional[Tensor],
+    opacities: Tensor,
+    shs: Optional[Tensor] = None,
+    colors_precomp: Optional[Tensor] = None,
+    scales: Optional[Tensor] = None,
+    rotations: Optional[Tensor] = None,
+    cov3D_precomp: Optional[Tensor] = None,
+    *,
+    budget_bytes: int = 256 << 20,
+) -> Rendered:
+    """Render Gaussians, with everything a trainer may ask for.
+
+    Args:
+        settings: camera and options.
+        means3D: [P, 3] world positions, float32 or float64; every other tensor has the same dtype and device.
+        means2D: [P, 3] (or [P, 2]) leaf that only receives the densification statistic, or None.
+        opacities: [P, 1] or [P], after the sigmoid.
+        shs: [P, M, 3] SH coefficients, M >= (sh_degree + 1)^2; or
+        colors_precomp: [P, C] colours, with a background of C numbers.
+        scales, rotations: [P, 3] after exp, [P, 4] quaternions (w, x, y, z), normalised by the caller; or
+        cov3D_precomp: [P, 6] upper triangles xx, xy, xz, yy, yz, zz.
+        budget_bytes: bound on the temporary pixel buffers of a pass. On a CPU less than the default is used anyway.
+
+    Raises:
+        ValueError, TypeError: arguments that contradict each other or the shapes above, non-finite inputs with `debug`.
+        RuntimeError: `prefiltered` was promised, and a Gaussian is behind the near plane.
+    """
+    inputs = (means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp)
+    _check(settings, *inputs)
+    if settings.debug:
+        names = ("means3D", "opacities", "shs", "colors_precomp", "scales", "rotations", "cov3D_precomp")
+        for name, tensor in zip(names, (means3D, *inputs[2:])):
+            if tensor is not None and _non_finite_rows((tensor.detach(),)) is not None:
+                raise ValueError(
+                    f"`{name}` holds NaN or infinite values. Without `debug` those Gaussians are left out."
+                )
+    if settings.prefiltered and bool((_view_depth(settings, means3D) <= _NEAR).any()):
+        raise RuntimeError("A point is behind the near plane although `prefiltered` promises that none is.")
+    if means2D is None:
+        means2D = means3D.new_zeros(means3D.shape)
+    apply: Any = _Rasterize.apply
+    color, radii, invdepth, alpha, depth = apply(settings, budget_bytes, means3D, means2D, *inputs[2:])
+    return Rendered(color, radii, invdepth, alpha, depth)
+
+
+class GaussianRasterizer(nn.Module):
+    """The class of `diff_gaussian_rasterization`, call for call."""
+
+    def __init__(self, raster_settings: GaussianRasterizationSettings) -> None:
+        super().__init__()
+        self.raster_settings = raster_settings
+
+    def markVisible(self, positions: Tensor) -> Tensor:
+        """[P, 3] positions -> [P] bool, in front of v1's near plane (the only thing v1 culls by)."""
+        with torch.no_grad():
+            return _view_depth(self.raster_settings, positions) > _NEAR
+
+    def forward(
+        self,
+        means3D: Tensor,
+        means2D: Tensor,
+        opacities: Tensor,
+        shs: Optional[Tensor] = None,
+        colors_precomp: Optional[Tensor] = None,
+        scales: Optional[Tensor] = None,
+        rotations: Optional[Tensor] = None,
+        cov3D_precomp: Optional[Tensor] = None,
+    ) -> tuple[Tensor, Tensor]:
+        """v1's call: colour [C, H, W] and radii [P] int32. Arguments as for `rasterize`."""
+        rendered = rasterize(
+            self.raster_settings,
+            means3D,
+            means2D,
+            opacities,
+            shs,
+            colors_precomp,
+            scales,
+            rotations,
+            cov3D_precomp,
+        )
+        return rendered.color, rendered.radii

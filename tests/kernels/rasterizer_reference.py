@@ -1,0 +1,212 @@
+"""A deliberately naive float64 rasterizer: every Gaussian against every pixel, plain autograd, from the contract alone.
+
+It shares no code and no idea of speed with `splatfix.kernels.rasterizer`: no tiles of its own, no expansion of the
+power, no analytic gradient. Only the conventions that differ from true autograd (the 0.99 cap, the frustum clamp, the
+damped conic) are spelled out with detached terms, because the contract is v1's gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+
+class Reference(NamedTuple):
+    color: Tensor
+    radii: Tensor
+    invdepth: Tensor
+    alpha: Tensor
+    depth: Tensor
+    pixel_positions: Tensor
+    """[P, 2], a graph node: its gradient is the pixel-space dL/dmean2D."""
+
+
+class _Damp(torch.autograd.Function):
+    """Identity whose gradient is multiplied by a fixed factor."""
+
+    @staticmethod
+    def forward(ctx, value, factor):
+        ctx.factor = factor
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.factor, None
+
+
+def rotation_matrix(q: Tensor) -> Tensor:
+    r, x, y, z = q
+    return torch.stack(
+        [
+            torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y - r * z), 2 * (x * z + r * y)]),
+            torch.stack([2 * (x * y + r * z), 1 - 2 * (x * x + z * z), 2 * (y * z - r * x)]),
+            torch.stack([2 * (x * z - r * y), 2 * (y * z + r * x), 1 - 2 * (x * x + y * y)]),
+        ]
+    )
+
+
+def sh_color(degree: int, sh: Tensor, direction: Tensor) -> Tensor:
+    """Real SH written with their closed-form constants, not with a table."""
+    x, y, z = direction
+    pi = math.pi
+    terms = [torch.ones_like(x) * math.sqrt(1 / (4 * pi))]
+    if degree >= 1:
+        k = math.sqrt(3 / (4 * pi))
+        terms += [-k * y, k * z, -k * x]
+    if degree >= 2:
+        k = math.sqrt(15 / (4 * pi))
+        terms += [k * x * y, -k * y * z, math.sqrt(5 / (16 * pi)) * (2 * z * z - x * x - y * y), -k * x * z]
+        terms += [math.sqrt(15 / (16 * pi)) * (x * x - y * y)]
+    if degree >= 3:
+        k3, k2, k1, k0 = (
+            math.sqrt(n / d) for n, d in ((35, 32 * pi), (105, 4 * pi), (21, 32 * pi), (7, 16 * pi))
+        )
+        terms += [-k3 * y * (3 * x * x - y * y), k2 * x * y * z, -k1 * y * (4 * z * z - x * x - y * y)]
+        terms += [k0 * z * (2 * z * z - 3 * x * x - 3 * y * y), -k1 * x * (4 * z * z - x * x - y * y)]
+        terms += [math.sqrt(105 / (16 * pi)) * z * (x * x - y * y), -k3 * x * (x * x - 3 * y * y)]
+    value = sum(term * sh[i] for i, term in enumerate(terms)) + 0.5
+    return torch.where(value < 0, torch.zeros_like(value), value)
+
+
+def _one_splat(settings, mean, opacity, scale, rotation, cov3d):
+    """(x, y, z, conic, opacity, radius) of one Gaussian, or None where v1 culls it."""
+    view, proj = settings.viewmatrix.double(), settings.projmatrix.double()
+    point = torch.cat([mean, torch.ones(1, dtype=mean.dtype)])
+    tx, ty, tz = (point @ view)[:3]
+    if not tz > 0.2:
+        return None
+    clip = point @ proj
+    w = 1 / (clip[3] + 1e-7)
+    width, height = settings.image_width, settings.image_height
+    x = ((clip[0] * w + 1) * width - 1) * 0.5
+    y = ((clip[1] * w + 1) * height - 1) * 0.5
+
+    limx, limy = 1.3 * settings.tanfovx, 1.3 * settings.tanfovy
+    if abs(tx / tz) > limx:
+        tx = (torch.sign(tx) * limx * tz).detach()
+    if abs(ty / tz) > limy:
+        ty = (torch.sign(ty) * limy * tz).detach()
+    fx, fy = width / (2 * settings.tanfovx), height / (2 * settings.tanfovy)
+    zero = torch.zeros_like(tz)
+    jacobian = torch.stack(
+        [torch.stack([fx / tz, zero, -fx * tx / tz**2]), torch.stack([zero, fy / tz, -fy * ty / tz**2])]
+    )
+    if cov3d is None:
+        m = rotation_matrix(rotation) @ torch.diag(settings.scale_modifier * scale)
+        sigma = m @ m.T
+    else:
+        a, b, c, d, e, f = cov3d
+        sigma = torch.stack([torch.stack([a, b, c]), torch.stack([b, d, e]), torch.stack([c, e, f])])
+    w2c = view[:3, :3].T
+    sharp = jacobian @ w2c @ sigma @ w2c.T @ jacobian.T
+    blur = 0.3 if settings.kernel_size is None else settings.kernel_size
+    cov = sharp + blur * torch.eye(2, dtype=sharp.dtype)
+    det = cov[0, 0] * cov[1, 1] - cov[0, 1] ** 2
+    sharp_det = sharp[0, 0] * sharp[1, 1] - sharp[0, 1] ** 2
+    if det == 0:
+        return None
+    if settings.kernel_size is not None:
+        if sharp_det <= 1e-6 or det <= 1e-6:
+            opacity = opacity * 0
+        else:
+            opacity = opacity * torch.sqrt(sharp_det / (det + 1e-6) + 1e-6)
+    elif settings.antialiasing:
+        opacity = opacity * torch.sqrt(torch.clamp(sharp_det / det, min=2.5e-5))
+
+    square = float(det.detach()) ** 2
+    a, b, c = _Damp.apply(torch.stack([cov[0, 0], cov[0, 1], cov[1, 1]]), square / (square + 1e-7))
+    inner = a * c - b * b
+    conic = (c / inner, -b / inner, a / inner)
+    mid = 0.5 * float(cov[0, 0] + cov[1, 1])
+    radius = math.ceil(3 * math.sqrt(mid + math.sqrt(max(0.1, mid * mid - float(det)))))
+    return x, y, tz, conic, opacity, radius
+
+
+def _tile_rectangle(settings, x, y, radius):
+    columns, rows = (settings.image_width + 15) // 16, (settings.image_height + 15) // 16
+
+    def clamp(value, top):
+        return min(top, max(0, int(value)))
+
+    return (
+        clamp((x - radius) / 16, columns),
+        clamp((x + radius + 15) / 16, columns),
+        clamp((y - radius) / 16, rows),
+        clamp((y + radius + 15) / 16, rows),
+    )
+
+
+def render(
+    settings,
+    means3D: Tensor,
+    opacities: Tensor,
+    shs: Optional[Tensor] = None,
+    colors_precomp: Optional[Tensor] = None,
+    scales: Optional[Tensor] = None,
+    rotations: Optional[Tensor] = None,
+    cov3D_precomp: Optional[Tensor] = None,
+) -> Reference:
+    """float64 inputs only; differentiable in all of them."""
+    count, height, width = means3D.shape[0], settings.image_height, settings.image_width
+    background = settings.bg.double()
+    radii = torch.zeros(count, dtype=torch.int32)
+    positions: list[Tensor] = []
+    splats = []
+    for i in range(count):
+        one = _one_splat(
+            settings,
+            means3D[i],
+            opacities.reshape(-1)[i],
+            None if scales is None else scales[i],
+            None if rotations is None else rotations[i],
+            None if cov3D_precomp is None else cov3D_precomp[i],
+        )
+        if one is None:
+            positions.append(means3D[i, :2] * 0)
+            continue
+        x, y, z, conic, opacity, radius = one
+        position = torch.stack([x, y])
+        positions.append(position)
+        left, right, top, bottom = _tile_rectangle(settings, float(x), float(y), radius)
+        if (right - left) * (bottom - top) == 0:
+            continue
+        radii[i] = radius
+        if colors_precomp is not None:
+            color = colors_precomp[i]
+        else:
+            offset = means3D[i] - settings.campos.double()
+            color = sh_color(min(settings.sh_degree, 3), shs[i], offset / offset.norm())
+        splats.append((float(z), i, z, conic, opacity, color, (left, right, top, bottom)))
+    stacked = torch.stack(positions) if positions else means3D.new_zeros(0, 2)
+    splats.sort(key=lambda s: (s[0], s[1]))
+
+    rows = torch.arange(height, dtype=torch.float64)[:, None].expand(height, width)
+    columns = torch.arange(width, dtype=torch.float64)[None, :].expand(height, width)
+    pixel_x, pixel_y = columns, rows
+    if settings.subpixel_offset is not None:
+        pixel_x = columns + settings.subpixel_offset[..., 0].double()
+        pixel_y = rows + settings.subpixel_offset[..., 1].double()
+    nothing = means3D.new_zeros(height, width)
+    transmittance, running = nothing + 1, torch.ones(height, width, dtype=torch.bool)
+    color, depth, inv = nothing.expand(background.numel(), -1, -1), nothing, nothing
+    for _, i, z, conic, opacity, own, (left, right, top, bottom) in splats:
+        reached = (columns >= left * 16) & (columns < right * 16) & (rows >= top * 16) & (rows < bottom * 16)
+        dx, dy = stacked[i, 0] - pixel_x, stacked[i, 1] - pixel_y
+        power = -0.5 * (conic[0] * dx * dx + conic[2] * dy * dy) - conic[1] * dx * dy
+        reached = reached & (power <= 0)
+        alpha = opacity * torch.exp(torch.where(reached, power, nothing))
+        alpha = alpha - (alpha - 0.99).clamp_min(0).detach()  # the cap is straight-through
+        reached = reached & (alpha >= 1 / 255)
+        after = transmittance * (1 - alpha)
+        running = running & ~(reached & (after < 1e-4))  # stops before this one, for good
+        reached = reached & running
+        weight = torch.where(reached, alpha * transmittance, nothing)
+        color = color + weight * own[:, None, None]
+        depth = depth + weight * z
+        inv = inv + weight / z
+        transmittance = torch.where(reached, after, transmittance)
+    color = color + transmittance * background[:, None, None]
+    return Reference(color, radii, inv[None], 1 - transmittance[None], depth[None], stacked)
