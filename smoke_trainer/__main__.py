@@ -1,0 +1,139 @@
+"""`python -m smoke_trainer SCENE --iterations N ...`: the trainer on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+from smoke_trainer.config import TrainConfig, scaled_to
+from smoke_trainer.errors import EXIT_OK, EXIT_USAGE, SmokeTrainerError
+
+PROGRESS_EVERY = 1.0  # seconds between two progress lines
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options; defaults are the paper's."""
+    p = argparse.ArgumentParser(prog="python -m smoke_trainer", description=__doc__)
+    p.add_argument("scene", help="folder of a COLMAP, Blender or nerfstudio scene, or the name of a bundled sample")
+    p.add_argument("--preset", choices=("quick", "standard"), help="iterations and resolution measured for the samples")
+    p.add_argument("--iterations", type=int)
+    p.add_argument("--out", type=Path, default=Path("smoke-output"), help="folder for everything that is written")
+    p.add_argument("--renderer", default="torch", help="torch, gsplat or inria (default: torch)")
+    p.add_argument("--ssim", default="kernels", help="kernels or fused-ssim")
+    p.add_argument("--knn", default="kernels", help="kernels or simple-knn")
+    p.add_argument("--device", default="cpu", help="cpu or cuda")
+    p.add_argument("--data-device", default="cpu", help="where decoded images wait (default: cpu)")
+    p.add_argument("--resolution", type=int, help="1, 2, 4, 8: divisor; larger: width; -1: smallest prepared")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--strategy", default="default", help="default, mcmc or budget")
+    p.add_argument("--cap", type=int, help="mcmc: largest number of Gaussians")
+    p.add_argument("--budget", type=float, help="budget: final number, or a multiple of the initial one below 100")
+    p.add_argument("--background", choices=("black", "white", "random"))
+    p.add_argument("--sh-degree", type=int, choices=range(4), default=3)
+    p.add_argument("--antialiasing", action="store_true")
+    p.add_argument("--cache-mb", type=int, default=2048, help="bound of the image cache")
+    p.add_argument("--checkpoint-every", type=int, default=0, metavar="N")
+    p.add_argument("--resume", type=Path, metavar="CHECKPOINT")
+    p.add_argument("--evaluate-every", type=int, default=0, metavar="N")
+    p.add_argument("--tensorboard", action="store_true")
+    p.add_argument("--census", action="store_true", help="list the largest live tensors in result.json")
+    p.add_argument("--json-progress", action="store_true", help="one JSON object per line on standard output")
+    return p
+
+
+def config_from(options: argparse.Namespace) -> TrainConfig:
+    """The run that the options ask for: preset first, then what was said explicitly, then the schedule."""
+    from smoke_trainer.presets import preset_for
+
+    given: Dict[str, Any] = {
+        name: getattr(options, name)
+        for name in ("scene", "out", "renderer", "ssim", "knn", "device", "data_device", "seed", "strategy",
+                     "sh_degree", "antialiasing", "cache_mb", "checkpoint_every", "resume", "evaluate_every",
+                     "tensorboard", "census", "json_progress")
+    }  # fmt: skip
+    preset = preset_for(Path(options.scene).name, options.preset) if options.preset else None
+    iterations = options.iterations or (preset.iterations if preset else 30_000)
+    resolution = options.resolution or (preset.resolution if preset else -1)
+    background = options.background or (preset.background if preset else "black")
+    config = TrainConfig(iterations=iterations, resolution=resolution, background=background, **given)
+    densify = config.densify
+    if options.cap is not None:
+        densify = dataclasses.replace(densify, max_gaussians=options.cap)
+    if options.budget is not None:
+        densify = dataclasses.replace(densify, budget=options.budget)
+    return scaled_to(dataclasses.replace(config, densify=densify))
+
+
+def progress_printer(as_json: bool) -> Callable[[Dict[str, Any]], None]:
+    """A function that tells about progress about once a second: JSON lines on stdout, or words on stderr."""
+    last = [0.0]
+
+    def show(state: Dict[str, Any]) -> None:
+        now = time.monotonic()
+        finished = state["iteration"] == state["iterations"]
+        if now - last[0] < PROGRESS_EVERY and not finished and "heldout_psnr" not in state:
+            return
+        last[0] = now
+        if as_json:
+            sys.stdout.write(json.dumps(dict(state, event="progress")) + "\n")
+            sys.stdout.flush()
+            return
+        speed = state["iteration"] / state["seconds"] if state["seconds"] else 0.0
+        loss = "" if state["loss"] is None else f"  loss {state['loss']:.4f}"
+        quality = f"  held-out {state['heldout_psnr']:.2f} dB" if "heldout_psnr" in state else ""
+        sys.stderr.write(
+            f"{state['iteration']:6d}/{state['iterations']}  {speed:6.2f} it/s{loss}{quality}"
+            f"  {state['gaussians']} Gaussians\n"
+        )
+
+    return show
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run the command and return its exit code: 0 trained, 1 failed, 2 wrong usage, 3 could not be determined."""
+    options = parser().parse_args(arguments)
+    if options.iterations is not None and options.iterations < 1:
+        sys.stderr.write("error[wrong-usage]: --iterations must be at least 1\n")
+        return EXIT_USAGE
+    try:
+        config = config_from(options)
+    except SmokeTrainerError as error:
+        sys.stderr.write(f"error[{error.code}]: {error}\n")
+        return error.exit_code
+
+    from smoke_trainer.train import train  # torch is imported only for a command that makes sense
+
+    result = train(config, progress_printer(config.json_progress))
+    _tell(config, result.status, result.document)
+    return result.exit_code
+
+
+def _tell(config: TrainConfig, status: str, document: Dict[str, Any]) -> None:
+    """The last words of a run."""
+    if config.json_progress:
+        sys.stdout.write(json.dumps({"event": "end", "status": status, "result": str(config.out / "result.json")}) + "\n")
+    if "error" in document:
+        error = document["error"]
+        sys.stderr.write(f"error[{error['code']}]: {error['happened']}\n")
+        for label, key in (("meaning", "meaning"), ("what to do", "remedy")):
+            if error[key]:
+                sys.stderr.write(f"  {label}: {error[key]}\n")
+        return
+    quality, before = document["heldout"], document["initial_heldout"]
+    counts = document["gaussians"]
+    sys.stderr.write(
+        f"{document['scene']}: {status}, {document['iterations']} iterations, "
+        f"held-out PSNR {before['psnr']:.2f} -> {quality['psnr']:.2f} dB, "
+        f"Gaussians {counts['initial']} -> {counts['final']}, results in {config.out}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+
+__all__ = ["EXIT_OK", "main"]

@@ -1,0 +1,97 @@
+"""Every number of a training run, as frozen data: the paper's defaults, and how they shrink for a short run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Optional
+
+# The reference implementation trains this long; its densification and decay times are counts of these iterations.
+PAPER_ITERATIONS = 30_000
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """Adam's rate for each parameter group (Inria's defaults); the position's is multiplied by the scene's extent."""
+
+    xyz_first: float = 1.6e-4
+    xyz_last: float = 1.6e-6
+    f_dc: float = 2.5e-3
+    f_rest: float = 2.5e-3 / 20.0
+    opacity: float = 0.05
+    scaling: float = 5e-3
+    rotation: float = 1e-3
+
+
+@dataclass(frozen=True)
+class DensifyConfig:
+    """When and how Gaussians are added and removed. Iterations are counted from 1; `first` itself is excluded."""
+
+    first: int = 500
+    last: int = 15_000
+    every: int = 100
+    opacity_reset_every: int = 3000
+    gradient_threshold: float = 2e-4  # of the screen-space position gradient, in NDC units
+    percent_dense: float = 0.01  # of the scene's extent: smaller Gaussians are cloned, larger ones split
+    min_opacity: float = 0.005
+    max_screen_size: int = 20  # pixels of radius; larger ones are pruned once opacity has been reset
+    max_world_size: float = 0.1  # of the scene's extent; as above
+    max_gaussians: int = 1_000_000  # MCMC's cap
+    budget: float = 2.0  # final count, or a multiple of the initial count where below 100
+    noise_rate: float = 5e5  # MCMC: of the position's learning rate
+    opacity_penalty: float = 0.01  # MCMC
+    scale_penalty: float = 0.01  # MCMC
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One run."""
+
+    scene: str
+    iterations: int
+    out: Path
+    renderer: str = "torch"
+    ssim: str = "kernels"
+    knn: str = "kernels"
+    device: str = "cpu"
+    data_device: str = "cpu"
+    resolution: int = -1
+    seed: int = 0
+    strategy: str = "default"
+    background: str = "black"  # black | white | random (a new colour each iteration)
+    sh_degree: int = 3
+    sh_every: int = 1000
+    dssim_weight: float = 0.2
+    random_points: int = 5000
+    max_points: Optional[int] = None
+    antialiasing: bool = False
+    rates: LearningRates = field(default_factory=LearningRates)
+    densify: DensifyConfig = field(default_factory=DensifyConfig)
+    cache_mb: int = 2048
+    checkpoint_every: int = 0
+    resume: Optional[Path] = None
+    evaluate_every: int = 0
+    json_progress: bool = False
+    tensorboard: bool = False
+    census: bool = False
+
+
+def scaled_to(config: TrainConfig) -> TrainConfig:
+    """The same run with densification, opacity reset and SH steps compressed to fit `config.iterations`.
+
+    Runs of 7000 iterations and more keep the reference's times. A shorter run would never reach them, and so would
+    never show that densification works; it densifies from a fifth of the run to seven tenths, in at least six
+    rounds, resets opacity once at four tenths, and reaches the last SH degree at half.
+    """
+    total = config.iterations
+    if total >= 7000:
+        return config
+    every = max(5, total // 12)
+    densify = replace(
+        config.densify,
+        first=max(1, total // 5),
+        last=int(0.7 * total),
+        every=every,
+        opacity_reset_every=max(every, int(0.4 * total) // every * every),
+    )
+    return replace(config, densify=densify, sh_every=max(1, total // (2 * max(1, config.sh_degree))))

@@ -1,0 +1,278 @@
+"""Reads COLMAP models, binary and text: cameras, images with poses, points.
+
+Formats: COLMAP's documentation "Output Format". COLMAP 4.x adds rigs and frames files beside the three that are read
+here; images.bin keeps its form, so both generations are read alike.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+
+from smoke_trainer.data.camera import Camera, Distortion
+from smoke_trainer.data.scene import PointCloud, Reconstruction, Registered
+from smoke_trainer.errors import SceneError
+
+Array = np.ndarray
+
+# Model number: (name, number of parameters). From COLMAP's sensor models; the rest need COLMAP's own undistorter.
+MODELS: Dict[int, Tuple[str, int]] = {
+    0: ("SIMPLE_PINHOLE", 3),
+    1: ("PINHOLE", 4),
+    2: ("SIMPLE_RADIAL", 4),
+    3: ("RADIAL", 5),
+    4: ("OPENCV", 8),
+}
+OTHER_MODELS = {5: "OPENCV_FISHEYE", 6: "FULL_OPENCV", 7: "FOV", 8: "SIMPLE_RADIAL_FISHEYE", 9: "RADIAL_FISHEYE"}
+PARAMETERS = dict(MODELS.values())
+MAX_SIDE = 100_000  # pixels; a larger image means that the bytes are not what they seem
+
+Lens = Tuple[Camera, Distortion]
+
+
+def find_model(root: Path) -> Path:
+    """The folder with the model: sparse/0, sparse, colmap/sparse/0 or sparse/1..., whichever holds one."""
+    numbered = sorted(path for path in (root / "sparse").glob("[0-9]*") if path.is_dir())
+    for folder in [root / "sparse" / "0", root / "sparse", root / "colmap" / "sparse" / "0", *numbered]:
+        if any((folder / f"images{suffix}").is_file() for suffix in (".bin", ".txt")):
+            return folder
+    raise SceneError(
+        f"no COLMAP model below {root / 'sparse'}",
+        "neither images.bin nor images.txt was found in sparse/0 or sparse",
+        "run the mapper again, or point the trainer at the folder above sparse/",
+    )
+
+
+def read_colmap(root: Path) -> Reconstruction:
+    """Read the model below `root`; raises SceneError, with the file's name, for anything damaged."""
+    folder = find_model(root)
+    binary = (folder / "images.bin").is_file()
+    suffix = ".bin" if binary else ".txt"
+    for stem in ("cameras", "images", "points3D"):
+        if not (folder / (stem + suffix)).is_file():
+            raise SceneError(
+                f"{folder / (stem + suffix)} is missing",
+                "a COLMAP model is three files that belong together",
+                "copy the whole sparse/0 folder again",
+            )
+    readers = _BINARY if binary else _TEXT
+    cameras = readers[0](folder / f"cameras{suffix}")
+    images, notes = _registered(readers[1](folder / f"images{suffix}"), cameras, folder / f"images{suffix}", root)
+    xyz, rgb = readers[2](folder / f"points3D{suffix}")
+    finite = np.isfinite(xyz).all(axis=1)
+    if not finite.all():
+        notes.append(f"{int((~finite).sum())} points have coordinates that are not numbers; left out")
+    points = PointCloud(xyz[finite].astype(np.float32), rgb[finite])
+    layout = "colmap-binary" if binary else "colmap-text"
+    return Reconstruction(layout, tuple(images), points, tuple(notes))
+
+
+def lens_from_parameters(model: str, width: int, height: int, p: List[float], where: Path) -> Lens:
+    """A COLMAP camera as (pinhole, distortion), or a SceneError for models and numbers that make no camera."""
+    if model not in PARAMETERS:
+        raise SceneError(
+            f"{where} uses the camera model {model}",
+            "only PINHOLE, SIMPLE_PINHOLE, SIMPLE_RADIAL, RADIAL and OPENCV can be undistorted here",
+            "run `colmap image_undistorter` and train on its output",
+        )
+    sound = len(p) == PARAMETERS[model] and all(np.isfinite(p)) and 0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE
+    if not sound or p[0] <= 0:
+        raise SceneError(
+            f"{where}: impossible camera: {model} {width}x{height} {p}",
+            "the file is damaged or was cut short",
+            "copy or export the COLMAP model again",
+        )
+    if model in ("PINHOLE", "OPENCV"):
+        camera, rest = Camera(width, height, p[0], p[1], p[2], p[3]), p[4:]
+    else:
+        camera, rest = Camera(width, height, p[0], p[0], p[1], p[2]), p[3:]
+    # RADIAL gives k1 k2, OPENCV gives k1 k2 p1 p2: the order of Distortion's own fields.
+    return camera, Distortion(*rest)
+
+
+def rotation_from_quaternion(q: Array, where: Path) -> Array:
+    """Rotation matrix [3, 3] of (w, x, y, z); normalised first."""
+    norm = float(np.linalg.norm(q))
+    if not np.isfinite(norm) or norm < 1e-8:
+        raise SceneError(f"{where}: a pose has the impossible rotation {q.tolist()}", "the file is damaged")
+    w, x, y, z = q / norm
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+ImageRow = Tuple[str, int, Array, Array]  # name, camera id, quaternion, translation
+
+
+def _registered(
+    rows: List[ImageRow], cameras: Dict[int, Lens], where: Path, root: Path
+) -> Tuple[List[Registered], List[str]]:
+    images, notes = [], []
+    for name, camera_id, q, t in rows:
+        if camera_id not in cameras:
+            notes.append(f"image {name} refers to camera {camera_id}, which the model does not have; left out")
+            continue
+        if not np.isfinite(t).all():
+            notes.append(f"image {name} has a position that is not a number; left out")
+            continue
+        pose = np.eye(4)
+        pose[:3, :3] = rotation_from_quaternion(q, where)
+        pose[:3, 3] = t
+        mask = next((m for m in (root / "masks" / name, root / "masks" / f"{name}.png") if m.is_file()), None)
+        camera, lens = cameras[camera_id]
+        images.append(Registered(name, "images", camera, pose, lens, mask))
+    return images, notes
+
+
+class _Bytes:
+    """A cursor over a binary file that knows when the file ends too early."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.data = path.read_bytes()
+        self.at = 0
+
+    def take(self, layout: str) -> Tuple[Any, ...]:
+        """The next values of a struct layout."""
+        size = struct.calcsize(layout)
+        self.need(size)
+        values = struct.unpack_from(layout, self.data, self.at)
+        self.at += size
+        return values
+
+    def need(self, size: int) -> None:
+        """Raise unless that many more bytes are there."""
+        if size < 0 or self.at + size > len(self.data):
+            raise SceneError(
+                f"{self.path} ends too early (at byte {len(self.data)}, {size} more are announced at byte {self.at})",
+                "the file is cut short or is not a COLMAP model",
+                "copy or export the COLMAP model again",
+            )
+
+    def skip(self, size: int) -> None:
+        """Step over bytes that must exist."""
+        self.need(size)
+        self.at += size
+
+    def name(self) -> str:
+        """A zero-terminated name."""
+        end = self.data.find(b"\0", self.at)
+        if end < 0 or end - self.at > 4096:
+            raise SceneError(f"{self.path}: an image name has no end (byte {self.at})", "the file is damaged")
+        text = self.data[self.at : end].decode("utf-8", errors="replace")
+        self.at = end + 1
+        return text
+
+    def count(self, at_least: int) -> int:
+        """A number of records, each of which takes at least so many bytes."""
+        (number,) = self.take("<Q")
+        self.need(int(number) * at_least)
+        return int(number)
+
+
+def read_cameras_binary(path: Path) -> Dict[int, Lens]:
+    """Cameras by id."""
+    source = _Bytes(path)
+    cameras = {}
+    for _ in range(source.count(24)):
+        key, model, width, height = source.take("<IiQQ")
+        name, count = MODELS.get(model, (OTHER_MODELS.get(model, f"number {model}"), 0))
+        cameras[key] = lens_from_parameters(name, width, height, list(source.take(f"<{count}d")), path)
+    return cameras
+
+
+def read_images_binary(path: Path) -> List[ImageRow]:
+    """Names, camera ids and poses; keypoints are stepped over."""
+    source = _Bytes(path)
+    rows: List[ImageRow] = []
+    for _ in range(source.count(73)):
+        values = source.take("<I7dI")
+        name = source.name()
+        source.skip(24 * source.count(24))
+        rows.append((name, values[8], np.array(values[1:5]), np.array(values[5:8])))
+    return rows
+
+
+def read_points_binary(path: Path) -> Tuple[Array, Array]:
+    """Positions [N, 3] float64 and colours [N, 3] uint8; tracks are stepped over."""
+    source = _Bytes(path)
+    number = source.count(51)
+    xyz, rgb = np.empty((number, 3)), np.empty((number, 3), dtype=np.uint8)
+    for index in range(number):
+        values = source.take("<Q3d3Bd")
+        xyz[index], rgb[index] = values[1:4], values[4:7]
+        source.skip(8 * source.count(8))
+    return xyz, rgb
+
+
+def _lines(path: Path) -> List[str]:
+    """Lines without comments; an empty line is kept, for it may stand for an image without keypoints."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return [line.strip() for line in text.splitlines() if not line.lstrip().startswith("#")]
+
+
+def _damaged_line(path: Path, line: str) -> SceneError:
+    return SceneError(
+        f"{path}: cannot read the line {line[:80]!r}",
+        "the file is damaged or not written by COLMAP",
+        "copy or export the COLMAP model again",
+    )
+
+
+def read_cameras_text(path: Path) -> Dict[int, Lens]:
+    """Cameras by id."""
+    cameras = {}
+    for line in filter(None, _lines(path)):
+        words = line.split()
+        try:
+            key, width, height = int(words[0]), int(words[2]), int(words[3])
+            params = [float(word) for word in words[4:]]
+        except (ValueError, IndexError):
+            raise _damaged_line(path, line) from None
+        cameras[key] = lens_from_parameters(words[1], width, height, params, path)
+    return cameras
+
+
+def read_images_text(path: Path) -> List[ImageRow]:
+    """Names, camera ids and poses; every second line holds keypoints and is not needed."""
+    rows: List[ImageRow] = []
+    for line in _lines(path)[::2]:
+        if not line:
+            continue
+        words = line.split(maxsplit=9)
+        try:
+            numbers = np.array([float(word) for word in words[1:8]])
+            rows.append((words[9], int(words[8]), numbers[:4], numbers[4:]))
+        except (ValueError, IndexError):
+            raise _damaged_line(path, line) from None
+    return rows
+
+
+def read_points_text(path: Path) -> Tuple[Array, Array]:
+    """Positions [N, 3] float64 and colours [N, 3] uint8."""
+    xyz, rgb = [], []
+    for line in filter(None, _lines(path)):
+        words = line.split(maxsplit=7)
+        try:
+            xyz.append([float(word) for word in words[1:4]])
+            rgb.append([min(max(int(word), 0), 255) for word in words[4:7]])
+            complete = len(xyz[-1]) == 3 and len(rgb[-1]) == 3
+        except ValueError:
+            complete = False
+        if not complete:
+            raise _damaged_line(path, line)
+    return np.array(xyz, dtype=np.float64).reshape(-1, 3), np.array(rgb, dtype=np.uint8).reshape(-1, 3)
+
+
+Readers = Tuple[
+    Callable[[Path], Dict[int, Lens]], Callable[[Path], List[ImageRow]], Callable[[Path], Tuple[Array, Array]]
+]
+_BINARY: Readers = (read_cameras_binary, read_images_binary, read_points_binary)
+_TEXT: Readers = (read_cameras_text, read_images_text, read_points_text)

@@ -1,0 +1,116 @@
+"""Photos as tensors: decoded when needed, undistorted, and kept in a cache of bounded size."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Optional, Tuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+from smoke_trainer.data.scene import View
+from smoke_trainer.data.undistort import source_positions
+from smoke_trainer.errors import SceneError
+
+
+@dataclass(frozen=True)
+class Photo:
+    """Ground truth of one view: `color` [3, H, W] in 0..1, `alpha` and `mask` [1, H, W] or None."""
+
+    color: Tensor
+    alpha: Optional[Tensor] = None
+    mask: Optional[Tensor] = None
+
+    def over(self, background: Tensor) -> Tensor:
+        """The photo in front of a background colour [3]; photos without alpha are returned as they are."""
+        if self.alpha is None:
+            return self.color
+        return self.color * self.alpha + background[:, None, None] * (1.0 - self.alpha)
+
+
+def _broken(path: Path, error: Exception) -> SceneError:
+    return SceneError(
+        f"{path} cannot be read as an image: {error}", "the file is cut short or damaged", "copy the image again"
+    )
+
+
+def image_size(path: Path) -> Tuple[int, int]:
+    """(width, height), from the file's header only."""
+    try:
+        with Image.open(path) as image:
+            return int(image.width), int(image.height)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise _broken(path, error) from None
+
+
+def decode(path: Path, size: Tuple[int, int]) -> Tensor:
+    """An image file at (width, height), averaged down where it is larger: uint8 [C, H, W] with C = 3 or 4."""
+    try:
+        with Image.open(path) as image:
+            image.draft("RGB", size)  # lets a JPEG decoder skip detail that would be averaged away
+            has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+            pixels = image.convert("RGBA" if has_alpha else "RGB")
+            if pixels.size != size:
+                pixels = pixels.resize(size, Image.BOX if pixels.width > size[0] else Image.BILINEAR)
+            return torch.from_numpy(np.array(pixels)).permute(2, 0, 1).contiguous()
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise _broken(path, error) from None
+
+
+class ImageStore:
+    """Gives the photo of a view; keeps the most recently used ones as bytes on `data_device`."""
+
+    def __init__(self, device: torch.device, data_device: torch.device, capacity_bytes: int = 2 << 30) -> None:
+        self.device = device
+        self.data_device = data_device
+        self.capacity_bytes = capacity_bytes
+        self.held_bytes = 0
+        self._kept: OrderedDict[str, Tensor] = OrderedDict()
+        self._maps: Dict[Tuple[object, ...], Tensor] = {}
+
+    def get(self, view: View) -> Photo:
+        """Decode the view's file, or take it from the cache; raises SceneError for a file that is damaged."""
+        key = str(view.image_path)
+        planes = self._kept.pop(key, None)
+        if planes is None:
+            planes = self._load(view).to(self.data_device)
+        else:
+            self.held_bytes -= planes.numel()
+        self._make_room(planes.numel())
+        if planes.numel() <= self.capacity_bytes:
+            self.held_bytes += planes.numel()
+            self._kept[key] = planes
+        return self._photo(planes, has_mask=view.mask_path is not None)
+
+    def _make_room(self, size: int) -> None:
+        while self._kept and self.held_bytes + size > self.capacity_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self.held_bytes -= oldest.numel()
+
+    def _load(self, view: View) -> Tensor:
+        size = (view.source.width, view.source.height)
+        planes = decode(view.image_path, size)
+        if view.mask_path is not None:
+            # The mask travels as one more plane, so that it is undistorted with its photo.
+            planes = torch.cat([planes, decode(view.mask_path, size)[:1]])
+        if view.distortion.is_zero:
+            return planes
+        key = (view.camera, view.source, view.distortion)
+        if key not in self._maps:
+            places = source_positions(view.camera, view.source, view.distortion)
+            scaled = 2.0 * places / np.array(size) - 1.0
+            self._maps[key] = torch.from_numpy(scaled.astype(np.float32))[None]
+        bent = planes[None].float()
+        straight = F.grid_sample(bent, self._maps[key], mode="bilinear", padding_mode="border", align_corners=False)
+        return straight[0].round().to(torch.uint8)
+
+    def _photo(self, planes: Tensor, has_mask: bool) -> Photo:
+        values = planes.to(self.device).float() / 255.0
+        mask = (values[-1:] > 0.5).float() if has_mask else None
+        values = values[:-1] if has_mask else values
+        return Photo(values[:3], values[3:4] if len(values) == 4 else None, mask)

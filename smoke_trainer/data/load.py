@@ -1,0 +1,156 @@
+"""From a folder to a scene: recognises the layout, picks the image size, names what is missing, holds views out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from smoke_trainer.data.camera import Camera
+from smoke_trainer.data.colmap import read_colmap
+from smoke_trainer.data.images import image_size
+from smoke_trainer.data.scene import PointCloud, Reconstruction, Registered, Scene, View, hold_out
+from smoke_trainer.data.transforms import read_blender, read_nerfstudio
+from smoke_trainer.data.undistort import pinhole_for
+from smoke_trainer.errors import SceneError, UsageError
+
+SAMPLES = Path(__file__).resolve().parent.parent / "samples"
+PREPARED = (8, 4, 2, 1)  # folders images_8, images_4, images_2, images: the smallest comes first
+LARGEST_FACTOR = 8  # --resolution up to this is a divisor; anything larger is a width in pixels
+
+
+def find_scene(name_or_path: str) -> Path:
+    """A folder, or the name of a bundled sample; a UsageError lists the samples otherwise."""
+    for folder in (Path(name_or_path), SAMPLES / name_or_path):
+        if folder.is_dir():
+            return folder
+    samples = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()) if SAMPLES.is_dir() else []
+    raise UsageError(
+        f"there is no folder and no bundled scene called {name_or_path!r}",
+        remedy=f"give a folder with a COLMAP, Blender or nerfstudio scene, or one of: {', '.join(samples)}",
+    )
+
+
+def read_reconstruction(root: Path) -> Reconstruction:
+    """Recognise the layout by its files (COLMAP first, as the field's trainers do) and read it."""
+    if (root / "sparse").is_dir() or (root / "colmap" / "sparse").is_dir():
+        return read_colmap(root)
+    if (root / "transforms_train.json").is_file():
+        return read_blender(root)
+    if (root / "transforms.json").is_file():
+        return read_nerfstudio(root)
+    raise SceneError(
+        f"{root} holds no scene that can be read",
+        "there is neither sparse/ (COLMAP) nor transforms_train.json (Blender) nor transforms.json (nerfstudio)",
+        "give the folder that contains one of them",
+    )
+
+
+def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 5000, seed: int = 0) -> Scene:
+    """Load a scene.
+
+    resolution: -1 takes the smallest prepared copies (images_8 before images_4 ...) as they are; 1, 2, 4, 8 divide the
+    stated size; anything larger is a width in pixels.
+    """
+    root = find_scene(name_or_path)
+    found = read_reconstruction(root)
+    notes: List[str] = list(found.notes)
+    present = _present(root, found.images, notes)
+    ordered = sorted(present, key=lambda item: item[0].name)
+    held_out = hold_out([image for image, _ in ordered])
+    pinholes: Dict[object, Camera] = {}
+    views = [_view(image, files, resolution, pinholes) for image, files in ordered]
+    train = tuple(view for view, held in zip(views, held_out) if not held)
+    test = tuple(view for view, held in zip(views, held_out) if held)
+    if not train or not test:
+        raise SceneError(
+            f"{root}: {len(train)} views to train on and {len(test)} held out", "training needs both kinds of views"
+        )
+    points = found.points
+    if points is None or len(points.xyz) < 4:
+        notes.append(f"{0 if points is None else len(points.xyz)} points found: {random_points} random ones instead")
+        points = _random_points(train, random_points, seed)
+    return Scene(root.resolve().name, found.layout, train, test, points, tuple(notes))
+
+
+Files = Dict[int, Path]  # how many times smaller than the stated size -> the file
+
+
+def _present(root: Path, images: Sequence[Registered], notes: List[str]) -> List[Tuple[Registered, Files]]:
+    """Images that exist in at least one size; the others are named in the notes."""
+    present: List[Tuple[Registered, Files]] = []
+    missing: List[str] = []
+    for image in images:
+        files: Files = {}
+        for factor in PREPARED:
+            folder = image.folder if factor == 1 or not image.folder else f"{image.folder}_{factor}"
+            path = root / folder / image.name
+            if path.is_file() and (factor == 1 or image.folder):
+                files[factor] = path
+        if files:
+            present.append((image, files))
+        else:
+            missing.append(image.name)
+    if missing:
+        notes.append(f"{len(missing)} registered image(s) are not on disk: {', '.join(missing[:5])}")
+    known = {image.name for image in images}
+    folder = next((p.parent for _, f in present[:1] for p in f.values()), None)
+    if folder is not None:
+        extra = sorted(p.name for p in folder.iterdir() if p.suffix.lower() in (".png", ".jpg", ".jpeg"))
+        extra = [name for name in extra if not any(name == k or k.endswith("/" + name) for k in known)]
+        if extra:
+            notes.append(f"{len(extra)} image(s) on disk are not in the reconstruction: {', '.join(extra[:5])}")
+    return present
+
+
+def _view(image: Registered, files: Files, resolution: int, pinholes: Dict[object, Camera]) -> View:
+    """Choose the file and the size to train at, and the pinhole that replaces a distorted camera."""
+    path, width, height = _choose(image, files, resolution)
+    source = image.camera.resized(width, height)
+    key = (source, image.distortion)
+    if key not in pinholes:
+        pinholes[key] = pinhole_for(source, image.distortion)
+    return View(image.name, path, pinholes[key], source, image.world_to_camera, image.distortion, image.mask)
+
+
+def _choose(image: Registered, files: Files, resolution: int) -> Tuple[Path, int, int]:
+    """(file, width, height): the smallest prepared file that is still large enough, resized to the wanted size."""
+    smallest_first = sorted(files, reverse=True)
+    if resolution <= 0:
+        path = files[smallest_first[0]]
+        return (path, *image_size(path))
+    full = image.camera
+    wanted = full.width / resolution if resolution <= LARGEST_FACTOR else float(resolution)
+    path, size = files[smallest_first[-1]], None
+    for factor in smallest_first:
+        width, height = image_size(files[factor])
+        path, size = files[factor], (width, height)
+        if width >= round(wanted):
+            break
+    assert size is not None
+    # Never enlarge: a scene that only has small copies trains at their size.
+    scale = min(1.0, wanted / size[0])
+    return path, max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def _random_points(train: Sequence[View], count: int, seed: int) -> PointCloud:
+    """Uniform points in a cube around where the cameras look, half as large as their spread."""
+    rng = np.random.default_rng(seed)
+    centers = np.stack([view.position for view in train])
+    spread = max(float(np.linalg.norm(centers - centers.mean(axis=0), axis=1).max()), 1e-3)
+    forward = np.stack([view.world_to_camera[2, :3] for view in train])
+    target = _closest_point(centers, forward)
+    xyz = target + rng.uniform(-0.5, 0.5, (count, 3)) * spread
+    return PointCloud(xyz.astype(np.float32), rng.integers(0, 256, (count, 3)).astype(np.uint8))
+
+
+def _closest_point(origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """The point nearest to all optical axes in the least-squares sense."""
+    system, right = 1e-6 * np.eye(3), 1e-6 * origins.mean(axis=0)
+    for origin, direction in zip(origins, directions):
+        across = np.eye(3) - np.outer(direction, direction) / max(float(direction @ direction), 1e-12)
+        system = system + across
+        right = right + across @ origin
+    solved: Optional[np.ndarray] = np.linalg.solve(system, right)
+    return np.asarray(solved)

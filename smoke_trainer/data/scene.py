@@ -1,0 +1,105 @@
+"""What a trainer needs to know of a scene: views, points, and which views are held out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from smoke_trainer.data.camera import NO_DISTORTION, Camera, Distortion
+from smoke_trainer.errors import SceneError
+
+Array = np.ndarray
+
+# Of the sorted names the first of every eight is held out, as all the field's COLMAP readers do.
+TEST_EVERY = 8
+
+
+@dataclass(frozen=True)
+class PointCloud:
+    """Points to start from: `xyz` [N, 3] float32, `rgb` [N, 3] uint8."""
+
+    xyz: Array
+    rgb: Array
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One image as a reconstruction states it: nominal camera, pose (world to camera, 4x4, y down, z forward).
+
+    The file is `folder/name` below the scene's root; prepared smaller copies lie in `folder_2`, `folder_4`, `folder_8`.
+    `held_out` is None where the layout leaves the split to us.
+    """
+
+    name: str
+    folder: str
+    camera: Camera
+    world_to_camera: Array
+    distortion: Distortion = NO_DISTORTION
+    mask: Optional[Path] = None
+    held_out: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What a reader of one layout found; `points` is None where the layout has none."""
+
+    layout: str
+    images: Tuple[Registered, ...]
+    points: Optional[PointCloud]
+    notes: Tuple[str, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class View:
+    """One photo, ready to train on.
+
+    `camera` is the pinhole to render with. `source` is the camera of the file's pixels after resizing to its size;
+    the two differ only where `distortion` has to be removed.
+    """
+
+    name: str
+    image_path: Path
+    camera: Camera
+    source: Camera
+    world_to_camera: Array
+    distortion: Distortion = NO_DISTORTION
+    mask_path: Optional[Path] = None
+
+    @property
+    def position(self) -> Array:
+        """The camera's centre in the world, [3]."""
+        return np.asarray(-self.world_to_camera[:3, :3].T @ self.world_to_camera[:3, 3])
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A loaded scene. `notes` names everything that had to be left out (missing images, bad points)."""
+
+    name: str
+    layout: str
+    train: Tuple[View, ...]
+    test: Tuple[View, ...]
+    points: PointCloud
+    notes: Tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def extent(self) -> float:
+        """1.1 times the largest distance of a training camera from their mean (the scale of position steps)."""
+        centers = np.stack([view.position for view in self.train])
+        return float(max(1.1 * np.linalg.norm(centers - centers.mean(axis=0), axis=1).max(), 1e-6))
+
+
+def hold_out(images: Sequence[Registered], every: int = TEST_EVERY) -> List[bool]:
+    """For images sorted by name: which are held out. A split that the layout states itself is kept."""
+    if len(images) < 2:
+        raise SceneError(
+            f"the scene has {len(images)} usable image(s)",
+            "some must train and another must be held out, so at least two are needed",
+            "check that the image folder holds the images that the reconstruction names",
+        )
+    if all(image.held_out is not None for image in images):
+        return [bool(image.held_out) for image in images]
+    return [index % every == 0 for index in range(len(images))]

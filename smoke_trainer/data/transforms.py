@@ -1,0 +1,143 @@
+"""Reads Blender (transforms_train/test.json) and nerfstudio (transforms.json) scenes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path, PurePosixPath
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from smoke_trainer.data.camera import Camera, Distortion
+from smoke_trainer.data.images import image_size
+from smoke_trainer.data.scene import PointCloud, Reconstruction, Registered
+from smoke_trainer.errors import SceneError
+from smoke_trainer.ply import read_points
+
+Array = np.ndarray
+
+# Camera-to-world matrices here have OpenGL axes (y up, z back); ours have y down, z forward.
+FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
+IMAGE_SUFFIXES = ("", ".png", ".jpg", ".jpeg")
+PINHOLE_MODELS = ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL")
+
+
+def read_blender(root: Path) -> Reconstruction:
+    """transforms_train.json trains, transforms_test.json is held out; points3d.ply gives points where it is there."""
+    images: List[Registered] = []
+    notes: List[str] = []
+    for split in ("train", "test"):
+        path = root / f"transforms_{split}.json"
+        if not path.is_file():
+            raise SceneError(
+                f"{path} is missing", "a Blender scene has one file for training and one for held-out views"
+            )
+        document = _document(path)
+        for frame in document["frames"]:
+            _add_frame(root, path, document, frame, split == "test", images, notes)
+    return Reconstruction("blender", tuple(images), _points(root, "points3d.ply", notes), tuple(notes))
+
+
+def read_nerfstudio(root: Path) -> Reconstruction:
+    """transforms.json with intrinsics for all frames or for each one, and the points of `ply_file_path`."""
+    path = root / "transforms.json"
+    document = _document(path)
+    images: List[Registered] = []
+    notes: List[str] = []
+    for frame in document["frames"]:
+        _add_frame(root, path, document, frame, None, images, notes)
+    points = _points(root, document.get("ply_file_path", "sparse_pc.ply"), notes)
+    return Reconstruction("nerfstudio", tuple(images), points, tuple(notes))
+
+
+def _document(path: Path) -> Dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise SceneError(f"{path} is not JSON: {error}", "the file is damaged", "export the scene again") from None
+    frames = document.get("frames") if isinstance(document, dict) else None
+    if not isinstance(frames, list) or not all(isinstance(frame, dict) for frame in frames):
+        raise SceneError(f"{path} has no list of frames", "it is not a transforms file", "export the scene again")
+    return dict(document)
+
+
+def _add_frame(
+    root: Path,
+    path: Path,
+    document: Dict[str, Any],
+    frame: Dict[str, Any],
+    held_out: Optional[bool],
+    images: List[Registered],
+    notes: List[str],
+) -> None:
+    """Append one frame, or a note that says why it is left out."""
+    stated = str(frame.get("file_path", ""))
+    file = next((root / (stated + end) for end in IMAGE_SUFFIXES if (root / (stated + end)).is_file()), None)
+    # A frame whose file is absent may still have a smaller prepared copy; its size must then be stated.
+    relative = PurePosixPath(stated if file is None else file.relative_to(root).as_posix())
+    if not stated or (file is None and "w" not in {**document, **frame}):
+        notes.append(f"image {stated or '(unnamed)'} is not on disk; left out")
+        return
+    pose = _pose(path, stated, frame.get("transform_matrix"))
+    camera, lens = _lens(path, stated, {**document, **frame}, file)
+    folder, name = (relative.parts[0], "/".join(relative.parts[1:])) if len(relative.parts) > 1 else ("", str(relative))
+    mask = root / str(frame["mask_path"]) if frame.get("mask_path") else None
+    images.append(Registered(name, folder, camera, pose, lens, mask, held_out))
+
+
+def _pose(path: Path, name: str, matrix: Any) -> Array:
+    """World-to-camera from a camera-to-world matrix in OpenGL axes."""
+    try:
+        pose = np.array(matrix, dtype=np.float64)
+        if pose.shape == (3, 4):
+            pose = np.vstack([pose, [0.0, 0.0, 0.0, 1.0]])
+        if pose.shape != (4, 4) or not np.isfinite(pose).all():
+            raise ValueError
+        # Exporters may scale the axes; a pose is a rotation, so they are brought back to length one.
+        pose[:3, :3] /= np.linalg.norm(pose[:3, :3], axis=0, keepdims=True)
+        inverse = np.linalg.inv(pose @ FLIP)
+        if not np.isfinite(inverse).all():
+            raise ValueError
+    except (ValueError, TypeError, np.linalg.LinAlgError):
+        raise SceneError(f"{path}: the transform_matrix of {name} is not a 4x4 pose", "the file is damaged") from None
+    return np.asarray(inverse)
+
+
+def _lens(path: Path, name: str, values: Dict[str, Any], file: Optional[Path]) -> Tuple[Camera, Distortion]:
+    """Intrinsics from fl_x... or camera_angle_x; the image's own size where none is stated."""
+    model = values.get("camera_model", "OPENCV")
+    if model not in PINHOLE_MODELS or values.get("k4"):
+        raise SceneError(
+            f"{path}: the camera model {model} cannot be undistorted here",
+            "only pinholes with OpenCV's k1 k2 k3 p1 p2 are read",
+            "undistort the images with the tool that made them",
+        )
+    try:
+        if "w" in values and "h" in values:
+            width, height = int(values["w"]), int(values["h"])
+        elif file is not None:
+            width, height = image_size(file)
+        else:
+            raise ValueError
+        if "fl_x" in values:
+            fx = float(values["fl_x"])
+        else:
+            fx = 0.5 * width / math.tan(0.5 * float(values["camera_angle_x"]))
+        fy = float(values.get("fl_y", fx))
+        cx, cy = float(values.get("cx", width / 2)), float(values.get("cy", height / 2))
+        lens = Distortion(*(float(values.get(key, 0.0)) for key in ("k1", "k2", "p1", "p2", "k3")))
+        numbers = (fx, fy, cx, cy, lens.k1, lens.k2, lens.p1, lens.p2, lens.k3)
+        if min(width, height) <= 0 or min(fx, fy) <= 0 or not all(map(math.isfinite, numbers)):
+            raise ValueError
+    except (KeyError, ValueError, TypeError, ZeroDivisionError, OverflowError):
+        raise SceneError(f"{path}: {name} has no usable size and focal length", "the file is damaged") from None
+    return Camera(width, height, fx, fy, cx, cy), lens
+
+
+def _points(root: Path, name: Any, notes: List[str]) -> Optional[PointCloud]:
+    path = root / str(name)
+    if not path.is_file():
+        notes.append(f"{name} is not there: training starts from random points")
+        return None
+    return read_points(path)

@@ -1,0 +1,119 @@
+"""The Gaussians: raw parameters, what they mean (activations), their optimizer, and their birth from points."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, NamedTuple, Tuple
+
+import torch
+from torch import Tensor
+
+from smoke_trainer.config import LearningRates
+from smoke_trainer.data.scene import PointCloud
+
+GROUPS = ("xyz", "f_dc", "f_rest", "opacity", "scaling", "rotation")
+SH_C0 = 0.28209479177387814  # the constant spherical harmonic, 1 / (2 sqrt(pi))
+INITIAL_OPACITY = 0.1
+MIN_SQUARED_DISTANCE = 1e-7
+
+
+class Splats(NamedTuple):
+    """Activated Gaussians as a renderer takes them: means [P,3], scales [P,3], unit quaternions (w,x,y,z) [P,4],
+    opacities [P,1] in 0..1, and spherical harmonics [P,K,3] of which `sh_degree` says how many count."""
+
+    means: Tensor
+    scales: Tensor
+    rotations: Tensor
+    opacities: Tensor
+    shs: Tensor
+    sh_degree: int
+
+
+class Gaussians:
+    """Raw parameters by group, the Adam that trains them, and the SH degree in use.
+
+    Shapes: xyz [P,3], f_dc [P,1,3], f_rest [P,K-1,3], opacity [P,1] (logit), scaling [P,3] (log), rotation [P,4].
+    """
+
+    def __init__(self, params: Dict[str, Tensor], max_sh_degree: int, rates: LearningRates) -> None:
+        self.params = {name: params[name].detach().clone().requires_grad_(True) for name in GROUPS}
+        self.max_sh_degree = max_sh_degree
+        self.sh_degree = 0
+        self.optimizer, self.optimizer_engine = make_adam(self.params, rates)
+
+    def __len__(self) -> int:
+        return len(self.params["xyz"])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live."""
+        return self.params["xyz"].device
+
+    def raise_sh_degree(self) -> None:
+        """Let one more degree of spherical harmonics count."""
+        self.sh_degree = min(self.sh_degree + 1, self.max_sh_degree)
+
+    def opacities(self) -> Tensor:
+        """[P, 1] in 0..1."""
+        return torch.sigmoid(self.params["opacity"])
+
+    def scales(self) -> Tensor:
+        """[P, 3], standard deviations in world units."""
+        return torch.exp(self.params["scaling"])
+
+    def splats(self) -> Splats:
+        """All parameters activated, ready to render."""
+        p = self.params
+        return Splats(
+            p["xyz"],
+            self.scales(),
+            torch.nn.functional.normalize(p["rotation"], dim=1),
+            self.opacities(),
+            torch.cat([p["f_dc"], p["f_rest"]], dim=1),
+            self.sh_degree,
+        )
+
+
+def make_adam(params: Dict[str, Tensor], rates: LearningRates) -> Tuple[torch.optim.Adam, str]:
+    """One Adam over six named groups, and the name of the engine it runs on ("fused" where this torch has it)."""
+    groups = [
+        {"params": [params[name]], "name": name, "lr": rates.xyz_first if name == "xyz" else getattr(rates, name)}
+        for name in GROUPS
+    ]
+    options: Dict[str, Any] = {"lr": 0.0, "eps": 1e-15}
+    try:
+        return torch.optim.Adam(groups, fused=True, **options), "fused"
+    except (RuntimeError, TypeError):
+        # Older torch has no fused Adam (TypeError) or only has it on CUDA (RuntimeError).
+        return torch.optim.Adam(groups, **options), "foreach" if params["xyz"].is_cuda else "for-loop"
+
+
+def gaussians_from_points(
+    points: PointCloud,
+    sh_degree: int,
+    rates: LearningRates,
+    mean_squared_distance: Callable[[Tensor], Tensor],
+    device: torch.device,
+) -> Gaussians:
+    """One round, faint Gaussian per point, as large as the distance to its neighbours.
+
+    `mean_squared_distance` maps points [P, 3] to the mean squared distance of the three nearest others [P].
+    """
+    xyz = torch.from_numpy(points.xyz).float().to(device)
+    rgb = torch.from_numpy(points.rgb).float().to(device) / 255.0
+    size = torch.sqrt(torch.clamp_min(mean_squared_distance(xyz), MIN_SQUARED_DISTANCE))
+    rotation = torch.zeros(len(xyz), 4, device=device)
+    rotation[:, 0] = 1.0
+    params = {
+        "xyz": xyz,
+        "f_dc": ((rgb - 0.5) / SH_C0)[:, None, :],
+        "f_rest": torch.zeros(len(xyz), (sh_degree + 1) ** 2 - 1, 3, device=device),
+        "opacity": logit(torch.full((len(xyz), 1), INITIAL_OPACITY, device=device)),
+        "scaling": torch.log(size)[:, None].repeat(1, 3),
+        "rotation": rotation,
+    }
+    return Gaussians(params, sh_degree, rates)
+
+
+def logit(probability: Tensor) -> Tensor:
+    """The inverse of the sigmoid."""
+    return torch.log(probability / (1.0 - probability))

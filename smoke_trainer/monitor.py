@@ -1,0 +1,271 @@
+"""Instruments: times, losses, gradient norms, counts and memory of every iteration, to metrics.jsonl and TensorBoard.
+
+Nothing here waits for a GPU inside an iteration: scalars stay on the device and CUDA events stand for times until a
+handful of iterations is written at once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from smoke_trainer.densify import DensifyEvent
+from smoke_trainer.errors import TrainingFailed, UsageError
+from smoke_trainer.losses import Loss
+from smoke_trainer.model import GROUPS, Gaussians
+
+FLUSH_EVERY = 10  # iterations; also how late a loss that is not a number is noticed
+SMOOTHED_OVER = 10  # iterations at either end that the report's losses are means of
+GIB = float(1 << 30)
+
+
+class Stopwatch:
+    """Laps of one iteration, by the clock on a CPU and by events on a GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self._marks: List[Tuple[str, Any]] = []
+
+    def start(self) -> None:
+        """Begin an iteration."""
+        self._marks = [("start", self._now())]
+
+    def lap(self, name: str) -> None:
+        """End a phase."""
+        self._marks.append((name, self._now()))
+
+    def marks(self) -> List[Tuple[str, Any]]:
+        """Everything since `start`, for `milliseconds`."""
+        return self._marks
+
+    def milliseconds(self, marks: List[Tuple[str, Any]]) -> Dict[str, float]:
+        """The length of each phase; on a GPU only after a synchronisation."""
+        pairs = zip(marks, marks[1:])
+        if self._cuda:
+            return {name: begin.elapsed_time(end) for (_, begin), (name, end) in pairs}
+        return {name: 1e3 * (end - begin) for (_, begin), (name, end) in pairs}
+
+    def _now(self) -> Any:
+        if not self._cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+
+class GradientHealth:
+    """Norms of each parameter group's gradient over the run, and how often one was zero or not finite."""
+
+    def __init__(self) -> None:
+        self.norms: Dict[str, List[float]] = {name: [] for name in GROUPS}
+
+    def add(self, norms: Dict[str, float]) -> None:
+        """One iteration; a group that could not get a gradient (higher SH at degree 0) is left out of `norms`."""
+        for name, value in norms.items():
+            self.norms[name].append(value)
+
+    def as_json(self) -> Dict[str, Any]:
+        """For result.json: min, median, max of the finite norms; steps; zero and non-finite steps."""
+        report: Dict[str, Any] = {}
+        for name, values in self.norms.items():
+            finite = [value for value in values if math.isfinite(value)]
+            report[name] = {
+                "steps": len(values),
+                "zero_steps": sum(value == 0.0 for value in finite),
+                "non_finite_steps": len(values) - len(finite),
+                "min": min(finite) if finite else None,
+                "median": statistics.median(finite) if finite else None,
+                "max": max(finite) if finite else None,
+            }
+        return report
+
+
+class PeakMemory:
+    """Resident memory of the process, and CUDA's peaks apart for training and evaluation."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self._device = device
+        self._peaks: Dict[str, Dict[str, int]] = {}
+        self._settled: Optional[int] = None
+        self.creep = 0
+
+    def begin(self) -> None:
+        """Start a phase with fresh peaks."""
+        if self._cuda:
+            torch.cuda.reset_peak_memory_stats(self._device)
+
+    def end(self, phase: str) -> None:
+        """Keep the phase's peaks if they are the highest so far."""
+        if self._cuda:
+            now = {
+                "allocated": int(torch.cuda.max_memory_allocated(self._device)),
+                "reserved": int(torch.cuda.max_memory_reserved(self._device)),
+            }
+            before = self._peaks.get(phase, {"allocated": 0, "reserved": 0})
+            self._peaks[phase] = {key: max(now[key], before[key]) for key in now}
+
+    def sample(self, iteration: int) -> Dict[str, float]:
+        """Current CUDA memory in GiB and its creep above the baseline that settled after the first iterations."""
+        if not self._cuda:
+            return {}
+        allocated = int(torch.cuda.memory_allocated(self._device))
+        if self._settled is None and iteration >= 2 * FLUSH_EVERY:
+            self._settled = allocated
+        self.creep = max(self.creep, allocated - (self._settled if self._settled is not None else allocated))
+        return {
+            "vram_allocated_gb": allocated / GIB,
+            "vram_reserved_gb": torch.cuda.memory_reserved(self._device) / GIB,
+            "vram_creep_gb": self.creep / GIB,
+        }
+
+    def as_json(self) -> Dict[str, Any]:
+        """For result.json, in bytes; `cuda` is None on a CPU."""
+        cuda = dict(self._peaks, creep=self.creep) if self._cuda else None
+        return {"rss": peak_rss(), "cuda": cuda}
+
+
+def peak_rss() -> Optional[int]:
+    """The highest resident memory of this process in bytes, where the system tells it."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else peak * 1024)
+
+
+def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
+    """The norm of every group's gradient; higher SH are left out while degree 0 gives them none."""
+    norms = {}
+    for name in GROUPS:
+        if name == "f_rest" and (model.sh_degree == 0 or model.params[name].numel() == 0):
+            continue
+        grad = model.params[name].grad
+        norms[name] = torch.zeros(()) if grad is None else grad.norm()
+    return norms
+
+
+class Monitor:
+    """Takes one record per iteration and keeps what the report needs."""
+
+    def __init__(self, out: Path, device: torch.device, tensorboard: bool = False, append: bool = False) -> None:
+        self.clock = Stopwatch(device)
+        self.memory = PeakMemory(device)
+        self.health = GradientHealth()
+        self.losses: List[float] = []
+        self.counts = {"cloned": 0, "split": 0, "pruned": 0}
+        self.opacity_resets = 0
+        self.peak_gaussians = 0
+        self._device = device
+        self._pending: List[Tuple[Dict[str, Any], Dict[str, Tensor], List[Tuple[str, Any]]]] = []
+        self._file = (out / "metrics.jsonl").open("a" if append else "w", encoding="utf-8")
+        self._board = _summary_writer(out) if tensorboard else None
+
+    def record(
+        self, iteration: int, loss: Loss, norms: Dict[str, Tensor], gaussians: int, event: DensifyEvent
+    ) -> None:
+        """Note one iteration; written, and checked for numbers that are none, every few iterations."""
+        self.counts = {name: self.counts[name] + getattr(event, name) for name in self.counts}
+        self.opacity_resets += int(event.opacity_reset)
+        self.peak_gaussians = max(self.peak_gaussians, gaussians)
+        plain = {"iteration": iteration, "gaussians": gaussians, "cloned": event.cloned, "split": event.split,
+                 "pruned": event.pruned, "opacity_reset": event.opacity_reset}  # fmt: skip
+        scalars = {"loss": loss.total.detach(), "l1": loss.l1.detach(), "ssim": loss.ssim.detach()}
+        scalars.update({f"grad/{name}": norm for name, norm in norms.items()})
+        self._pending.append((plain, scalars, self.clock.marks()))
+        if len(self._pending) >= FLUSH_EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending; raises TrainingFailed if a loss is not a number."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        pending, self._pending = self._pending, []
+        for plain, scalars, marks in pending:
+            values = {name: float(value) for name, value in scalars.items()}
+            norms = {name[5:]: value for name, value in values.items() if name.startswith("grad/")}
+            self.health.add(norms)
+            self.losses.append(values["loss"])
+            line = dict(plain, loss=_json_number(values["loss"]), l1=_json_number(values["l1"]))
+            line["ssim"] = _json_number(values["ssim"])
+            line["gradients"] = {name: _json_number(value) for name, value in norms.items()}
+            line["ms"] = {name: round(value, 3) for name, value in self.clock.milliseconds(marks).items()}
+            line.update(self.memory.sample(plain["iteration"]))
+            self._file.write(json.dumps(line) + "\n")
+            self._to_board(line)
+        self._file.flush()
+        bad = next((p["iteration"] for p, s, _ in pending if not math.isfinite(float(s["loss"]))), None)
+        if bad is not None:
+            raise TrainingFailed(
+                f"the loss is not a number at iteration {bad}",
+                "the renderer or the SSIM gave infinities, or a gradient exploded",
+                "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault",
+            )
+
+    def smoothed_loss(self) -> Tuple[Optional[float], Optional[float]]:
+        """Mean loss over the first and over the last iterations."""
+        first, last = self.losses[:SMOOTHED_OVER], self.losses[-SMOOTHED_OVER:]
+        return (statistics.fmean(first), statistics.fmean(last)) if first else (None, None)
+
+    def close(self) -> None:
+        """Write the rest and close the files."""
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+    def _to_board(self, line: Dict[str, Any]) -> None:
+        if self._board is None:
+            return
+        step = line["iteration"]
+        for name in ("loss", "l1", "ssim", "gaussians"):
+            self._board.add_scalar(f"train/{name}", line[name], step)
+        for name, value in line["gradients"].items():
+            self._board.add_scalar(f"gradients/{name}", value, step)
+        for name, value in line["ms"].items():
+            self._board.add_scalar(f"ms/{name}", value, step)
+        for name in ("vram_allocated_gb", "vram_reserved_gb", "vram_creep_gb"):
+            if name in line:
+                self._board.add_scalar(f"memory/{name}", line[name], step)
+
+
+def _json_number(value: float) -> Optional[float]:
+    """None for what JSON has no word for."""
+    return value if math.isfinite(value) else None
+
+
+def _summary_writer(out: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UsageError(
+            "--tensorboard needs the package tensorboard, which is not installed here",
+            "torch writes its event files through it",
+            "pip install tensorboard, or leave the option out: metrics.jsonl holds the same series",
+        ) from None
+    return SummaryWriter(str(out / "tensorboard"))  # type: ignore[no-untyped-call]
+
+
+def census(top: int = 15) -> List[Dict[str, Any]]:
+    """The largest live tensors that Python can see: shape, type, device, bytes."""
+    import gc
+
+    seen: Dict[int, Dict[str, Any]] = {}
+    for thing in gc.get_objects():
+        if isinstance(thing, Tensor):
+            size = thing.numel() * thing.element_size()
+            seen[id(thing)] = {
+                "shape": list(thing.shape),
+                "dtype": str(thing.dtype),
+                "device": str(thing.device),
+                "bytes": size,
+            }
+    return sorted(seen.values(), key=lambda row: -int(row["bytes"]))[:top]

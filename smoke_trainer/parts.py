@@ -1,0 +1,76 @@
+"""The replaceable parts of a run beside the renderer: SSIM and the nearest-neighbour distance, ours or an extension's."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Callable, NamedTuple
+
+import torch
+from torch import Tensor
+
+from smoke_trainer.errors import RendererUnavailable, UsageError
+from smoke_trainer.losses import Ssim
+
+
+class Part(NamedTuple):
+    """A function with the name, version and engine that go into the report."""
+
+    function: Callable[..., Tensor]
+    name: str
+    version: str
+    engine: str
+
+    def as_json(self) -> Any:
+        """For result.json."""
+        return {"name": self.name, "version": self.version, "engine": self.engine}
+
+
+def make_ssim(choice: str, device: torch.device) -> Part:
+    """`kernels` (ours) or `fused-ssim` (the CUDA extension): (images [B,C,H,W], truth) -> scalar."""
+    if choice == "kernels":
+        return _ours("splatfix.kernels.ssim", "fused_ssim", device)
+    if choice == "fused-ssim":
+        return _extension("fused_ssim", "fused_ssim", device)
+    raise UsageError(f"there is no SSIM called {choice!r}", remedy="choose kernels or fused-ssim")
+
+
+def make_knn(choice: str, device: torch.device) -> Part:
+    """`kernels` (ours) or `simple-knn` (the CUDA extension): points [P, 3] -> mean squared distances [P]."""
+    if choice == "kernels":
+        return _ours("splatfix.kernels.knn", "distCUDA2", device)
+    if choice == "simple-knn":
+        return _extension("simple_knn._C", "distCUDA2", device)
+    raise UsageError(f"there is no kNN called {choice!r}", remedy="choose kernels or simple-knn")
+
+
+def _ours(module: str, function: str, device: torch.device) -> Part:
+    import splatfix
+
+    found = getattr(importlib.import_module(module), function)
+    return Part(found, module, splatfix.__version__, f"torch-{device.type}")
+
+
+def _extension(module: str, function: str, device: torch.device) -> Part:
+    if device.type != "cuda":
+        raise RendererUnavailable(
+            f"{module} cannot run on {device.type}", "it has CUDA kernels only", "use --device cuda, or our kernels"
+        )
+    try:
+        loaded = importlib.import_module(module)
+        found = getattr(loaded, function)
+    except Exception as error:  # noqa: BLE001  (a broken extension may raise anything while it loads)
+        raise RendererUnavailable(
+            f"{module} cannot be imported: {type(error).__name__}: {error}",
+            "it is not installed here, or does not fit this torch",
+            "run `splatfix diagnose`, or leave the option out to use our kernel",
+        ) from None
+    return Part(found, module, str(getattr(loaded, "__version__", "unknown")), "cuda")
+
+
+def as_ssim(part: Part) -> Ssim:
+    """The part as the two-argument function that losses and metrics take."""
+
+    def ssim(images: Tensor, truth: Tensor) -> Tensor:
+        return part.function(images, truth)
+
+    return ssim

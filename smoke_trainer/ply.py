@@ -1,0 +1,135 @@
+"""PLY files: initial points in, trained Gaussians out and in again, in the order of properties that viewers expect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import numpy as np
+
+from smoke_trainer.data.scene import PointCloud
+from smoke_trainer.errors import SceneError
+
+Array = np.ndarray
+
+_TYPES = {
+    "char": "i1", "int8": "i1", "uchar": "u1", "uint8": "u1", "short": "i2", "int16": "i2", "ushort": "u2",
+    "uint16": "u2", "int": "i4", "int32": "i4", "uint": "u4", "uint32": "u4", "float": "f4", "float32": "f4",
+    "double": "f8", "float64": "f8",
+}  # fmt: skip
+_ORDERS = {"binary_little_endian": "<", "binary_big_endian": ">", "ascii": "<"}
+_MAX_HEADER = 65536
+
+
+def _damaged(path: Path, what: str) -> SceneError:
+    return SceneError(f"{path}: {what}", "the file is cut short or is not a PLY file", "write or copy the file again")
+
+
+def _parse_header(path: Path, data: bytes) -> Tuple[str, int, List[Tuple[str, str]], int]:
+    """(format, number of vertices, [(name, numpy type)], offset of the first byte after the header)."""
+    end = data.find(b"end_header", 0, _MAX_HEADER)
+    if not data.startswith(b"ply") or end < 0:
+        raise _damaged(path, "no PLY header")
+    body = data.find(b"\n", end) + 1
+    form, count, fields, element = "", -1, [], ""
+    for line in data[:end].decode("ascii", errors="replace").splitlines():
+        words = line.split()
+        if words[:1] == ["format"] and len(words) >= 2:
+            form = words[1]
+        elif words[:1] == ["element"] and len(words) == 3:
+            element = words[1]
+            if count < 0 and element != "vertex":
+                raise _damaged(path, f"its first element is {element!r}, not 'vertex'")
+            if element == "vertex":
+                count = int(words[2]) if words[2].isdigit() else -1
+        elif words[:1] == ["property"] and element == "vertex":
+            if len(words) != 3 or words[1] not in _TYPES or words[2] in dict(fields):
+                raise _damaged(path, f"cannot read the property line {line!r}")
+            fields.append((words[2], _TYPES[words[1]]))
+    if form not in _ORDERS or count < 0 or not fields or body == 0:
+        raise _damaged(path, "its header does not describe vertices")
+    return form, count, fields, body
+
+
+def read_vertices(path: Path) -> Dict[str, Array]:
+    """All vertex properties by name, each [N]; raises SceneError for anything that is not a sound PLY file."""
+    data = path.read_bytes()
+    form, count, fields, body = _parse_header(path, data)
+    if form == "ascii":
+        try:
+            numbers = np.array(data[body:].split(), dtype=np.float64)
+        except ValueError:
+            raise _damaged(path, "a vertex is not made of numbers") from None
+        if numbers.size < count * len(fields):
+            raise _damaged(path, f"{count} vertices are announced, fewer are there")
+        table = numbers[: count * len(fields)].reshape(count, len(fields))
+        return {name: table[:, column].astype(kind) for column, (name, kind) in enumerate(fields)}
+    layout = np.dtype([(name, _ORDERS[form] + kind) for name, kind in fields])
+    if len(data) - body < count * layout.itemsize:
+        raise _damaged(path, f"{count} vertices are announced, the file ends before them")
+    vertices = np.frombuffer(data, dtype=layout, count=count, offset=body)
+    return {name: vertices[name].astype(kind) for name, kind in fields}
+
+
+def read_points(path: Path) -> PointCloud:
+    """Initial points: x y z, and red green blue (0..255) where the file has them (gray otherwise)."""
+    columns = read_vertices(path)
+    if not all(axis in columns for axis in "xyz"):
+        raise _damaged(path, "it has no x, y, z")
+    xyz = np.stack([columns[axis] for axis in "xyz"], axis=1).astype(np.float32)
+    rgb = np.full(xyz.shape, 128, dtype=np.uint8)
+    if all(channel in columns for channel in ("red", "green", "blue")):
+        rgb = np.stack([columns[channel] for channel in ("red", "green", "blue")], axis=1).astype(np.uint8)
+    finite = np.isfinite(xyz).all(axis=1)
+    return PointCloud(xyz[finite], rgb[finite])
+
+
+def gaussian_properties(rest: int) -> List[str]:
+    """The property names in Inria's order, for `rest` higher SH coefficients per channel."""
+    names = ["x", "y", "z", "nx", "ny", "nz"]
+    names += [f"f_dc_{index}" for index in range(3)]
+    names += [f"f_rest_{index}" for index in range(3 * rest)]
+    names += ["opacity"] + [f"scale_{index}" for index in range(3)] + [f"rot_{index}" for index in range(4)]
+    return names
+
+
+def write_gaussians(path: Path, groups: Dict[str, Array]) -> None:
+    """Write raw (not activated) parameters: xyz [N,3], f_dc [N,1,3], f_rest [N,K,3], opacity [N,1], scaling, rotation.
+
+    f_rest is stored channel by channel (all red coefficients first), as viewers expect.
+    """
+    count = len(groups["xyz"])
+    rest = groups["f_rest"].transpose(0, 2, 1).reshape(count, -1)
+    columns = [groups["xyz"], np.zeros((count, 3)), groups["f_dc"].reshape(count, 3), rest]
+    columns += [groups["opacity"], groups["scaling"], groups["rotation"]]
+    table = np.concatenate(columns, axis=1).astype("<f4")
+    names = gaussian_properties(groups["f_rest"].shape[1])
+    header = ["ply", "format binary_little_endian 1.0", f"element vertex {count}"]
+    header += [f"property float {name}" for name in names] + ["end_header", ""]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes("\n".join(header).encode() + table.tobytes())
+
+
+def read_gaussians(path: Path) -> Dict[str, Array]:
+    """The inverse of `write_gaussians`; raises SceneError where a property is missing."""
+    columns = read_vertices(path)
+    rest = sum(name.startswith("f_rest_") for name in columns)
+    missing = [name for name in gaussian_properties(rest // 3) if name not in columns and not name.startswith("n")]
+    if missing or rest % 3:
+        raise _damaged(path, f"it has no {', '.join(missing[:4]) or 'complete f_rest'}: not a Gaussian model")
+
+    def gather(prefix: str, number: int) -> Array:
+        if number == 0:
+            return np.zeros((len(columns["x"]), 0), dtype=np.float32)
+        return np.stack([columns[f"{prefix}_{index}"] for index in range(number)], axis=1).astype(np.float32)
+
+    xyz = np.stack([columns[axis] for axis in "xyz"], axis=1).astype(np.float32)
+    f_rest = gather("f_rest", rest).reshape(len(xyz), 3, rest // 3).transpose(0, 2, 1)
+    return {
+        "xyz": xyz,
+        "f_dc": gather("f_dc", 3)[:, None, :],
+        "f_rest": np.ascontiguousarray(f_rest),
+        "opacity": columns["opacity"].astype(np.float32)[:, None],
+        "scaling": gather("scale", 3),
+        "rotation": gather("rot", 4),
+    }

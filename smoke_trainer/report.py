@@ -1,0 +1,165 @@
+"""What a run leaves behind: result.json, the PLY (read back and drawn again), and previews."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from smoke_trainer import __version__, ply
+from smoke_trainer.config import TrainConfig
+from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
+from smoke_trainer.metrics import Quality
+from smoke_trainer.model import GROUPS, Gaussians
+
+if TYPE_CHECKING:
+    from smoke_trainer.train import Run
+
+SCHEMA_VERSION = 1
+# A model that was written and read back holds the same float32 numbers, so the same kernel draws the same picture;
+# CUDA kernels may sum in another order.
+PLY_TOLERANCE_CPU, PLY_TOLERANCE_CUDA = 1e-6, 1e-3
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: `status` (ok, failed, interrupted, or an error's code), exit code, and result.json's content."""
+
+    status: str
+    exit_code: int
+    document: Dict[str, Any]
+
+
+def write_result(run: Run, status: str, heldout: Quality) -> Result:
+    """Write the PLY and result.json of a run that trained; a PLY that draws another picture is a failure."""
+    from smoke_trainer.train import take_census
+
+    path = run.config.out / "point_cloud" / f"iteration_{run.done}" / "point_cloud.ply"
+    ply.write_gaussians(path, {name: run.model.params[name].detach().cpu().numpy() for name in GROUPS})
+    difference = ply_difference(run, path)
+    tolerance = PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA
+    if difference > tolerance:
+        status = "failed"
+    first, last = run.monitor.smoothed_loss()
+    trained = run.seconds["train"]
+    steps = run.seconds.pop("iterations")
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "scene": run.scene.name,
+        "layout": run.scene.layout,
+        "status": status,
+        "iterations": run.done,
+        "iterations_per_second": steps / trained if trained > 0 else None,
+        "heldout": heldout.as_json(),
+        "initial_heldout": None if run.initial_quality is None else run.initial_quality.as_json(),
+        "train_loss": {"first": first, "last": last},
+        "gaussians": {
+            "initial": run.initial_count,
+            "final": len(run.model),
+            "peak": max(run.monitor.peak_gaussians, run.initial_count),
+            **run.monitor.counts,
+        },
+        "gradients": run.monitor.health.as_json(),
+        "opacity_resets": run.monitor.opacity_resets,
+        "sh_degree": run.model.sh_degree,
+        "strategy": run.config.strategy,
+        "seed": run.config.seed,
+        "resolution": [run.scene.test[0].camera.width, run.scene.test[0].camera.height],
+        "peaks": run.monitor.memory.as_json(),
+        "implementations": implementations(run),
+        "split": {
+            "train": [view.name for view in run.scene.train],
+            "test": [view.name for view in run.scene.test],
+        },
+        "ply": {
+            "path": path.relative_to(run.config.out).as_posix(),
+            "round_trip_difference": difference,
+            "tolerance": tolerance,
+        },
+        "notes": list(run.scene.notes),
+        "versions": versions(),
+        "seconds": {name: round(value, 3) for name, value in run.seconds.items()},
+        "census": take_census(run),
+    }
+    code = {"ok": EXIT_OK, "interrupted": EXIT_UNKNOWN}.get(status, EXIT_FAILURE)
+    _write_json(run.config.out, document)
+    return Result(status, code, document)
+
+
+def write_error(config: TrainConfig, error: SmokeTrainerError) -> Result:
+    """Write a result.json that says why there is no result."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "scene": config.scene,
+        "status": "failed" if error.exit_code == EXIT_FAILURE else error.code,
+        "error": {
+            "code": error.code,
+            "happened": error.happened,
+            "meaning": error.meaning,
+            "remedy": error.remedy,
+        },
+        "versions": versions(),
+    }
+    _write_json(config.out, document)
+    return Result(str(document["status"]), error.exit_code, document)
+
+
+@torch.no_grad()
+def ply_difference(run: Run, path: Path) -> float:
+    """The largest difference of any pixel of a held-out view, drawn from memory and from the PLY file."""
+    rows = {name: torch.from_numpy(values).to(run.device) for name, values in ply.read_gaussians(path).items()}
+    again = Gaussians(rows, run.model.max_sh_degree, run.config.rates)
+    again.sh_degree = run.model.sh_degree
+    camera, background = run.camera(run.scene.test[0]), run.plain_background()
+    one = run.renderer.render(camera, run.model.splats(), background).color
+    two = run.renderer.render(camera, again.splats(), background).color
+    return float((one - two).abs().max())
+
+
+def implementations(run: Run) -> Dict[str, Any]:
+    """Which implementation of each part really ran."""
+    renderer = run.renderer
+    return {
+        "renderer": {"name": renderer.name, "version": renderer.version, "engine": renderer.engine},
+        "ssim": run.ssim.as_json(),
+        "knn": run.knn.as_json(),
+        "optimizer": {
+            "name": "torch.optim.Adam",
+            "version": str(torch.__version__),
+            "engine": run.model.optimizer_engine,
+        },
+    }
+
+
+def versions() -> Dict[str, Any]:
+    """Of this trainer and of what it stands on."""
+    return {
+        "smoke_trainer": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": str(np.__version__),
+        "cuda": torch.version.cuda,
+    }
+
+
+def write_preview(path: Path, drawn: Tensor, truth: Tensor) -> None:
+    """A PNG with the rendering on the left and the photo on the right."""
+    both = torch.cat([drawn.clamp(0.0, 1.0), truth.clamp(0.0, 1.0)], dim=2)
+    pixels = (both * 255.0).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
+    target = path.with_suffix(".png")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(target)
+
+
+def _write_json(out: Path, document: Dict[str, Any]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    partial = out / "result.json.partial"
+    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    partial.replace(out / "result.json")

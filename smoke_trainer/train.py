@@ -1,0 +1,273 @@
+"""Training, from a configuration to a result: read `train_step` for the algorithm, `train` for the run around it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional
+
+import torch
+from torch import Tensor
+
+from smoke_trainer import checkpoint, report
+from smoke_trainer.config import TrainConfig
+from smoke_trainer.data.images import ImageStore
+from smoke_trainer.data.load import load_scene
+from smoke_trainer.data.scene import Scene, View
+from smoke_trainer.densify import Strategy, make_strategy
+from smoke_trainer.errors import SmokeTrainerError, TrainingFailed, UsageError
+from smoke_trainer.losses import photometric_loss
+from smoke_trainer.metrics import Quality, QualityMean
+from smoke_trainer.model import Gaussians, gaussians_from_points
+from smoke_trainer.monitor import Monitor, census, gradient_norms
+from smoke_trainer.parts import Part, as_ssim, make_knn, make_ssim
+from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
+from smoke_trainer.schedule import position_rate, set_position_rate
+
+Progress = Callable[[Dict[str, Any]], None]
+
+
+@dataclass
+class Run:
+    """Everything that one training run holds on to."""
+
+    config: TrainConfig
+    device: torch.device
+    scene: Scene
+    photos: ImageStore
+    model: Gaussians
+    renderer: Renderer
+    ssim: Part
+    knn: Part
+    strategy: Strategy
+    monitor: Monitor
+    initial_count: int
+    done: int = 0  # iterations behind us
+    bag: List[int] = field(default_factory=list)  # training views not yet seen in this round
+    cameras: Dict[str, RenderCamera] = field(default_factory=dict)
+    seconds: Dict[str, float] = field(default_factory=dict)
+    initial_quality: Optional[Quality] = None
+
+    def camera(self, view: View) -> RenderCamera:
+        """The view's matrices, made once."""
+        if view.name not in self.cameras:
+            self.cameras[view.name] = RenderCamera.of(view, self.device)
+        return self.cameras[view.name]
+
+    def next_view(self) -> View:
+        """Training views in random order, each once before any comes again."""
+        if not self.bag:
+            order = torch.randperm(len(self.scene.train), generator=self.strategy.generator)
+            self.bag = [int(index) for index in order]
+        return self.scene.train[self.bag.pop()]
+
+    def background(self) -> Tensor:
+        """The colour behind everything in this iteration, [3]."""
+        if self.config.background == "random":
+            return torch.rand(3, generator=self.strategy.generator).to(self.device)
+        return self.plain_background()
+
+    def plain_background(self) -> Tensor:
+        """The colour that evaluation uses: white where the run asked for white, black otherwise."""
+        return torch.full((3,), 1.0 if self.config.background == "white" else 0.0, device=self.device)
+
+
+def train_step(run: Run, iteration: int) -> None:
+    """One iteration of 3D Gaussian Splatting: draw a view, compare, descend, and adapt the set of Gaussians."""
+    config, model, clock = run.config, run.model, run.monitor.clock
+    clock.start()
+    rate = position_rate(config.rates, run.scene.extent, iteration, config.iterations)
+    set_position_rate(model.optimizer, rate)
+    if iteration % config.sh_every == 0:
+        model.raise_sh_degree()
+    view, background = run.next_view(), run.background()
+    photo = run.photos.get(view)
+    clock.lap("data")
+
+    output = run.renderer.render(run.camera(view), model.splats(), background)
+    loss = photometric_loss(
+        output.color, photo.over(background), as_ssim(run.ssim), config.dssim_weight, photo.mask
+    )
+    penalty = run.strategy.penalty(model)
+    clock.lap("forward")
+
+    (loss.total if penalty is None else loss.total + penalty).backward()
+    clock.lap("backward")
+
+    norms = gradient_norms(model)
+    run.strategy.observe(iteration, model, output)
+    model.optimizer.step()
+    model.optimizer.zero_grad(set_to_none=True)
+    clock.lap("optimizer")
+
+    event = run.strategy.update(iteration, model, rate)
+    clock.lap("densify")
+    if len(model) == 0:
+        raise TrainingFailed(
+            f"no Gaussians are left after iteration {iteration}",
+            "all of them became transparent or too large",
+            "check the scene's scale and poses; a renderer without gradients leads here too",
+        )
+    run.monitor.record(iteration, loss, norms, len(model), event)
+    run.done = iteration
+
+
+def prepare(config: TrainConfig) -> Run:
+    """Load the scene and build model, renderer and strategy; everything that cannot work is an error here."""
+    started = time.perf_counter()
+    device = check_device(config.device)
+    torch.manual_seed(config.seed)
+    renderer = make_renderer(config.renderer, device, config.antialiasing)
+    ssim, knn = make_ssim(config.ssim, device), make_knn(config.knn, device)
+    scene = load_scene(config.scene, config.resolution, config.random_points, config.seed)
+    model = gaussians_from_points(scene.points, config.sh_degree, config.rates, knn.function, device)
+    generator = torch.Generator().manual_seed(config.seed)
+    strategy = make_strategy(config.strategy, config.densify, scene.extent, len(model), generator)
+    config.out.mkdir(parents=True, exist_ok=True)
+    monitor = Monitor(config.out, device, config.tensorboard, append=config.resume is not None)
+    photos = ImageStore(device, check_device(config.data_device), config.cache_mb << 20)
+    run = Run(config, device, scene, photos, model, renderer, ssim, knn, strategy, monitor, len(model))
+    if config.resume is not None:
+        _resume(run, checkpoint.read_checkpoint(config.resume, device))
+    run.seconds["setup"] = time.perf_counter() - started
+    return run
+
+
+def check_device(name: str) -> torch.device:
+    """A torch device that exists here, or an error that says why not."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"there is no device called {name!r}", remedy="choose cpu or cuda") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        reason = "this torch is built without CUDA" if torch.version.cuda is None else "torch finds no usable GPU"
+        from smoke_trainer.errors import RendererUnavailable
+
+        raise RendererUnavailable(
+            f"--device {name} was asked for, but {reason}",
+            "nothing ran on a GPU, and the CPU was not taken in its place",
+            "run `splatfix diagnose`, or use --device cpu",
+        )
+    return device
+
+
+@torch.no_grad()
+def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
+    """Held-out quality, one view at a time and without gradients; `previews` names PNGs to write under renders/."""
+    started = time.perf_counter()
+    run.monitor.memory.begin()
+    background, splats = run.plain_background(), run.model.splats()
+    mean = QualityMean(as_ssim(run.ssim))
+    for view in run.scene.test:
+        photo = run.photos.get(view)
+        truth = photo.over(background)
+        drawn = run.renderer.render(run.camera(view), splats, background).color
+        if photo.mask is not None:
+            drawn, truth = drawn * photo.mask, truth * photo.mask
+        mean.add(drawn, truth)
+        if previews is not None:
+            report.write_preview(run.config.out / "renders" / f"{previews}_{view.name}", drawn, truth)
+    run.monitor.memory.end("eval")
+    run.seconds["eval"] = run.seconds.get("eval", 0.0) + time.perf_counter() - started
+    return mean.result()
+
+
+def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Result:
+    """Train to the end and leave result.json, metrics.jsonl, the PLY and previews in `config.out`.
+
+    Ctrl-C leaves a checkpoint. Errors that a person can act on come back as a result with their message and code.
+    """
+    started = time.perf_counter()
+    try:
+        run = prepare(config)
+    except SmokeTrainerError as error:
+        return report.write_error(config, error)
+    try:
+        status = _train(run, progress)
+        run.seconds["total"] = time.perf_counter() - started
+        return report.write_result(run, status, evaluate(run, previews=f"{run.done:06d}"))
+    except SmokeTrainerError as error:
+        return report.write_error(config, error)
+    finally:
+        run.monitor.close()
+
+
+def _train(run: Run, progress: Optional[Progress]) -> str:
+    """The loop; returns `ok` or `interrupted`."""
+    config = run.config
+    if run.initial_quality is None:
+        run.initial_quality = evaluate(run)
+    run.seconds["train"] = 0.0
+    begun_at, status = run.done, "ok"
+    try:
+        for iteration in range(run.done + 1, config.iterations + 1):
+            began = time.perf_counter()
+            if iteration == begun_at + 1:
+                run.monitor.memory.begin()
+            train_step(run, iteration)
+            run.seconds["train"] += time.perf_counter() - began
+            if progress is not None:
+                progress(_state(run))
+            if config.checkpoint_every and iteration % config.checkpoint_every == 0:
+                save(run)
+            if config.evaluate_every and iteration % config.evaluate_every == 0 and iteration < config.iterations:
+                run.monitor.memory.end("train")
+                quality = evaluate(run)
+                run.monitor.memory.begin()
+                if progress is not None:
+                    progress(dict(_state(run), heldout_psnr=quality.psnr))
+    except KeyboardInterrupt:
+        save(run)
+        status = "interrupted"
+    run.monitor.flush()
+    run.monitor.memory.end("train")
+    run.seconds["iterations"] = float(run.done - begun_at)
+    return status
+
+
+def _state(run: Run) -> Dict[str, Any]:
+    """What a progress line shows."""
+    losses = run.monitor.losses
+    return {
+        "iteration": run.done,
+        "iterations": run.config.iterations,
+        "loss": losses[-1] if losses else None,
+        "gaussians": len(run.model),
+        "seconds": round(run.seconds["train"], 3),
+    }
+
+
+def save(run: Run) -> None:
+    """Write checkpoint.pt into the output folder."""
+    run.monitor.flush()
+    quality = run.initial_quality
+    rest: Dict[str, Any] = {
+        "bag": list(run.bag),
+        "initial_count": run.initial_count,
+        "losses": list(run.monitor.losses),
+        "norms": {name: list(values) for name, values in run.monitor.health.norms.items()},
+        "counts": dict(run.monitor.counts),
+        "opacity_resets": run.monitor.opacity_resets,
+        "peak_gaussians": run.monitor.peak_gaussians,
+        "initial_quality": None if quality is None else [quality.psnr, quality.ssim, quality.l1, quality.views],
+    }
+    checkpoint.save_checkpoint(run.config.out / "checkpoint.pt", run.done, run.model, run.strategy, rest)
+
+
+def _resume(run: Run, payload: Dict[str, Any]) -> None:
+    """Continue where a checkpoint was written."""
+    run.done = checkpoint.restore(payload, run.model, run.strategy)
+    rest = payload["rest"]
+    run.bag, run.initial_count = list(rest["bag"]), rest["initial_count"]
+    run.strategy.initial_count = run.initial_count
+    monitor = run.monitor
+    monitor.losses, monitor.counts = list(rest["losses"]), dict(rest["counts"])
+    monitor.health.norms = {name: list(values) for name, values in rest["norms"].items()}
+    monitor.opacity_resets, monitor.peak_gaussians = rest["opacity_resets"], rest["peak_gaussians"]
+    if rest["initial_quality"] is not None:
+        run.initial_quality = Quality(*rest["initial_quality"])
+
+
+def take_census(run: Run) -> Optional[List[Dict[str, Any]]]:
+    """The largest live tensors, where the run asks for them."""
+    return census() if run.config.census else None
