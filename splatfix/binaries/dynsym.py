@@ -17,7 +17,7 @@ _LOCAL, _WEAK = 0, 2
 _NAME_LIMIT = 1 << 16
 # Bounds against forged tables; libtorch_cpu.so has some 10^5 symbols.
 _MAX_SYMBOLS = 1_000_000
-_MAX_NAME_BYTES = 16 << 20
+_MAX_NAME_TEXT = 8 << 20
 _MAX_UNDEFINED = 100_000
 _SPARE_STEPS = 100_000
 _STEPS_PER_NAME = 64
@@ -64,14 +64,14 @@ class DynamicSymbols:
         """Names of undefined symbols: (those that must be found, weak ones)."""
         strong: dict[str, None] = {}
         weak: dict[str, None] = {}
-        name_bytes = 0
+        length = 0
         for name_at, binding, section in self._scan(self._undefined_end()):
             if section or binding == _LOCAL or not name_at:
                 continue
-            raw = self._name(name_at)
-            name_bytes += len(raw)
-            (weak if binding == _WEAK else strong)[decode(raw)] = None
-            if name_bytes > _MAX_NAME_BYTES or len(strong) + len(weak) > _MAX_UNDEFINED:
+            name = decode(self._name(name_at))
+            length += len(name)
+            (weak if binding == _WEAK else strong)[name] = None
+            if length > _MAX_NAME_TEXT or len(strong) + len(weak) > _MAX_UNDEFINED:
                 raise BinaryError("implausibly many or long undefined symbols: not a real library")
         return tuple(strong), tuple(weak)
 
@@ -117,8 +117,7 @@ class DynamicSymbols:
             return self._defined_gnu(wanted)
         if DT_HASH in self.table.values:
             return self._defined_sysv(wanted)
-        listed = {self._name(at) for at, binding, section in self._scan(self._count()) if section and binding}
-        return {name for name, raw in wanted.items() if raw in listed}
+        return self._defined_unhashed(wanted)
 
     def _gnu_header(self) -> tuple[int, int, int, int, int]:
         """(buckets, index of the first hashed symbol, Bloom words, Bloom shift, offset behind the header)."""
@@ -177,6 +176,20 @@ class DynamicSymbols:
                     found.add(name)
                     break
                 index = self._word(chains_at + 4 * index, "symbol hash chain")
+        return found
+
+    def _defined_unhashed(self, wanted: dict[str, bytes]) -> set[str]:
+        """Go through all symbols of a file without hash tables."""
+        by_raw = {raw: name for name, raw in wanted.items()}
+        longest = max(map(len, by_raw), default=0)
+        found = set()
+        for name_at, binding, section in self._scan(self._count()):
+            if section and binding != _LOCAL:
+                place = self.table.strings + name_at
+                size = min(longest + 1, self.table.strings_end - place)
+                name = by_raw.get(self.reader.take(place, size, "a symbol's name").partition(b"\0")[0])
+                if name is not None:
+                    found.add(name)
         return found
 
     def _step(self) -> None:

@@ -41,6 +41,7 @@ _SHN_XINDEX, _PN_XNUM = 0xFFFF, 0xFFFF
 
 # An object file of a huge C++ project with -ffunction-sections has some 10^5 sections.
 _MAX_SECTIONS = 500_000
+_MAX_NAMED = 4_096
 _MAX_SEGMENTS = 4_096
 _MAX_DYNAMIC = 16_384
 _MAX_NEEDED = 4_096
@@ -201,6 +202,8 @@ class Elf:
             name = wanted.get(raw[: raw.find(b"\0") + 1])
             if name is not None:
                 found.append((name, section))
+                if len(found) > _MAX_NAMED:
+                    raise BinaryError(f"more than {_MAX_NAMED} sections called {name}: not a real file")
         return found
 
     # -- device code ------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ _EXPORTS, _IMPORTS, _DELAY_IMPORTS = 0, 1, 13
 
 _MAX_LIBRARIES = 4_096
 _MAX_IMPORTS = 65_536
+_MAX_IMPORT_TEXT = 8 << 20
 _MAX_EXPORTS = 1 << 20
 _NAME_LIMIT = 1 << 14
 
@@ -101,8 +102,8 @@ class Pe:
                 return section.raw_offset + address - section.address
         raise BinaryError(f"{what} at address {address:#x} lies in no section")
 
-    def _name_at(self, address: int, what: str) -> str:
-        return self.reader.cstring(self.offset(address, what), what, _NAME_LIMIT)
+    def _name_at(self, address: int, what: str, limit: int = 1024) -> str:
+        return self.reader.cstring(self.offset(address, what), what, limit)
 
     def _directory(self, index: int) -> int:
         """Address of a data directory, 0 if the file has none."""
@@ -148,19 +149,21 @@ class Pe:
         """(library, function) of every import by name, in order; imports by number have no name."""
         found: list[tuple[str, str]] = []
         thunk, by_number = (_U64, 1 << 63) if self.wide else (_U32, 1 << 31)
-        left = _MAX_IMPORTS
+        steps = length = 0
         for lookup, library in self._import_records():
             offset = self.offset(lookup, "an import lookup table")
             while True:
                 value = self.reader.unpack(thunk, offset, "imported symbol")[0]
                 if not value:
                     break
-                left -= 1
-                if left < 0:
-                    raise BinaryError(f"more than {_MAX_IMPORTS} imported symbols: not a real file")
                 if not value & by_number:
-                    found.append((library, self._name_at(value + 2, "the name of an imported symbol")))
+                    name = self._name_at(value + 2, "the name of an imported symbol", _NAME_LIMIT)
+                    found.append((library, name))
+                    length += len(name)
                 offset += thunk.size
+                steps += 1
+                if steps > _MAX_IMPORTS or length > _MAX_IMPORT_TEXT:
+                    raise BinaryError("implausibly many or long imported symbols: not a real file")
         return tuple(found)
 
     # -- exports ----------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from splatfix.binaries.model import BinaryError
 _NEED, _NEED_AUX = "HHIII", "IHHII"
 _DEF, _DEF_AUX = "HHHHIII", "II"
 _VER_FLG_BASE = 1  # the entry that names the library itself
-_MAX_VERSIONS = 16_384
+# libstdc++ defines some 60, and a library wants some 20
+_MAX_VERSIONS = 4_096
 
 
 def wanted_versions(elf: Elf) -> tuple[tuple[str, str], ...]:

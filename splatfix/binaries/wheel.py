@@ -1,48 +1,23 @@
-"""Native members of a wheel (or any zip): read in place where stored, through a temporary file where compressed."""
+"""Native members of a wheel (or any zip): read in place where stored, through a temporary file where deflated."""
 
 from __future__ import annotations
 
-import lzma
 import os
-import struct
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable
-from typing import IO
 
+from splatfix.binaries import _zip
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.binaries.folder import is_native_name
 from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import parse
 
+MAGIC = _zip.MAGIC
+
 OnError = Callable[[str, BinaryError], None]
 """Told the path and the error of each file that could not be read, so that the others still are."""
 
-MAGIC = b"PK\x03\x04"
-_LOCAL_HEADER = struct.Struct("<4s22xHH")
-_ENCRYPTED = 0x1
-_COPY_CHUNK = 1 << 20
-# No library on any index comes near these; they stop a small archive from filling the disk.
-_MAX_MEMBER = 16 << 30
-_MAX_MEMBERS = 100_000
-
-# What zipfile and the decompressors raise for damaged or unsupported archives.
-_ZIP_ERRORS = (
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-    EOFError,
-    OSError,
-    OverflowError,
-    IndexError,
-    KeyError,
-)
+_MAX_LIBRARIES = 20_000
 
 
 def read_wheel(path: str | os.PathLike[str], *, on_error: OnError | None = None) -> tuple[Binary, ...]:
@@ -52,65 +27,58 @@ def read_wheel(path: str | os.PathLike[str], *, on_error: OnError | None = None)
     archive, and for a damaged member unless `on_error` is given, which then hears of it instead.
     """
     name = os.fspath(path)
-    found: list[Binary] = []
     with opened(path) as reader:
-        try:
-            archive = zipfile.ZipFile(name)
-        except _ZIP_ERRORS as error:
-            raise BinaryError(f"{name}: a damaged wheel or zip file: {error}") from error
-        with archive:
-            members = [
-                info for info in archive.infolist() if is_native_name(info.filename.rpartition("/")[2])
-            ]
-            if len(members) > _MAX_MEMBERS:
-                raise BinaryError(f"{name}: {len(members)} libraries in one archive: not a real wheel")
-            for info in members:
-                label = f"{name}!{info.filename}"
-                try:
-                    found.append(_read_member(reader, archive, info, label))
-                except BinaryError as error:
-                    if on_error is None:
-                        raise
-                    on_error(label, error)
-    return tuple(found)
+        return parse_wheel(reader, name, on_error=on_error)
 
 
-def _read_member(reader: Reader, archive: zipfile.ZipFile, info: zipfile.ZipInfo, label: str) -> Binary:
-    if info.flag_bits & _ENCRYPTED:
-        raise BinaryError(f"{label}: encrypted, cannot be read")
-    if info.compress_type == zipfile.ZIP_STORED:
+def parse_wheel(reader: Reader, name: str, *, on_error: OnError | None = None) -> tuple[Binary, ...]:
+    """As `read_wheel`, from bytes that are already at hand; `name` is only a label."""
+    found: list[Binary] = []
+    listing = _zip.members(reader, lambda member: is_native_name(member.rpartition("/")[2]))
+    while True:
         try:
-            window = Reader(reader.buffer, _data_start(reader, info), info.file_size)
+            member = next(listing, None)
         except BinaryError as error:
-            raise BinaryError(f"{label}: {error}") from error
-        return parse(window, label)
-    if info.file_size > _MAX_MEMBER:
-        raise BinaryError(f"{label}: claims {info.file_size} bytes unpacked: not a real library")
-    # mkstemp and not a context-managed temporary file: Windows cannot open one of those a second time
-    handle, temporary = tempfile.mkstemp(prefix="splatfix-member-")
+            raise BinaryError(f"{name}: {error}") from error
+        if member is None:
+            return tuple(found)
+        if len(found) == _MAX_LIBRARIES:
+            raise BinaryError(
+                f"{name}: more than {_MAX_LIBRARIES} libraries in one archive: not a real wheel"
+            )
+        label = f"{name}!{member.name}"
+        try:
+            found.append(_read_member(reader, member, label))
+        except BinaryError as error:
+            if on_error is None:
+                raise
+            on_error(label, error)
+
+
+def _read_member(reader: Reader, member: _zip.Member, label: str) -> Binary:
     try:
-        with os.fdopen(handle, "wb") as out:
-            _unpack(archive, info, out, label)
-        with opened(temporary) as unpacked:
-            return parse(unpacked, label)
+        if not member.size:
+            raise BinaryError("an empty file")
+        if member.method == _zip.STORED:
+            start = _zip.data_start(reader, member)
+            reader.require(start, member.size, "a zip member")
+            return parse(Reader(reader.buffer, reader.base + start, member.size), label)
+        return _read_unpacked(reader, member, label)
+    except BinaryError as error:
+        # what `parse` says already begins with the label
+        raise error if str(error).startswith(label) else BinaryError(f"{label}: {error}") from error
+
+
+def _read_unpacked(reader: Reader, member: _zip.Member, label: str) -> Binary:
+    try:
+        # mkstemp and not a context-managed temporary file: Windows cannot open one of those a second time
+        handle, temporary = tempfile.mkstemp(prefix="splatfix-member-")
+        try:
+            with os.fdopen(handle, "wb") as out:
+                _zip.unpack(reader, member, out)
+            with opened(temporary) as unpacked:
+                return parse(unpacked, label)
+        finally:
+            os.unlink(temporary)  # noqa: PTH108 - a str path
     except OSError as error:
-        raise BinaryError(f"{label}: cannot be unpacked for reading: {error}") from error
-    finally:
-        os.unlink(temporary)  # noqa: PTH108 - a str path
-
-
-def _data_start(reader: Reader, info: zipfile.ZipInfo) -> int:
-    """Offset of a stored member's first byte; the local header's own field lengths count, not the directory's."""
-    magic, name_length, extra_length = reader.unpack(_LOCAL_HEADER, info.header_offset, "zip member header")
-    if magic != MAGIC:
-        raise BinaryError(f"no zip member at offset {info.header_offset:#x}: the archive is damaged")
-    return int(info.header_offset + _LOCAL_HEADER.size + name_length + extra_length)
-
-
-def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, out: IO[bytes], label: str) -> None:
-    try:
-        with archive.open(info) as source:
-            while chunk := source.read(_COPY_CHUNK):
-                out.write(chunk)
-    except _ZIP_ERRORS as error:
-        raise BinaryError(f"{label}: cannot be unpacked: {error}") from error
+        raise BinaryError(f"cannot be unpacked for reading: {error}") from error

@@ -14,7 +14,7 @@ class Strings:
     """A string table under construction."""
 
     def __init__(self) -> None:
-        self.data = b"\0"
+        self.data = bytearray(1)
 
     def add(self, text: str) -> int:
         at = len(self.data)
@@ -171,7 +171,7 @@ class ElfForge:
             for tag, text in ((14, self.soname), (15, self.rpath), (29, self.runpath)):
                 if text is not None:
                     tags.append((tag, self._strings.add(text)))
-            blobs.append((".dynstr", STRTAB, self._strings.data))
+            blobs.append((".dynstr", STRTAB, bytes(self._strings.data)))
             tags += [(5, ".dynstr"), (10, len(self._strings.data)), (0, 0)]
             blobs.append((".dynamic", DYNAMIC, bytes(len(tags) * self.bits // 4)))
         names = Strings()
@@ -181,7 +181,7 @@ class ElfForge:
             for name, _ in self.nobits:
                 names.add(name)
             names.add(".shstrtab")
-            blobs.append((".shstrtab", STRTAB, names.data))
+            blobs.append((".shstrtab", STRTAB, bytes(names.data)))
 
         segments = 2 if self.dynamic else 1
         offset = header_size + segments * segment_size

@@ -1,0 +1,224 @@
+"""Damaged and hostile files: nothing but `BinaryError` escapes, nothing is read past the end, memory stays small."""
+
+import io
+import struct
+import time
+import tracemalloc
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from splatfix.binaries import BinaryError, missing_exports, read_binary, read_needs, read_wheel
+from splatfix.binaries._bytes import Reader
+from splatfix.binaries.elf import MAGIC as ELF_MAGIC
+from splatfix.binaries.fatbin import MAX_RECORDS
+from splatfix.binaries.pe import MAGIC as PE_MAGIC
+from splatfix.binaries.reader import parse
+from splatfix.binaries.symbols import parse_exported, parse_needs, parse_provided
+from splatfix.binaries.wheel import parse_wheel
+
+from .forge_elf import ElfForge
+from .forge_fatbin import TYPICAL, container, entry
+from .forge_pe import PeForge
+from .mutate import corpus, mutants
+
+MEMORY_LIMIT = 50 << 20
+SECONDS_LIMIT = 60.0  # a guard against hanging; some seconds are usual for the largest, under tracemalloc
+
+ASKED = ("symbol3", "PyInit__C", "malloc", "absent")
+
+
+def outcome(call: Callable[[Reader], object], data: bytes, behind: bytes) -> object:
+    """What a call answers or complains about, with other bytes lying behind the file's end."""
+    try:
+        return call(Reader(data + behind, 0, len(data)))
+    except BinaryError as error:
+        assert str(error)
+        return str(error)
+
+
+def calls_for(data: bytes) -> list[Callable[[Reader], object]]:
+    """Everything the reader can be asked about a file that starts like this one."""
+    calls: list[Callable[[Reader], object]] = [lambda reader: parse(reader, "x")]
+    if data.startswith((ELF_MAGIC, PE_MAGIC)):
+        calls += [parse_needs, parse_provided, lambda reader: parse_exported(reader, ASKED)]
+    if data.startswith(b"PK"):
+        calls.append(lambda reader: parse_wheel(reader, "x.whl", on_error=lambda *_: None))
+    return calls
+
+
+def run(count: int, seed: int) -> Counter[str]:
+    """Feed mutants to every call; returns how many calls answered and how many refused."""
+    seen: Counter[str] = Counter()
+    for number, (label, data) in enumerate(mutants(corpus(), count, seed)):
+        for call in calls_for(data):
+            try:
+                first = outcome(call, data, b"")
+                # a sample is read again with live structures behind its end: the answer must be the same
+                if number % 8 == 0:
+                    assert outcome(call, data, TYPICAL * 4) == first, label
+            except AssertionError:
+                raise
+            except BaseException as error:
+                raise AssertionError(f"{label}: {type(error).__name__} escaped: {error}") from error
+            seen["refused" if isinstance(first, str) else "answered"] += 1
+    return seen
+
+
+def test_three_thousand_mutants() -> None:
+    seen = run(3_000, seed=1)
+    # both ways out must be travelled, or the mutants are too tame or too wild to show anything
+    assert seen["refused"] > 1_500 and seen["answered"] > 1_500, seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 15))
+def test_a_hundred_thousand_mutants(seed: int) -> None:
+    tracemalloc.start()
+    try:
+        tracked = run(1_000, seed=seed + 1000)
+        before, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert tracked["refused"] and peak < MEMORY_LIMIT, (before, peak)
+    seen = run(19_000, seed=seed)
+    assert seen["refused"] > 9_000 and seen["answered"] > 9_000, seen
+
+
+# -- files made to exhaust memory or time -------------------------------------------------------------------------
+
+
+def endless_containers() -> bytes:
+    return container() * 200_000
+
+
+def as_many_entries_as_allowed() -> bytes:
+    # distinct architectures defeat sharing of their names
+    return container(*(entry(arch=1 + index % 9_999, payload=b"") for index in range(MAX_RECORDS - 1)))
+
+
+def as_many_containers_as_allowed() -> bytes:
+    return container() * MAX_RECORDS
+
+
+def only_magic_numbers() -> bytes:
+    return ElfForge(section_table=False, sections=((".x", b"\x50\xed\x55\xba\1\0\x10\0" * 300_000),)).build()
+
+
+def sea_of_zeros() -> bytes:
+    return ElfForge(sections=((".nv_fatbin", bytes(32 << 20)),)).build()
+
+
+def half_a_million_sections() -> bytes:
+    data = bytearray(ElfForge(dynamic=False, sections=((".nv_fatbin", TYPICAL),)).build())
+    at = struct.unpack_from("<Q", data, 40)[0]
+    count = 499_999
+    names = struct.unpack_from("<H", data, 62)[0]
+    struct.pack_into("<Q", data, at + 32, count)  # section 0 holds the real count
+    struct.pack_into("<H", data, 60, 0)
+    struct.pack_into("<H", data, 62, names)
+    row = bytes(data[at + 64 : at + 128])  # every one of them a .nv_fatbin of the same bytes
+    return bytes(data) + row * count
+
+
+def long_needed_names() -> bytes:
+    return ElfForge(needed=["n" * 4_000] * 4_000).build()
+
+
+def too_many_needed() -> bytes:
+    return ElfForge(needed=["n"] * 10_000).build()
+
+
+def long_symbols() -> bytes:
+    """Fifty thousand imports that share one name of 60 kB."""
+    forge = ElfForge(imports=["s"] * 50_000, runpath="s" * 60_000)
+    data = bytearray(forge.build())
+    table = data.index(b"\0s\0s\0") + 1
+    long_name = data.index(b"s" * 60_000) - table + 1
+    symbols = data.index(forge.pack("IBBHQQ", 1, 0x12, 0, 0, 0x1000, 8))
+    for index in range(50_000):
+        struct.pack_into("<I", data, symbols + 24 * index, long_name + index % 1000)
+    return bytes(data)
+
+
+def many_versions() -> bytes:
+    return ElfForge(wanted=[("l" * 4_000, ["v" * 4_000]) for _ in range(4_000)]).build()
+
+
+def long_imports() -> bytes:
+    return PeForge(imports=[("x.dll", ["f" * 16_000] * 10_000)]).build()
+
+
+def circular_imports() -> bytes:
+    """Import descriptors that all point at one another's names, and never end."""
+    return PeForge(imports=[("x.dll", ["f"])] * 4_200).build()
+
+
+BOMBS = [
+    endless_containers,
+    as_many_entries_as_allowed,
+    as_many_containers_as_allowed,
+    only_magic_numbers,
+    sea_of_zeros,
+    half_a_million_sections,
+    long_needed_names,
+    too_many_needed,
+    long_symbols,
+    many_versions,
+    long_imports,
+    circular_imports,
+]
+
+
+@pytest.mark.parametrize("bomb", BOMBS, ids=lambda one: one.__name__)
+def test_bombs_cost_little_memory_and_time(tmp_path: Path, bomb: Callable[[], bytes]) -> None:
+    path = tmp_path / "bomb.so"
+    path.write_bytes(bomb())
+    is_library = bomb not in (endless_containers, as_many_entries_as_allowed, as_many_containers_as_allowed)
+    calls: list[Callable[[], object]] = [lambda: read_binary(path)]
+    if is_library:
+        calls += [lambda: read_needs(path), lambda: missing_exports(ASKED, [path])]
+    for call in calls:
+        begun = time.monotonic()
+        tracemalloc.start()
+        try:
+            call()
+        except BinaryError:
+            pass
+        finally:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert peak < MEMORY_LIMIT, f"{peak / 2**20:.0f} MiB"
+        assert time.monotonic() - begun < SECONDS_LIMIT
+
+
+def test_the_limit_of_records_itself_is_still_read(tmp_path: Path) -> None:
+    path = tmp_path / "k.fatbin"
+    path.write_bytes(as_many_entries_as_allowed())
+    assert len(read_binary(path).containers[0].entries) == MAX_RECORDS - 1
+
+
+def test_a_wheel_of_a_great_many_names(tmp_path: Path) -> None:
+    """Its directory repeats one small record; nothing is kept of members that are not libraries."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a.py", b"x")
+    data = packed.getvalue()
+    at, end = data.index(b"PK\x01\x02"), data.index(b"PK\x05\x06")
+    record = data[at:end]
+    count = 100_000
+    directory = record * count
+    end64 = struct.pack(
+        "<4sQHHIIQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, len(directory), at
+    ) + struct.pack("<4sIQI", b"PK\x06\x07", 0, at + len(directory), 1)
+    path = tmp_path / "a.whl"
+    path.write_bytes(data[:at] + directory + end64 + data[end:])
+    tracemalloc.start()
+    try:
+        assert read_wheel(path) == ()
+        assert tracemalloc.get_traced_memory()[1] < MEMORY_LIMIT
+    finally:
+        tracemalloc.stop()
