@@ -58,9 +58,9 @@ def main() -> None:
             raise
         if "--json" in sys.argv:
             from splatfix.core.files import dumps
-            from splatfix.report.document import error
+            from splatfix.report import document
 
-            typer.echo(dumps(error(problem)), nl=False)
+            typer.echo(dumps(document.error(problem)), nl=False)
         else:
             from splatfix.report.console import show_error
 

@@ -65,7 +65,7 @@ def terminal(console: Console, result: Inspection, *, verbose: bool = False) -> 
 
 def _file(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
     binary = item.binary
-    verdicts = {
+    verdicts: dict[str, dict[str, Any]] = {
         coverage.target: {
             "usable": coverage.usable,
             "via": coverage.via,
@@ -75,7 +75,7 @@ def _file(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
         for coverage in item.verdicts
     }
     if not item.verdicts:
-        nothing = {
+        nothing: dict[str, Any] = {
             "usable": None,
             "via": "none",
             "reason": "it carries no GPU code",

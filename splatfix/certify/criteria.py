@@ -1,0 +1,213 @@
+"""The written criteria of a certificate: each looks at the trainer's measurements and says met, failed or not measured.
+
+The criteria exist because each has let a broken stack look fine: a run that "finished" with zero gradients, that never
+densified, that had no test split and reported the quality of its training views, or that silently used a slow path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from splatfix.certify.model import Criterion, Outcome
+
+# Every trained group must get gradients; SH above degree 0 gets none until its degree is switched on.
+REQUIRED_GROUPS = ("xyz", "f_dc", "opacity", "scaling", "rotation")
+MAX_ZERO_STEPS = 0.05
+"""Share of steps in which a parameter group may have a zero gradient (a view may see nothing)."""
+LOSS_FACTOR = 0.8
+"""The smoothed loss at the end must be below this share of the one at the start."""
+MIN_GAIN_DB = 2.0
+"""Held-out PSNR must rise by this much over the untrained scene: the trainer's start is already textured by its points."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the run was asked to be."""
+
+    renderer: str
+    iterations: int | None = None
+    """None: as many as the trainer's preset says, which its result repeats."""
+
+
+def judge(result: Mapping[str, Any], asked: Asked) -> tuple[Criterion, ...]:
+    """All criteria for one run's ``result.json``; a measurement that is missing fails the criterion that needs it."""
+    return (
+        _finished(result, asked),
+        _renderer(result, asked),
+        _split(result),
+        _finite(result),
+        *_gradients(result),
+        _loss(result),
+        _densified(result),
+        _gain(result),
+        _quality(result),
+        _round_trip(result),
+    )
+
+
+def _get(result: Mapping[str, Any], *path: str) -> Any:
+    value: Any = result
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            return None
+        value = value[key]
+    return value
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _criterion(code: str, good: bool | None, measured: str, required: str, why: str) -> Criterion:
+    outcome = Outcome.NOT_MEASURED if good is None else (Outcome.MET if good else Outcome.FAILED)
+    return Criterion(code, outcome, measured, required, "" if good else why)
+
+
+def _finished(result: Mapping[str, Any], asked: Asked) -> Criterion:
+    done, status = _get(result, "iterations"), _get(result, "status")
+    wanted = asked.iterations if asked.iterations is not None else _get(result, "asked", "iterations")
+    return _criterion(
+        "training-finishes",
+        isinstance(done, int) and done == wanted and status == "ok",
+        f"{done} iterations, {status}",
+        f"{wanted} iterations",
+        "The trainer stopped early.",
+    )
+
+
+def _renderer(result: Mapping[str, Any], asked: Asked) -> Criterion:
+    ran = _get(result, "implementations", "renderer")
+    name = ran.get("name") if isinstance(ran, Mapping) else ran
+    return _criterion(
+        "renderer-as-asked",
+        name == asked.renderer,
+        str(name),
+        asked.renderer,
+        "Another renderer ran than the one this certificate is about.",
+    )
+
+
+def _split(result: Mapping[str, Any]) -> Criterion:
+    train, test = _get(result, "split", "train") or [], _get(result, "split", "test") or []
+    shared = set(train) & set(test)
+    views = _get(result, "heldout", "views")
+    return _criterion(
+        "held-out-views",
+        bool(test) and bool(train) and not shared and views == len(test),
+        f"{len(train)} for training, {len(test)} held out, {len(shared)} in both, {views} evaluated",
+        "at least one view is held out, none is in both sets, and all held-out views are evaluated",
+        "Without views the training never saw, its quality says nothing.",
+    )
+
+
+def _finite(result: Mapping[str, Any]) -> Criterion:
+    groups = _get(result, "gradients") or {}
+    bad = sum(int(_get(groups, name, "nonfinite_steps") or 0) for name in groups)
+    first, last = _number(_get(result, "train_loss", "first")), _number(_get(result, "train_loss", "last"))
+    return _criterion(
+        "finite-values",
+        bool(groups) and bad == 0 and first is not None and last is not None,
+        f"{bad} steps with non-finite gradients, loss {first} to {last}",
+        "no NaN or infinity in loss or gradients",
+        "NaN or infinite values spread to every Gaussian they touch.",
+    )
+
+
+def _gradients(result: Mapping[str, Any]) -> list[Criterion]:
+    steps = _number(_get(result, "iterations")) or 0.0
+    criteria = []
+    for name in REQUIRED_GROUPS:
+        group = _get(result, "gradients", name)
+        zero, largest = _number(_get(group or {}, "zero_steps")), _number(_get(group or {}, "max"))
+        good = (
+            zero is not None
+            and largest is not None
+            and largest > 0
+            and steps > 0
+            and zero <= MAX_ZERO_STEPS * steps
+        )
+        measured = (
+            "no gradient recorded"
+            if zero is None
+            else f"zero in {zero:.0f} of {steps:.0f} steps, largest norm {largest:.3g}"
+        )
+        criteria.append(
+            _criterion(
+                f"gradients-{name.replace('_', '-')}",
+                good,
+                measured,
+                f"zero in at most {MAX_ZERO_STEPS:.0%} of the steps",
+                f"No gradient reaches {name}: training runs, but this part of the scene never learns.",
+            )
+        )
+    return criteria
+
+
+def _loss(result: Mapping[str, Any]) -> Criterion:
+    first, last = _number(_get(result, "train_loss", "first")), _number(_get(result, "train_loss", "last"))
+    good = first is not None and last is not None and last < LOSS_FACTOR * first
+    return _criterion(
+        "loss-falls",
+        good,
+        "not recorded" if first is None or last is None else f"{first:.4f} to {last:.4f}",
+        f"below {LOSS_FACTOR:.0%} of the start",
+        "The optimizer does not improve the images it trains on.",
+    )
+
+
+def _densified(result: Mapping[str, Any]) -> Criterion:
+    counts = {
+        name: _number(_get(result, "gaussians", name))
+        for name in ("initial", "final", "cloned", "split", "pruned")
+    }
+    made = (counts["cloned"] or 0) + (counts["split"] or 0)
+    words = ", ".join(f"{name} {value:.0f}" for name, value in counts.items() if value is not None)
+    return _criterion(
+        "densification-works",
+        counts["initial"] is not None and made > 0 and (counts["final"] or 0) > 0,
+        words or "not recorded",
+        "Gaussians are cloned or split, and some remain",
+        "The screen-space gradient that drives densification is missing, or its schedule never began.",
+    )
+
+
+def _gain(result: Mapping[str, Any]) -> Criterion:
+    before, after = _number(_get(result, "initial_heldout", "psnr")), _number(_get(result, "heldout", "psnr"))
+    good = before is not None and after is not None and after - before >= MIN_GAIN_DB
+    return _criterion(
+        "held-out-psnr-rises",
+        good,
+        "not measured" if before is None or after is None else f"{before:.2f} dB to {after:.2f} dB",
+        f"up by at least {MIN_GAIN_DB} dB",
+        "Views that training never saw did not get better: nothing was learned about the scene.",
+    )
+
+
+def _quality(result: Mapping[str, Any]) -> Criterion:
+    psnr, floor = _number(_get(result, "heldout", "psnr")), _number(_get(result, "asked", "psnr_floor"))
+    if floor is None:
+        return _criterion("held-out-quality", None, f"{psnr} dB", "no floor is documented for this scene", "")
+    return _criterion(
+        "held-out-quality",
+        psnr is not None and psnr >= floor,
+        "not measured" if psnr is None else f"{psnr:.2f} dB",
+        f"at least {floor:.2f} dB",
+        "Quality is below what this scene is known to reach.",
+    )
+
+
+def _round_trip(result: Mapping[str, Any]) -> Criterion:
+    error, tolerance = (
+        _number(_get(result, "ply", "round_trip_difference")),
+        _number(_get(result, "ply", "tolerance")),
+    )
+    return _criterion(
+        "ply-round-trip",
+        error is not None and tolerance is not None and error <= tolerance,
+        "not measured" if error is None else f"largest difference {error:.2g}",
+        f"the saved point cloud, read back, renders the same image (within {tolerance})",
+        "What was saved is not what was trained.",
+    )

@@ -1,0 +1,257 @@
+"""Runs inside the target environment: each kernel against a plain float64 reference, forward and gradient.
+
+The references are written for clarity, straight from the formulas (SSIM: Wang et al. 2004 with the 11-tap window of
+3DGS; EWA splatting: Zwicker et al. 2001 with the constants of 3DGS, Kerbl et al. 2023), and share nothing with the
+kernels. Imports torch and splatfix.kernels only; Python 3.8.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from typing import Any, Callable, Dict, List, Tuple
+
+import torch
+from torch import Tensor
+
+
+def ssim_reference(first: Tensor, second: Tensor) -> Tensor:
+    """Mean SSIM of two [1, C, H, W] images with data range 1, zero padding, by direct 11 x 11 convolution."""
+    channels = first.shape[1]
+    offsets = torch.arange(11, dtype=first.dtype, device=first.device) - 5
+    line = torch.exp(-(offsets**2) / (2 * 1.5**2))
+    line = line / line.sum()
+    window = torch.outer(line, line).expand(channels, 1, 11, 11)
+
+    def blur(image: Tensor) -> Tensor:
+        return torch.nn.functional.conv2d(image, window, padding=5, groups=channels)
+
+    mean1, mean2 = blur(first), blur(second)
+    var1, var2 = blur(first * first) - mean1**2, blur(second * second) - mean2**2
+    cross = blur(first * second) - mean1 * mean2
+    c1, c2 = 0.01**2, 0.03**2
+    return (
+        (2 * mean1 * mean2 + c1) * (2 * cross + c2) / ((mean1**2 + mean2**2 + c1) * (var1 + var2 + c2))
+    ).mean()
+
+
+def knn_reference(points: Tensor) -> Tensor:
+    """Mean of the squared distances to the three nearest other points, by comparing all pairs."""
+    squared = ((points[:, None, :] - points[None, :, :]) ** 2).sum(-1)
+    squared.fill_diagonal_(float("inf"))
+    return torch.topk(squared, 3, largest=False).values.mean(1)
+
+
+def splat_reference(
+    size: Tuple[int, int],
+    focal: float,
+    background: Tensor,
+    view: Tensor,
+    means: Tensor,
+    scales: Tensor,
+    rotations: Tensor,
+    opacities: Tensor,
+    colors: Tensor,
+) -> Tensor:
+    """Colour [3, H, W] of Gaussians blended front to back at every pixel, without tiles.
+
+    ``view`` is world to camera (4 x 4, column vectors). Pixel centres lie at integers, the image centre at
+    ((W - 1) / 2, (H - 1) / 2). The kernel cuts every Gaussian at the tiles of 3 sigma; this reference does not, so the
+    scene keeps opacities low enough that nothing beyond 3 sigma reaches 1/255.
+    """
+    width, height = size
+    camera = means @ view[:3, :3].T + view[:3, 3]
+    depth = camera[:, 2]
+    w, x, y, z = rotations.unbind(-1)
+    turn = torch.stack(
+        [
+            1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+            2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+            2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+        ],
+        -1,
+    ).reshape(-1, 3, 3)  # fmt: skip
+    stretched = turn * scales[:, None, :]
+    covariance = stretched @ stretched.transpose(1, 2)
+    zero = torch.zeros_like(depth)
+    jacobian = torch.stack(
+        [
+            focal / depth, zero, -focal * camera[:, 0] / depth**2,
+            zero, focal / depth, -focal * camera[:, 1] / depth**2,
+        ],
+        -1,
+    ).reshape(-1, 2, 3)  # fmt: skip
+    project = jacobian @ view[:3, :3]
+    flat = project @ covariance @ project.transpose(1, 2) + 0.3 * torch.eye(2, dtype=means.dtype)
+    conic = torch.linalg.inv(flat)
+    centre_x = focal * camera[:, 0] / depth + (width - 1) / 2
+    centre_y = focal * camera[:, 1] / depth + (height - 1) / 2
+    rows, columns = torch.meshgrid(
+        torch.arange(height, dtype=means.dtype), torch.arange(width, dtype=means.dtype), indexing="ij"
+    )
+    image = torch.zeros(3, height, width, dtype=means.dtype)
+    through = torch.ones(height, width, dtype=means.dtype)
+    for i in torch.argsort(depth).tolist():
+        dx, dy = centre_x[i] - columns, centre_y[i] - rows
+        power = -0.5 * (conic[i, 0, 0] * dx * dx + conic[i, 1, 1] * dy * dy) - conic[i, 0, 1] * dx * dy
+        alpha = opacities[i] * torch.exp(power)
+        alpha = torch.where(alpha < 1.0 / 255.0, torch.zeros_like(alpha), alpha)
+        image = image + colors[i][:, None, None] * (alpha * through)
+        through = through * (1 - alpha)
+    return image + background[:, None, None] * through
+
+
+def relative_error(found: Tensor, wanted: Tensor) -> float:
+    """Largest absolute difference over the largest magnitude wanted; infinite for non-finite values."""
+    found, wanted = found.detach().double().cpu(), wanted.detach().double().cpu()
+    if found.shape != wanted.shape or not bool(torch.isfinite(found).all()):
+        return math.inf
+    return float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-12))
+
+
+def check_ssim(device: str) -> Dict[str, Any]:
+    """The SSIM of this environment's trainer."""
+    from splatfix.kernels.ssim import fused_ssim
+
+    generator = torch.Generator().manual_seed(1)
+    first = torch.rand(1, 3, 45, 61, generator=generator)
+    second = (first + 0.1 * torch.randn(1, 3, 45, 61, generator=generator)).clamp(0, 1)
+    exact = first.double().requires_grad_(True)
+    wanted = ssim_reference(exact, second.double())
+    torch.autograd.backward(wanted)
+    given = first.to(device).requires_grad_(True)
+    found = fused_ssim(given, second.to(device))
+    torch.autograd.backward(found)
+    return _outcome(
+        "ssim",
+        fused_ssim.__module__,
+        relative_error(found, wanted),
+        1e-5,
+        _gradient_error([given], [exact]),
+        1e-4,
+    )
+
+
+def check_knn(device: str) -> Dict[str, Any]:
+    """The neighbour distances that initial scales come from."""
+    from splatfix.kernels.knn import distCUDA2
+
+    points = torch.randn(700, 3, generator=torch.Generator().manual_seed(2))
+    points[10] = points[11]  # a duplicate counts with distance 0
+    found = distCUDA2(points.to(device))
+    wanted = knn_reference(points.double())
+    error = float(((found.double().cpu() - wanted).abs() / wanted.clamp_min(1e-12)).max())
+    return _outcome("knn", distCUDA2.__module__, error, 1e-4, None, None)
+
+
+def check_rasterizer(device: str) -> Dict[str, Any]:
+    """The rasterizer: a small scene, colour and the gradient of every input."""
+    from splatfix.kernels.rasterizer import GaussianRasterizationSettings, GaussianRasterizer
+
+    width, height, focal, count = 40, 32, 40.0, 30
+    generator = torch.Generator().manual_seed(3)
+
+    def uniform(low: float, high: float, *shape: int) -> Tensor:
+        return low + (high - low) * torch.rand(*shape, generator=generator)
+
+    means = torch.cat([uniform(-0.8, 0.8, count, 2), uniform(3.5, 5.0, count, 1)], 1)
+    inputs = [
+        means,
+        uniform(0.05, 0.25, count, 3),
+        torch.nn.functional.normalize(torch.randn(count, 4, generator=generator)),
+        # at most 0.3, so that alpha at 3 sigma (0.3 exp(-4.5) = 0.0033) is below 1/255: the tile cut changes nothing
+        uniform(0.05, 0.3, count),
+        uniform(0.0, 1.0, count, 3),
+    ]
+    background = torch.tensor([0.2, 0.4, 0.6])
+    view = torch.eye(4)
+    weight = torch.randn(3, height, width, generator=generator)
+
+    exact = [item.double().requires_grad_(True) for item in inputs]
+    wanted = splat_reference((width, height), focal, background.double(), view.double(), *exact)
+    torch.autograd.backward((wanted * weight.double()).sum())
+
+    given = [item.to(device).requires_grad_(True) for item in inputs]
+    tan_x, tan_y, near, far = width / (2 * focal), height / (2 * focal), 0.01, 100.0
+    projection = torch.zeros(4, 4)
+    projection[0, 0], projection[1, 1], projection[3, 2] = 1 / tan_x, 1 / tan_y, 1.0
+    projection[2, 2], projection[2, 3] = far / (far - near), -far * near / (far - near)
+    settings = GaussianRasterizationSettings(
+        image_height=height, image_width=width, tanfovx=tan_x, tanfovy=tan_y, bg=background.to(device),
+        scale_modifier=1.0, viewmatrix=view.T.contiguous().to(device),
+        projmatrix=(projection @ view).T.contiguous().to(device), sh_degree=0, campos=torch.zeros(3, device=device),
+        prefiltered=False, debug=False,
+    )  # fmt: skip
+    screen = torch.zeros(count, 3, device=device, requires_grad=True)
+    color, _radii = GaussianRasterizer(settings)(
+        means3D=given[0], means2D=screen, opacities=given[3][:, None], colors_precomp=given[4], scales=given[1],
+        rotations=given[2],
+    )  # fmt: skip
+    torch.autograd.backward((color * weight.to(device)).sum())
+    result = _outcome(
+        "rasterizer",
+        GaussianRasterizer.__module__,
+        relative_error(color, wanted),
+        5e-5,
+        _gradient_error(given, exact),
+        5e-4,
+    )
+    if screen.grad is None or not bool(screen.grad.abs().sum() > 0):
+        result.update(outcome="failed", detail="means2D got no gradient: densification would see nothing")
+    return result
+
+
+def _gradient_error(given: List[Tensor], exact: List[Tensor]) -> float:
+    worst = 0.0
+    for found, wanted in zip(given, exact):
+        if found.grad is None or wanted.grad is None:
+            return math.inf
+        worst = max(worst, relative_error(found.grad, wanted.grad))
+    return worst
+
+
+def _outcome(
+    name: str, where: str, value: float, allowed: float, gradient: Any, gradient_allowed: Any
+) -> Dict[str, Any]:
+    good = value <= allowed and (gradient is None or gradient <= gradient_allowed)
+    return {
+        "name": name,
+        "implementation": where,
+        "outcome": "met" if good else "failed",
+        "value_error": _finite(value),
+        "value_allowed": allowed,
+        "gradient_error": _finite(gradient),
+        "gradient_allowed": gradient_allowed,
+        "detail": "",
+    }
+
+
+def _finite(number: Any) -> Any:
+    return number if number is None or math.isfinite(number) else None
+
+
+def main() -> int:
+    """Check every kernel on one device and print one JSON object."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    device = parser.parse_args().device
+    checks: List[Tuple[str, Callable[[str], Dict[str, Any]]]] = [
+        ("ssim", check_ssim), ("knn", check_knn), ("rasterizer", check_rasterizer)
+    ]  # fmt: skip
+    results = []
+    for name, run in checks:
+        try:
+            results.append(run(device))
+        except Exception as error:  # noqa: BLE001 - whatever a kernel raises is this check's result
+            results.append(
+                {"name": name, "implementation": "", "outcome": "failed", "value_error": None, "value_allowed": 0.0,
+                 "gradient_error": None, "gradient_allowed": None, "detail": f"{type(error).__name__}: {error}"}
+            )  # fmt: skip
+    sys.stdout.write(json.dumps({"device": device, "torch": torch.__version__, "kernels": results}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

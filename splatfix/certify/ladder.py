@@ -1,0 +1,151 @@
+"""The ladder of proof: which rungs a certification reached, which it did not, and on what evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from splatfix.certify.model import KernelCheck, Outcome, Rung, RungName, SceneRun
+from splatfix.checks import Finding, Status
+from splatfix.facts import Facts
+
+if TYPE_CHECKING:
+    from splatfix.certify.run import Request
+
+_RESOLVING = (
+    "interpreter-answers",
+    "torch-installed",
+    "driver-too-old",
+    "torch-arch-unsupported",
+    "gpu-without-driver",
+)
+
+QUALITY_TOLERANCE = 0.005
+"""Relative: held-out PSNR and SSIM within half a percent, the tolerance field reports use."""
+SPEED_TOLERANCE = 0.25
+"""Relative: iterations per second may fall by a quarter on a shared machine before it counts."""
+
+
+def climb(
+    facts: Facts,
+    findings: tuple[Finding, ...],
+    kernels: tuple[KernelCheck, ...],
+    scenes: tuple[SceneRun, ...],
+    baseline: Mapping[str, Any] | None,
+    renderer: str,
+) -> tuple[Rung, ...]:
+    """All rungs, lowest first."""
+    return (
+        _resolved(findings),
+        _built(facts, findings, renderer),
+        _loads(kernels, scenes),
+        _computes(kernels),
+        _trains(scenes),
+        _reproduces(scenes, baseline),
+    )
+
+
+def claim(proof: tuple[Rung, ...], request: Request, *, granted: bool) -> str:
+    """One sentence that says what was shown, and no more."""
+    highest = None
+    for rung in proof:
+        if rung.reached:
+            highest = rung.name
+        elif rung.reached is False:
+            break
+    where = "on the CPU" if request.device == "cpu" else f"on {request.device}"
+    if not granted:
+        shown = f"the highest rung shown is {highest.value!r}" if highest else "no rung was shown"
+        return f"Refused: this environment was not shown to train 3D Gaussians {where}; {shown}."
+    scenes = len(request.suite.scenes)
+    limit = " Nothing was shown about CUDA or any GPU." if request.device == "cpu" else ""
+    return (
+        f"This environment trained {scenes} scene(s) of 3D Gaussians {where} with the {request.renderer} renderer, "
+        f"with healthy gradients, densification and held-out quality.{limit}"
+    )
+
+
+def _resolved(findings: tuple[Finding, ...]) -> Rung:
+    looked = [item for item in findings if item.code in _RESOLVING]
+    bad = [item for item in looked if item.status in (Status.FAIL, Status.CRASH)]
+    if bad:
+        return Rung(RungName.RESOLVED, False, "; ".join(item.summary for item in bad))
+    shown = "; ".join(item.summary for item in looked if item.status is Status.PASS)
+    return Rung(RungName.RESOLVED, True, shown or "Python and torch are there")
+
+
+def _built(facts: Facts, findings: tuple[Finding, ...], renderer: str) -> Rung:
+    judged = [item for item in findings if item.code == "no-kernel-image"]
+    bad = [item for item in judged if item.status is Status.FAIL]
+    if bad:
+        return Rung(RungName.BUILT, False, "; ".join(item.summary for item in bad))
+    good = [item for item in judged if item.status is Status.PASS]
+    if good:
+        return Rung(RungName.BUILT, True, "; ".join(item.summary for item in good))
+    if renderer == "torch":
+        return Rung(
+            RungName.BUILT, None, "not needed: every part that ran is plain PyTorch, nothing native was built"
+        )
+    return Rung(RungName.BUILT, None, "not shown: no GPU here to judge the native extensions for")
+
+
+def _loads(kernels: tuple[KernelCheck, ...], scenes: tuple[SceneRun, ...]) -> Rung:
+    trained = [run for run in scenes if run.result.get("implementations")]
+    if trained:
+        parts = ", ".join(sorted(trained[0].result["implementations"]))
+        return Rung(RungName.LOADS, True, f"imported in a child of the target environment: {parts}")
+    if any(item.implementation for item in kernels):
+        return Rung(RungName.LOADS, True, "the kernels were imported in a child of the target environment")
+    return Rung(RungName.LOADS, False, "the trainer's parts could not be imported in the target environment")
+
+
+def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
+    bad = [item for item in kernels if item.outcome is not Outcome.MET]
+    if bad or not kernels:
+        why = (
+            "; ".join(f"{item.name}: {item.detail or 'outside its tolerance'}" for item in bad)
+            or "nothing was checked"
+        )
+        return Rung(RungName.COMPUTES, False, why)
+    worst = ", ".join(
+        f"{item.name} {item.value_error:.1e}"
+        + (f" (gradient {item.gradient_error:.1e})" if item.gradient_error is not None else "")
+        for item in kernels
+        if item.value_error is not None
+    )
+    return Rung(RungName.COMPUTES, True, f"forward and gradient agree with float64 references: {worst}")
+
+
+def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
+    bad = [run.scene for run in scenes if not run.passed]
+    if bad or not scenes:
+        return Rung(
+            RungName.TRAINS, False, f"criteria failed for {', '.join(bad)}" if bad else "no scene was trained"
+        )
+    words = ", ".join(f"{run.scene} {run.result['heldout']['psnr']:.2f} dB" for run in scenes)
+    return Rung(RungName.TRAINS, True, f"every criterion met on every scene; held-out PSNR: {words}")
+
+
+def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None) -> Rung:
+    if baseline is None:
+        return Rung(RungName.REPRODUCES, None, "not shown: no stored baseline was given (--baseline)")
+    earlier = {
+        run["scene"]: run.get("result", {}) for run in baseline.get("scenes", ()) if isinstance(run, Mapping)
+    }
+    problems, compared = [], []
+    for run in scenes:
+        before = earlier.get(run.scene)
+        if not before or not run.result.get("heldout") or not before.get("heldout"):
+            problems.append(f"{run.scene}: not in the baseline")
+            continue
+        for name in ("psnr", "ssim"):
+            now, then = float(run.result["heldout"][name]), float(before["heldout"][name])
+            if now < then * (1 - QUALITY_TOLERANCE):
+                problems.append(f"{run.scene}: held-out {name} {now:.4g} below the baseline's {then:.4g}")
+        now, then = float(run.result["iterations_per_second"]), float(before["iterations_per_second"])
+        if now < then * (1 - SPEED_TOLERANCE):
+            problems.append(f"{run.scene}: {now:.2f} it/s, the baseline had {then:.2f}")
+        compared.append(f"{run.scene} {now:.2f} it/s against {then:.2f}")
+    if problems:
+        return Rung(RungName.REPRODUCES, False, "; ".join(problems))
+    return Rung(RungName.REPRODUCES, True, "; ".join(compared))

@@ -1,0 +1,104 @@
+"""A certificate as data: criteria with measured values, and the ladder of what was really shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Outcome(str, Enum):
+    """What a criterion says. Only ``met`` and ``failed`` are judgements; ``not-measured`` is neither."""
+
+    MET = "met"
+    FAILED = "failed"
+    NOT_MEASURED = "not-measured"
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One thing that a working stack must show, with what was measured."""
+
+    code: str
+    """Kebab-case and stable."""
+    outcome: Outcome
+    measured: str
+    required: str
+    why: str = ""
+    """For a failure: what that means in practice."""
+
+
+class RungName(str, Enum):
+    """The ladder of proof, lowest first; see the design's table."""
+
+    RESOLVED = "resolved"
+    BUILT = "built"
+    LOADS = "loads"
+    COMPUTES = "computes"
+    TRAINS = "trains"
+    REPRODUCES = "reproduces"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung: reached, missed (False), or not shown at all (None), with the evidence or the reason."""
+
+    name: RungName
+    reached: bool | None
+    shown_by: str
+
+
+@dataclass(frozen=True)
+class KernelCheck:
+    """One kernel against its float64 reference: errors of value and gradient beside what is allowed."""
+
+    name: str
+    implementation: str
+    outcome: Outcome
+    value_error: float | None
+    value_allowed: float
+    gradient_error: float | None
+    gradient_allowed: float | None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class SceneRun:
+    """One scene trained in the target environment, and its criteria."""
+
+    scene: str
+    criteria: tuple[Criterion, ...]
+    seconds: float
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """The trainer's own ``result.json``; empty when it left none."""
+    pictures: tuple[str, ...] = ()
+    """Held-out views beside the truth, as paths relative to the report."""
+    log: str = ""
+    """The trainer's output, as a path relative to the report."""
+
+    @property
+    def passed(self) -> bool:
+        """No criterion failed."""
+        return all(item.outcome is not Outcome.FAILED for item in self.criteria)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The outcome of one certification."""
+
+    granted: bool
+    claim: str
+    """One sentence that claims exactly what was shown."""
+    reasons: tuple[str, ...]
+    """Why it was refused; empty when it was granted."""
+    suite: str
+    renderer: str
+    device: str
+    proof: tuple[Rung, ...]
+    kernels: tuple[KernelCheck, ...]
+    scenes: tuple[SceneRun, ...]
+    environment: Mapping[str, str]
+    """The versions it holds for."""
+    issued: str
+    seconds: float

@@ -1,0 +1,264 @@
+"""Runs a certification: kernels and trainer as children of the target environment, then the verdict."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splatfix.certify import criteria, ladder
+from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Rung, SceneRun
+from splatfix.certify.stage import stage
+from splatfix.certify.suites import Suite
+from splatfix.checks import Goal
+from splatfix.checks import run as run_checks
+from splatfix.core.codec import from_json
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.files import write_json, write_text
+from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.facts import Facts, gather
+
+KERNEL_TIMEOUT = 300.0
+_NEEDED = ("torch", "numpy", "pillow")
+
+Progress = Callable[[str, Mapping[str, Any]], None]
+"""Told what runs now (scene or stage) and the trainer's own progress object."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to certify, and where the report goes."""
+
+    python: str
+    suite: Suite
+    out: Path
+    renderer: str = "torch"
+    device: str = "cpu"
+    seed: int = 0
+    baseline: Mapping[str, Any] | None = None
+    """An earlier certificate to hold this one against."""
+
+
+def certify(
+    request: Request,
+    progress: Progress = lambda where, state: None,
+    *,
+    runner: Runner | None = None,
+    put_in_place: Callable[[Path], Path] = stage,
+) -> tuple[Certificate, Facts]:
+    """Certify one environment.
+
+    Args:
+        put_in_place: stages trainer and kernels into a folder and returns the PYTHONPATH entry; tests hand in one that
+            sabotages the copy.
+
+    Raises:
+        SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks what the trainer needs.
+    """
+    started = time.monotonic()
+    processes = runner or ProcessRunner()
+    progress("environment", {})
+    facts = gather(request.python)
+    _require(facts, request)
+    request.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="splatfix-certify-") as folder:
+        variables = _variables(put_in_place(Path(folder)))
+        progress("kernels", {})
+        kernels = check_kernels(processes, request, Path(folder), variables)
+        scenes = tuple(_train(processes, request, name, variables, progress) for name in request.suite.scenes)
+    findings = run_checks(facts, Goal())
+    proof = ladder.climb(facts, findings, kernels, scenes, request.baseline, request.renderer)
+    reasons = _reasons(kernels, scenes, proof)
+    return (
+        Certificate(
+            granted=not reasons,
+            claim=ladder.claim(proof, request, granted=not reasons),
+            reasons=reasons,
+            suite=request.suite.name,
+            renderer=request.renderer,
+            device=request.device,
+            proof=proof,
+            kernels=kernels,
+            scenes=scenes,
+            environment=_versions(facts, scenes),
+            issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            seconds=round(time.monotonic() - started, 1),
+        ),
+        facts,
+    )
+
+
+def run_and_report(
+    request: Request, progress: Progress = lambda where, state: None
+) -> tuple[Certificate, Facts]:
+    """:func:`certify`, and write ``certificate.json`` and ``certificate.md`` into the request's folder."""
+    from splatfix.report import certificate as report
+
+    result, facts = certify(request, progress)
+    write_json(request.out / "certificate.json", report.document(result, facts))
+    write_text(request.out / "certificate.md", report.markdown(result))
+    return result, facts
+
+
+def check_kernels(
+    runner: Runner, request: Request, staged: Path, variables: Mapping[str, str]
+) -> tuple[KernelCheck, ...]:
+    """Each kernel against its float64 reference, in one child of the target environment."""
+    script = staged / "kernel_probe.py"
+    script.write_bytes(Path(__file__).with_name("kernel_probe.py").read_bytes())
+    argv = [request.python, str(script), "--device", request.device]
+    done = runner.run(argv, timeout=KERNEL_TIMEOUT, env=variables, cwd=staged)
+    try:
+        document = json.loads(done.stdout.splitlines()[-1])
+        return from_json(tuple[KernelCheck, ...], document["kernels"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        reason = done.why() or "its answer is not readable"
+        return (
+            KernelCheck(
+                "all kernels",
+                "",
+                Outcome.FAILED,
+                None,
+                0.0,
+                None,
+                None,
+                f"the kernel checks ended badly: {reason}",
+            ),
+        )
+
+
+def _train(
+    runner: Runner, request: Request, scene: str, variables: Mapping[str, str], progress: Progress
+) -> SceneRun:
+    folder = request.out / scene
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "trainer.log"
+    log.unlink(missing_ok=True)
+    (folder / "result.json").unlink(missing_ok=True)
+    argv = [
+        request.python, "-m", "smoke_trainer", scene, "--preset", request.suite.name, "--renderer", request.renderer,
+        "--device", request.device, "--seed", str(request.seed), "--out", str(folder), "--json-progress",
+    ]  # fmt: skip
+    progress(scene, {})
+
+    def tell(line: str) -> None:
+        if line.startswith("{"):
+            try:
+                progress(scene, json.loads(line))
+            except ValueError:
+                return  # a line of the trainer's that only looks like JSON; it is in the log
+
+    started = time.monotonic()
+    done = runner.run(argv, timeout=request.suite.timeout, env=variables, cwd=folder, on_line=tell, log=log)
+    return _judge(request, scene, folder, done, time.monotonic() - started)
+
+
+def _judge(request: Request, scene: str, folder: Path, done: Completed, seconds: float) -> SceneRun:
+    result = _result(folder)
+    if "error" in result or "iterations" not in result:
+        said = result.get("error")
+        why = f"{said['happened']} {said['remedy']}" if isinstance(said, Mapping) else _last_words(done)
+        failed = Criterion(
+            "training-finishes", Outcome.FAILED, why, "a finished training with a result.json", why
+        )
+        judged: tuple[Criterion, ...] = (failed,)
+    else:
+        judged = criteria.judge(result, criteria.Asked(request.renderer))
+    pictures = sorted(path.relative_to(request.out).as_posix() for path in folder.glob("renders/**/*.png"))
+    log = (folder / "trainer.log").relative_to(request.out).as_posix()
+    return SceneRun(scene, judged, round(seconds, 1), result, tuple(pictures[:4]), log)
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    try:
+        document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _last_words(done: Completed) -> str:
+    if done.error:
+        return f"The trainer gave {done.error}."
+    lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("{")]
+    return lines[-1].strip() if lines else (done.why() or "The trainer left no result.")
+
+
+def _require(facts: Facts, request: Request) -> None:
+    environment = facts.environment
+    if environment.interpreter.value is None:
+        raise SplatfixError(
+            "environment-not-ready",
+            f"The Python to certify does not work: {environment.interpreter.error}",
+            exit_code=Exit.UNDETERMINED,
+        )
+    have = {item.name.lower().replace("_", "-") for item in environment.distributions.value or ()}
+    missing = [
+        name
+        for name in _NEEDED
+        if name not in have and not (name == "torch" and environment.torch_installed.value)
+    ]
+    if missing:
+        raise SplatfixError(
+            "environment-not-ready",
+            f"This environment lacks {' and '.join(missing)}, so no training can run in it.",
+            meaning="Nothing was certified or refused: there was nothing to look at.",
+            todo=(
+                f'"{request.python}" -m pip install {" ".join(missing)}',
+                "Or name the environment of your splatting stack: splatfix certify --python path/to/venv",
+            ),
+            exit_code=Exit.UNDETERMINED,
+        )
+
+
+def _variables(path: Path) -> dict[str, str]:
+    """The child's environment: ours, with only the staged folder on PYTHONPATH."""
+    variables = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")
+    }
+    variables.update(PYTHONPATH=str(path), PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
+    return variables
+
+
+def _reasons(
+    kernels: tuple[KernelCheck, ...], scenes: tuple[SceneRun, ...], proof: tuple[Rung, ...]
+) -> tuple[str, ...]:
+    reasons = [
+        f"kernel {item.name}: {item.detail or f'value error {item.value_error}, gradient error {item.gradient_error}'}"
+        for item in kernels
+        if item.outcome is Outcome.FAILED
+    ]
+    for run in scenes:
+        reasons += [
+            f"{run.scene}: {item.code}: {item.measured}. {item.why}"
+            for item in run.criteria
+            if item.outcome is Outcome.FAILED
+        ]
+    reasons += [
+        f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False and not reasons
+    ]
+    return tuple(reasons)
+
+
+def _versions(facts: Facts, scenes: tuple[SceneRun, ...]) -> dict[str, str]:
+    interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
+    versions = {
+        "system": f"{facts.machine.distribution or facts.machine.system} {facts.machine.machine}",
+        "python": interpreter.version if interpreter else "unknown",
+        "torch": torch.version if torch else "unknown",
+        "GPU": ", ".join(gpu.name for gpu in facts.machine.gpus.value or ()) or "none",
+        "driver": facts.machine.driver.value.version or "unknown" if facts.machine.driver.value else "none",
+    }
+    for run in scenes:
+        for part, said in dict(run.result.get("implementations", {})).items():
+            if isinstance(said, Mapping):
+                versions[part] = " ".join(
+                    str(said.get(key)) for key in ("name", "version", "engine") if said.get(key)
+                )
+    return versions

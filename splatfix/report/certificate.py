@@ -1,0 +1,124 @@
+"""A certificate as JSON, as Markdown, and for the terminal: the same content three times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from splatfix.certify.model import Certificate, KernelCheck, Outcome, Rung
+from splatfix.core.codec import to_json
+from splatfix.core.errors import Exit
+from splatfix.facts.model import Facts
+from splatfix.report.document import envelope
+
+_WORDS = {Outcome.MET: "met", Outcome.FAILED: "FAILED", Outcome.NOT_MEASURED: "not measured"}
+
+
+def document(certificate: Certificate, facts: Facts) -> dict[str, Any]:
+    """The versioned JSON document of ``certify``, with the facts it holds for."""
+    return envelope("certificate", exit_code(certificate), **to_json(certificate), facts=to_json(facts))
+
+
+def exit_code(certificate: Certificate) -> Exit:
+    """0 granted, 1 refused."""
+    return Exit.OK if certificate.granted else Exit.FAILURE
+
+
+def markdown(certificate: Certificate) -> str:
+    """The report for people, as Markdown."""
+    lines = [
+        f"# splatfix certificate: {'granted' if certificate.granted else 'REFUSED'}",
+        "",
+        certificate.claim,
+        "",
+    ]
+    if certificate.reasons:
+        lines += ["## Why it was refused", "", *(f"- {_cell(reason)}" for reason in certificate.reasons), ""]
+    lines += ["## What was shown", "", "| rung | reached | shown by |", "|---|---|---|"]
+    lines += [
+        f"| {rung.name.value} | {_reached(rung)} | {_cell(rung.shown_by)} |" for rung in certificate.proof
+    ]
+    lines += [
+        "",
+        "## Kernels against float64 references",
+        "",
+        "| kernel | value error | gradient error | outcome |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {item.name} | {_error(item.value_error, item.value_allowed)} | {_error(item.gradient_error, item.gradient_allowed)} "
+        f"| {_cell(_kernel_words(item))} |"
+        for item in certificate.kernels
+    ]
+    for run in certificate.scenes:
+        lines += [
+            "",
+            f"## Scene: {run.scene} ({run.seconds:.0f} s)",
+            "",
+            "| criterion | outcome | measured | required |",
+            "|---|---|---|---|",
+        ]
+        lines += [
+            f"| {item.code} | {_WORDS[item.outcome]} | {_cell(item.measured)} | {_cell(item.required)} |"
+            for item in run.criteria
+        ]
+        if run.pictures:
+            lines += ["", "Held-out views, rendering on the left, truth on the right:", ""]
+            lines += [f"![{run.scene}]({path})" for path in run.pictures]
+        if run.log:
+            lines += ["", f"Log: [{run.log}]({run.log})"]
+    lines += ["", "## Holds for", "", "| part | version |", "|---|---|"]
+    lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in certificate.environment.items()]
+    lines += [
+        "",
+        f"Suite `{certificate.suite}`, issued {certificate.issued}, {certificate.seconds:.0f} s.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def terminal(console: Console, certificate: Certificate) -> None:
+    """The outcome in a screenful: claim, ladder, and every criterion that was not met."""
+    word, color = ("GRANTED", "green") if certificate.granted else ("REFUSED", "bold red")
+    console.print(f"[{color}]{word}[/] {escape(certificate.claim)}", soft_wrap=True)
+    for reason in certificate.reasons:
+        console.print(f"  [bold red]✗[/] {escape(reason)}", soft_wrap=True)
+    console.print("\n[bold]proof[/]")
+    for rung in certificate.proof:
+        mark = {True: "[green]✓[/]", False: "[bold red]✗[/]", None: "[dim]–[/]"}[rung.reached]
+        console.print(f"  {mark} {rung.name.value:<10} {escape(rung.shown_by)}", soft_wrap=True)
+    for run in certificate.scenes:
+        met = sum(item.outcome is Outcome.MET for item in run.criteria)
+        console.print(
+            f"\n[bold]{escape(run.scene)}[/] {met} of {len(run.criteria)} criteria met, {run.seconds:.0f} s"
+        )
+        for item in run.criteria:
+            mark = {
+                Outcome.MET: "[green]✓[/]",
+                Outcome.FAILED: "[bold red]✗[/]",
+                Outcome.NOT_MEASURED: "[dim]–[/]",
+            }[item.outcome]
+            console.print(
+                f"  {mark} {item.code}: {escape(item.measured)} [dim]({escape(item.required)})[/]",
+                soft_wrap=True,
+            )
+
+
+def _reached(rung: Rung) -> str:
+    return {True: "yes", False: "NO", None: "not shown"}[rung.reached]
+
+
+def _error(found: float | None, allowed: float | None) -> str:
+    if allowed is None:
+        return "–"
+    return f"{'none' if found is None else f'{found:.1e}'} (allowed {allowed:.0e})"
+
+
+def _kernel_words(item: KernelCheck) -> str:
+    return _WORDS[item.outcome] + (f": {item.detail}" if item.detail else "")
+
+
+def _cell(text: str) -> str:
+    return str(text).replace("|", "\\|").replace("\n", " ")
