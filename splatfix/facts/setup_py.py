@@ -143,7 +143,7 @@ def _environment_writes(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 def _flag_texts(tree: ast.Module) -> Iterator[str]:
     """Literal texts that end in the ``"nvcc"`` list of ``extra_compile_args``, also through named lists."""
-    roots = [
+    roots: list[ast.AST] = [
         value
         for node in ast.walk(tree)
         if isinstance(node, ast.Dict)

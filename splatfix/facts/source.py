@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,11 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.facts.setup_py import SetupScript, read_setup_script
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 @dataclass(frozen=True)
@@ -42,6 +38,8 @@ class Source:
     version: str | None = None
     packages: tuple[str, ...] = ()
     modules: tuple[NativeModule, ...] = ()
+    needs_cuda: bool = False
+    """It declares a ``CUDAExtension``, or has .cu files among its sources."""
     uses_torch_builder: bool = False
     """It builds with ``torch.utils.cpp_extension``."""
     build_backend: str = ""
@@ -75,13 +73,15 @@ def read_source(folder: Path) -> Source:
     script = read_setup_script(folder / "setup.py") if "setup.py" in files else SetupScript()
     project = pyproject.get("project", {})
     system = pyproject.get("build-system", {})
+    modules = tuple(_modules(folder, script))
     return Source(
         folder=str(folder),
         build_files=files,
         name=script.text("name") or _text(project.get("name")),
         version=script.text("version") or _text(project.get("version")),
         packages=script.texts("packages"),
-        modules=tuple(_modules(folder, script)),
+        modules=modules,
+        needs_cuda=_needs_cuda(folder, script, modules),
         uses_torch_builder=script.mentions("CUDAExtension", "CppExtension", "BuildExtension"),
         build_backend=_text(system.get("build-backend")) or ("setuptools.build_meta" if files else ""),
         build_requires=tuple(item for item in system.get("requires", ()) if isinstance(item, str)),
@@ -140,6 +140,13 @@ def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
         )
 
 
+def _needs_cuda(folder: Path, script: SetupScript, modules: tuple[NativeModule, ...]) -> bool:
+    if script.mentions("CUDAExtension") or any(text.endswith(".cu") for text in script.literals):
+        return True
+    listed = bool(modules) and all(module.sources for module in modules)
+    return not listed and next(folder.rglob("*.cu"), None) is not None
+
+
 def _missing_folders(folder: Path, script: SetupScript) -> Iterator[str]:
     """Submodules git has not fetched, and include folders named in setup.py that hold nothing."""
     wanted = list(_submodule_paths(folder / ".gitmodules"))
@@ -169,11 +176,12 @@ def _submodule_paths(file: Path) -> Iterator[str]:
 
 
 def _pyproject(file: Path) -> tuple[dict[str, Any], str]:
+    toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8")), ""
+        return toml.loads(file.read_text(encoding="utf-8")), ""
     except OSError:
         return {}, ""
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # damaged TOML and damaged UTF-8 alike
         return {}, f"pyproject.toml cannot be read: {error}"
 
 

@@ -1,0 +1,22 @@
+"""Carries a plan out and takes it back: build, verify, install, journal, revert. The only room that changes an environment."""
+
+from splatfix.install.carry_out import carry_out
+from splatfix.install.journal import Entry, Journal, Status
+from splatfix.install.outcome import InstalledItem, Outcome, RevertOutcome, Rung
+from splatfix.install.progress import Progress, Silent
+from splatfix.install.revert import read_journal, revert
+
+__all__ = [
+    "Entry",
+    "InstalledItem",
+    "Journal",
+    "Outcome",
+    "Progress",
+    "RevertOutcome",
+    "Rung",
+    "Silent",
+    "Status",
+    "carry_out",
+    "read_journal",
+    "revert",
+]

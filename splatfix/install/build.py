@@ -1,0 +1,144 @@
+"""Builds one wheel with the target environment's own pip, in a scratch copy, with an explicit environment."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from splatfix import __version__
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import Runner
+from splatfix.install.root_cause import RootCause, find_root_cause
+from splatfix.install.scratch import Scratch, copy_source, scratch_folder
+from splatfix.install.target import Target, child_environment
+from splatfix.install.wheel_file import add_manifest
+from splatfix.resolve.plan import BuildWheel
+
+# A rasterizer for four architectures takes minutes; half a day means that something hangs.
+BUILD_TIMEOUT = 6 * 3600.0
+
+_NINJA = re.compile(r"^\s*\[(\d+)/(\d+)\]")
+_COMPILING = re.compile(r"\s-c (?:-\S+ )*(\S+\.(?:cu|cpp|cc|cxx|c))\b")
+
+
+def build_wheel(
+    action: BuildWheel,
+    target: Target,
+    runner: Runner,
+    wheels: Path,
+    log: Path,
+    doing: Callable[[str], None],
+    timeout: float = BUILD_TIMEOUT,
+) -> Path:
+    """Build the action's source and leave its wheel, with our manifest in it, in ``wheels``.
+
+    A compiler that the system killed for memory is tried once more with half as many side by side. ``log`` receives
+    everything the build prints.
+
+    Raises:
+        SplatfixError: ``build-failed`` with the root cause, ``disk-full``, ``cannot-copy``, ``no-scratch``.
+    """
+    while True:
+        with scratch_folder() as scratch:
+            doing("copying the source")
+            copy_source(Path(action.source), scratch.source)
+            cause = _run_pip(action, target, runner, scratch, log, doing, timeout)
+            if cause is None:
+                return _take_wheel(action, scratch, wheels, log)
+        jobs = int(action.variables.get("MAX_JOBS", "1"))
+        if cause.kind != "killed" or jobs == 1:
+            raise _failed(action, cause, log)
+        doing(f"a compiler was killed for memory; again with {jobs // 2} job(s)")
+        action = replace(action, variables={**action.variables, "MAX_JOBS": str(jobs // 2)})
+
+
+def compiling(line: str) -> str | None:
+    """What a line of the log says is being worked on now, in a few words; None for all other lines."""
+    count = _NINJA.match(line)
+    file = _COMPILING.search(line)
+    if file:
+        name = file.group(1).replace("\\", "/").rsplit("/", 1)[-1]
+        return f"compiling {name}" + (f" ({count.group(1)} of {count.group(2)})" if count else "")
+    if " -shared " in line:
+        return "linking"
+    return None
+
+
+def _run_pip(
+    action: BuildWheel,
+    target: Target,
+    runner: Runner,
+    scratch: Scratch,
+    log: Path,
+    doing: Callable[[str], None],
+    timeout: float,
+) -> RootCause | None:
+    variables = {**action.variables, "TMPDIR": str(scratch.temporary)}
+    environment = child_environment(variables, action.unset, action.path_first)
+    argv = [target.python, "-m", "pip", "--no-input", "--disable-pip-version-check", "wheel", "--verbose"]
+    argv += [
+        "--no-build-isolation",
+        "--no-deps",
+        "--no-index",
+        "--no-clean",
+        "--wheel-dir",
+        str(scratch.wheels),
+        ".",
+    ]
+    with log.open("a", encoding="utf-8") as file:
+        settings = "".join(f"# {name}={value}\n" for name, value in variables.items())
+        file.write(
+            f"# splatfix {__version__} builds {action.subject} from {action.source}\n{settings}# {' '.join(argv)}\n"
+        )
+    done = runner.run(
+        argv,
+        timeout=timeout,
+        cwd=scratch.source,
+        env=environment,
+        on_line=lambda line: doing(text) if (text := compiling(line)) else None,
+        log=log,
+    )
+    if done.ok:
+        return None
+    if done.error:
+        return RootCause("unknown", (done.error,))
+    return find_root_cause(done.stdout)
+
+
+def _take_wheel(action: BuildWheel, scratch: Scratch, wheels: Path, log: Path) -> Path:
+    made = sorted(scratch.wheels.glob("*.whl"))
+    if len(made) != 1:
+        raise SplatfixError(
+            "build-failed",
+            f"The build of {action.subject} ended well but left {len(made)} wheels instead of one.",
+            meaning="Nothing was installed.",
+            todo=(f"Read the full log: {log}",),
+        )
+    add_manifest(
+        made[0],
+        {
+            "schema_version": 1,
+            "kind": "built",
+            "splatfix": __version__,
+            "source": action.source,
+            "targets": list(action.targets),
+            "variables": dict(action.variables),
+        },
+    )
+    wheels.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.move(made[0], wheels / made[0].name))
+
+
+def _failed(action: BuildWheel, cause: RootCause, log: Path) -> SplatfixError:
+    return SplatfixError(
+        "disk-full" if cause.kind == "disk-full" else "build-failed",
+        f"The build of {action.subject} failed: {cause.lines[0] if cause.lines else 'it said nothing'}",
+        meaning=" ".join(
+            filter(None, ["\n  ".join(cause.lines[1:]), cause.meaning, "Nothing was installed."])
+        ),
+        todo=(*cause.todo, f"Full log: {log}"),
+        details={"cause": cause.kind, "lines": list(cause.lines), "log": str(log)},
+    )

@@ -1,0 +1,228 @@
+"""Carries a plan out in one environment: make every wheel, prove every wheel, then install and import, or put all back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.files import write_json
+from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.facts import Facts
+from splatfix.install.backup import make_backup
+from splatfix.install.build import build_wheel
+from splatfix.install.distributions import find_installed
+from splatfix.install.import_check import check_import
+from splatfix.install.journal import Entry, Journal, Status, Step
+from splatfix.install.lock import environment_lock
+from splatfix.install.outcome import InstalledItem, Outcome, Rung
+from splatfix.install.pip import pip_install
+from splatfix.install.progress import Progress, Silent
+from splatfix.install.swap_wheels import make_swap_wheel
+from splatfix.install.target import Target, open_target
+from splatfix.install.undo import recover, undo_changes
+from splatfix.install.verify import verify_wheel
+from splatfix.install.wheel_file import WheelFile, open_wheel
+from splatfix.resolve.plan import Action, BuildWheel, CheckImport, InstallWheel, MakeSwap, Plan, VerifyWheel
+from splatfix.resolve.swaps import SWAPS
+
+
+@dataclass
+class _Item:
+    """What is known so far of one distribution of the plan."""
+
+    wheel: WheelFile | None = None
+    seconds: float = 0.0
+    native: bool = False
+    gpu_code: bool = False
+    also_import: tuple[str, ...] = ()
+    before: str = ""
+    modules: tuple[str, ...] = ()
+    rungs: list[Rung] = field(default_factory=list)
+
+
+def carry_out(
+    plan: Plan,
+    facts: Facts,
+    *,
+    runner: Runner | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Do what the plan says. Afterwards the environment holds all of it, proven, or is as it was.
+
+    Left-overs of a run that died are put back first. Every step is in the journal before it is taken.
+
+    Raises:
+        SplatfixError: what went wrong; nothing of the plan is then left in the environment.
+    """
+    started = time.monotonic()
+    run = runner or ProcessRunner()
+    target = open_target(plan.python, run)
+    target.require_writable()
+    with environment_lock(target.own_folder):
+        journal = Journal(target.own_folder)
+        recovered = recover(target, journal)
+        request = {
+            "backend": plan.backend,
+            "targets": " ".join(plan.targets),
+            "subjects": " ".join(plan.subjects),
+        }
+        work = _Work(plan, facts, target, run, progress or Silent(), journal)
+        work.entry = journal.start(request, plan.python, "-".join(plan.subjects)[:60])
+        write_json(journal.folder_of(work.entry) / "plan.json", _plan_document(plan))
+        try:
+            work.do_all()
+        except BaseException as error:
+            # also for Ctrl-C: whoever stops an installation wants the environment back
+            changed = bool(work.entry.changes)
+            undo_changes(target, journal, work.entry)
+            what = error.what if isinstance(error, SplatfixError) else type(error).__name__
+            journal.end(work.entry, Status.ROLLED_BACK if changed else Status.FAILED, what)
+            raise
+        journal.end(work.entry, Status.DONE)
+    return Outcome(
+        plan=plan,
+        entry=work.entry.id,
+        items=work.results(),
+        log=str(journal.folder_of(work.entry)),
+        recovered=tuple(entry.id for entry in recovered),
+        seconds=time.monotonic() - started,
+    )
+
+
+class _Work:
+    """One run through a plan's actions."""
+
+    entry: Entry
+
+    def __init__(
+        self, plan: Plan, facts: Facts, target: Target, runner: Runner, progress: Progress, journal: Journal
+    ) -> None:
+        self.plan, self.facts, self.target = plan, facts, target
+        self.runner, self.progress, self.journal = runner, progress, journal
+        self.items: dict[str, _Item] = {subject: _Item() for subject in plan.subjects}
+
+    def do_all(self) -> None:
+        """Every action in order, each written down before it is taken."""
+        for number, action in enumerate(self.plan.actions, 1):
+            self.progress.begin(action, number, len(self.plan.actions))
+            if not isinstance(action, InstallWheel):  # that one writes its step itself, with its backup
+                self.entry = self.journal.begin(self.entry, Step(action.kind, action.subject))
+            result, details = self._do(action)
+            self.entry = self.journal.finish(self.entry, **details)
+            self.progress.end(action, result)
+
+    def _do(self, action: Action) -> tuple[str, Mapping[str, str]]:
+        item = self.items[action.subject]
+        if isinstance(action, BuildWheel):
+            return self._build(action, item)
+        if isinstance(action, MakeSwap):
+            return self._make_swap(action, item)
+        if isinstance(action, VerifyWheel):
+            return self._verify(action, item)
+        if isinstance(action, InstallWheel):
+            return self._install(action, item)
+        return self._import(action, item)
+
+    @property
+    def folder(self) -> Path:
+        """The journal entry's own folder."""
+        return self.journal.folder_of(self.entry)
+
+    def _build(self, action: BuildWheel, item: _Item) -> tuple[str, Mapping[str, str]]:
+        log = self.folder / f"build-{_file_name(action.subject)}.log"
+        wheels = self.folder / "wheels"
+        path, item.seconds = _timed(
+            lambda: build_wheel(action, self.target, self.runner, wheels, log, self.progress.doing)
+        )
+        item.wheel = open_wheel(path)
+        item.native, item.gpu_code = True, bool(action.targets)
+        return f"{path.name} in {item.seconds:.0f} s", {"wheel": path.name}
+
+    def _make_swap(self, action: MakeSwap, item: _Item) -> tuple[str, Mapping[str, str]]:
+        path, item.seconds = _timed(
+            lambda: make_swap_wheel(action.subject, action.version, self.folder / "wheels")
+        )
+        swap = next(swap for swap in SWAPS if swap.distribution == action.subject)
+        item.wheel = open_wheel(path)
+        item.also_import = (swap.face.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
+        return path.name, {"wheel": path.name}
+
+    def _verify(self, action: VerifyWheel, item: _Item) -> tuple[str, Mapping[str, str]]:
+        assert item.wheel is not None
+        rung = verify_wheel(item.wheel, action.targets, self.facts, expects_gpu_code=item.gpu_code)
+        item.rungs.append(rung)
+        return rung.how, {}
+
+    def _install(self, action: InstallWheel, item: _Item) -> tuple[str, Mapping[str, str]]:
+        wheel = item.wheel
+        assert wheel is not None
+        place = f"backup-{_file_name(action.subject)}"
+        backup = make_backup(self.target, wheel, self.folder / place)
+        item.before = backup.version_before
+        step = Step(
+            action.kind,
+            action.subject,
+            details={"backup": place, "before": item.before, "version": wheel.version},
+        )
+        self.entry = self.journal.begin(self.entry, step)
+        pip_install(wheel.path, self.target, self.runner, self.folder / "pip.log")
+        found = find_installed(self.target, wheel.name)
+        digest = found[0].digest if len(found) == 1 else ""
+        return f"{wheel.name} {wheel.version}", {"record": digest}
+
+    def _import(self, action: CheckImport, item: _Item) -> tuple[str, Mapping[str, str]]:
+        assert item.wheel is not None
+        item.modules = tuple(dict.fromkeys((*item.wheel.modules, *item.also_import)))
+        rung = check_import(item.modules, item.wheel.destinations(self.target), self.target, self.runner)
+        item.rungs.append(rung)
+        return rung.how, {}
+
+    def results(self) -> tuple[InstalledItem, ...]:
+        """What was installed, with the whole ladder."""
+        return tuple(self._result(subject, item) for subject, item in self.items.items())
+
+    def _result(self, subject: str, item: _Item) -> InstalledItem:
+        assert item.wheel is not None
+        resolved = Rung("resolved", True, _resolved_by(self.plan, item))
+        return InstalledItem(
+            subject=subject,
+            version=item.wheel.version,
+            before=item.before,
+            modules=item.modules,
+            wheel=item.wheel.path.name,
+            seconds=item.seconds,
+            proof=(resolved, *item.rungs, *_NOT_REACHED),
+        )
+
+
+# What no installation shows. Said, so that nobody takes an import for a proof of numbers.
+_NOT_REACHED = (
+    Rung("computes", False, "its kernels were not run here"),
+    Rung("trains", False, "nothing was trained here; splatfix certify does that"),
+)
+
+
+def _resolved_by(plan: Plan, item: _Item) -> str:
+    if not item.native:
+        return "pure PyTorch needs only torch, which is there"
+    if not item.gpu_code:
+        return "no CUDA code, so no versions to reconcile"
+    return f"toolkit, host compiler and torch agree on {', '.join(plan.targets)}"
+
+
+def _plan_document(plan: Plan) -> object:
+    from splatfix.core.codec import to_json
+
+    return to_json(plan)
+
+
+def _file_name(subject: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in subject)
+
+
+def _timed(work: Callable[[], Path]) -> tuple[Path, float]:
+    started = time.monotonic()
+    return work(), time.monotonic() - started

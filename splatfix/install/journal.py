@@ -1,0 +1,167 @@
+"""The journal of an environment: what splatfix did there, written down before each step, so that it can be undone."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+
+from splatfix import __version__
+from splatfix.core.codec import CodecError, from_json, to_json
+from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.files import read_json, write_json
+
+JOURNAL_VERSION = 1
+
+
+class Status(str, Enum):
+    """How an entry stands."""
+
+    RUNNING = "running"
+    """Being carried out; if nobody holds the lock, the process died in the middle."""
+    DONE = "done"
+    FAILED = "failed"
+    """It ended before anything was installed."""
+    ROLLED_BACK = "rolled-back"
+    """Something was installed, then failed its check; everything is as before."""
+    REVERTED = "reverted"
+    """A person took it back."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One action of the plan, as far as it came."""
+
+    kind: str
+    subject: str
+    done: bool = False
+    details: Mapping[str, str] = field(default_factory=dict)
+    """For an installation: ``backup`` (a file below the entry's folder), ``version``, ``before``, ``record`` (digest)."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of ``install`` in this environment."""
+
+    id: str
+    started: str
+    request: Mapping[str, str]
+    python: str
+    splatfix: str = __version__
+    status: Status = Status.RUNNING
+    ended: str = ""
+    error: str = ""
+    steps: tuple[Step, ...] = ()
+    schema_version: int = JOURNAL_VERSION
+
+    @property
+    def changes(self) -> tuple[Step, ...]:
+        """The steps that changed the environment, or began to."""
+        return tuple(step for step in self.steps if step.kind == "install-wheel" and "backup" in step.details)
+
+    @property
+    def stands(self) -> bool:
+        """What it did, or a part of it, is still in the environment."""
+        return bool(self.changes) and self.status in (Status.RUNNING, Status.DONE)
+
+
+class Journal:
+    """All entries of one environment; every change is on disk before the method returns."""
+
+    def __init__(self, own_folder: Path) -> None:
+        """``own_folder`` is the environment's ``.splatfix``."""
+        self.folder = own_folder / "journal"
+
+    def folder_of(self, entry: Entry) -> Path:
+        """Logs, wheels and backups of an entry."""
+        return self.folder / entry.id
+
+    def start(self, request: Mapping[str, str], python: str, name: str) -> Entry:
+        """A new entry, under an id that sorts by time."""
+        now = _now()
+        stem = (
+            re.sub(r"[^0-9TZ]", "", now.replace("+00:00", "Z"))
+            + "-"
+            + (re.sub(r"[^\w.-]", "-", name) or "install")
+        )
+        identity, number = stem, 2
+        while (self.folder / f"{identity}.json").exists():
+            identity, number = f"{stem}-{number}", number + 1
+        entry = Entry(identity, now, request, python)
+        self.save(entry)
+        return entry
+
+    def save(self, entry: Entry) -> Entry:
+        """Write the entry as it stands now."""
+        write_json(self.folder / f"{entry.id}.json", to_json(entry))
+        return entry
+
+    def begin(self, entry: Entry, step: Step) -> Entry:
+        """Write down that a step is about to be taken."""
+        return self.save(replace(entry, steps=(*entry.steps, step)))
+
+    def finish(self, entry: Entry, **details: str) -> Entry:
+        """Write down that the last step is done."""
+        last = entry.steps[-1]
+        done = replace(last, done=True, details={**last.details, **details})
+        return self.save(replace(entry, steps=(*entry.steps[:-1], done)))
+
+    def end(self, entry: Entry, status: Status, error: str = "") -> Entry:
+        """Close the entry."""
+        return self.save(replace(entry, status=status, ended=_now(), error=error))
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Every entry, oldest first.
+
+        Raises:
+            SplatfixError: ``journal-damaged`` or ``journal-too-new``, naming the file.
+        """
+        return tuple(self._load(path) for path in sorted(self.folder.glob("*.json")))
+
+    def find(self, identity: str) -> Entry:
+        """The entry of that id, or of the only id that begins so.
+
+        Raises:
+            SplatfixError: ``unknown-entry`` (exit 2).
+        """
+        found = self.entries()
+        exact = [entry for entry in found if entry.id == identity]
+        matching = exact or [entry for entry in found if entry.id.startswith(identity)]
+        if len(matching) == 1:
+            return matching[0]
+        known = ", ".join(entry.id for entry in (matching or found)) or "none"
+        text = "several journal entries begin with" if matching else "there is no journal entry"
+        raise usage_error(
+            "unknown-entry", f"In this environment {text} {identity!r}.", f"Known entries: {known}"
+        )
+
+    def unfinished(self) -> tuple[Entry, ...]:
+        """Entries that say they are running. Ask only while holding the lock: then their processes are dead."""
+        return tuple(entry for entry in self.entries() if entry.status is Status.RUNNING)
+
+    def _load(self, path: Path) -> Entry:
+        document = read_json(path, "a journal entry of splatfix")
+        version = document.get("schema_version") if isinstance(document, dict) else None
+        if isinstance(version, int) and version > JOURNAL_VERSION:
+            raise SplatfixError(
+                "journal-too-new",
+                f"{path} was written by a newer splatfix (version {version} of the journal).",
+                meaning="This splatfix cannot tell how to undo it.",
+                todo=("Upgrade splatfix: pip install --upgrade splatfix",),
+            )
+        try:
+            return from_json(Entry, document)
+        except CodecError as error:
+            raise SplatfixError(
+                "journal-damaged",
+                f"{path} is no journal entry ({error}).",
+                meaning="What that run changed cannot be told from it.",
+                todo=(f"Move the file away: mv '{path}' '{path}.damaged'",),
+            ) from error
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

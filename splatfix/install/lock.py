@@ -1,0 +1,63 @@
+"""One lock for each environment, held by the operating system, so that it vanishes with the process that holds it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from splatfix.core.errors import SplatfixError
+
+
+@contextmanager
+def environment_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of the environment whose ``.splatfix`` folder this is; never waits.
+
+    Raises:
+        SplatfixError: ``environment-busy`` when another splatfix is at work there, ``cannot-write-environment``.
+    """
+    path = folder / "lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise SplatfixError(
+            "cannot-write-environment",
+            f"{path} cannot be written: {error.strerror or error}.",
+            meaning="Nothing was changed.",
+            todo=("Use an environment you may write to.",),
+        ) from error
+    try:
+        if not _try_lock(handle):
+            holder = os.read(handle, 64).decode("ascii", "replace").strip()
+            raise SplatfixError(
+                "environment-busy",
+                f"Another splatfix{f' (process {holder})' if holder else ''} is at work in {folder.parent}.",
+                meaning="Nothing was changed: two installations at once would spoil each other.",
+                todo=("Wait until it has finished, then run this again.",),
+            )
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0) if hasattr(os, "pwrite") else None
+        yield
+    finally:
+        os.close(handle)  # closing releases the lock
+
+
+def _try_lock(handle: int) -> bool:
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,68 @@
+"""What an installation came to, as data: what was installed, and how far up the ladder of proof it got."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from splatfix.resolve.plan import Plan
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung of the ladder of proof: ``resolved``, ``built``, ``loads``, ``computes``, ``trains``, ``reproduces``."""
+
+    name: str
+    reached: bool
+    how: str
+    """What shows it, or why it was not reached."""
+
+
+@dataclass(frozen=True)
+class InstalledItem:
+    """One distribution that was installed."""
+
+    subject: str
+    version: str
+    before: str
+    """The version it took the place of; "" when there was none."""
+    modules: tuple[str, ...]
+    """What was imported in the child process."""
+    wheel: str
+    seconds: float
+    """To make the wheel."""
+    proof: tuple[Rung, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished installation."""
+
+    plan: Plan
+    entry: str
+    """Id in the environment's journal; ``splatfix revert ID`` takes it back."""
+    items: tuple[InstalledItem, ...]
+    log: str
+    """Folder with the full build logs."""
+    recovered: tuple[str, ...] = ()
+    """Journal entries of dead processes that were put back first."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a revert did to one distribution."""
+
+    subject: str
+    removed: str
+    """The version that was taken out; "" when nothing of it was left."""
+    restored: str
+    """The version that is back; "" when there was none before."""
+
+
+@dataclass(frozen=True)
+class RevertOutcome:
+    """A finished revert."""
+
+    entry: str
+    prefix: str
+    items: tuple[Restored, ...]

@@ -1,0 +1,137 @@
+"""The scratch copy of a source folder, so that a build never touches the person's checkout."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.resources import user_cache
+
+# torch adds no architecture flags when any nvcc flag contains this text, and include flags contain the scratch path.
+_FORBIDDEN = "arch"
+
+_SKIP_ANYWHERE = frozenset({".git", ".hg", ".svn", "__pycache__", ".eggs", ".mypy_cache", ".pytest_cache"})
+_SKIP_ON_TOP = frozenset({"build", "dist", "venv", ".venv", ".tox"})
+# Compiled modules of an earlier build in place; a wheel must not pick them up.
+_STALE = re.compile(r".+\.(cpython-\d+\S*\.so|cp\d+-\S+\.pyd|o|obj)$")
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Folders of one build; all below ``root``."""
+
+    root: Path
+    source: Path
+    wheels: Path
+    temporary: Path
+
+
+@contextmanager
+def scratch_folder(base: Path | None = None) -> Iterator[Scratch]:
+    """A fresh folder, removed at the end whatever happens. Its path never contains "arch".
+
+    Raises:
+        SplatfixError: ``no-scratch`` when no folder can be made.
+    """
+    root = _make_root([base] if base else _bases())
+    try:
+        made = Scratch(root, root / "source", root / "wheels", root / "tmp")
+        made.wheels.mkdir()
+        made.temporary.mkdir()
+        yield made
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def copy_source(source: Path, destination: Path) -> None:
+    """Copy a source tree without version control, build output and stale modules.
+
+    A relative link inside the tree stays a link; any other link is replaced by what it points to, so that the copy
+    needs nothing outside itself. A dangling link stays as it is.
+
+    Raises:
+        SplatfixError: ``disk-full`` or ``cannot-copy``.
+    """
+    try:
+        _copy_folder(source.resolve(), source.resolve(), destination, on_top=True)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise SplatfixError(
+                "disk-full",
+                f"The disk is full: {source} could not be copied to {destination.parent}.",
+                meaning="Nothing was built and nothing was changed.",
+                todo=("Make room there, or set TMPDIR to a folder on another disk.",),
+            ) from error
+        raise SplatfixError(
+            "cannot-copy",
+            f"{error.filename or source} cannot be copied for the build: {error.strerror or error}.",
+            meaning="Nothing was built and nothing was changed.",
+            todo=("Make the whole source folder readable, then run this again.",),
+        ) from error
+
+
+def _bases() -> list[Path]:
+    return [Path(tempfile.gettempdir()), user_cache() / "scratch", Path("/tmp"), Path("/var/tmp"), Path.cwd()]
+
+
+def _make_root(bases: list[Path]) -> Path:
+    problems = []
+    for base in bases:
+        if _FORBIDDEN in str(base.resolve()):
+            problems.append(f"{base}: its path contains {_FORBIDDEN!r}")
+            continue
+        try:
+            base.mkdir(parents=True, exist_ok=True)
+            while True:
+                root = Path(tempfile.mkdtemp(prefix="splatfix-", dir=base)).resolve()
+                if _FORBIDDEN not in str(root):
+                    return root
+                root.rmdir()  # the random letters spelled it
+        except OSError as error:
+            problems.append(f"{base}: {error.strerror or error}")
+    raise SplatfixError(
+        "no-scratch",
+        f"No folder for scratch copies could be made: {'; '.join(problems)}.",
+        meaning="Nothing was built and nothing was changed.",
+        todo=(f"Set TMPDIR to a writable folder whose path does not contain {_FORBIDDEN!r}.",),
+    )
+
+
+def _copy_folder(top: Path, folder: Path, destination: Path, *, on_top: bool = False) -> None:
+    destination.mkdir(parents=True, exist_ok=True)
+    with os.scandir(folder) as listing:
+        entries = sorted(listing, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name in _SKIP_ANYWHERE or (on_top and entry.name in _SKIP_ON_TOP):
+            continue
+        if entry.name.endswith(".egg-info") and entry.is_dir(follow_symlinks=False):
+            continue
+        path, copy = folder / entry.name, destination / entry.name
+        if entry.is_symlink():
+            _copy_link(top, path, copy)
+        elif entry.is_dir():
+            _copy_folder(top, path, copy)
+        elif entry.is_file() and not _STALE.match(entry.name):
+            shutil.copy2(path, copy)
+
+
+def _copy_link(top: Path, link: Path, copy: Path) -> None:
+    written = link.readlink()
+    target = link.resolve()
+    inside = not written.is_absolute() and target.is_relative_to(top)
+    if inside or not target.exists():
+        copy.symlink_to(written)
+    elif target.is_file():
+        shutil.copy2(target, copy)
+    elif link.parent.resolve().is_relative_to(target):
+        copy.symlink_to(target)  # a folder that contains the link itself: copying it would never end
+    elif target.is_dir():
+        _copy_folder(target, target, copy)

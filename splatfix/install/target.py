@@ -1,0 +1,106 @@
+"""The environment that is installed into: its folders, as its own interpreter names them, and the children run in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import Runner
+
+_SCRIPT = "import json, sys, sysconfig; print(json.dumps([sys.prefix, sysconfig.get_paths()]))"
+_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """One environment by its interpreter, with the folders pip installs into."""
+
+    python: str
+    prefix: Path
+    purelib: Path
+    platlib: Path
+    scripts: Path
+    data: Path
+    headers: Path
+
+    @property
+    def own_folder(self) -> Path:
+        """Where splatfix keeps the journal of this environment."""
+        return self.prefix / ".splatfix"
+
+    @property
+    def sites(self) -> tuple[Path, ...]:
+        """purelib and platlib, once when they are the same folder (lib64 is often a link to lib)."""
+        same = self.purelib.resolve() == self.platlib.resolve()
+        return (self.purelib,) if same else (self.purelib, self.platlib)
+
+    def require_writable(self) -> None:
+        """Raise ``cannot-write-environment`` unless the folders can be changed."""
+        for folder in (*self.sites, self.prefix):
+            if folder.is_dir() and not os.access(folder, os.W_OK):
+                raise SplatfixError(
+                    "cannot-write-environment",
+                    f"{folder} cannot be written to.",
+                    meaning="Nothing was changed.",
+                    todo=(
+                        "Use an environment of your own: python3 -m venv my-env",
+                        "then name it with --python my-env",
+                    ),
+                )
+
+
+def open_target(python: str, runner: Runner) -> Target:
+    """Ask the interpreter for its folders.
+
+    Raises:
+        SplatfixError: ``interpreter-unusable``.
+    """
+    done = runner.run([python, "-c", _SCRIPT], timeout=_TIMEOUT, env=child_environment())
+    try:
+        prefix, paths = json.loads(done.stdout.strip().splitlines()[-1]) if done.ok else (None, {})
+    except (ValueError, IndexError):
+        prefix, paths = None, {}
+    if prefix is None:
+        raise SplatfixError(
+            "interpreter-unusable",
+            f"The Python {python} does not answer: {done.why() or done.stdout.strip()[:200]}.",
+            meaning="Nothing was changed.",
+            todo=("Give another interpreter with --python.",),
+        )
+    folders = {name: Path(paths[name]) for name in ("purelib", "platlib", "scripts", "data")}
+    headers = (
+        Path(paths["include"]) if _inside(paths["include"], prefix) else Path(prefix) / "include" / "site"
+    )
+    return Target(python, Path(prefix), **folders, headers=headers)
+
+
+def child_environment(
+    variables: Mapping[str, str] | None = None,
+    unset: Iterable[str] = (),
+    path_first: Iterable[str] = (),
+    base: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The environment of a child of the target interpreter.
+
+    pip's settings are left out, by variable and by file, because one of them (``target``, ``user``, ``prefix``) could
+    send an installation elsewhere; so are PYTHONPATH and its kin, which could show another environment's packages.
+    Nothing leaves bytecode behind that pip does not know of.
+    """
+    found = dict(os.environ if base is None else base)
+    dropped = {"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONSAFEPATH", "__PYVENV_LAUNCHER__", *unset}
+    kept = {
+        name: value for name, value in found.items() if name not in dropped and not name.startswith("PIP_")
+    }
+    kept |= {"PIP_CONFIG_FILE": os.devnull, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    kept |= dict(variables or {})
+    folders = [*path_first, kept.get("PATH", os.defpath)]
+    kept["PATH"] = os.pathsep.join(folders)
+    return kept
+
+
+def _inside(path: str, prefix: str) -> bool:
+    return Path(path).is_relative_to(prefix)

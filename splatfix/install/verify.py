@@ -1,0 +1,170 @@
+"""Proof before installation: a wheel's GPU code, tags and torch symbols are looked at while nothing has been changed."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, read_wheel
+from splatfix.checks.coverage import judge
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Facts, Interpreter, Torch
+from splatfix.install.outcome import Rung
+from splatfix.install.wheel_file import WheelFile
+from splatfix.knowledge import Arch
+
+# Names in these namespaces are torch's; only they must come from the installed torch (3c10: the mangled c10).
+_TORCH_NAME = re.compile(r"^_Z\w*?(?:3c10|2at|5torch|6caffe2)|^THP")
+_TORCH_LIBRARIES = ("c10", "torch_cpu", "torch_python", "torch", "c10_cuda", "torch_cuda")
+
+
+def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expects_gpu_code: bool) -> Rung:
+    """Everything that can be known of a wheel without installing it.
+
+    Args:
+        targets: architectures every container of every native member must serve.
+        expects_gpu_code: the source holds CUDA code, so a wheel without any is wrong.
+
+    Returns:
+        The rung ``built``, with what shows it.
+
+    Raises:
+        SplatfixError: ``wheel-does-not-fit``, ``wrong-gpu-code``, ``no-gpu-code``, ``torch-symbols-missing``.
+    """
+    interpreter = facts.environment.interpreter.value
+    assert interpreter is not None
+    _check_tags(wheel, interpreter)
+    try:
+        natives = read_wheel(wheel.path)
+    except BinaryError as error:
+        raise SplatfixError(
+            "wheel-does-not-fit",
+            f"A native file in {wheel.path.name} is damaged: {error}.",
+            meaning="Nothing was installed.",
+        ) from error
+    _check_suffixes(wheel, natives, interpreter)
+    carrying = [binary for binary in natives if any(not box.empty for box in binary.containers)]
+    if expects_gpu_code and not carrying:
+        raise SplatfixError(
+            "no-gpu-code",
+            f"{wheel.path.name} carries no GPU code although its source has CUDA files.",
+            meaning="It was built without CUDA; nothing was installed.",
+            todo=(
+                "Look in the build log for the reason, and at variables of its setup.py such as BUILD_NO_CUDA.",
+            ),
+        )
+    driver = facts.machine.driver.value
+    said = [_check_code(binary, targets, driver.cuda if driver else None) for binary in carrying]
+    checked = _check_symbols(wheel, natives, facts.environment.torch.value)
+    if not natives:
+        return Rung(
+            "built", True, "pure Python, fits this interpreter; it has no GPU code of its own and needs none"
+        )
+    if not said:
+        return Rung("built", True, f"native code for the CPU only, fits this interpreter; {checked}")
+    return Rung("built", True, f"{'; '.join(said)}; {checked}")
+
+
+def _check_code(binary: Binary, targets: Sequence[str], driver_cuda: str | None) -> str:
+    member = binary.path.rpartition("!")[2]
+    filled = [box for box in binary.containers if box.entries]
+    roads = []
+    for name in targets:
+        coverage = judge(filled, Arch.parse(name), driver_cuda=driver_cuda)
+        if not coverage.usable:
+            carried = ", ".join(f"{kind.value} {arch}" for kind, arch in binary.archs) or "nothing"
+            raise SplatfixError(
+                "wrong-gpu-code",
+                f"{member} cannot run on {name}: {coverage.reason} (it carries {carried}).",
+                meaning="The build ignored the architecture it was told; nothing was installed.",
+                todo=(
+                    "Look for -arch or -gencode in its setup.py; what is written there wins over every variable.",
+                ),
+                details={
+                    "member": member,
+                    "target": name,
+                    "carries": [f"{k.value} {a}" for k, a in binary.archs],
+                },
+            )
+        roads.append(f"{name} ({'machine code' if coverage.via == 'sass' else coverage.via})")
+    count = f"{len(filled)} container{'s' if len(filled) > 1 else ''}"
+    return f"{member}: {', '.join(roads)} in every one of its {count}"
+
+
+def _check_tags(wheel: WheelFile, interpreter: Interpreter) -> None:
+    if any(fits(tag, interpreter) for tag in wheel.tags):
+        return
+    raise SplatfixError(
+        "wheel-does-not-fit",
+        f"{wheel.path.name} is for {', '.join(wheel.tags)}, not for Python {interpreter.version} on {interpreter.platform_tag}.",
+        meaning="It was built by another interpreter; nothing was installed.",
+        todo=("Build it with the interpreter it is meant for.",),
+    )
+
+
+def fits(tag: str, interpreter: Interpreter) -> bool:
+    """Whether a wheel tag such as ``cp311-cp311-linux_x86_64`` suits the interpreter."""
+    python, _, rest = tag.partition("-")
+    abi, _, platform = rest.partition("-")
+    numbers = interpreter.version.split(".")[:2]
+    own = f"cp{''.join(numbers)}"
+    stable = re.fullmatch(r"cp3(\d+)", python)
+    older = stable is not None and int(stable.group(1)) <= int(numbers[1])
+    python_fits = python in ("py3", "py2.py3", f"py{''.join(numbers)}", own) or (abi == "abi3" and older)
+    abi_fits = abi in ("none", "abi3", own, f"{own}m", f"{own}t")
+    here = re.sub(r"[-.]", "_", interpreter.platform_tag)
+    machine = here.split("_", 1)[1] if "_" in here else here
+    platform_fits = platform in ("any", here) or (
+        here.startswith("linux")
+        and re.match(r"(many|musl)?linux", platform) is not None
+        and platform.endswith(machine)
+    )
+    return python_fits and abi_fits and platform_fits
+
+
+def _check_suffixes(wheel: WheelFile, natives: Iterable[Binary], interpreter: Interpreter) -> None:
+    for binary in natives:
+        member = binary.path.rpartition("!")[2]
+        match = re.search(r"\.(cpython-\d+\S*|cp\d+-\S+)\.(so|pyd)$", member)
+        if match and match.group(1) != interpreter.abi_tag:
+            raise SplatfixError(
+                "wheel-does-not-fit",
+                f"{member} is made for {match.group(1)}, this interpreter loads {interpreter.abi_tag}.",
+                meaning="Python would not find the module; nothing was installed.",
+                todo=("Remove compiled files of other Pythons from the source folder, then run this again.",),
+            )
+
+
+def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | None) -> str:
+    linked = [
+        item
+        for item in natives
+        if item.format == "elf" and any("torch" in n or "c10" in n for n in item.needed)
+    ]
+    if not linked or torch is None:
+        return "links nothing of torch"
+    folder = Path(torch.folder) / "lib"
+    libraries = [path for name in _TORCH_LIBRARIES if (path := folder / f"lib{name}.so").is_file()]
+    count = 0
+    with (
+        zipfile.ZipFile(wheel.path) as archive,
+        tempfile.TemporaryDirectory(prefix="splatfix-verify-") as temporary,
+    ):
+        for binary in linked:
+            member = binary.path.rpartition("!")[2]
+            needs = read_needs(archive.extract(member, temporary))
+            names = [name for name in needs.imported if _TORCH_NAME.match(name)]
+            lost = missing_exports(names, libraries)
+            if lost:
+                raise SplatfixError(
+                    "torch-symbols-missing",
+                    f"{member} needs {len(lost)} symbols that torch {torch.version} does not have, such as {lost[0]}.",
+                    meaning="It was compiled against another torch and would not load; nothing was installed.",
+                    todo=("Remove compiled files from the source folder, then run this again.",),
+                    details={"member": member, "missing": list(lost[:50])},
+                )
+            count += len(names)
+    return f"all {count} torch symbols found in torch {torch.version}"

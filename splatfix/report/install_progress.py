@@ -1,0 +1,62 @@
+"""Shows an installation as it goes: on a terminal a living line with the file being compiled and the time, else plain lines."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from splatfix.resolve.plan import Action
+
+
+class InstallProgress:
+    """A listener for :func:`splatfix.install.carry_out` that writes to ``console`` (standard error)."""
+
+    def __init__(self, console: Console, *, verbose: bool = False) -> None:
+        self._console = console
+        self._verbose = verbose
+        self._living: Progress | None = None
+        self._task: TaskID | None = None
+        if console.is_terminal:
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+            self._living = Progress(*columns, console=console, transient=True)
+
+    def __enter__(self) -> InstallProgress:
+        if self._living:
+            self._living.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._living:
+            self._living.stop()
+
+    def begin(self, action: Action, number: int, total: int) -> None:
+        """An action starts."""
+        text = f"[{number}/{total}] {action.describe()}"
+        if self._living:
+            if self._task is not None:
+                self._living.remove_task(self._task)
+            self._task = self._living.add_task(escape(text), total=None)
+        else:
+            self._console.print(escape(text), soft_wrap=True)
+
+    def doing(self, text: str) -> None:
+        """What is being worked on within the action."""
+        if self._living and self._task is not None:
+            head = str(self._living.tasks[0].description).split("  ", 1)[0]
+            self._living.update(self._task, description=f"{head}  [dim]{escape(text)}[/]")
+        elif self._verbose:
+            self._console.print(f"      {escape(text)}", soft_wrap=True)
+
+    def end(self, action: Action, result: str) -> None:
+        """The action is done."""
+        if self._living and self._task is not None:
+            self._living.remove_task(self._task)
+            self._task = None
+        self._console.print(
+            f"[green]✓[/] {escape(action.kind)} {escape(action.subject)}: {escape(result)}", soft_wrap=True
+        )

@@ -1,0 +1,115 @@
+"""Renders plans, installations and the journal: as JSON documents and for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from splatfix.core.codec import to_json
+from splatfix.core.errors import Exit
+from splatfix.install.journal import Entry
+from splatfix.install.outcome import InstalledItem, Outcome, RevertOutcome
+from splatfix.report.document import envelope
+from splatfix.resolve.plan import BuildWheel, Plan
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """The JSON document of ``install --dry-run``."""
+    return envelope("plan", Exit.OK, plan=to_json(plan))
+
+
+def outcome_document(outcome: Outcome) -> dict[str, Any]:
+    """The JSON document of a finished ``install``."""
+    return envelope("installation", Exit.OK, outcome=to_json(outcome))
+
+
+def revert_document(outcome: RevertOutcome) -> dict[str, Any]:
+    """The JSON document of ``revert``."""
+    return envelope("revert", Exit.OK, outcome=to_json(outcome))
+
+
+def journal_document(entries: Sequence[Entry]) -> dict[str, Any]:
+    """The JSON document of ``revert --list``."""
+    return envelope("journal", Exit.OK, entries=to_json(tuple(entries)))
+
+
+def show_plan(console: Console, plan: Plan, *, why: bool = False, dry_run: bool = False) -> None:
+    """Every action in order; with ``why`` the reasons and the roads not taken."""
+    goal = f" for {', '.join(plan.targets)}" if plan.targets else ""
+    console.print(f"[bold]Plan[/] ({plan.backend}{goal}) for {escape(plan.prefix)}", soft_wrap=True)
+    for number, action in enumerate(plan.actions, 1):
+        console.print(f"  {number}. {escape(action.describe())}", soft_wrap=True)
+        if isinstance(action, BuildWheel):
+            _show_environment(console, action)
+        if why:
+            for reason in action.reasons:
+                console.print(f"       [dim]because[/] {escape(reason.text)}", soft_wrap=True)
+    if why and plan.roads_not_taken:
+        console.print("[bold]Roads not taken[/]")
+        for road in plan.roads_not_taken:
+            console.print(f"  {escape(road.what)}: [dim]{escape(road.why)}[/]", soft_wrap=True)
+    for note in plan.notes:
+        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+    if dry_run:
+        console.print("Nothing was changed: this is a dry run.")
+
+
+def show_outcome(console: Console, outcome: Outcome) -> None:
+    """What was installed, how far it is proven, and how to take it back."""
+    for identity in outcome.recovered:
+        console.print(
+            f"[yellow]note[/] the unfinished run {escape(identity)} was put back first", soft_wrap=True
+        )
+    for item in outcome.items:
+        _show_item(console, item)
+    console.print(f"Done in {outcome.seconds:.0f} s. Logs: {escape(outcome.log)}", soft_wrap=True)
+    console.print(
+        f"Take it back with: splatfix revert {outcome.entry} --python {escape(outcome.plan.python)}",
+        soft_wrap=True,
+    )
+
+
+def show_revert(console: Console, outcome: RevertOutcome) -> None:
+    """What was removed and what is back."""
+    for item in outcome.items:
+        removed = f"{item.subject} {item.removed}".strip()
+        back = (
+            f"{item.subject} {item.restored} is back, byte for byte"
+            if item.restored
+            else "there was none before"
+        )
+        console.print(f"[green]✓[/] {escape(removed)} removed; {escape(back)}", soft_wrap=True)
+    console.print(
+        f"[dim]journal entry {escape(outcome.entry)} of {escape(outcome.prefix)}[/]", soft_wrap=True
+    )
+
+
+def show_journal(console: Console, entries: Sequence[Entry]) -> None:
+    """One line for each entry, oldest first."""
+    if not entries:
+        console.print("splatfix has changed nothing in this environment.")
+    for entry in entries:
+        subjects = entry.request.get("subjects", "")
+        backend = entry.request.get("backend", "")
+        line = f"{entry.id}  {entry.status.value:<11}  {backend} {subjects}"
+        console.print(
+            escape(line) + (f"  [dim]{escape(entry.error)}[/]" if entry.error else ""), soft_wrap=True
+        )
+
+
+def _show_environment(console: Console, action: BuildWheel) -> None:
+    for name, value in action.variables.items():
+        console.print(f"       [cyan]{escape(name)}[/]={escape(value)}", soft_wrap=True)
+    for name in action.unset:
+        console.print(f"       [cyan]{escape(name)}[/] [dim]is taken out[/]", soft_wrap=True)
+
+
+def _show_item(console: Console, item: InstalledItem) -> None:
+    instead = f" (before: {item.before})" if item.before else ""
+    console.print(f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(instead)}", soft_wrap=True)
+    for rung in item.proof:
+        mark = "[green]✓[/]" if rung.reached else "[dim]·[/]"
+        console.print(f"  {mark} {rung.name:<9} {escape(rung.how)}", soft_wrap=True)

@@ -1,0 +1,146 @@
+"""The plan as data: what will be done, in which order, why, and which other roads were looked at and left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+PLAN_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the person asked for, in the words of the command line."""
+
+    sources: tuple[str, ...] = (".",)
+    """Source folders; for the pure backend also the names of what to replace."""
+    targets: tuple[str, ...] = ()
+    """``sm_120``, ``auto``; empty means auto."""
+    backend: str = "native"
+    """``native`` or ``pure``."""
+    jobs: int | None = None
+    cuda_home: str | None = None
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why something is done the way it is, and which fact says so."""
+
+    text: str
+    found_via: str = ""
+
+
+@dataclass(frozen=True)
+class RoadNotTaken:
+    """Something else that could have been done, and why it is not."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class BuildWheel:
+    """Compile one source folder into a wheel, in a scratch copy, inside the target environment."""
+
+    subject: str
+    """The distribution, as its setup.py calls itself or as its folder is called."""
+    source: str
+    targets: tuple[str, ...]
+    variables: Mapping[str, str]
+    """Set for the build, whatever they were before."""
+    unset: tuple[str, ...]
+    """Present now and taken out for the build."""
+    path_first: tuple[str, ...]
+    """Folders put in front of PATH."""
+    reasons: tuple[Reason, ...] = ()
+    kind: str = "build-wheel"
+
+    def describe(self) -> str:
+        """One line for a person."""
+        return f"build {self.subject} for {', '.join(self.targets)} from a scratch copy of {self.source}"
+
+
+@dataclass(frozen=True)
+class MakeSwap:
+    """Put a pure-PyTorch drop-in together as a wheel."""
+
+    subject: str
+    module: str
+    version: str
+    reasons: tuple[Reason, ...] = ()
+    kind: str = "make-swap"
+
+    def describe(self) -> str:
+        """One line for a person."""
+        return f"make the drop-in distribution {self.subject} {self.version} (module {self.module}, pure PyTorch)"
+
+
+@dataclass(frozen=True)
+class VerifyWheel:
+    """Look into the wheel before anything is installed: GPU code, tags, symbols."""
+
+    subject: str
+    targets: tuple[str, ...]
+    reasons: tuple[Reason, ...] = ()
+    kind: str = "verify-wheel"
+
+    def describe(self) -> str:
+        """One line for a person."""
+        if not self.targets:
+            return f"verify the wheel of {self.subject}: tags and contents"
+        goal = ", ".join(self.targets)
+        return (
+            f"verify the wheel of {self.subject}: code for {goal} in every container, tags, torch's symbols"
+        )
+
+
+@dataclass(frozen=True)
+class InstallWheel:
+    """Install the verified wheel with pip; what it replaces is backed up first."""
+
+    subject: str
+    replaces: str = ""
+    """Version installed now; "" when there is none."""
+    reasons: tuple[Reason, ...] = ()
+    kind: str = "install-wheel"
+
+    def describe(self) -> str:
+        """One line for a person."""
+        instead = f" in place of {self.replaces}, which is backed up" if self.replaces else ""
+        return f"install {self.subject}{instead}"
+
+
+@dataclass(frozen=True)
+class CheckImport:
+    """Import what was installed in a child of the target interpreter; a failure takes the installation back."""
+
+    subject: str
+    reasons: tuple[Reason, ...] = ()
+    kind: str = "check-import"
+
+    def describe(self) -> str:
+        """One line for a person."""
+        return f"import {self.subject} in a child process; if that fails, put everything back"
+
+
+Action = BuildWheel | MakeSwap | VerifyWheel | InstallWheel | CheckImport
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What ``install`` will do to one environment."""
+
+    python: str
+    prefix: str
+    backend: str
+    targets: tuple[str, ...]
+    actions: tuple[Action, ...]
+    roads_not_taken: tuple[RoadNotTaken, ...] = ()
+    notes: tuple[str, ...] = field(default_factory=tuple)
+    """What the person should know although it stops nothing."""
+    schema_version: int = PLAN_VERSION
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Every distribution the plan installs, in order."""
+        return tuple(action.subject for action in self.actions if isinstance(action, InstallWheel))

@@ -1,0 +1,220 @@
+"""Makes the plan: checks what was asked against the facts, chooses tools, and puts the actions in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatfix import __version__
+from splatfix.core.errors import usage_error
+from splatfix.facts import Facts, Torch
+from splatfix.facts.source import Source, extension_folders, read_source
+from splatfix.resolve.arch_choice import ArchChoice, Decider, choose
+from splatfix.resolve.build_environment import build_environment, job_count
+from splatfix.resolve.plan import (
+    Action,
+    BuildWheel,
+    CheckImport,
+    InstallWheel,
+    MakeSwap,
+    Plan,
+    Reason,
+    Request,
+    RoadNotTaken,
+    VerifyWheel,
+)
+from splatfix.resolve.requirements import check_build_tools, interpreter_of, torch_of, version_of
+from splatfix.resolve.swaps import choose_swaps, known_names
+from splatfix.resolve.targets import resolve_targets
+from splatfix.resolve.toolchain import CompilerDecision, ToolkitDecision, choose_compilers, choose_toolkit
+
+
+def make_plan(request: Request, facts: Facts) -> Plan:
+    """What to do to the environment of ``facts`` to get what ``request`` asks for. Changes nothing.
+
+    Raises:
+        SplatfixError: one of many, each naming what is wrong with the request, the sources, the environment or the machine.
+    """
+    if request.backend == "native":
+        return _native_plan(request, facts)
+    if request.backend == "pure":
+        return _pure_plan(request, facts)
+    raise usage_error("unknown-backend", f"{request.backend!r} is no backend.", "Choose native or pure.")
+
+
+def checked_source(text: str) -> Source:
+    """Read a source folder a person named.
+
+    Raises:
+        SplatfixError: ``not-a-folder``, ``not-an-extension``, ``source-unreadable`` (exit 2) or ``source-incomplete``.
+    """
+    folder = Path(text).expanduser()
+    if not folder.is_dir():
+        what = "is a file, not a folder" if folder.is_file() else "is not there"
+        todo = ["Give the folder that holds the extension's setup.py."]
+        if text.replace("-", "_") in known_names():
+            todo.append(f"For the drop-in of that name: splatfix install {text} --backend pure")
+        raise usage_error("not-a-folder", f"{text} {what}.", *todo)
+    folder = folder.resolve()
+    source = read_source(folder)
+    if not {"setup.py", "pyproject.toml"} & set(source.build_files):
+        inside = extension_folders(folder)
+        todo = [f"splatfix install {path}" for path in inside[:8]] or ["Give the folder that holds setup.py."]
+        found = f" Below it there are {len(inside)} extensions." if inside else ""
+        raise usage_error(
+            "not-an-extension", f"{folder} holds neither setup.py nor pyproject.toml.{found}", *todo
+        )
+    if source.error:
+        raise usage_error(
+            "source-unreadable", f"{folder}: {source.error}.", "Repair that file, then run this again."
+        )
+    lacking = [*source.missing_folders, *(item for module in source.modules for item in module.missing)]
+    if lacking:
+        raise usage_error(
+            "source-incomplete",
+            f"{source.label} is incomplete: {', '.join(lacking)} is missing or empty.",
+            f"In the checkout: git -C {folder} submodule update --init --recursive",
+        )
+    return source
+
+
+@dataclass(frozen=True)
+class _CudaTools:
+    """What every CUDA source of one plan shares."""
+
+    torch: Torch
+    targets: tuple[str, ...]
+    toolkit: ToolkitDecision
+    compilers: CompilerDecision
+
+
+def _native_plan(request: Request, facts: Facts) -> Plan:
+    sources = [checked_source(text) for text in request.sources]
+    interpreter = interpreter_of(facts)
+    tools = _cuda_tools(request, facts) if any(source.needs_cuda for source in sources) else None
+    roads: list[RoadNotTaken] = []
+    if tools:
+        roads += [*tools.toolkit.rejected, *tools.compilers.rejected]
+        roads += _torch_own_choice(facts, tools.toolkit.toolkit.root)
+    builds: list[BuildWheel] = []
+    for source in sources:
+        check_build_tools(facts, source)
+        if tools and source.needs_cuda:
+            action, more = _cuda_build(source, request, facts, tools)
+            builds.append(action)
+            roads += more
+        else:
+            if source.uses_torch_builder:
+                torch_of(facts, cuda=False)
+            builds.append(_plain_build(source, facts))
+    targets = tools.targets if tools else ()
+    actions = _in_order(facts, builds)
+    return Plan(
+        interpreter.executable, interpreter.prefix, "native", targets, actions, tuple(dict.fromkeys(roads))
+    )
+
+
+def _cuda_tools(request: Request, facts: Facts) -> _CudaTools:
+    torch = torch_of(facts, cuda=True)
+    targets = resolve_targets(request.targets, facts)
+    toolkit = choose_toolkit(facts, torch, targets, request.cuda_home)
+    compilers = choose_compilers(facts, torch, toolkit.toolkit, toolkit.version)
+    return _CudaTools(torch, tuple(target.sm for target in targets), toolkit, compilers)
+
+
+def _cuda_build(
+    source: Source, request: Request, facts: Facts, tools: _CudaTools
+) -> tuple[BuildWheel, list[RoadNotTaken]]:
+    choice = choose(source, tools.toolkit.build_archs, tools.torch.version)
+    made = build_environment(
+        facts,
+        tools.toolkit.toolkit,
+        tools.toolkit.why,
+        tools.compilers,
+        choice.variables,
+        choice.why,
+        request.jobs,
+    )
+    reasons = (*made.reasons, *(() if choice.variables else (Reason(choice.why),)))
+    action = BuildWheel(
+        subject=source.label,
+        source=source.folder,
+        targets=tools.targets,
+        variables=made.variables,
+        unset=made.unset,
+        path_first=made.path_first,
+        reasons=reasons,
+    )
+    return action, _arch_roads(choice)
+
+
+def _plain_build(source: Source, facts: Facts) -> BuildWheel:
+    """A source without CUDA code: whatever compiler is set up here will do."""
+    count, why = job_count(facts)
+    return BuildWheel(
+        subject=source.label,
+        source=source.folder,
+        targets=(),
+        variables={"MAX_JOBS": str(count)},
+        unset=(),
+        path_first=(str(Path(interpreter_of(facts).executable).parent),),
+        reasons=(
+            Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part"),
+            Reason(f"MAX_JOBS={count}: {why}"),
+        ),
+    )
+
+
+def _pure_plan(request: Request, facts: Facts) -> Plan:
+    swaps = choose_swaps(request.sources)
+    interpreter = interpreter_of(facts)
+    torch_of(facts, cuda=False)
+    made: list[Action] = [
+        MakeSwap(s.distribution, s.module, swap_version(), (Reason(s.note),)) for s in swaps
+    ]
+    roads = tuple(
+        RoadNotTaken(
+            f"native build of {swap.module}", "--backend pure was asked for; it needs no toolkit and no GPU"
+        )
+        for swap in swaps
+    )
+    notes = tuple(f"{swap.module}: {swap.note}" for swap in swaps)
+    return Plan(interpreter.executable, interpreter.prefix, "pure", (), _in_order(facts, made), roads, notes)
+
+
+def swap_version() -> str:
+    """The version drop-ins carry: below every real release, and saying where it comes from."""
+    return f"0+splatfix.{__version__}"
+
+
+def _in_order(facts: Facts, makers: Sequence[Action]) -> tuple[Action, ...]:
+    """Everything is made and verified before the first thing is installed."""
+    verifications = [
+        VerifyWheel(item.subject, item.targets if isinstance(item, BuildWheel) else ()) for item in makers
+    ]
+    installs: list[Action] = []
+    for item in makers:
+        installs.append(InstallWheel(item.subject, version_of(facts, item.subject) or ""))
+        installs.append(CheckImport(item.subject))
+    return (*makers, *verifications, *installs)
+
+
+def _torch_own_choice(facts: Facts, root: str) -> list[RoadNotTaken]:
+    choice = facts.environment.toolkit_choice.value
+    if choice is None or choice.root is None or Path(choice.root).resolve() == Path(root).resolve():
+        return []
+    why = f"torch would take it ({choice.rule})"
+    why += f", but that nvcc belongs to {choice.real_root}" if choice.real_root else ""
+    why += "" if choice.has_headers else "; there are no CUDA headers below it"
+    return [RoadNotTaken(f"CUDA_HOME={choice.root}", why)]
+
+
+def _arch_roads(choice: ArchChoice) -> list[RoadNotTaken]:
+    if choice.decider is Decider.TORCH:
+        return [
+            RoadNotTaken(
+                "leave TORCH_CUDA_ARCH_LIST unset", "torch would build for the GPUs it sees here, or stop"
+            )
+        ]
+    return [RoadNotTaken("set TORCH_CUDA_ARCH_LIST", choice.why)]

@@ -1,0 +1,150 @@
+"""What the target environment must hold before anything is built or installed in it, with one clear error for each lack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Facts, Interpreter, Torch
+from splatfix.facts.source import Source
+
+# setuptools >= 70.1 writes wheels itself; before, the wheel project did
+_WHEEL_INSIDE = Version("70.1")
+
+
+def interpreter_of(facts: Facts) -> Interpreter:
+    """The target interpreter, able to be installed into.
+
+    Raises:
+        SplatfixError: ``interpreter-unusable``, ``externally-managed`` or ``no-pip``.
+    """
+    fact = facts.environment.interpreter
+    if fact.value is None:
+        raise SplatfixError(
+            "interpreter-unusable",
+            f"The target Python cannot be used: {fact.error}.",
+            meaning="Nothing can be built for an interpreter that does not start.",
+            todo=("Give another one with --python, for example a fresh venv: python3 -m venv my-env",),
+        )
+    found = fact.value
+    if found.externally_managed:
+        raise SplatfixError(
+            "externally-managed",
+            f"{found.executable} belongs to the operating system, which forbids pip to change it (PEP 668).",
+            meaning="Installing there could break the system's own tools.",
+            todo=(f"{found.executable} -m venv my-env", "splatfix install . --python my-env --target ..."),
+        )
+    if version_of(facts, "pip") is None:
+        raise SplatfixError(
+            "no-pip",
+            f"The environment of {found.executable} has no pip.",
+            meaning="splatfix builds and installs with the target environment's own pip.",
+            todo=(f"{found.executable} -m ensurepip", f"or: uv pip install --python {found.executable} pip"),
+        )
+    return found
+
+
+def torch_of(facts: Facts, *, cuda: bool) -> Torch:
+    """The target environment's torch.
+
+    Args:
+        cuda: it must be a CUDA build.
+
+    Raises:
+        SplatfixError: ``no-torch``, ``torch-unreadable`` or ``cpu-only-torch``.
+    """
+    python = facts.environment.interpreter.value
+    where = python.executable if python else "the target Python"
+    torch = facts.environment.torch
+    if facts.environment.torch_installed.value is False:
+        raise SplatfixError(
+            "no-torch",
+            f"torch is not installed in the environment of {where}.",
+            meaning="Extensions are compiled against the installed torch and work with that one only.",
+            todo=("Install torch there first; see https://pytorch.org/get-started/locally/",),
+        )
+    if torch.value is None:
+        raise SplatfixError(
+            "torch-unreadable",
+            f"torch in the environment of {where} cannot be read: {torch.error}.",
+            meaning="Its version and CUDA build decide everything else.",
+            todo=(f"Reinstall it: {where} -m pip install --force-reinstall --no-deps torch",),
+        )
+    if cuda and torch.value.cuda is None:
+        build = "ROCm" if torch.value.hip else "CPU-only"
+        raise SplatfixError(
+            "cpu-only-torch",
+            f"torch {torch.value.version} in the environment of {where} is a {build} build.",
+            meaning="CUDA extensions can neither be built against it nor run with it.",
+            todo=(
+                "Install a CUDA build of torch, for example:",
+                f"{where} -m pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+                "Or use the drop-ins that need no CUDA: splatfix install fused_ssim simple_knn --backend pure",
+            ),
+        )
+    return torch.value
+
+
+def check_build_tools(facts: Facts, source: Source) -> None:
+    """setuptools, wheel and ninja, and what pyproject.toml asks for: without isolation they must be there already.
+
+    Raises:
+        SplatfixError: ``build-tools-missing`` naming all of them at once.
+    """
+    missing = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
+    missing += [text for text in source.build_requires if not _met(facts, text)]
+    if "ninja" in missing and "ninja" in facts.machine.tools:
+        missing.remove("ninja")  # the machine's own, found through PATH, serves as well
+    missing = list({canonicalize_name(re.split(r"[<>=!~\[; ]", item)[0]): item for item in missing}.values())
+    if not missing:
+        return
+    python = interpreter_of(facts).executable
+    wanted = " ".join(f"'{item}'" if re.search(r"[<>\[;]", item) else item for item in missing)
+    raise SplatfixError(
+        "build-tools-missing",
+        f"The environment of {python} lacks what the build of {source.label} needs: {', '.join(missing)}.",
+        meaning="The build runs inside the target environment, because it must see the installed torch.",
+        todo=(f"{python} -m pip install {wanted}",),
+    )
+
+
+def version_of(facts: Facts, name: str) -> str | None:
+    """The installed version of a distribution in the target environment, or None."""
+    wanted = canonicalize_name(name)
+    for item in facts.environment.distributions.value or ():
+        if canonicalize_name(item.name) == wanted:
+            return item.version
+    return None
+
+
+def _build_tools(facts: Facts, source: Source) -> Iterable[str]:
+    yield "setuptools"
+    try:
+        inside = Version(version_of(facts, "setuptools") or "0") >= _WHEEL_INSIDE
+    except InvalidVersion:
+        inside = False
+    if not inside:
+        yield "wheel"
+    if source.uses_torch_builder:
+        yield "ninja"
+
+
+def _met(facts: Facts, text: str) -> bool:
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return True  # pip itself will say what is wrong with it
+    if requirement.marker is not None and not requirement.marker.evaluate():
+        return True
+    installed = version_of(facts, requirement.name)
+    if installed is None:
+        return False
+    try:
+        return requirement.specifier.contains(installed, prereleases=True)
+    except InvalidVersion:
+        return True

@@ -1,0 +1,50 @@
+"""Which GPU architectures to serve: those a person named, or those of the machine's own GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.facts import Facts
+from splatfix.knowledge import Arch, parse_target
+
+AUTO = "auto"
+
+
+def resolve_targets(requested: Iterable[str], facts: Facts) -> tuple[Arch, ...]:
+    """The architectures asked for, each once, in the order given; nothing named means ``auto``.
+
+    Raises:
+        SplatfixError: ``unknown-arch`` (exit 2), or ``no-gpu-to-target`` (exit 3) when ``auto`` finds no GPU.
+    """
+    found: list[Arch] = []
+    for text in tuple(requested) or (AUTO,):
+        found.extend(_own_gpus(facts) if text.strip().lower() == AUTO else [_parse(text)])
+    return tuple(dict.fromkeys(found))
+
+
+def _parse(text: str) -> Arch:
+    try:
+        return parse_target(text)
+    except ValueError as error:
+        raise usage_error(
+            "unknown-arch", str(error), "Example: splatfix install . --target sm_120"
+        ) from error
+
+
+def _own_gpus(facts: Facts) -> list[Arch]:
+    gpus = facts.machine.gpus
+    known = [Arch.parse(gpu.cc) for gpu in gpus.value or () if gpu.vendor == "nvidia" and gpu.cc]
+    if known:
+        return known
+    if gpus.value:
+        what = f"The compute capability of {gpus.value[0].name} could not be read."
+    else:
+        what = "This machine shows no NVIDIA GPU to build for."
+    raise SplatfixError(
+        "no-gpu-to-target",
+        what,
+        meaning="Without a GPU to ask, splatfix cannot know which architecture the code must run on.",
+        todo=("Name it, for example for an RTX 50 card: splatfix install . --target sm_120",),
+        exit_code=Exit.UNDETERMINED,
+    )
