@@ -155,9 +155,11 @@ def older_archs(arch: Arch) -> tuple[Arch, ...]:
     return tuple(sorted((known for known in known_archs() if known < arch.plain), reverse=True))
 
 
+@cached
 def newest_toolkit() -> tuple[int, int]:
     """The newest CUDA toolkit that the tables speak of; of newer ones nothing is known."""
-    return pair(table("archs")["newest_toolkit"])
+    firsts = [info.first_toolkit for info in _archs().values() if info.first_toolkit is not None]
+    return max(pair(table("archs")["newest_toolkit"]), *firsts)
 
 
 def family_of(code: Arch) -> frozenset[int]:

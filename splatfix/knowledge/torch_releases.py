@@ -210,26 +210,57 @@ def build_runs_on(
     return None if runs == "unknown" else runs != "no"
 
 
+def wheel_obstacle(
+    torch_build: TorchBuild,
+    platform: Platform = "linux",
+    machine: str = "x86_64",
+    *,
+    python: tuple[int, int] | None = None,
+    glibc: tuple[int, int] | None = None,
+) -> str | None:
+    """Why pip would find no wheel of this build here, as a sentence; None: nothing known stands against it."""
+    row = release(torch_build.release)
+    name = f"torch {torch_build.torch.removesuffix('.*')} {torch_build.tag}"
+    if place(platform, machine) in torch_build.no_wheel:
+        return f"{name} has no {platform} wheel."
+    if row is None:
+        return None
+    if python is not None and row.supports_python(python) is False:
+        upper = f" to {row.python_max[0]}.{row.python_max[1]}" if row.python_max else " or newer"
+        lower = f"{row.python_min[0]}.{row.python_min[1]}"
+        return f"{name} has wheels for Python {lower}{upper}, not for {python[0]}.{python[1]}."
+    if platform == "linux" and glibc is not None and row.min_glibc is not None and glibc < row.min_glibc:
+        need, have = (".".join(map(str, part)) for part in (row.min_glibc, glibc))
+        return f"{name} needs glibc {need} or newer; here is {have}."
+    return None
+
+
 def builds_for_arch(
     arch: Arch,
     platform: Platform = "linux",
     machine: str = "x86_64",
     *,
+    torch: str | None = None,
     python: tuple[int, int] | None = None,
+    glibc: tuple[int, int] | None = None,
     driver: Version | None = None,
     include_unknown: bool = False,
 ) -> tuple[RankedBuild, ...]:
     """Published builds that run on a GPU, the best first.
 
     Machine code comes before PTX and PTX before unknown; then a tag seen on the index before one that was not;
-    then newer torch; within a release the tag of a plain ``pip install torch`` first, then newer CUDA. ``python``
-    leaves out releases without wheels for it, ``driver`` leaves out CUDA majors that it cannot start.
+    then newer torch; within a release the tag of a plain ``pip install torch`` first, then newer CUDA. ``torch``
+    keeps to the release of one version; ``python`` and ``glibc`` leave out builds without a wheel for them,
+    ``driver`` leaves out CUDA majors that it cannot start.
     """
+    only = parse_version(torch)[:2] if torch else None
     ranked = []
     for item in releases():
-        if python is not None and item.supports_python(python) is False:
+        if only is not None and pair(item.release) != only:
             continue
         for candidate in item.builds:
+            if wheel_obstacle(candidate, platform, machine, python=python, glibc=glibc) is not None:
+                continue
             runs = how_build_runs(candidate, arch, platform, machine)
             if runs == "no" or (runs == "unknown" and not include_unknown):
                 continue

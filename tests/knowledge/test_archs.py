@@ -1,0 +1,237 @@
+"""Architectures: spelling, rows, and whose code runs on whom."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from splatfix.knowledge.archs import (
+    KNOWN,
+    Arch,
+    arch_info,
+    arch_of_product,
+    cubin_runs_on,
+    family_of,
+    known_archs,
+    nvcc_default_arch,
+    older_archs,
+    parse_target,
+    ptx_runs_on,
+    toolkit_supports,
+)
+
+
+def A(text: str) -> Arch:
+    return Arch.parse(text)
+
+
+class TestSpelling:
+    @pytest.mark.parametrize("arch", KNOWN, ids=str)
+    @pytest.mark.parametrize("letter", ["", "a", "f"])
+    def test_every_spelling_reads_back(self, arch: Arch, letter: str) -> None:
+        full = Arch(arch.major, arch.minor, letter)
+        for text in (full.sm, full.compute, full.cc, f"{full.number}{letter}", f"sm{full.number}{letter}"):
+            assert Arch.parse(text) == full
+
+    @pytest.mark.parametrize(
+        "text", ["12.0+PTX", "", "sm_", "1", "1200", "12.00", "sm_120x", "sm-120", "Blackwell", "lto_90"]
+    )
+    def test_anything_else_is_an_error(self, text: str) -> None:
+        with pytest.raises(ValueError, match="is not a GPU architecture"):
+            Arch.parse(text)
+
+    def test_parts(self) -> None:
+        arch = A("sm_120a")
+        assert (arch.major, arch.minor, arch.variant, arch.number) == (12, 0, "a", 120)
+        assert (arch.sm, arch.compute, arch.cc, str(arch)) == ("sm_120a", "compute_120a", "12.0a", "sm_120a")
+        assert arch.plain == A("12.0")
+
+    def test_numbers_and_not_texts_are_ordered(self) -> None:
+        assert sorted([A("12.0"), A("8.6"), A("10.0a"), A("10.0"), A("10.0f")]) == [
+            A("8.6"),
+            A("10.0"),
+            A("10.0a"),
+            A("10.0f"),
+            A("12.0"),
+        ]
+
+
+class TestTarget:
+    @pytest.mark.parametrize(
+        "text", ["sm_120", "12.0", "120", "sm120", "compute_120", "SM_120", " 12.0 ", "RTX 5080", "rtx 5090"]
+    )
+    def test_what_people_type(self, text: str) -> None:
+        assert parse_target(text) == A("12.0")
+
+    @pytest.mark.parametrize("text", ["sm_999", "12.9", "RTX 9090", "", "gpu", "12.0+PTX"])
+    def test_the_error_lists_what_is_valid(self, text: str) -> None:
+        with pytest.raises(ValueError, match=r"known: sm_35, .*sm_121"):
+            parse_target(text)
+
+    def test_ptx_gets_a_hint(self) -> None:
+        with pytest.raises(ValueError, match="Leave out"):
+            parse_target("12.0+PTX")
+
+    @pytest.mark.parametrize(
+        ("name", "cc"),
+        [
+            ("NVIDIA GeForce GTX 1080 Ti", "6.1"),
+            ("Tesla V100-SXM2-16GB", "7.0"),
+            ("Tesla T4", "7.5"),
+            ("NVIDIA GeForce GTX 1660 SUPER", "7.5"),
+            ("Quadro RTX 4000", "7.5"),
+            ("NVIDIA A100-SXM4-80GB", "8.0"),
+            ("NVIDIA A10G", "8.6"),
+            ("NVIDIA RTX A4000", "8.6"),
+            ("NVIDIA GeForce RTX 3090", "8.6"),
+            ("NVIDIA GeForce RTX 4090 Laptop GPU", "8.9"),
+            ("NVIDIA RTX 4000 Ada Generation", "8.9"),
+            ("NVIDIA RTX 5000 Ada Generation", "8.9"),
+            ("NVIDIA L4", "8.9"),
+            ("NVIDIA L40S", "8.9"),
+            ("NVIDIA H100 80GB HBM3", "9.0"),
+            ("NVIDIA GH200 480GB", "9.0"),
+            ("NVIDIA B200", "10.0"),
+            ("NVIDIA GB300", "10.3"),
+            ("NVIDIA GeForce RTX 5070 Ti", "12.0"),
+            ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "12.0"),
+            ("NVIDIA GB10", "12.1"),
+            ("Orin", "8.7"),
+            ("Jetson Orin Nano", "8.7"),
+            ("Jetson Nano", "5.3"),
+        ],
+    )
+    def test_products(self, name: str, cc: str) -> None:
+        assert arch_of_product(name) == A(cc)
+
+    @pytest.mark.parametrize(
+        "name", ["AMD Radeon RX 7900", "NVIDIA GeForce RTX 6090", "Graphics Device", "A1000000"]
+    )
+    def test_unknown_products_are_unknown(self, name: str) -> None:
+        assert arch_of_product(name) is None
+
+
+class TestCubins:
+    @pytest.mark.parametrize(
+        ("cubin", "device", "runs"),
+        [
+            ("8.6", "8.9", True),  # an RTX 4090 needs no sm_89 code
+            ("8.9", "8.6", False),
+            ("6.0", "6.1", True),
+            ("9.0", "12.0", False),  # no bare cubin crosses majors
+            ("12.0", "12.1", True),
+            ("10.0", "10.3", True),
+            ("10.0", "10.7", True),
+            ("10.0", "12.0", False),
+            ("9.0a", "9.0", True),
+            ("10.0a", "10.0", True),
+            ("10.0a", "10.3", False),
+            ("12.0a", "12.1", False),
+            ("10.0f", "10.3", True),
+            ("10.0f", "10.7", True),
+            ("10.3f", "10.0", False),
+            ("12.0f", "12.1", True),
+            ("12.1f", "12.0", False),
+            ("10.0f", "12.0", False),
+            ("8.0", "8.7", False),  # Orin is no desktop Ampere
+            ("8.7", "8.7", True),
+            ("8.7", "8.9", False),
+            ("7.0", "7.2", False),
+            ("7.5", "7.5", True),
+            ("10.0", "10.1", False),
+            ("10.1", "11.0", True),  # one chip, renamed
+            ("11.0", "10.1", True),
+            ("10.1a", "11.0", True),
+        ],
+    )
+    def test_rule(self, cubin: str, device: str, runs: bool) -> None:
+        assert cubin_runs_on(A(cubin), A(device)) is runs
+
+    @pytest.mark.parametrize("code", ["7.0", "8.0", "8.6"])
+    def test_sbsa_unification(self, code: str) -> None:
+        tegra = A("7.2") if code == "7.0" else A("8.7")
+        assert not cubin_runs_on(A(code), tegra)
+        assert not cubin_runs_on(A(code), tegra, build_cuda=(13, 1))
+        assert cubin_runs_on(A(code), tegra, build_cuda=(13, 2))
+
+    def test_letters_never_widen(self) -> None:
+        for arch, device in itertools.product(KNOWN, KNOWN):
+            if arch.number in (101, 110) or arch_info(arch).tegra:  # type: ignore[union-attr]
+                continue
+            exact = cubin_runs_on(Arch(arch.major, arch.minor, "a"), device)
+            family = cubin_runs_on(Arch(arch.major, arch.minor, "f"), device)
+            assert exact <= family
+            assert exact == (arch == device)
+            assert family == (device.number in family_of(arch))
+
+
+class TestPtx:
+    def test_plain_ptx_runs_upwards_across_majors(self) -> None:
+        for ptx, device in itertools.product(KNOWN, KNOWN):
+            assert ptx_runs_on(ptx, device) == (device >= ptx)
+
+    @pytest.mark.parametrize(
+        ("ptx", "device", "runs"),
+        [
+            ("10.0a", "10.0", True),
+            ("10.0a", "10.3", False),
+            ("12.0f", "12.1", True),
+            ("12.0f", "10.0", False),
+            ("9.0a", "12.0", False),
+        ],
+    )
+    def test_letters(self, ptx: str, device: str, runs: bool) -> None:
+        assert ptx_runs_on(A(ptx), A(device)) is runs
+
+
+class TestToolkits:
+    @pytest.mark.parametrize(
+        ("cuda", "arch", "supports"),
+        [
+            ((11, 7), "8.9", False),
+            ((11, 8), "8.9", True),
+            ((12, 6), "12.0", False),
+            ((12, 8), "12.0", True),
+            ((12, 8), "12.0f", False),
+            ((12, 9), "12.0f", True),
+            ((12, 8), "12.1", False),
+            ((12, 9), "7.0", True),
+            ((13, 0), "7.0", False),
+            ((99, 0), "7.0", False),  # what was dropped stays dropped
+            ((13, 0), "7.5", True),
+            ((11, 8), "9.0a", False),
+            ((12, 0), "9.0a", True),
+            ((13, 3), "10.7", False),
+            ((13, 4), "10.7", True),
+            ((13, 0), "8.6a", False),
+            ((13, 0), "10.1", False),
+            ((12, 0), "3.7", False),
+            ((11, 4), "3.7", None),  # its first toolkit is not in the sources
+            ((14, 0), "12.0", None),  # newer than the tables
+            ((13, 0), "13.0", None),  # no such row
+        ],
+    )
+    def test_support(self, cuda: tuple[int, int], arch: str, supports: bool | None) -> None:
+        assert toolkit_supports(cuda, A(arch)) is supports
+
+    def test_default_arch(self) -> None:
+        assert nvcc_default_arch(13) == A("7.5")
+        assert nvcc_default_arch(12) == A("5.2")
+        assert nvcc_default_arch(9) is None
+
+
+def test_rows() -> None:
+    info = arch_info(A("12.0a"))
+    assert info is not None
+    assert info.arch == A("12.0") and "Blackwell" in info.name and not info.tegra
+    assert info.variants == {"a": (12, 8), "f": (12, 9)}
+    assert info.last_toolkit is None
+    assert arch_info(A("13.0")) is None
+    assert known_archs() == KNOWN and len(KNOWN) == 24
+
+
+def test_older_archs_are_newest_first() -> None:
+    older = older_archs(A("8.0"))
+    assert older[0] == A("7.5") and older[-1] == A("3.5")
+    assert A("8.0") not in older

@@ -1,0 +1,137 @@
+"""torch.utils.cpp_extension: which row speaks for which torch, and what each says."""
+
+from __future__ import annotations
+
+import pytest
+
+from splatfix.knowledge.archs import Arch
+from splatfix.knowledge.cpp_extension import (
+    ArchList,
+    ArchListError,
+    Bounds,
+    UsesVisibleGpus,
+    behaviour,
+    compiler_verdict,
+    cuda_version_verdict,
+    expand_arch_list,
+    first_release_for_arch,
+    visible_gpu_arch_list,
+)
+
+
+@pytest.mark.parametrize(
+    ("torch", "release", "exact", "same_minor"),
+    [
+        ("2.13.0+cpu", "2.13.0", True, True),
+        ("2.9.1", "2.9.1", True, True),
+        ("2.9.0+cu128", "2.9.1", False, True),
+        ("2.15.0.dev20261001", "2.15.0", True, True),
+        ("2.16.0", "2.15.0", False, False),
+        ("3.0", "2.15.0", False, False),
+        ("1.13.0", "1.13.1", False, True),
+    ],
+)
+def test_nearest_row(torch: str, release: str, exact: bool, same_minor: bool) -> None:
+    row = behaviour(torch)
+    assert row is not None
+    assert (row.release, row.exact, row.same_minor) == (release, exact, same_minor)
+
+
+def test_older_than_the_table_is_unknown() -> None:
+    assert behaviour("1.12.1") is None
+    assert expand_arch_list("8.6", "1.12.1") is None
+    assert visible_gpu_arch_list([Arch(8, 6)], ["sm_86"], "1.12.1") is None
+    assert compiler_verdict("gcc", (9,), (11, 6), "1.12.1") is None
+
+
+def test_standard_and_flags_by_release() -> None:
+    standards = {
+        name: row.default_std for name in ("1.13", "2.0", "2.11", "2.12", "2.15") if (row := behaviour(name))
+    }
+    assert standards == {"1.13": "c++14", "2.0": "c++17", "2.11": "c++17", "2.12": "c++20", "2.15": "c++20"}
+    old, new = behaviour("2.1"), behaviour("2.2")
+    assert old is not None and not old.cuda_home_needs_cuda_build
+    assert new is not None and new.cuda_home_needs_cuda_build
+
+
+@pytest.mark.parametrize(
+    ("arch", "first"),
+    [
+        ("8.9", "2.0.1"),
+        ("9.0a", "2.2.2"),
+        ("10.0", "2.6.0"),
+        ("12.0", "2.7.1"),
+        ("12.1", "2.8.0"),
+        ("11.0", "2.9.1"),
+        ("10.7", "2.14.1"),
+        ("12.0f", None),
+        ("8.8", None),
+    ],
+)
+def test_first_release_for_arch(arch: str, first: str | None) -> None:
+    assert first_release_for_arch(Arch.parse(arch)) == first
+
+
+def test_expansion() -> None:
+    result = expand_arch_list("Ampere 12.0+PTX", "2.9.1")
+    assert isinstance(result, ArchList)
+    assert [str(entry) for entry in result.entries] == ["8.0", "8.6+PTX", "12.0+PTX"]
+    assert result.cubins == (Arch(8, 0), Arch(8, 6), Arch(12, 0))
+    assert result.ptx == (Arch(8, 6), Arch(12, 0))
+    assert result.flags[0] == "-gencode=arch=compute_120,code=compute_120"
+
+
+@pytest.mark.parametrize(
+    ("text", "item"),
+    [("8.6;", ""), ("8.6,9.0", "8.6,9.0"), ("sm_86", "sm_86"), ("8.6；9.0", "8.6；9.0"), ("12.0f", "12.0f")],
+)
+def test_errors_are_results(text: str, item: str) -> None:
+    result = expand_arch_list(text, "2.9.1")
+    assert result == ArchListError(f"ValueError: Unknown CUDA arch ({item}) or GPU not supported", item)
+
+
+def test_unset_empty_and_native() -> None:
+    assert expand_arch_list(None, "2.9.1") == UsesVisibleGpus()
+    assert expand_arch_list("", "2.9.1") == UsesVisibleGpus()
+    assert expand_arch_list("native", "2.9.1") == UsesVisibleGpus()
+    assert isinstance(expand_arch_list("native", "2.8.0"), ArchListError)
+
+
+def test_clamping_and_the_order_of_texts() -> None:
+    clamped = visible_gpu_arch_list([Arch(12, 0)], ["sm_80", "sm_90"], "2.6.0")
+    assert isinstance(clamped, ArchList) and [str(entry) for entry in clamped.entries] == ["9.0+PTX"]
+    mixed = visible_gpu_arch_list([Arch(12, 0), Arch(8, 6)], ["sm_86", "sm_120"], "2.9.1")
+    assert isinstance(mixed, ArchList) and [str(entry) for entry in mixed.entries] == ["12.0", "8.6+PTX"]
+    none = visible_gpu_arch_list([], ["sm_90"], "2.9.1")
+    assert none == ArchListError("IndexError: list index out of range", "")
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "torch", "verdict"),
+    [
+        ((14, 2), (12, 8), "2.11.0", "too-new"),  # though nvcc 12.8 takes it
+        ((14, 2), (12, 8), "2.12.1", "ok"),
+        ((14, 2), (12, 8), "2.9.1", "no-row"),
+        ((13, 1), (12, 3), "2.13.0", "ok"),  # though nvcc 12.3 does not take it
+        ((5, 4), (12, 3), "2.13.0", "too-old"),
+        ((15, 1), (13, 2), "2.15.0", "no-row"),
+        ((11, 2), (11, 4, 48), "2.9.1", "too-new"),
+        ((11, 2), (11, 4, 100), "2.9.1", "ok"),
+    ],
+)
+def test_compilers(version: tuple[int, ...], cuda: tuple[int, ...], torch: str, verdict: str) -> None:
+    assert compiler_verdict("gcc", version, cuda, torch) == verdict
+
+
+def test_bounds_compare_as_versions() -> None:
+    bounds = Bounds((6, 0, 0), (13, 0))
+    assert bounds.allows((6,)) and bounds.allows((12, 9, 9))
+    assert not bounds.allows((13,)) and not bounds.allows((5, 5))
+    assert str(bounds) == ">=6.0.0, <13.0"
+
+
+def test_cuda_versions() -> None:
+    assert cuda_version_verdict((12, 9), (12, 8)) == "minor-differs"
+    assert cuda_version_verdict((13, 0), (12, 8)) == "major-differs"
+    assert cuda_version_verdict((12, 8, 93), (12, 8)) == "same"
+    assert cuda_version_verdict((12, 8), None) == "not-checked"

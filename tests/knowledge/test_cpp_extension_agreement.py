@@ -1,0 +1,304 @@
+"""Our rules for arch lists and compilers against torch's own code, over grids."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import logging
+import os
+import re
+import warnings
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splatfix.knowledge.archs import Arch, known_archs
+from splatfix.knowledge.cpp_extension import (
+    ArchList,
+    ArchListError,
+    UsesVisibleGpus,
+    arch_flags_switched_off,
+    behaviour,
+    compiler_verdict,
+    cuda_version_verdict,
+    expand_arch_list,
+    visible_gpu_arch_list,
+)
+
+from .torch_sources import TorchSource, torch_sources
+
+SOURCES = pytest.mark.parametrize("source", torch_sources(), ids=lambda source: source.version)
+FILE = "utils/cpp_extension.py"
+
+
+class ArchFlags:
+    """torch's _get_cuda_arch_flags over a pretended environment and pretended GPUs, both to be set at will."""
+
+    def __init__(self, source: TorchSource) -> None:
+        self.environ: dict[str, str] = {}
+        self.gpus: Sequence[Arch] = ()
+        self.torch_archs: Sequence[str] = ()
+        cuda = SimpleNamespace(
+            device_count=lambda: len(self.gpus),
+            get_device_capability=lambda index: (self.gpus[index].major, self.gpus[index].minor),
+            get_arch_list=lambda: list(self.torch_archs),
+        )
+        distributed = SimpleNamespace(is_available=lambda: False, is_initialized=lambda: False)
+        stubs = {
+            "collections": collections,
+            "re": re,
+            "os": SimpleNamespace(environ=self.environ),
+            "torch": SimpleNamespace(cuda=cuda, distributed=distributed),
+            "logger": logging.getLogger("splatfix.test.silent"),
+            "warnings": SimpleNamespace(warn=lambda *_, **__: None),
+        }
+        self._function = source.definitions(FILE, {"_get_cuda_arch_flags"}, stubs)["_get_cuda_arch_flags"]
+
+    def __call__(
+        self,
+        text: str | None,
+        gpus: Sequence[Arch] = (),
+        torch_archs: Sequence[str] = (),
+        cflags: list[str] | None = None,
+    ) -> Any:
+        self.environ.clear()
+        if text is not None:
+            self.environ["TORCH_CUDA_ARCH_LIST"] = text
+        self.gpus, self.torch_archs = gpus, torch_archs
+        return self._function(cflags)
+
+
+@functools.cache
+def arch_flags(source: TorchSource) -> ArchFlags:
+    return ArchFlags(source)
+
+
+def outcome(function: Any, *args: Any) -> tuple[str, ...] | str:
+    try:
+        return tuple(function(*args))
+    except (ValueError, IndexError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def ours(result: object) -> tuple[str, ...] | str:
+    if isinstance(result, ArchList):
+        return result.flags
+    assert isinstance(result, ArchListError), result
+    return result.exception
+
+
+def test_a_torch_is_here() -> None:
+    assert torch_sources(), "the agreement tests need at least one torch"
+
+
+@SOURCES
+def test_every_item_and_pair_of_an_arch_list(source: TorchSource) -> None:
+    rules = behaviour(source.version)
+    assert rules is not None
+    every = {
+        arch for row in map(behaviour, ("1.13", "2.6", "2.8", "2.15")) if row for arch in row.supported_arches
+    }
+    names = [name for name, _ in rules.named_arches]
+    plain = [*sorted(every), *names, "Rubin", "Blackwell", "12.0f", "8.8", "9", "sm_90", "all", ""]
+    items = [*plain, *(item + "+PTX" for item in plain)]
+    pairs = [f"{a}{sep}{b}" for a, b in itertools.product(items, items) for sep in (";", " ")]
+    awkward = [
+        "8.6;",
+        " 8.6",
+        "8.6  9.0",
+        "8.6,9.0",
+        "8.6；9.0",
+        "8.6;8.6",
+        "+PTX",
+        ";",
+        " ",
+        "Ampere+Ada",
+        "native;8.6",
+    ]
+    checked = 0
+    for text in [*items, *pairs, *awkward]:
+        result = expand_arch_list(text, source.version)
+        if isinstance(result, UsesVisibleGpus):
+            assert text in ("", "native")
+            continue
+        assert ours(result) == outcome(arch_flags(source), text), text
+        checked += 1
+    assert checked > 5000
+
+
+@SOURCES
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_random_arch_lists(source: TorchSource, data: st.DataObject) -> None:
+    rules = behaviour(source.version)
+    assert rules is not None
+    pieces = [
+        *rules.supported_arches,
+        *(name for name, _ in rules.named_arches),
+        "+PTX",
+        ";",
+        " ",
+        ",",
+        "1",
+        "a",
+    ]
+    text = "".join(data.draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=6)))
+    result = expand_arch_list(text, source.version)
+    if not isinstance(result, UsesVisibleGpus):
+        assert ours(result) == outcome(arch_flags(source), text)
+
+
+@SOURCES
+@pytest.mark.parametrize("text", [None, "", "native"])
+def test_unset_list_over_visible_gpus(source: TorchSource, text: str | None) -> None:
+    rules = behaviour(source.version)
+    assert rules is not None
+    if text == "native" and not rules.native_keyword:
+        pytest.skip("this torch has no native keyword")
+    assert isinstance(expand_arch_list(text, source.version), UsesVisibleGpus)
+    torch_lists = [
+        ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"],
+        ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"],
+        ["sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"],
+        ["sm_80", "sm_90a"],
+        ["sm_120a"],
+        ["compute_90"],
+        [],
+    ]
+    gpus = [
+        Arch.parse(text)
+        for text in ("5.0", "6.1", "7.5", "8.0", "8.6", "8.8", "8.9", "9.0", "10.0", "12.0", "12.1")
+    ]
+    boxes: list[tuple[Arch, ...]] = [(), *((gpu,) for gpu in gpus), *itertools.product(gpus, gpus)]
+    boxes.append((gpus[4], gpus[9], gpus[4]))
+    for torch_list, box in itertools.product(torch_lists, boxes):
+        real = outcome(arch_flags(source), text, box, torch_list)
+        assert ours(visible_gpu_arch_list(box, torch_list, source.version)) == real, (box, torch_list)
+
+
+@SOURCES
+def test_the_arch_substring_rule(source: TorchSource) -> None:
+    flags = [
+        "-O3",
+        "-march=native",
+        "-arch=sm_90",
+        "-gencode=arch=compute_90,code=sm_90",
+        "--use_fast_math",
+        "-DTORCH_EXTENSION_NAME=search_kernels",
+        "-I/home/research/include",
+        "-Xcompiler=-mtune=generic",
+    ]
+    for chosen in itertools.chain.from_iterable(itertools.combinations(flags, n) for n in range(4)):
+        off = arch_flags(source)("8.6", cflags=list(chosen)) == []
+        assert (arch_flags_switched_off(chosen, source.version) is not None) == off, chosen
+
+
+@SOURCES
+def test_rows_say_what_the_file_says(source: TorchSource) -> None:
+    row = behaviour(source.version)
+    assert row is not None and row.same_minor
+    text = source.text(FILE)
+    assert ("_is_compiled()" in text) == row.cuda_home_needs_cuda_build
+    assert ('== "native"' in text) == row.native_keyword
+    assert ("-D_GLIBCXX_USE_CXX11_ABI=" in text) == row.adds_glibcxx_abi_flag
+    assert ("'py_limited_api'" in text) == row.py_limited_api
+    assert ("nvcc not found at" in text) == row.checks_nvcc_exists
+    assert f"-std={row.default_std}" in text
+    read = set(re.findall(r"(?:environ\.get\(|getenv\(|environ\[)\s*['\"](\w+)['\"]", text))
+    read |= set(re.findall(r"['\"](\w+)['\"] in os\.environ", text))
+    assert {"CUDA_HOME", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST"} <= row.env
+    assert row.env <= read | {"PATH"}
+    constants = source.definitions(
+        FILE,
+        {
+            "MINIMUM_GCC_VERSION",
+            "MINIMUM_CLANG_VERSION",
+            "MINIMUM_MSVC_VERSION",
+            "CUDA_GCC_VERSIONS",
+            "CUDA_CLANG_VERSIONS",
+        },
+        {},
+    )
+    assert constants["MINIMUM_GCC_VERSION"] == row.min_gcc
+    assert constants["MINIMUM_MSVC_VERSION"] == row.min_msvc
+    for name, bounds in (("CUDA_GCC_VERSIONS", row.gcc), ("CUDA_CLANG_VERSIONS", row.clang)):
+        assert {cuda: (row.min, row.max_exclusive) for cuda, row in bounds.items()} == constants[name]
+
+
+NVCCS = (
+    *("10.2.89", "11.0.3", "11.3.109", "11.4.48", "11.4.100", "11.8.89", "12.0.140"),
+    *("12.4.131", "12.8.93", "12.9.86", "13.0.88", "13.2.78", "14.0.1"),
+)
+COMPILERS = tuple(
+    (name, f"{major}.{minor}.0")
+    for name, majors in (("g++", range(4, 19)), ("clang++", range(3, 24)))
+    for major in majors
+    for minor in (0, 5)
+)
+
+
+class TestCheckCudaVersion:
+    """Against the imported torch: its _check_cuda_version, over nvcc x torch's CUDA x compiler."""
+
+    def test_grid(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+        torch = pytest.importorskip("torch")
+        module = pytest.importorskip("torch.utils.cpp_extension")
+        from torch.torch_version import TorchVersion
+
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "nvcc").touch()
+        said: list[str] = []
+        monkeypatch.setattr(module, "CUDA_HOME", str(tmp_path))
+        monkeypatch.setattr(module, "_is_binary_build", lambda: True)
+        monkeypatch.setattr(module, "logger", SimpleNamespace(warning=lambda text, *_: said.append(text)))
+        monkeypatch.delenv("TORCH_DONT_CHECK_COMPILER_ABI", raising=False)
+        for nvcc, torch_cuda in itertools.product(NVCCS, (None, "11.8", "12.8", "13.0")):
+            major, minor, build = (int(part) for part in nvcc.split("."))
+            banner = f"Cuda compilation tools, release {major}.{minor}, V{nvcc}".encode()
+            monkeypatch.setattr(module.subprocess, "check_output", lambda *_, banner=banner, **__: banner)
+            monkeypatch.setattr(torch.version, "cuda", torch_cuda)
+            mine = cuda_version_verdict(
+                (major, minor), tuple(map(int, torch_cuda.split("."))) if torch_cuda else None
+            )
+            for name, version in COMPILERS:
+                said.clear()
+                try:
+                    module._check_cuda_version(name, TorchVersion(version))
+                    real = "pass"
+                except RuntimeError as error:
+                    words = str(error)
+                    real = (
+                        "too-old"
+                        if "is less" in words
+                        else "too-new"
+                        if "is greater" in words
+                        else "major-differs"
+                    )
+                expected = "pass"
+                if mine == "major-differs":
+                    expected = mine
+                elif mine != "not-checked":
+                    kind = "clang" if name.startswith("clang") else "gcc"
+                    verdict = compiler_verdict(
+                        kind, tuple(map(int, version.split("."))), (major, minor, build), torch.__version__
+                    )
+                    expected = "pass" if verdict in ("ok", "no-row") else str(verdict)
+                    assert any("no %s version bounds" in text for text in said) == (verdict == "no-row")
+                    assert any("minor version" in text for text in said) == (mine == "minor-differs")
+                assert real == expected, (nvcc, torch_cuda, name, version)
+
+
+def test_the_imported_function_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    module = pytest.importorskip("torch.utils.cpp_extension")
+    for arch, suffix in itertools.product((arch.cc for arch in known_archs()), ("", "+PTX")):
+        monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", arch + suffix)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            real = outcome(module._get_cuda_arch_flags)
+        assert ours(expand_arch_list(os.environ["TORCH_CUDA_ARCH_LIST"], torch.__version__)) == real

@@ -1,0 +1,59 @@
+"""Host compilers: bounds, ways out, and the gaps."""
+
+from __future__ import annotations
+
+import pytest
+
+from splatfix.knowledge.host_compilers import Compiler, cudas_accepting, limits, msvc_product
+
+
+@pytest.mark.parametrize(
+    ("cuda", "compiler", "number", "accepted"),
+    [
+        ((12, 3), "gcc", 13, False),
+        ((12, 4), "gcc", 13, True),
+        ((12, 8), "gcc", 14, True),
+        ((12, 8), "gcc", 15, False),
+        ((13, 0), "gcc", 15, True),
+        ((13, 4), "gcc", 16, True),
+        ((12, 8), "clang", 19, True),
+        ((12, 8), "clang", 20, False),
+        ((12, 3), "msvc", 1940, False),
+        ((12, 4), "msvc", 1940, True),
+        ((13, 0), "msvc", 1916, False),
+        ((13, 2), "msvc", 1950, True),
+        ((11, 2), "msvc", 1929, None),
+    ],
+)
+def test_accepts(cuda: tuple[int, int], compiler: Compiler, number: int, accepted: bool | None) -> None:
+    row = limits(cuda)
+    assert row is not None
+    assert row.accepts(compiler, number) is accepted
+
+
+def test_unknown_toolkits_are_none() -> None:
+    assert limits((12, 7)) is None
+    assert limits((14, 0)) is None
+    assert limits((10, 2)) is None
+
+
+def test_update_of_11_4() -> None:
+    first, later, unsaid = limits((11, 4, 0)), limits((11, 4, 1)), limits((11, 4))
+    assert first is not None and first.gcc_max_major == 10
+    assert later is not None and later.gcc_max_major == 11
+    assert unsaid == later
+    patch = limits((12, 8, 1))
+    assert patch is not None and patch == limits((12, 8))
+
+
+def test_ways_out() -> None:
+    assert cudas_accepting("gcc", 14)[0] == (12, 8)
+    assert cudas_accepting("gcc", 16) == ((13, 4), (13, 5))
+    assert cudas_accepting("gcc", 99) == ()
+    assert cudas_accepting("msvc", 1950)[0] == (13, 2)
+
+
+def test_products() -> None:
+    assert msvc_product(1942) == "VS 2022 17.10+"
+    assert msvc_product(1916) == "VS 2017"
+    assert msvc_product(1999) is None

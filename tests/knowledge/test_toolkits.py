@@ -1,0 +1,52 @@
+"""Toolkits from wheels: which majors compile, the recipe, and its fixes."""
+
+from __future__ import annotations
+
+from splatfix.knowledge.toolkits import (
+    cuda_of_torch,
+    provision,
+    provisionable,
+    recipe,
+    wheel_contents,
+    wheels_of_extra,
+)
+from splatfix.knowledge.torch_releases import cuda_of_tag, release
+
+
+def test_only_cuda_13_compiles() -> None:
+    assert [provisionable(major) for major in (10, 11, 12, 13, 14)] == [None, False, False, True, None]
+    twelve = provision(12)
+    assert twelve is not None and "no nvcc" in twelve.holds and twelve.instead
+
+
+def test_recipe() -> None:
+    found = recipe("13.0.2")
+    assert found is not None and found.verified
+    assert found.pip_command("my dir") == (
+        'pip install --target "my dir" "cuda-toolkit[nvcc,cccl,cudart,cublas,cusparse,cusolver]==13.0.2"'
+    )
+    assert found.cuda_home == "nvidia/cu13"
+    needed = [fix for fix in found.fixes if fix.needed]
+    assert [(fix.path, fix.links_to) for fix in needed] == [("lib/libcudart.so", "libcudart.so.13")]
+    assert recipe("12.8.1") is None and recipe("14.0") is None
+    newest = recipe("13.2")
+    assert newest is not None and newest.requirement.endswith("==13.2.*")
+    windows = recipe("13.0.2", "windows")
+    assert windows is not None and windows.fixes == () and not windows.verified
+
+
+def test_the_version_that_torch_depends_on() -> None:
+    assert cuda_of_torch("2.15.0") == "13.2.2"
+    assert cuda_of_torch("2.10.0") is None
+    for version in ("2.11", "2.12", "2.13", "2.14", "2.15"):
+        row, cuda = release(version), cuda_of_torch(version)
+        assert row is not None and cuda is not None
+        tag_cuda = cuda_of_tag(row.pypi_linux_default)
+        assert tag_cuda is not None and cuda.startswith(f"{tag_cuda[0]}.{tag_cuda[1]}.")
+
+
+def test_wheels() -> None:
+    wheels = wheels_of_extra("nvcc")
+    assert wheels is not None and "nvidia-nvvm" in wheels
+    assert set(wheels) <= set(wheel_contents())
+    assert wheels_of_extra("nothing") is None

@@ -1,0 +1,206 @@
+"""Torch builds: what each carries, which run on a GPU, in what order, and by what command."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from splatfix.knowledge.archs import Arch
+from splatfix.knowledge.cpp_extension import behaviour
+from splatfix.knowledge.drivers import Platform
+from splatfix.knowledge.torch_releases import (
+    build,
+    build_runs_on,
+    builds_for_arch,
+    cuda_of_tag,
+    cxx11_abi,
+    how_build_runs,
+    index_url,
+    pip_command,
+    place,
+    release,
+    releases,
+    tag_of_cuda,
+    wheel_obstacle,
+)
+
+
+def runs(version: str, tag: str, cc: str, platform: Platform = "linux", machine: str = "x86_64") -> str:
+    found = build(version, tag)
+    assert found is not None
+    return how_build_runs(found, Arch.parse(cc), platform, machine)
+
+
+@pytest.mark.parametrize(
+    ("version", "tag", "cc", "how"),
+    [
+        ("2.9.1", "cu128", "8.9", "cubin"),  # by the 8.6 code
+        ("2.9.1", "cu128", "12.0", "cubin"),
+        ("2.9.1", "cu128", "6.1", "no"),
+        ("2.9.1", "cu126", "6.1", "cubin"),
+        ("2.9.1", "cu126", "12.0", "no"),
+        ("2.9.1", "cu128", "7.0", "cubin"),
+        ("2.11.0", "cu128", "7.0", "no"),
+        ("2.15.0", "cu132", "12.1", "cubin"),
+        ("2.15.0", "cu132", "11.0", "no"),
+        ("2.7.1", "cu128", "12.1", "cubin"),
+        ("2.7.1", "cu118", "8.6", "unknown"),  # its list is not from a source
+        ("2.4.1", "cu121", "3.7", "no"),
+        ("2.4.1", "cu118", "3.7", "cubin"),
+    ],
+)
+def test_how_a_linux_build_runs(version: str, tag: str, cc: str, how: str) -> None:
+    assert runs(version, tag, cc) == how
+
+
+def test_other_places() -> None:
+    assert runs("2.15.0", "cu132", "11.0", machine="aarch64") == "cubin"
+    assert runs("2.9.1", "cu128", "12.0", "windows") == "unknown"
+    assert runs("2.12.1", "cu129", "12.0", "windows") == "no"  # no such wheel
+    assert runs("2.12.1", "cu126", "6.1", "windows", "AMD64") == "cubin"
+    assert place("windows", "AMD64") == "windows-x86_64" and place("linux", "arm64") == "linux-aarch64"
+
+
+def test_ptx_that_sources_dispute_is_unknown() -> None:
+    assert runs("2.9.1", "cu130", "13.0") == "unknown"
+    assert runs("2.7.1", "cu128", "13.0") == "ptx"
+    assert runs("2.14.1", "cu130", "13.0") == "no"
+    found = build("2.9.1", "cu130")
+    assert found is not None and not found.verified and build_runs_on(found, Arch(13, 0)) is None
+
+
+def test_missing_rows_are_none() -> None:
+    assert release("1.11") is None and release("3.0") is None
+    assert build("2.9.1", "cu111") is None
+    assert build("2.9.1+cpu") is None
+    found = build("2.9.1+cu128")
+    assert found is not None and found.cuda == (12, 8)
+
+
+class TestRanking:
+    def test_pascal_is_led_to_cu126(self) -> None:
+        best = builds_for_arch(Arch(6, 1))[0]
+        assert (best.build.release, best.build.tag, best.runs, best.exact) == (
+            "2.14",
+            "cu126",
+            "cubin",
+            False,
+        )
+
+    def test_blackwell(self) -> None:
+        ranked = builds_for_arch(Arch(12, 0))
+        assert (ranked[0].build.release, ranked[0].build.tag, ranked[0].exact) == ("2.15", "cu132", True)
+        assert all(item.build.cuda >= (12, 8) for item in ranked)
+        assert [item.runs for item in ranked] == ["cubin"] * len(ranked)
+
+    def test_within_a_release_the_default_comes_first(self) -> None:
+        tags = [item.build.tag for item in builds_for_arch(Arch(8, 6)) if item.build.release == "2.14"]
+        assert tags == ["cu130", "cu132", "cu126"]
+
+    def test_seen_on_the_index_comes_first(self) -> None:
+        ranked = builds_for_arch(Arch(8, 6))
+        seen = [item.build.index_verified for item in ranked]
+        assert seen == sorted(seen, reverse=True) and False in seen
+
+    def test_a_driver_limits_the_cuda_majors(self) -> None:
+        ranked = builds_for_arch(Arch(12, 0), driver=(570, 124, 6))
+        assert ranked and all(item.build.cuda[0] == 12 for item in ranked)
+        assert builds_for_arch(Arch(12, 0), driver=(520,)) == ()
+
+    def test_python_limits_the_releases(self) -> None:
+        assert {item.build.release for item in builds_for_arch(Arch(8, 6), python=(3, 7))} == {"1.12", "1.13"}
+        assert builds_for_arch(Arch(8, 6), python=(3, 14))[0].build.release == "2.15"
+
+    def test_one_release(self) -> None:
+        tags = [item.build.tag for item in builds_for_arch(Arch(6, 1), torch="2.10.0+cu128")]
+        assert tags == ["cu126"]
+
+    def test_old_glibc(self) -> None:
+        assert {item.build.release for item in builds_for_arch(Arch(8, 6), glibc=(2, 27))} == {
+            item.release for item in releases() if item.min_glibc is None
+        }
+
+    def test_unknown_only_when_asked_for(self) -> None:
+        windows = builds_for_arch(Arch(7, 0), "windows")
+        more = builds_for_arch(Arch(7, 0), "windows", include_unknown=True)
+        assert len(more) > len(windows) and more[: len(windows)] == windows
+        assert {item.runs for item in more[len(windows) :]} == {"unknown"}
+
+    def test_jetson_thor_only_on_aarch64(self) -> None:
+        assert builds_for_arch(Arch(11, 0)) == ()
+        assert builds_for_arch(Arch(11, 0), machine="aarch64")[0].build.tag == "cu132"
+
+
+def test_pip_command() -> None:
+    assert (
+        pip_command("2.9.1", "cu128")
+        == "pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/cu128"
+    )
+    assert shlex.split(pip_command("2.9", "cu126", also=("torchvision",), pip="python -m pip")) == [
+        *("python", "-m", "pip", "install", "torch==2.9.*", "torchvision", "--index-url"),
+        "https://download.pytorch.org/whl/cu126",
+    ]
+    only = build("2.12", "cu129")
+    assert only is not None and only.torch == "2.12.1"
+    assert index_url("cpu").endswith("/whl/cpu")
+
+
+def test_tags() -> None:
+    assert tag_of_cuda((12, 8)) == "cu128" and cuda_of_tag("cu128") == (12, 8)
+    assert cuda_of_tag("cpu") is None and cuda_of_tag("rocm6.4") is None
+
+
+@pytest.mark.parametrize(
+    ("version", "new"),
+    [
+        ("2.6.0+cu124", False),
+        ("2.6.0+cu126", True),
+        ("2.7.0+cu118", True),
+        ("2.16.0", True),
+        ("2.5.1+cpu", None),
+    ],
+)
+def test_cxx11_abi(version: str, new: bool | None) -> None:
+    assert cxx11_abi(version) is new
+
+
+@pytest.mark.parametrize("row", releases(), ids=lambda row: row.release)
+def test_rows_hold_together(row: object) -> None:
+    from splatfix.knowledge.torch_releases import TorchRelease
+
+    assert isinstance(row, TorchRelease)
+    assert any(item.tag == row.pypi_linux_default for item in row.builds)
+    for item in row.builds:
+        assert cuda_of_tag(item.tag) == item.cuda
+        assert item.release == row.release
+        assert "linux-x86_64" in item.code
+    rules = behaviour(row.release)
+    if rules is not None and rules.same_minor:
+        assert rules.default_std == row.cxx_std
+
+
+def test_wheel_obstacles() -> None:
+    found = build("2.9.1", "cu128")
+    assert found is not None
+    assert wheel_obstacle(found, python=(3, 12), glibc=(2, 35)) is None
+    assert (
+        wheel_obstacle(found, python=(3, 9))
+        == "torch 2.9 cu128 has wheels for Python 3.10 to 3.14, not for 3.9."
+    )
+    assert wheel_obstacle(found, glibc=(2, 17)) == "torch 2.9 cu128 needs glibc 2.28 or newer; here is 2.17."
+    assert wheel_obstacle(found, "windows", glibc=(2, 17)) is None
+    linux_only = build("2.12", "cu129")
+    assert linux_only is not None
+    assert wheel_obstacle(linux_only, "windows") == "torch 2.12.1 cu129 has no windows wheel."
+
+
+def test_python() -> None:
+    first, last = release("2.5"), release("2.15")
+    assert first is not None and last is not None
+    assert first.supports_python((3, 8)) is False
+    assert first.supports_python((3, 12)) is True
+    assert first.supports_python((3, 13)) is True  # experimental
+    assert first.supports_python((3, 14)) is False
+    assert last.supports_python((3, 10)) is False
+    assert last.supports_python((3, 16)) is None

@@ -1,0 +1,86 @@
+"""Finds torch's own source files on this machine and runs single definitions out of them, without importing torch.
+
+Looked at: the installed torch, the native lane's torch, and every site-packages (or unpacked wheel) named in
+SPLATFIX_TORCH_SITES.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TorchSource:
+    root: Path  # the folder ``torch``
+
+    @functools.cached_property
+    def version(self) -> str:
+        found = re.search(r"__version__ = '([^']+)'", (self.root / "version.py").read_text())
+        assert found is not None
+        return found[1]
+
+    @property
+    def minor(self) -> tuple[int, int]:
+        major, minor = self.version.split(".")[:2]
+        return int(major), int(minor)
+
+    def text(self, path: str) -> str:
+        return (self.root / path).read_text(encoding="utf-8")
+
+    def definitions(self, path: str, wanted: set[str], stubs: dict[str, Any]) -> dict[str, Any]:
+        """Run the top-level definitions and assignments named ``wanted`` of one file, over the names in ``stubs``."""
+        body: list[ast.stmt] = []
+        for node in ast.parse(self.text(path)).body:
+            names = {getattr(node, "name", None)}
+            if isinstance(node, ast.Assign):
+                names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                names = {node.target.id}
+            if names & wanted:
+                body.append(_without_annotations(node))
+        space = dict(stubs)
+        exec(compile(ast.Module(body, []), str(self.root / path), "exec"), space)
+        return space
+
+
+def _without_annotations(node: ast.stmt) -> ast.stmt:
+    class Strip(ast.NodeTransformer):
+        def visit_FunctionDef(self, item: ast.FunctionDef) -> ast.AST:
+            item.returns = None
+            self.generic_visit(item)
+            return item
+
+        def visit_arg(self, item: ast.arg) -> ast.AST:
+            item.annotation = None
+            return item
+
+        def visit_AnnAssign(self, item: ast.AnnAssign) -> ast.AST:
+            self.generic_visit(item)
+            if item.value is None:
+                return item
+            return ast.copy_location(ast.Assign([item.target], item.value), item)
+
+    stripped = Strip().visit(node)
+    assert isinstance(stripped, ast.stmt)
+    return ast.fix_missing_locations(stripped)
+
+
+@functools.cache
+def torch_sources() -> tuple[TorchSource, ...]:
+    roots = []
+    spec = importlib.util.find_spec("torch")
+    if spec and spec.origin:
+        roots.append(Path(spec.origin).parent)
+    lane = Path.home() / ".cache/splatfix/native-lane/venv/lib"
+    roots += sorted(lane.glob("python3*/site-packages/torch"))
+    named = os.environ.get("SPLATFIX_TORCH_SITES", "")
+    roots += [Path(site) / "torch" for site in named.split(os.pathsep) if site]
+    found = {root.resolve(): TorchSource(root) for root in roots if (root / "version.py").is_file()}
+    return tuple(found.values())
