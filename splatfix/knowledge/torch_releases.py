@@ -9,6 +9,10 @@ from typing import Any, Literal
 from splatfix.knowledge._tables import Version, cached, optional_pair, pair, parse_version, table, version
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.drivers import Platform, runtime_floor
+from splatfix.knowledge.wheel_index import cuda_of_tag as cuda_of_tag
+from splatfix.knowledge.wheel_index import index_url as index_url
+from splatfix.knowledge.wheel_index import pip_command as pip_command
+from splatfix.knowledge.wheel_index import tag_of_cuda as tag_of_cuda
 
 Runs = Literal["cubin", "ptx", "no", "unknown"]
 
@@ -284,35 +288,6 @@ def _rank(item: RankedBuild) -> tuple[Any, ...]:
         not default,
         (-found.cuda[0], -found.cuda[1]),
     )
-
-
-def index_url(tag: str) -> str:
-    """The wheel index of a tag (``cu128``, ``cpu``)."""
-    return str(table("torch_releases")["index_url"]).format(tag=tag)
-
-
-def pip_command(torch_version: str, tag: str, *, also: tuple[str, ...] = (), pip: str = "pip") -> str:
-    """The command that installs a build; safe to run as it is on Linux and Windows.
-
-    ``torch_version`` is ``2.9.1``, or ``2.9`` for its newest patch. ``also`` names packages of the same index
-    (``torchvision``), whose versions pip then works out.
-    """
-    plain = torch_version.partition("+")[0]
-    if plain.count(".") < 2:
-        plain += ".*"
-    wanted = f'"torch=={plain}"' if "*" in plain else f"torch=={plain}"
-    return " ".join([pip, "install", wanted, *also, "--index-url", index_url(tag)])
-
-
-def tag_of_cuda(cuda: tuple[int, int]) -> str:
-    """(12, 8) -> ``cu128``."""
-    return f"cu{cuda[0]}{cuda[1]}"
-
-
-def cuda_of_tag(tag: str) -> tuple[int, int] | None:
-    """``cu128`` -> (12, 8); None for ``cpu``, ``rocm6.4`` and the like."""
-    digits = tag.removeprefix("cu")
-    return (int(digits[:-1]), int(digits[-1])) if tag.startswith("cu") and digits.isdigit() else None
 
 
 def cxx11_abi(torch_version: str) -> bool | None:

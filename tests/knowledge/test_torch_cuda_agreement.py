@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +38,8 @@ def torch_cuda(source: TorchSource, build_cuda: str) -> dict[str, Any]:
 
 
 def test_a_torch_with_the_table_is_here() -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("no torch here: nothing to hold our rules against")
     assert WITH_TABLE
 
 
