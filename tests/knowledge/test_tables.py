@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ def test_uncertainty_is_a_field_and_not_a_word_in_a_value(name: str) -> None:
 @NAMES
 def test_no_traces_of_one_machine(name: str) -> None:
     text = (DATA / f"{name}.json").read_text()
-    assert "/root/" not in text and "/home/" not in text and "/work/" not in text
+    assert not re.search(r"/(root|home|Users|tmp)/", text)
 
 
 def test_the_shape_check_finds_faults() -> None:
