@@ -40,6 +40,7 @@ alpha from per-block transmittance checkpoints and walks the blocks back to fron
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple, Optional, Sequence
 
@@ -131,7 +132,7 @@ class _Camera(NamedTuple):
     tan: tuple[float, float]
     rotation: Tensor  # [3, 3], row vectors: p_view = p @ rotation + translation
     translation: Tensor  # [3]
-    projection: Tensor  # [4, 4]
+    projection: Tensor  # [4, 3], columns x, y, w of the clip matrix
     blur: float
     scale_modifier: float
 
@@ -164,7 +165,7 @@ def _camera(settings: GaussianRasterizationSettings, means: Tensor) -> _Camera:
         tan=(float(settings.tanfovx), float(settings.tanfovy)),
         rotation=view[:3, :3],
         translation=view[3, :3],
-        projection=put(settings.projmatrix),
+        projection=put(settings.projmatrix)[:, (0, 1, 3)],
         blur=_BLUR if settings.kernel_size is None else float(settings.kernel_size),
         scale_modifier=float(settings.scale_modifier),
     )
@@ -178,35 +179,35 @@ def _clamp_to_frustum(along: Tensor, z: Tensor, limit: float) -> Tensor:
 
 
 def _rotation_matrices(quaternions: Tensor) -> Tensor:
-    """[P, 4] (w, x, y, z), used as given -> [P, 3, 3]."""
-    w, x, y, z = quaternions.unbind(-1)
+    """[4, P] (w, x, y, z), used as given -> [3, 3, P]."""
+    w, x, y, z = quaternions.unbind(0)
     entries = [
         1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
         2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
         2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
     ]  # fmt: skip
-    return torch.stack(entries, dim=-1).view(-1, 3, 3)
+    return torch.stack(entries).view(3, 3, -1)
 
 
 def _covariance_2d(
-    jacobian: Tensor,
+    rows: tuple[Tensor, Tensor],
     scales: Optional[Tensor],
     rotations: Optional[Tensor],
     cov3D: Optional[Tensor],
     modifier: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Entries (a, b, c) of J Sigma J^T for `jacobian` [P, 2, 3] (world to pixel), before the low-pass."""
+    """Entries (a, b, c) of J Sigma J^T before the low-pass; `rows` are the two rows [3, P] of J, world to pixel."""
+    first, second = rows
     if cov3D is not None:
-        xx, xy, xz, yy, yz, zz = cov3D.to(jacobian.dtype).unbind(-1)
-        sigma = torch.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz], dim=-1).view(-1, 3, 3)
-        right = torch.bmm(jacobian, sigma)
-        left = jacobian
-    else:
-        assert scales is not None and rotations is not None
-        axes = torch.bmm(jacobian, _rotation_matrices(rotations.to(jacobian.dtype)))
-        left = right = axes * (modifier * scales.to(jacobian.dtype))[:, None, :]
-    first, second = left[:, 0], left[:, 1]
-    return (right[:, 0] * first).sum(-1), (right[:, 0] * second).sum(-1), (right[:, 1] * second).sum(-1)
+        xx, xy, xz, yy, yz, zz = cov3D.to(first.dtype).t().unbind(0)
+        sigma = torch.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz]).view(3, 3, -1)
+        left_x, left_y = (sigma * first[:, None]).sum(0), (sigma * second[:, None]).sum(0)
+        return (left_x * first).sum(0), (left_x * second).sum(0), (left_y * second).sum(0)
+    assert scales is not None and rotations is not None
+    axes = _rotation_matrices(rotations.to(first.dtype).t())
+    lengths = modifier * scales.to(first.dtype).t()
+    x, y = (axes * first[:, None]).sum(0) * lengths, (axes * second[:, None]).sum(0) * lengths
+    return (x * x).sum(0), (x * y).sum(0), (y * y).sum(0)
 
 
 def _project(
@@ -218,33 +219,34 @@ def _project(
     rotations: Optional[Tensor],
     cov3D: Optional[Tensor],
 ) -> _Ellipses:
-    """Gaussians in the world to ellipses in the image (v1's preprocess, EWA)."""
-    world = means.to(camera.rotation.dtype)
-    view_x, view_y, z = (world @ camera.rotation + camera.translation).unbind(-1)
-    clip = world @ camera.projection[:3] + camera.projection[3]
-    inverse_w = 1.0 / (clip[:, 3] + 1e-7)
-    x = ((clip[:, 0] * inverse_w + 1.0) * camera.width - 1.0) * 0.5
-    y = ((clip[:, 1] * inverse_w + 1.0) * camera.height - 1.0) * 0.5
+    """Gaussians in the world to ellipses in the image (v1's preprocess, EWA). Vectors are [3, P] here, for speed."""
+    world = means.to(camera.rotation.dtype).t().contiguous()
+    view_x, view_y, z = (camera.rotation.t() @ world + camera.translation[:, None]).unbind(0)
+    clip_x, clip_y, clip_w = (camera.projection[:3].t() @ world + camera.projection[3][:, None]).unbind(0)
+    inverse_w = 1.0 / (clip_w + 1e-7)
+    x = ((clip_x * inverse_w + 1.0) * camera.width - 1.0) * 0.5
+    y = ((clip_y * inverse_w + 1.0) * camera.height - 1.0) * 0.5
 
     tan_x, tan_y = camera.tan
     edge_x = _clamp_to_frustum(view_x, z, _FRUSTUM_MARGIN * tan_x)
     edge_y = _clamp_to_frustum(view_y, z, _FRUSTUM_MARGIN * tan_y)
     focal_z_x = camera.width / (2.0 * tan_x) / z
     focal_z_y = camera.height / (2.0 * tan_y) / z
-    to_view = camera.rotation.t()  # column-vector form: rows are the view axes in the world
-    row_x = focal_z_x[:, None] * to_view[0] - (focal_z_x * edge_x / z)[:, None] * to_view[2]
-    row_y = focal_z_y[:, None] * to_view[1] - (focal_z_y * edge_y / z)[:, None] * to_view[2]
-    sharp_a, b, sharp_c = _covariance_2d(
-        torch.stack([row_x, row_y], dim=1), scales, rotations, cov3D, camera.scale_modifier
+    right, down, forward = camera.rotation.t()[:, :, None].unbind(0)  # the view axes in the world, [3, 1]
+    rows = (
+        focal_z_x * right - (focal_z_x * edge_x / z) * forward,
+        focal_z_y * down - (focal_z_y * edge_y / z) * forward,
     )
+    sharp_a, b, sharp_c = _covariance_2d(rows, scales, rotations, cov3D, camera.scale_modifier)
     a, c = sharp_a + camera.blur, sharp_c + camera.blur
     det = a * c - b * b
     opacity = opacities.to(det.dtype).reshape(-1)
-    sharp_det = sharp_a * sharp_c - b * b
     if settings.kernel_size is not None:
+        sharp_det = sharp_a * sharp_c - b * b
         shared = torch.sqrt(sharp_det.clamp_min(1e-6) / (det.clamp_min(1e-6) + 1e-6) + 1e-6)
         opacity = opacity * torch.where((sharp_det > 1e-6) & (det > 1e-6), shared, torch.zeros_like(shared))
     elif settings.antialiasing:
+        sharp_det = sharp_a * sharp_c - b * b
         opacity = opacity * torch.sqrt((sharp_det / det).clamp_min(2.5e-5))
     return _Ellipses(x, y, z, a, b, c, det, opacity)
 
@@ -423,6 +425,13 @@ def _list_pairs(camera: _Camera, splats: _Ellipses, reach: _Reach, margin: float
     return _Pairs(gaussian, by_count, starts.index_select(0, by_count), count[:filled])
 
 
+@functools.lru_cache(maxsize=None)
+def _just_below(value: float, dtype: torch.dtype) -> float:
+    """The largest number of `dtype` below `value`: `torch.threshold` keeps what is *greater* than its bound."""
+    exact = torch.tensor(value, dtype=dtype)
+    return float(torch.nextafter(exact, torch.zeros_like(exact)))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Blending: chunks of (depth K) x (tiles G) x (64 pixels), and the same chunks backwards.
 # ---------------------------------------------------------------------------------------------------------------------
@@ -477,7 +486,7 @@ class _Alpha(NamedTuple):
     alpha: Tensor  # [K, G * 64], zero where skipped
     uncapped: Tensor  # the same without the 0.99 cap (the same tensor where nothing is capped)
     transmittance: Tensor  # [K + 1, G * 64]
-    stopping: bool  # some pixel of the chunk stops, or has stopped
+    stopping: bool  # some pixel stops inside the chunk
 
 
 def _pair_rows(scene: _Scene, chunk_tiles: Tensor, first: int, depth: int) -> Tensor:
@@ -486,7 +495,7 @@ def _pair_rows(scene: _Scene, chunk_tiles: Tensor, first: int, depth: int) -> Te
     remaining = scene.pairs.length.index_select(0, chunk_tiles) - first
     rank = torch.arange(depth, device=start.device)[:, None]
     position = (start + first + rank).clamp_max(scene.pairs.gaussian.numel() - 1)
-    rows = scene.pairs.gaussian.index_select(0, position.view(-1))
+    rows = scene.pairs.gaussian.index_select(0, position.view(-1)).to(torch.int64)
     padding = (rank >= remaining).view(-1)
     return rows.masked_fill_(padding, scene.features.shape[0] - 1)
 
@@ -515,7 +524,6 @@ def _alpha(scene: _Scene, work: _Workspace, tiles: Tensor, first: int, depth: in
     if scene.ceiling is not None:
         alpha.masked_fill_(alpha > scene.ceiling.index_select(0, index)[:, None], _OFF)
     torch.exp2(alpha, out=alpha)
-    # x if x > threshold else 0: the largest number below 1/255 makes that x >= 1/255
     torch.threshold_(alpha, _just_below(_ALPHA_MIN, alpha.dtype), 0.0)
     uncapped = alpha = alpha.view(depth, groups * _AREA)
     if float(log_opacity.max()) > math.log2(_ALPHA_CAP):
@@ -527,17 +535,12 @@ def _alpha(scene: _Scene, work: _Workspace, tiles: Tensor, first: int, depth: in
     steps = running.unbind(0)
     for rank, opaque in enumerate(alpha.unbind(0)):
         torch.addcmul(steps[rank], steps[rank], opaque, value=-1.0, out=steps[rank + 1])
-    stopping = bool(steps[-1].min() < _STOP)
+    stopping = bool(((steps[-1] < _STOP) & (steps[0] > 0)).any())
     return _Alpha(index, dx, dy, coefficients, alpha, uncapped, running, stopping)
 
 
-def _just_below(value: float, dtype: torch.dtype) -> float:
-    exact = torch.tensor(value, dtype=dtype)
-    return float(torch.nextafter(exact, torch.zeros_like(exact)))
-
-
 def _weights(state: _Alpha, out: Tensor) -> Tensor:
-    """alpha T of every pair and pixel, 0 from the stop on. Also zeroes `state.alpha` there if a pixel stops."""
+    """alpha T of every pair and pixel, 0 from the stop on. Also zeroes `state.alpha` there if the pixel stops here."""
     if state.stopping:
         torch.ge(state.transmittance[1:], _STOP, out=out)
         state.alpha.mul_(out)
@@ -622,13 +625,15 @@ def _blend_backward(
         steps, owns, alphas = seen.unbind(0), own.unbind(0), state.alpha.unbind(0)
         for rank in range(depth - 1, -1, -1):
             torch.lerp(steps[rank + 1], owns[rank], alphas[rank], out=steps[rank])
-        behind.index_copy_(0, chunk.tiles, steps[0].view(groups, _AREA))
+        # a pixel that had stopped in front of this block does not see it
+        carried = torch.where(
+            chunk.before > 0, steps[0].view(groups, _AREA), steps[depth].view(groups, _AREA)
+        )
+        behind.index_copy_(0, chunk.tiles, carried)
 
-        by_tile = weights.view(depth, groups, _AREA).transpose(0, 1)
-        for_features = torch.bmm(by_tile, gradient.transpose(1, 2))  # [G, K, channels]
-        index_by_tile = state.rows.view(depth, groups).t().reshape(-1)
-        for channel in range(channels):
-            features[channel].index_add_(0, index_by_tile, for_features[:, :, channel].reshape(-1))
+        by_tile = weights.view(depth, groups, _AREA).permute(1, 2, 0)
+        for_features = torch.bmm(gradient, by_tile)  # [G, channels, K]
+        _scatter(features, state.rows, for_features.permute(1, 2, 0).reshape(channels, -1))
 
         power = own.sub_(seen[1:])
         if state.uncapped is state.alpha:
@@ -644,24 +649,29 @@ def _blend_backward(
 def _gather_moments(scene: _Scene, chunk: _Chunk, state: _Alpha, power: Tensor, moments: Tensor) -> None:
     """Add a chunk's moments of dL/d(power) about the Gaussians' centres to `moments` [6, V + 1]."""
     if scene.basis.dim() == 2:
-        local = torch.mm(power, scene.basis.t())
+        local = torch.mm(scene.basis, power.t())  # this way round is twice as fast as its transpose
     else:
-        per_tile = power.view(chunk.depth, -1, _AREA).transpose(0, 1)
-        local = torch.bmm(per_tile, scene.basis.index_select(0, chunk.tiles).transpose(1, 2))
-        local = local.transpose(0, 1).reshape(-1, 6)
-    m0, mu, mv, muu, muv, mvv = local.t().to(moments.dtype).contiguous().unbind(0)
+        per_tile = power.view(chunk.depth, -1, _AREA).permute(1, 2, 0)
+        local = torch.bmm(scene.basis.index_select(0, chunk.tiles), per_tile)  # [G, 6, K]
+        local = local.permute(1, 2, 0).reshape(6, -1)
+    m0, mu, mv, muu, muv, mvv = local.to(moments.dtype).unbind(0)
     dx, dy = state.offset_x, state.offset_y
     sx, sy = dx * m0 - mu, dy * m0 - mv
-    sums = (m0, sx, sy, dx * (sx - mu) + muu, dx * sy - dy * mu + muv, dy * (sy - mv) + mvv)
-    for row, value in zip(moments, sums):
-        row.index_add_(0, state.rows, value)
+    sums = [m0, sx, sy, dx * (sx - mu) + muu, dx * sy - dy * mu + muv, dy * (sy - mv) + mvv]
+    _scatter(moments, state.rows, torch.stack(sums))
+
+
+def _scatter(totals: Tensor, rows: Tensor, values: Tensor) -> None:
+    """totals[:, rows] += values, in order on a CPU."""
+    totals.scatter_add_(1, rows.expand(values.shape[0], -1), values)
 
 
 def _gather_absolute(scene: _Scene, chunk: _Chunk, state: _Alpha, power: Tensor, absolute: Tensor) -> None:
     """Add the sums over pixels of |dL/dx| and |dL/dy| to `absolute` [2, V + 1]."""
     _, linear_u, linear_v, aa, bb, cc = state.coefficients.unbind(0)
+    slopes = []
     # q(u, v) has dq/dx_Gaussian = -dq/du at the pixel (u, v)
-    for row, (constant, along_u, along_v) in zip(absolute, ((linear_u, 2 * aa, bb), (linear_v, bb, 2 * cc))):
+    for constant, along_u, along_v in ((linear_u, 2 * aa, bb), (linear_v, bb, 2 * cc)):
         terms = torch.stack([constant, along_u, along_v], dim=1)
         if scene.basis.dim() == 2:
             slope = torch.mm(terms, scene.basis[:3])
@@ -669,8 +679,8 @@ def _gather_absolute(scene: _Scene, chunk: _Chunk, state: _Alpha, power: Tensor,
             by_tile = terms.view(chunk.depth, -1, 3).transpose(0, 1)
             slope = torch.bmm(by_tile, scene.basis.index_select(0, chunk.tiles)[:, :3])
             slope = slope.transpose(0, 1).reshape(-1, _AREA)
-        value = slope.mul_(power).abs_().sum(1).to(row.dtype) / _LOG2E
-        row.index_add_(0, state.rows, value)
+        slopes.append(slope.mul_(power).abs_().sum(1).to(absolute.dtype) / _LOG2E)
+    _scatter(absolute, state.rows, torch.stack(slopes))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -708,7 +718,10 @@ def _visible_order(splats: _Ellipses, reach: _Reach, like: Tensor) -> Tensor:
     # The 1/255 bound is exact per pair and pixel later; here a hair of slack keeps rounding out of the question.
     index = ((reach.radius > 0) & (splats.opacity >= _ALPHA_MIN * (1 - 1e-6))).nonzero().view(-1)
     depth = splats.z.index_select(0, index).to(like.dtype)
-    return index.index_select(0, torch.sort(depth, stable=True)[1])
+    bits = depth.view(
+        torch.int32 if depth.dtype == torch.float32 else torch.int64
+    )  # depth > 0: the same order, faster
+    return index.index_select(0, torch.sort(bits, stable=True)[1])
 
 
 def _take(tensor: Optional[Tensor], index: Tensor) -> Optional[Tensor]:
