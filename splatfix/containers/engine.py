@@ -124,10 +124,11 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
             ),
             exit_code=Exit.UNDETERMINED,
         )
-    if "Invalid bind address" in str(error) or "Invalid bind protocol" in str(error):
+    # the SDK wraps what it met on the wire, so a bare ValueError is about the address itself
+    if "Invalid bind address" in str(error) or isinstance(error, ValueError):
         return SplatfixError(
             "docker-host-invalid",
-            f"{where} is no address of a Docker engine.",
+            f"{where} is no address of a Docker engine: {error}.",
             todo=("Give one such as unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host.",),
             exit_code=Exit.USAGE,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from splatfix.containers._toml import parse_toml
 from splatfix.core.codec import CodecError, from_json
@@ -46,10 +47,10 @@ def load_lanes(path: Path | None = None) -> dict[str, Lane]:
     path = path or bundled("dockerfiles") / "lanes.toml"
     try:
         document = parse_toml(path.read_text(encoding="utf-8"))
-        rows = document.get("lanes", {})
+        rows = from_json(dict[str, dict[str, Any]], document.get("lanes", {}))
         lanes = {name: from_json(Lane, {"name": name, **row}) for name, row in rows.items()}
-    except (OSError, ValueError, TypeError) as error:  # CodecError and TOMLDecodeError are ValueErrors
-        place = "a lane in it does not fit" if isinstance(error, CodecError) else "it cannot be read"
+    except (OSError, ValueError) as error:  # CodecError and TOMLDecodeError are ValueErrors
+        place = "a row in it does not fit" if isinstance(error, CodecError) else "it cannot be read"
         raise SplatfixError(
             "lanes-unreadable",
             f"The list of lanes {path} is of no use: {place}: {error}.",

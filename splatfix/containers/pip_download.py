@@ -31,6 +31,7 @@ class PipDownload:
         log: Path | None,
     ) -> None:
         self.lane, self.runner, self.dest, self.progress, self.log = lane, runner, dest, progress, log
+        self.options: tuple[str, ...] = ()
         short = "cp" + lane.python.replace(".", "")
         self.target = [
             "--only-binary=:all:",
@@ -49,7 +50,8 @@ class PipDownload:
             self.progress(
                 f"{self.lane.torch} is not among this machine's indexes; asking {self.lane.torch_index}"
             )
-            second = self.download(requirements, constraints, f"--extra-index-url={self.lane.torch_index}")
+            self.options = (f"--extra-index-url={self.lane.torch_index}",)  # later calls must find it too
+            second = self.download(requirements, constraints)
             if second.ok:
                 return self.lane.torch_index
             if self._lacks_torch(second):
@@ -68,7 +70,7 @@ class PipDownload:
             first = second
         raise self._unavailable(first)
 
-    def download(self, requirements: Sequence[str], constraints: Sequence[str], *options: str) -> Completed:
+    def download(self, requirements: Sequence[str], constraints: Sequence[str]) -> Completed:
         """One call of pip; its outcome is for the caller to judge."""
         pinned = self.dest.parent / "constraints.txt"
         pinned.write_text("".join(f"{line}\n" for line in constraints), encoding="utf-8")
@@ -79,7 +81,7 @@ class PipDownload:
             "--no-input",
             "--progress-bar=off",
         ]
-        command += [*self.target, f"--dest={self.dest}", f"--constraint={pinned}", *options, *requirements]
+        command += [*self.target, f"--dest={self.dest}", f"--constraint={pinned}", *self.options, *requirements]
         return self.runner.run(command, timeout=_DOWNLOAD_TIMEOUT_S, on_line=self._tell, log=self.log)
 
     def _tell(self, line: str) -> None:

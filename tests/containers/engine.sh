@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# A private Docker engine for tests: own socket, own data, no bridge, no firewall rules. Nothing of a system-wide
+# engine is touched, and no registry is needed: the base image is made with debootstrap.
+#
+#   engine.sh start FOLDER         start it; the last line printed is its DOCKER_HOST
+#   engine.sh base FOLDER [NAME]   give it a Debian base image with Python (default name: splatfix-test-base:bookworm)
+#   engine.sh stop FOLDER          stop it; its data stays in FOLDER
+#
+# Needs root, and on Debian or Ubuntu: apt-get install docker.io debootstrap
+# The base image's tar is kept in splatfix's cache, so it is made once per machine. DEBOOTSTRAP_MIRROR names
+# another mirror than debootstrap's own default.
+set -euo pipefail
+export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+SUITE=bookworm
+START_SECONDS=60
+
+die() { echo "engine.sh: $*" >&2; exit 1; }
+need() { command -v "$1" >/dev/null || die "$1 is not installed; on Debian or Ubuntu: apt-get install $2"; }
+
+start() {
+    [ "$(id -u)" = 0 ] || die "a private engine needs root"
+    need dockerd docker.io
+    need containerd docker.io
+    mkdir -p "$FOLDER"
+    # a socket's path may have 107 bytes; containerd's lies deepest
+    local deepest="$FOLDER/exec/containerd/containerd.sock.ttrpc"
+    [ "${#deepest}" -le 107 ] || die "the path $FOLDER is too long for sockets; choose a shorter one"
+    if running; then echo "$HOST"; return; fi
+    rm -f "$FOLDER/docker.pid" "$FOLDER/docker.sock"
+    setsid dockerd --host "$HOST" --data-root "$FOLDER/data" --exec-root "$FOLDER/exec" \
+        --pidfile "$FOLDER/docker.pid" --bridge=none --iptables=false --ip6tables=false \
+        >"$FOLDER/dockerd.log" 2>&1 </dev/null &
+    local child=$!
+    for _ in $(seq $((START_SECONDS * 5))); do
+        if answers; then echo "$HOST"; return; fi
+        kill -0 "$child" 2>/dev/null || break
+        sleep 0.2
+    done
+    tail -n 20 "$FOLDER/dockerd.log" >&2
+    kill "$child" 2>/dev/null || true
+    die "dockerd did not come up; the end of $FOLDER/dockerd.log is above"
+}
+
+answers() { [ -S "$FOLDER/docker.sock" ] && docker --host "$HOST" version >/dev/null 2>&1; }
+
+# True when the process in the pid file is a dockerd: a number left from before a reboot may be anybody's.
+running() {
+    [ -s "$FOLDER/docker.pid" ] && [ "$(cat "/proc/$(cat "$FOLDER/docker.pid")/comm" 2>/dev/null)" = dockerd ]
+}
+
+stop() {
+    running || { echo "engine.sh: no engine runs in $FOLDER" >&2; return; }
+    local pid; pid="$(cat "$FOLDER/docker.pid")"
+    kill "$pid"
+    for _ in $(seq 150); do
+        kill -0 "$pid" 2>/dev/null || { unmount; return; }
+        sleep 0.2
+    done
+    die "dockerd (process $pid) does not end"
+}
+
+# Network namespaces of builds stay mounted after the engine's end; with them FOLDER could not be removed.
+unmount() {
+    awk -v below="$FOLDER/" 'index($2, below) == 1 { print $2 }' /proc/mounts | sort -r | while read -r point; do
+        umount "$point" || echo "engine.sh: cannot unmount $point" >&2
+    done
+}
+
+base() {
+    running || die "no engine runs in $FOLDER; first: engine.sh start $FOLDER"
+    local cache tar
+    cache="${SPLATFIX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/splatfix}/containers"
+    tar="$cache/test-base-$SUITE-$(uname -m).tar"
+    [ -s "$tar" ] || make_tar "$tar"
+    docker --host "$HOST" import "$tar" "$NAME" >/dev/null
+    echo "$NAME"
+}
+
+make_tar() {
+    need debootstrap debootstrap
+    local root; root="$(mktemp -d)"
+    # shellcheck disable=SC2064  # the name is wanted as it is now
+    trap "rm -rf '$root' '$1.part'" EXIT
+    debootstrap --variant=minbase --include=python3,python3-venv "$SUITE" "$root" \
+        ${DEBOOTSTRAP_MIRROR:+"$DEBOOTSTRAP_MIRROR"} >&2 || die "debootstrap could not make a Debian $SUITE"
+    mkdir -p "$(dirname "$1")"
+    tar --directory="$root" --exclude=./var/cache/apt/archives/*.deb --exclude=./var/lib/apt/lists/* \
+        --create --file="$1.part" .
+    mv "$1.part" "$1"
+}
+
+[ $# -ge 2 ] || die "usage: engine.sh start|base|stop FOLDER [NAME]"
+mkdir -p "$2"
+FOLDER="$(cd "$2" && pwd)"
+HOST="unix://$FOLDER/docker.sock"
+NAME="${3:-splatfix-test-base:$SUITE}"
+case "$1" in
+    start) start ;;
+    base) base ;;
+    stop) stop ;;
+    *) die "unknown command $1" ;;
+esac

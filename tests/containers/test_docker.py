@@ -1,0 +1,268 @@
+"""Against a real Docker engine: the image of the cpu lane is built and run. See conftest.py for which engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.containers import Limits, certify_in_container
+from splatfix.containers.engine import Engine
+from splatfix.containers.gpu import require_gpu
+from splatfix.containers.image import LANE_LABEL, Image, Recipe, build_image
+from splatfix.containers.run import Outcome, run_in_container
+from splatfix.core.errors import Exit, SplatfixError
+from tests.containers.conftest import TestEngine
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+
+REPORT = """
+import json, os, sys, torch, smoke_trainer, splatfix
+report = {"schema_version": 1, "sum": float(torch.ones(3).sum()), "uid": os.getuid(), "argv": sys.argv[1:]}
+json.dump(report, open("/report/certificate.json", "w"))
+open("/report/certificate.md", "w").write("# certificate\\n")
+print("for stdout"); print("for stderr", file=sys.stderr)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def report_and_exit(code: int) -> list[str]:
+    """Stands in for the certification where a test needs to choose how it ends."""
+    return ["python", "-c", REPORT, str(code)]
+
+
+def run(engine: Engine, image: Image, out: Path, command: list[str], **changes: Any) -> Outcome:
+    options = {
+        "lane": "cpu",
+        "gpu": False,
+        "timeout_s": 120,
+        "limits": Limits(),
+        "progress": print,
+        **changes,
+    }
+    out.mkdir(exist_ok=True)
+    return run_in_container(engine, image, command, out=out, log=out / "container.log", **options)
+
+
+def containers_of(engine: Engine, lane: str) -> list[Any]:
+    return list(engine.client.containers.list(all=True, filters={"label": f"{LANE_LABEL}={lane}"}))
+
+
+class TestImage:
+    def test_an_equal_recipe_is_built_once(
+        self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
+    ) -> None:
+        again = build_image(docker_engine.engine, recipe, progress=print, log=tmp_path / "log")
+        assert again.reused
+        assert (again.tag, again.id) == (lane_image.tag, lane_image.id)
+
+    def test_another_content_is_another_image_on_the_same_layers(
+        self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
+    ) -> None:
+        other_wheel = tmp_path / recipe.own_wheel.name
+        other_wheel.write_bytes(recipe.own_wheel.read_bytes() + b"")
+        import zipfile
+
+        with zipfile.ZipFile(other_wheel, "a") as archive:
+            archive.comment = b"changed"
+        other = build_image(
+            docker_engine.engine,
+            dataclasses.replace(recipe, own_wheel=other_wheel),
+            progress=print,
+            log=tmp_path / "log",
+        )
+        assert not other.reused
+        assert other.tag != lane_image.tag
+        log = (tmp_path / "log").read_text()
+        assert log.count("Using cache") >= 5, "torch is not installed again for an edit of splatfix"
+        docker_engine.engine.client.images.remove(other.tag)
+
+    def test_a_base_with_another_python_is_refused_with_the_cause(
+        self, docker_engine: TestEngine, recipe: Recipe, tmp_path: Path
+    ) -> None:
+        lane = dataclasses.replace(recipe.lane, python="3.8")
+        with pytest.raises(SplatfixError) as caught:
+            build_image(
+                docker_engine.engine,
+                dataclasses.replace(recipe, lane=lane),
+                progress=print,
+                log=tmp_path / "log",
+            )
+        assert caught.value.code == "docker-build-failed"
+        assert "has Python 3." in caught.value.what
+        assert "are for 3.8" in caught.value.what
+        assert "python-mismatch" in (tmp_path / "log").read_text()
+
+    def test_a_base_image_that_cannot_be_had(
+        self, docker_engine: TestEngine, recipe: Recipe, tmp_path: Path
+    ) -> None:
+        missing = dataclasses.replace(recipe, base_image="splatfix-no-such-base:1")
+        with pytest.raises(SplatfixError) as caught:
+            build_image(docker_engine.engine, missing, progress=print, log=tmp_path / "log")
+        assert (caught.value.code, caught.value.exit_code) == (
+            "docker-base-image-unavailable",
+            Exit.UNDETERMINED,
+        )
+        assert "splatfix-no-such-base:1" in caught.value.what
+
+
+class TestRun:
+    def test_the_report_comes_back_and_the_streams_are_kept(
+        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+    ) -> None:
+        told: list[str] = []
+        outcome = run(docker_engine.engine, lane_image, tmp_path, report_and_exit(0), progress=told.append)
+        assert outcome.exit_code == 0
+        certificate = json.loads((tmp_path / "certificate.json").read_text())
+        assert certificate["sum"] == 3.0
+        assert certificate["uid"] != 0, "not root"
+        assert "for stderr" in told
+        assert "for stdout" not in told
+        assert {"for stdout", "for stderr"} <= set((tmp_path / "container.log").read_text().splitlines())
+
+    def test_there_is_no_network_and_no_privilege(
+        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+    ) -> None:
+        code = (
+            "import pathlib, socket\n"
+            "print([name for _, name in socket.if_nameindex()])\n"
+            "status = pathlib.Path('/proc/self/status').read_text()\n"
+            "print([l.split()[1] for l in status.splitlines() if l.startswith(('CapBnd', 'NoNewPrivs'))])\n"
+        )
+        outcome = run(docker_engine.engine, lane_image, tmp_path, ["python", "-c", code])
+        interfaces, status = outcome.last_lines
+        assert "'lo'" in interfaces
+        assert "eth" not in interfaces
+        assert status == "['0000000000000000', '1']"
+
+    def test_memory_beyond_the_limit_is_told_as_such(
+        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+    ) -> None:
+        greedy = ["python", "-c", "held = [bytearray(1 << 20) for _ in range(2000)]"]
+        with pytest.raises(SplatfixError) as caught:
+            run(docker_engine.engine, lane_image, tmp_path, greedy, limits=Limits(cpus=1.0, memory="64m"))
+        assert (caught.value.code, caught.value.exit_code) == ("container-out-of-memory", Exit.UNDETERMINED)
+
+    def test_a_timeout_ends_and_removes_the_container(
+        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+    ) -> None:
+        lane = f"timeout-{uuid.uuid4().hex}"
+        slow = ["python", "-c", "import time; print('begun'); time.sleep(300)"]
+        started = time.monotonic()
+        with pytest.raises(SplatfixError) as caught:
+            run(docker_engine.engine, lane_image, tmp_path, slow, timeout_s=3, lane=lane)
+        assert time.monotonic() - started < 60
+        assert (caught.value.code, caught.value.exit_code) == ("container-timeout", Exit.UNDETERMINED)
+        assert caught.value.details["last_lines"] == ["begun"]
+        assert containers_of(docker_engine.engine, lane) == []
+
+    def test_ctrl_c_removes_the_container(
+        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+    ) -> None:
+        lane = f"ctrl-c-{uuid.uuid4().hex}"
+        script = (
+            "import sys\nfrom pathlib import Path\n"
+            "from splatfix.containers.engine import connect\nfrom splatfix.containers.image import Image\n"
+            "from splatfix.containers.run import Limits, run_in_container\n"
+            "run_in_container(connect(sys.argv[1]), Image('', sys.argv[2], '', '', True), ['sleep', '300'],"
+            " lane=sys.argv[3], gpu=False, timeout_s=300, limits=Limits(), out=Path('.'), progress=print,"
+            " log=Path('container.log'))\n"
+        )
+        root = Path(__file__).parents[2]
+        host = docker_engine.engine.endpoint.host
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, host, lane_image.id, lane],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            deadline = time.monotonic() + 60
+            while not any(c.status == "running" for c in containers_of(docker_engine.engine, lane)):
+                assert time.monotonic() < deadline
+                assert child.poll() is None
+                time.sleep(0.1)
+            child.send_signal(signal.SIGINT)
+            _, stderr = child.communicate(timeout=60)
+        finally:
+            child.kill()
+            child.wait()
+        assert "KeyboardInterrupt" in stderr
+        assert containers_of(docker_engine.engine, lane) == []
+
+
+class TestWholeLine:
+    def certify(self, docker_engine: TestEngine, out: Path, **options: Any) -> Any:
+        return certify_in_container(
+            "cpu",
+            out=out,
+            docker_host=docker_engine.engine.endpoint.host,
+            base_image=docker_engine.base_image,
+            progress=print,
+            **options,
+        )
+
+    def test_a_refused_certificate_comes_back_with_its_exit_code(
+        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+    ) -> None:
+        result = self.certify(docker_engine, tmp_path / "out", command=report_and_exit(1))
+        assert result.exit_code == 1
+        assert result.certificate["argv"] == ["1"]
+        assert (tmp_path / "out" / "certificate.md").read_text() == "# certificate\n"
+        assert result.log_path.is_file()
+        assert result.build_log_path.is_file()
+        made_in = json.loads((tmp_path / "out" / "container.json").read_text())
+        assert made_in["image"]["id"] == result.image.id
+        assert any(pin.startswith("torch==") and pin.endswith("+cpu") for pin in made_in["packages"])
+        assert containers_of(docker_engine.engine, "cpu") == []
+
+    def test_no_certificate_is_an_error_and_an_old_one_does_not_pass_for_it(
+        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+    ) -> None:
+        out = tmp_path / "out"
+        out.mkdir()
+        (out / "certificate.json").write_text('{"granted": "last week"}')
+        broken = ["python", "-c", "import sys; print('no torch here', file=sys.stderr); sys.exit(3)"]
+        with pytest.raises(SplatfixError) as caught:
+            self.certify(docker_engine, out, command=broken)
+        assert (caught.value.code, caught.value.exit_code) == ("container-no-report", Exit.UNDETERMINED)
+        assert "no torch here" in caught.value.meaning
+        assert not (out / "certificate.json").exists()
+
+
+class TestGpu:
+    """On an engine without the NVIDIA Container Toolkit, as on every machine without an NVIDIA GPU."""
+
+    @pytest.fixture(autouse=True)
+    def engine_without_gpus(self) -> None:
+        import shutil
+
+        if shutil.which("nvidia-container-runtime-hook"):
+            pytest.skip("the NVIDIA Container Toolkit is installed here")
+
+    def test_asked_for_before_anything_is_gathered(self, docker_engine: TestEngine) -> None:
+        before = {image.id for image in docker_engine.engine.client.images.list()}
+        with pytest.raises(SplatfixError) as caught:
+            require_gpu(docker_engine.engine)
+        assert (caught.value.code, caught.value.exit_code) == (
+            "docker-gpu-runtime-missing",
+            Exit.UNDETERMINED,
+        )
+        assert {image.id for image in docker_engine.engine.client.images.list()} == before
+
+    def test_asked_for_at_the_run(self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path) -> None:
+        lane = f"gpu-{uuid.uuid4().hex}"
+        with pytest.raises(SplatfixError) as caught:
+            run(docker_engine.engine, lane_image, tmp_path, ["true"], gpu=True, lane=lane)
+        assert caught.value.code == "docker-gpu-runtime-missing"
+        assert containers_of(docker_engine.engine, lane) == []

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from splatfix.containers.image import root_cause
+
+# Each log is the end of a real failed build, shortened to the lines that matter.
+OFFLINE = """\
+Step 6/21 : RUN set -eu;     wanted="${APT_PACKAGES}";
+Err:1 http://mirror.example bookworm InRelease
+  Temporary failure resolving 'mirror.example'
+Reading package lists...
+W: Failed to fetch http://mirror.example/dists/bookworm/InRelease  Temporary failure resolving 'mirror.example'
+E: Unable to locate package python3-venv
+The command '/bin/sh -c set -eu;' returned a non-zero code: 100
+"""
+MISMATCH = """\
+Step 6/21 : RUN set -eu;
+splatfix: python-mismatch: the base image has Python 3.12, the lane's wheels are for 3.11
+The command '/bin/sh -c set -eu;' returned a non-zero code: 1
+"""
+FULL_DISK = """\
+ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device
+The command '/bin/sh -c python3 -m venv' returned a non-zero code: 1
+"""
+NO_WHEEL = """\
+Looking in links: /context/wheelhouse
+ERROR: Could not find a version that satisfies the requirement numpy==2.4.6 (from versions: none)
+ERROR: No matching distribution found for numpy==2.4.6
+"""
+CERTIFICATE = """\
+Ign:1 https://mirror.example bookworm InRelease
+Err:1 https://mirror.example bookworm InRelease
+  Certificate verification failed: The certificate is NOT trusted. The certificate issuer is unknown.
+E: Unable to locate package python3-venv
+"""
+ALPINE = """\
+/bin/sh: apt-get: not found
+The command '/bin/sh -c set -eu;' returned a non-zero code: 127
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "todo"),
+    [
+        (OFFLINE, "Temporary failure resolving 'mirror.example'", "Give the base image a Python"),
+        (MISMATCH, "the base image has Python 3.12", "base image with that Python"),
+        (FULL_DISK, "No space left on device", "docker system df"),
+        (NO_WHEEL, "No matching distribution found for numpy==2.4.6", ""),
+        (CERTIFICATE, "The certificate is NOT trusted", "--ca-certificates"),
+        (ALPINE, "apt-get: not found", "Debian-like"),
+        ("something else\nthe last word\n\n", "the last word", ""),
+        ("", "the engine said nothing", ""),
+    ],
+)
+def test_root_cause(log: str, cause: str, todo: str) -> None:
+    found, remedy = root_cause(log.splitlines())
+    assert cause in found
+    assert todo in remedy
