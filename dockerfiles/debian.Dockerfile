@@ -4,7 +4,7 @@
 # Build context: requirements.txt, wheelhouse/*.whl, splatfix/*.whl, certificates.pem (may be empty).
 
 ARG BASE_IMAGE
-FROM ${BASE_IMAGE} AS python
+FROM ${BASE_IMAGE}
 
 # The minor version of Python that the wheelhouse was gathered for, such as 3.11.
 ARG PYTHON_VERSION
@@ -33,19 +33,18 @@ RUN set -eu; \
         exit 1; \
     fi
 
-# Only the finished environment leaves this stage: the wheels do not weigh on the image a second time.
-FROM python AS environment
+# A user with a name and a home: torch asks the system for both.
+RUN useradd --create-home --uid 10001 --user-group splatfix \
+    && install --directory --owner=splatfix --group=splatfix /report
+
+# One stage on purpose: the classic builder keeps the layers of every stage, so that a second stage would not spare
+# the disk the wheels but cost it the installed environment twice.
 COPY requirements.txt /context/requirements.txt
 COPY wheelhouse /context/wheelhouse
 RUN python3 -m venv /opt/splatfix \
     && /opt/splatfix/bin/python -m pip install --disable-pip-version-check --no-cache-dir \
         --no-index --find-links /context/wheelhouse --requirement /context/requirements.txt
 
-FROM python
-# A user with a name and a home: torch asks the system for both.
-RUN useradd --create-home --uid 10001 --user-group splatfix \
-    && install --directory --owner=splatfix --group=splatfix /report
-COPY --from=environment /opt/splatfix /opt/splatfix
 # Last, because it changes most often: an edit of splatfix rebuilds only from here.
 COPY splatfix /context/splatfix
 RUN /opt/splatfix/bin/python -m pip install --disable-pip-version-check --no-cache-dir --no-index --no-deps \

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -87,13 +88,18 @@ def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], Non
 
 def root_cause(lines: Iterable[str]) -> tuple[str, str]:
     """(what went wrong, what to do) from a failed build's output: the first line that is a cause, not a consequence."""
-    kept = [line.strip() for line in lines if line.strip()]
+    kept = [line.strip() for line in lines if line.strip() and not _ECHO.match(line.strip())]
     for signs, todo in _CAUSES:
         for line in kept:
             if any(sign in line for sign in signs):
                 return line, todo
-    return (kept[-1] if kept else "the engine said nothing"), ""
+    return (kept[-1] if kept else "the engine said no reason"), ""
 
+
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+"""The classic builder paints what a step wrote to stderr red."""
+_ECHO = re.compile(r"Step \d+/\d+ : |The command '|--->|Removing intermediate container|\[Warning\]")
+"""The builder's own lines: they repeat the Dockerfile, and with it every message that is in it."""
 
 _NETWORK = (
     "Give the base image a Python (python3 with venv), or let the engine's machine reach its Debian mirror."
@@ -127,7 +133,7 @@ def _follow(
     """Read the build's output to its end; raise when the engine says that it failed."""
     lines: list[str] = []
     for answer in answers:
-        text = str(answer.get("stream", "") or answer.get("error", ""))
+        text = _COLOUR.sub("", str(answer.get("stream", "") or answer.get("error", "")))
         sink.write(text if text.endswith("\n") or not text else f"{text}\n")
         sink.flush()
         for line in text.splitlines():

@@ -81,7 +81,13 @@ class PipDownload:
             "--no-input",
             "--progress-bar=off",
         ]
-        command += [*self.target, f"--dest={self.dest}", f"--constraint={pinned}", *self.options, *requirements]
+        command += [
+            *self.target,
+            f"--dest={self.dest}",
+            f"--constraint={pinned}",
+            *self.options,
+            *requirements,
+        ]
         return self.runner.run(command, timeout=_DOWNLOAD_TIMEOUT_S, on_line=self._tell, log=self.log)
 
     def _tell(self, line: str) -> None:

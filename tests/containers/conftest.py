@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import shutil
 import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +16,11 @@ import pytest
 
 from splatfix.containers.certify import gather_for
 from splatfix.containers.engine import Engine, connect
-from splatfix.containers.image import Image, Recipe, build_image
+from splatfix.containers.image import LANE_LABEL, Image, Recipe, build_image
 from splatfix.containers.lanes import find_lane
 from splatfix.containers.package import pack_own_wheel
 from splatfix.core.errors import SplatfixError
+from splatfix.core.resources import user_cache
 from splatfix.core.runner import ProcessRunner
 
 SCRIPT = Path(__file__).with_name("engine.sh")
@@ -38,17 +40,16 @@ class TestEngine:
 def docker_engine() -> Iterator[TestEngine]:
     """The engine at DOCKER_HOST; with SPLATFIX_DOCKER_LANE=1 a private one, whose absence is then a failure."""
     if os.environ.get("SPLATFIX_DOCKER_LANE") == "1":
-        # not pytest's folder: a socket's path must be short
-        folder = Path(tempfile.mkdtemp(prefix="splatfix-engine-"))
-        try:
-            host = _script("start", folder)
-            _script("base", folder)
-            engine = connect(host)
-            yield TestEngine(engine, TEST_BASE)
-            engine.close()
-        finally:
-            _script("stop", folder)
-            shutil.rmtree(folder)
+        with _engine_folder() as folder:
+            try:
+                host = _script("start", folder)
+                _script("base", folder)
+                engine = connect(host)
+                yield TestEngine(engine, TEST_BASE)
+                _remove_lane_images(engine)
+                engine.close()
+            finally:
+                _script("stop", folder)
         return
     if not os.environ.get("DOCKER_HOST"):
         pytest.skip(
@@ -61,6 +62,33 @@ def docker_engine() -> Iterator[TestEngine]:
     names = {tag for image in engine.client.images.list() for tag in image.tags}
     yield TestEngine(engine, TEST_BASE if TEST_BASE in names else find_lane("cpu").base_image)
     engine.close()
+
+
+@contextmanager
+def _engine_folder() -> Iterator[Path]:
+    """A folder for a private engine: the one kept in the cache, or a new one while another run holds that.
+
+    The engine's data is kept because its layers make the next run minutes shorter.
+    """
+    kept = user_cache() / "containers" / "engine"
+    kept.mkdir(parents=True, exist_ok=True)
+    with (kept / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # not pytest's folder: a socket's path must be short
+            with tempfile.TemporaryDirectory(prefix="splatfix-engine-") as folder:
+                yield Path(folder)
+        else:
+            yield kept
+
+
+def _remove_lane_images(engine: Engine) -> None:
+    """All but the newest: one image for each edit of splatfix would fill the disk in time."""
+    images = engine.client.images.list(filters={"label": LANE_LABEL})
+    images.sort(key=lambda image: image.attrs["Created"])
+    for image in images[:-1]:
+        engine.client.images.remove(image.id, force=True)
 
 
 def _script(action: str, folder: Path) -> str:

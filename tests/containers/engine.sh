@@ -70,6 +70,8 @@ unmount() {
 base() {
     running || die "no engine runs in $FOLDER; first: engine.sh start $FOLDER"
     local cache tar
+    # an import makes a new image each time, and nothing built on the last one could be used again
+    if docker --host "$HOST" image inspect "$NAME" >/dev/null 2>&1; then echo "$NAME"; return; fi
     cache="${SPLATFIX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/splatfix}/containers"
     tar="$cache/test-base-$SUITE-$(uname -m).tar"
     [ -s "$tar" ] || make_tar "$tar"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import uuid
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +71,9 @@ class TestImage:
         self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
     ) -> None:
         other_wheel = tmp_path / recipe.own_wheel.name
-        other_wheel.write_bytes(recipe.own_wheel.read_bytes() + b"")
-        import zipfile
-
+        other_wheel.write_bytes(recipe.own_wheel.read_bytes())
         with zipfile.ZipFile(other_wheel, "a") as archive:
-            archive.comment = b"changed"
+            archive.comment = uuid.uuid4().bytes
         other = build_image(
             docker_engine.engine,
             dataclasses.replace(recipe, own_wheel=other_wheel),
@@ -245,8 +245,6 @@ class TestGpu:
 
     @pytest.fixture(autouse=True)
     def engine_without_gpus(self) -> None:
-        import shutil
-
         if shutil.which("nvidia-container-runtime-hook"):
             pytest.skip("the NVIDIA Container Toolkit is installed here")
 

@@ -15,9 +15,11 @@ E: Unable to locate package python3-venv
 The command '/bin/sh -c set -eu;' returned a non-zero code: 100
 """
 MISMATCH = """\
-Step 6/21 : RUN set -eu;
+Step 6/21 : RUN set -eu; echo "splatfix: python-mismatch: the base image has Python ${found}" >&2; exit 1
+ ---> Running in 0034a8570db7
 splatfix: python-mismatch: the base image has Python 3.12, the lane's wheels are for 3.11
-The command '/bin/sh -c set -eu;' returned a non-zero code: 1
+Removing intermediate container 0034a8570db7
+The command '/bin/sh -c set -eu; echo "splatfix: python-mismatch: the base image"' returned a non-zero code: 1
 """
 FULL_DISK = """\
 ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device
@@ -50,7 +52,7 @@ The command '/bin/sh -c set -eu;' returned a non-zero code: 127
         (CERTIFICATE, "The certificate is NOT trusted", "--ca-certificates"),
         (ALPINE, "apt-get: not found", "Debian-like"),
         ("something else\nthe last word\n\n", "the last word", ""),
-        ("", "the engine said nothing", ""),
+        ("", "the engine said no reason", ""),
     ],
 )
 def test_root_cause(log: str, cause: str, todo: str) -> None:
