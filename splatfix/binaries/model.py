@@ -57,8 +57,8 @@ class FatContainer:
     def relocatable(self) -> bool:
         """Whether this is `-rdc=true` code: input of a device link.
 
-        nvcc leaves such containers in a linked library beside the result, which lies in `.nv_fatbin`. Only
-        their PTX matters there, because the driver can still link it.
+        nvcc leaves such containers in a linked library beside the result of the link, which lies in `.nv_fatbin`.
+        In an object file they are all there is.
         """
         return self.section.startswith("__nv_rel")
 

@@ -50,15 +50,15 @@ def calls_for(data: bytes) -> list[Callable[[Reader], object]]:
     return calls
 
 
-def run(count: int, seed: int) -> Counter[str]:
+def run(files: dict[str, bytes], count: int, seed: int) -> Counter[str]:
     """Feed mutants to every call; returns how many calls answered and how many refused."""
     seen: Counter[str] = Counter()
-    for number, (label, data) in enumerate(mutants(corpus(), count, seed)):
+    for number, (label, data) in enumerate(mutants(files, count, seed)):
         for call in calls_for(data):
             try:
                 first = outcome(call, data, b"")
                 # a sample is read again with live structures behind its end: the answer must be the same
-                if number % 8 == 0:
+                if number % 4 == 0:
                     assert outcome(call, data, TYPICAL * 4) == first, label
             except AssertionError:
                 raise
@@ -69,7 +69,7 @@ def run(count: int, seed: int) -> Counter[str]:
 
 
 def test_three_thousand_mutants() -> None:
-    seen = run(3_000, seed=1)
+    seen = run(corpus(), 3_000, seed=1)
     # both ways out must be travelled, or the mutants are too tame or too wild to show anything
     assert seen["refused"] > 1_500 and seen["answered"] > 1_500, seen
 
@@ -77,15 +77,15 @@ def test_three_thousand_mutants() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 15))
 def test_a_hundred_thousand_mutants(seed: int) -> None:
+    """Twenty thousand for each seed, with every allocation counted."""
     tracemalloc.start()
     try:
-        tracked = run(1_000, seed=seed + 1000)
-        before, peak = tracemalloc.get_traced_memory()
+        seen = run(corpus(), 20_000, seed)
+        peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert tracked["refused"] and peak < MEMORY_LIMIT, (before, peak)
-    seen = run(19_000, seed=seed)
-    assert seen["refused"] > 9_000 and seen["answered"] > 9_000, seen
+    assert seen["refused"] > 10_000 and seen["answered"] > 10_000, seen
+    assert peak < MEMORY_LIMIT, f"{peak / 2**20:.0f} MiB"
 
 
 # -- files made to exhaust memory or time -------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 from splatfix.binaries import EntryKind, read_binary, read_needs, read_path
 
 from . import oracle
+from .test_hostile import run
 
 pytestmark = pytest.mark.native
 
@@ -262,3 +263,11 @@ def test_the_archive_of_device_code_is_refused_with_a_reason(workshop: Workshop)
         oracle.run(shutil.which("ar") or oracle.tool("ar"), "rcs", library, part)
     with pytest.raises(Exception, match="a static library"):
         read_path(library)
+
+
+def test_damaged_compiler_output_never_escapes_the_error_type(workshop: Workshop) -> None:
+    names = ("rdc-object", "a-variants", "mixed-objects", "lto-object")
+    files = {build.name: workshop.build(build).read_bytes() for build in BUILDS if build.name in names}
+    assert len(files) == len(names)
+    seen = run(files, 2_000, seed=3)
+    assert seen["refused"] > 200 and seen["answered"] > 200, seen
