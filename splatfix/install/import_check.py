@@ -48,9 +48,6 @@ def check_import(modules: Sequence[str], installed: Collection[Path], target: Ta
     loaded = dict(
         json.loads(line.removeprefix(_MARK)) for line in done.stdout.splitlines() if line.startswith(_MARK)
     )
-    missing = [name for name in modules if name not in loaded]
-    if not done.ok or missing:
-        raise _import_failed(missing[0] if missing else modules[-1], done)
     ours = {path.resolve() for path in installed}
     for name, file in loaded.items():
         if file and Path(file).resolve() not in ours:
@@ -60,6 +57,9 @@ def check_import(modules: Sequence[str], installed: Collection[Path], target: Ta
                 meaning="Another copy of the module comes first on sys.path; everything was put back as it was.",
                 todo=(f"Remove that copy, or the distribution it belongs to: {file}",),
             )
+    missing = [name for name in modules if name not in loaded]
+    if not done.ok or missing:
+        raise _import_failed(missing[0] if missing else modules[-1], done)
     return Rung(
         "loads",
         True,

@@ -16,6 +16,8 @@ from splatfix.core.files import read_json, write_json
 
 JOURNAL_VERSION = 1
 
+_NUMBER = re.compile(r"(\d+)-")
+
 
 class Status(str, Enum):
     """How an entry stands."""
@@ -80,16 +82,15 @@ class Journal:
         return self.folder / entry.id
 
     def start(self, request: Mapping[str, str], python: str, name: str) -> Entry:
-        """A new entry, under an id that sorts by time."""
+        """A new entry; ids begin with a number that counts up. Only for the holder of the environment's lock."""
         now = _now()
-        stem = (
-            re.sub(r"[^0-9TZ]", "", now.replace("+00:00", "Z"))
-            + "-"
-            + (re.sub(r"[^\w.-]", "-", name) or "install")
+        taken = [
+            int(match.group(1)) for path in self.folder.glob("*.json") if (match := _NUMBER.match(path.name))
+        ]
+        stamp = re.sub(r"[^0-9T]", "", now.partition("+")[0])
+        identity = (
+            f"{max(taken, default=0) + 1:04d}-{stamp}-{re.sub(r'[^A-Za-z0-9_.-]', '-', name) or 'install'}"
         )
-        identity, number = stem, 2
-        while (self.folder / f"{identity}.json").exists():
-            identity, number = f"{stem}-{number}", number + 1
         entry = Entry(identity, now, request, python)
         self.save(entry)
         return entry

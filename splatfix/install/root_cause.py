@@ -44,7 +44,7 @@ _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
 def find_root_cause(log: str) -> RootCause:
     """The first thing that went wrong in a build log of pip, setuptools, ninja, nvcc and gcc."""
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in log.splitlines()]
-    lines = [re.sub(r"^ {2,}", "", line) if line.startswith("  ") else line for line in lines]
+    lines = [line.removeprefix("  ") for line in lines]  # pip sets off what a build prints by two blanks
     for kind, matches in _KINDS:
         at = next((i for i, line in enumerate(lines) if matches(line)), None)
         if at is not None:

@@ -11,7 +11,14 @@ from pathlib import Path
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Runner
 
-_SCRIPT = "import json, sys, sysconfig; print(json.dumps([sys.prefix, sysconfig.get_paths()]))"
+# pip's own rule for headers: in a virtual environment they go to include/site, elsewhere where Python's own are
+_SCRIPT = """
+import json, os, sys, sysconfig
+paths = sysconfig.get_paths()
+if sys.prefix != getattr(sys, "base_prefix", sys.prefix):
+    paths["include"] = os.path.join(sys.prefix, "include", "site", "python%d.%d" % sys.version_info[:2])
+print(json.dumps([sys.prefix, paths]))
+"""
 _TIMEOUT = 30.0
 
 
@@ -72,10 +79,7 @@ def open_target(python: str, runner: Runner) -> Target:
             todo=("Give another interpreter with --python.",),
         )
     folders = {name: Path(paths[name]) for name in ("purelib", "platlib", "scripts", "data")}
-    headers = (
-        Path(paths["include"]) if _inside(paths["include"], prefix) else Path(prefix) / "include" / "site"
-    )
-    return Target(python, Path(prefix), **folders, headers=headers)
+    return Target(python, Path(prefix), **folders, headers=Path(paths["include"]))
 
 
 def child_environment(
@@ -100,7 +104,3 @@ def child_environment(
     folders = [*path_first, kept.get("PATH", os.defpath)]
     kept["PATH"] = os.pathsep.join(folders)
     return kept
-
-
-def _inside(path: str, prefix: str) -> bool:
-    return Path(path).is_relative_to(prefix)

@@ -113,8 +113,11 @@ def fits(tag: str, interpreter: Interpreter) -> bool:
     own = f"cp{''.join(numbers)}"
     stable = re.fullmatch(r"cp3(\d+)", python)
     older = stable is not None and int(stable.group(1)) <= int(numbers[1])
-    python_fits = python in ("py3", "py2.py3", f"py{''.join(numbers)}", own) or (abi == "abi3" and older)
-    abi_fits = abi in ("none", "abi3", own, f"{own}m", f"{own}t")
+    code_fits = (
+        (abi == "none" and python in ("py3", f"py{''.join(numbers)}", own))
+        or (abi == "abi3" and older)
+        or (python == own and abi in (own, f"{own}m", f"{own}t"))
+    )
     here = re.sub(r"[-.]", "_", interpreter.platform_tag)
     machine = here.split("_", 1)[1] if "_" in here else here
     platform_fits = platform in ("any", here) or (
@@ -122,7 +125,7 @@ def fits(tag: str, interpreter: Interpreter) -> bool:
         and re.match(r"(many|musl)?linux", platform) is not None
         and platform.endswith(machine)
     )
-    return python_fits and abi_fits and platform_fits
+    return code_fits and platform_fits
 
 
 def _check_suffixes(wheel: WheelFile, natives: Iterable[Binary], interpreter: Interpreter) -> None:
@@ -139,13 +142,10 @@ def _check_suffixes(wheel: WheelFile, natives: Iterable[Binary], interpreter: In
 
 
 def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | None) -> str:
-    linked = [
-        item
-        for item in natives
-        if item.format == "elf" and any("torch" in n or "c10" in n for n in item.needed)
-    ]
-    if not linked or torch is None:
-        return "links nothing of torch"
+    """Every undefined torch symbol is exported by the installed torch, or by another library of the same wheel."""
+    members = [item.path.rpartition("!")[2] for item in natives if item.format == "elf"]
+    if torch is None or not members:
+        return "needs nothing of torch"
     folder = Path(torch.folder) / "lib"
     libraries = [path for name in _TORCH_LIBRARIES if (path := folder / f"lib{name}.so").is_file()]
     count = 0
@@ -153,18 +153,22 @@ def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | N
         zipfile.ZipFile(wheel.path) as archive,
         tempfile.TemporaryDirectory(prefix="splatfix-verify-") as temporary,
     ):
-        for binary in linked:
-            member = binary.path.rpartition("!")[2]
-            needs = read_needs(archive.extract(member, temporary))
-            names = [name for name in needs.imported if _TORCH_NAME.match(name)]
-            lost = missing_exports(names, libraries)
+        unpacked = {member: Path(archive.extract(member, temporary)) for member in members}
+        for member, path in unpacked.items():
+            names = [name for name in read_needs(path).imported if _TORCH_NAME.match(name)]
+            siblings = [other for other in unpacked.values() if other != path]
+            lost = missing_exports(names, [*libraries, *siblings])
             if lost:
-                raise SplatfixError(
-                    "torch-symbols-missing",
-                    f"{member} needs {len(lost)} symbols that torch {torch.version} does not have, such as {lost[0]}.",
-                    meaning="It was compiled against another torch and would not load; nothing was installed.",
-                    todo=("Remove compiled files from the source folder, then run this again.",),
-                    details={"member": member, "missing": list(lost[:50])},
-                )
+                raise _symbols_missing(member, lost, torch)
             count += len(names)
-    return f"all {count} torch symbols found in torch {torch.version}"
+    return f"all {count} torch symbols found in torch {torch.version}" if count else "needs nothing of torch"
+
+
+def _symbols_missing(member: str, lost: Sequence[str], torch: Torch) -> SplatfixError:
+    return SplatfixError(
+        "torch-symbols-missing",
+        f"{member} needs {len(lost)} symbols that torch {torch.version} does not have, such as {lost[0]}.",
+        meaning="It was compiled against another torch and would not load; nothing was installed.",
+        todo=("Remove compiled files from the source folder, then run this again.",),
+        details={"member": member, "missing": list(lost[:50])},
+    )

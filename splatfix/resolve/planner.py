@@ -26,7 +26,7 @@ from splatfix.resolve.plan import (
 )
 from splatfix.resolve.requirements import check_build_tools, interpreter_of, torch_of, version_of
 from splatfix.resolve.swaps import choose_swaps, known_names
-from splatfix.resolve.targets import resolve_targets
+from splatfix.resolve.targets import check_spelling, resolve_targets
 from splatfix.resolve.toolchain import CompilerDecision, ToolkitDecision, choose_compilers, choose_toolkit
 
 
@@ -36,6 +36,7 @@ def make_plan(request: Request, facts: Facts) -> Plan:
     Raises:
         SplatfixError: one of many, each naming what is wrong with the request, the sources, the environment or the machine.
     """
+    check_spelling(request.targets)
     if request.backend == "native":
         return _native_plan(request, facts)
     if request.backend == "pure":
@@ -107,7 +108,7 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
         else:
             if source.uses_torch_builder:
                 torch_of(facts, cuda=False)
-            builds.append(_plain_build(source, facts))
+            builds.append(_plain_build(source, request, facts))
     targets = tools.targets if tools else ()
     actions = _in_order(facts, builds)
     return Plan(
@@ -149,9 +150,9 @@ def _cuda_build(
     return action, _arch_roads(choice)
 
 
-def _plain_build(source: Source, facts: Facts) -> BuildWheel:
+def _plain_build(source: Source, request: Request, facts: Facts) -> BuildWheel:
     """A source without CUDA code: whatever compiler is set up here will do."""
-    count, why = job_count(facts)
+    count, why = (request.jobs, "as asked") if request.jobs else job_count(facts)
     return BuildWheel(
         subject=source.label,
         source=source.folder,

@@ -23,6 +23,13 @@ def resolve_targets(requested: Iterable[str], facts: Facts) -> tuple[Arch, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def check_spelling(requested: Iterable[str]) -> None:
+    """Raise ``unknown-arch`` (exit 2) for a target that is no architecture, before anything else is looked at."""
+    for text in requested:
+        if text.strip().lower() != AUTO:
+            _parse(text)
+
+
 def _parse(text: str) -> Arch:
     try:
         return parse_target(text)

@@ -1,0 +1,101 @@
+"""Real environments and real sources for the installer's tests: venvs without network, and small C extensions."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+from splatfix.core.runner import ProcessRunner
+from splatfix.install.target import Target, open_target
+
+HERE = Path(sysconfig.get_paths()["purelib"])
+TOOLS = ("pip", "setuptools", "wheel", "_distutils_hack", "pkg_resources", "packaging")
+
+
+def make_environment(folder: Path, *, torch: bool = False) -> Target:
+    """A fresh venv that sees pip and setuptools of the Python that runs the tests, and with ``torch`` all it has."""
+    venv.create(folder, symlinks=True, with_pip=False)
+    target = open_target(str(folder / "bin" / "python"), ProcessRunner())
+    shown = HERE if torch else _tools_only(folder / "tools" / "site-packages")
+    (target.purelib / "shown.pth").write_text(f"{shown}\n")
+    return target
+
+
+def _tools_only(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for name in TOOLS:
+        for entry in [HERE / name, *HERE.glob(f"{name}-*.dist-info")]:
+            if entry.exists():
+                (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+def snapshot(target: Target) -> dict[str, tuple[int, str]]:
+    """Mode and content of every file of the environment except splatfix's own journal; folders too."""
+    found: dict[str, tuple[int, str]] = {}
+    for path in sorted(target.prefix.rglob("*")):
+        name = str(path.relative_to(target.prefix))
+        if name.startswith((".splatfix", "tools")):
+            continue
+        if path.is_symlink():
+            found[name] = (0, f"-> {path.readlink()}")
+        elif path.is_dir():
+            found[name] = (path.stat().st_mode, "folder")
+        else:
+            found[name] = (path.stat().st_mode, hashlib.sha256(path.read_bytes()).hexdigest())
+    return found
+
+
+def write_extension(
+    folder: Path, *, answer: int = 42, name: str = "tiny_probe", version: str = "1.0", extra: str = ""
+) -> Path:
+    """Source of a C extension ``tiny_probe`` whose ``tiny_probe._C.answer()`` says ``answer``; nothing of torch in it.
+
+    ``extra`` is C code at file scope: a syntax error, or a fat binary in its own section.
+    """
+    package = folder / name
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(f'"""A probe."""\n\nfrom {name}._C import answer\n')
+    (folder / "setup.py").write_text(
+        "from setuptools import Extension, setup\n\n"
+        f'setup(name="{name}", version="{version}", packages=["{name}"],\n'
+        f'      ext_modules=[Extension("{name}._C", sources=["probe.c"], extra_compile_args=["-O0"])])\n'
+    )
+    (folder / "probe.c").write_text(
+        "#include <Python.h>\n"
+        f"{extra}\n"
+        f"static PyObject *answer(PyObject *self, PyObject *none) {{ return PyLong_FromLong({answer}); }}\n"
+        'static PyMethodDef methods[] = {{"answer", answer, METH_NOARGS, ""}, {0, 0, 0, 0}};\n'
+        'static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_C", 0, -1, methods};\n'
+        "PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&module); }\n"
+    )
+    return folder
+
+
+def fat_binary(*archs: int) -> str:
+    """C code that puts one fat-binary container with machine code for these architectures where nvcc would."""
+    entries = b""
+    for number in archs:
+        head = bytearray(64)
+        head[0:8] = bytes((2, 0, 1, 1, 64, 0, 0, 0))
+        head[8:16] = (8).to_bytes(8, "little")
+        head[24:32] = (7).to_bytes(2, "little") + (1).to_bytes(2, "little") + number.to_bytes(4, "little")
+        head[40:48] = (0x11).to_bytes(8, "little")
+        entries += bytes(head) + bytes(8)
+    blob = bytes.fromhex("50ed55ba01001000") + len(entries).to_bytes(8, "little") + entries
+    numbers = ",".join(str(byte) for byte in blob)
+    attributes = '__attribute__((used, aligned(8), section(".nv_fatbin")))'
+    return f"static const unsigned char code_{'_'.join(map(str, archs))}[] {attributes} = {{{numbers}}};"
+
+
+def run_in(target: Target, code: str) -> str:
+    """What a child of the environment's interpreter prints."""
+    done = ProcessRunner().run([target.python, "-B", "-c", code], timeout=60.0)
+    assert done.ok, done.stderr
+    return done.stdout.strip()
+
+
+PYTHON_TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"

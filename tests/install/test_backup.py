@@ -1,0 +1,122 @@
+"""What a backup must survive: files nobody owns, links, modes, a kill in the middle, a development install."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import ProcessRunner
+from splatfix.install.backup import make_backup, read_backup, restore
+from splatfix.install.distributions import find_installed
+from splatfix.install.pip import pip_install
+from splatfix.install.target import Target
+from splatfix.install.wheel_file import WheelFile, open_wheel, write_wheel
+
+from .environments import snapshot
+
+
+def wheel(folder: Path, version: str, files: dict[str, bytes] | None = None) -> WheelFile:
+    content = files or {
+        "pkg/__init__.py": f"version = {version!r}\n".encode(),
+        "pkg/inner/mod.py": b"x = 1\n",
+    }
+    return open_wheel(write_wheel(folder, "pkg", version, content, ""))
+
+
+def put(item: WheelFile, target: Target, tmp_path: Path) -> None:
+    pip_install(item.path, target, ProcessRunner(), tmp_path / "pip.log")
+
+
+def test_restoring_an_earlier_version(environment: Target, tmp_path: Path) -> None:
+    put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
+    (environment.purelib / "pkg" / "__init__.py").chmod(0o600)
+    before = snapshot(environment)
+    new = wheel(tmp_path / "b", "2.0", {"pkg/other.py": b"", "extra/__init__.py": b""})
+    backup = make_backup(environment, new, tmp_path / "backup")
+    put(new, environment, tmp_path)
+    assert backup.version_before == "1.0" and snapshot(environment) != before
+
+    for _ in range(2):
+        restore(environment, read_backup(tmp_path / "backup"), tmp_path / "backup")
+        assert snapshot(environment) == before
+
+
+def test_files_nobody_owns_are_kept(environment: Target, tmp_path: Path) -> None:
+    package = environment.purelib / "pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text("mine = True\n")
+    (package / "notes.txt").write_text("mine")
+    (package / "inner").symlink_to(tmp_path)
+    before = snapshot(environment)
+    new = wheel(tmp_path / "b", "2.0", {"pkg/__init__.py": b"theirs = True\n", "pkg/added.py": b""})
+    make_backup(environment, new, tmp_path / "backup")
+    put(new, environment, tmp_path)
+    assert (package / "__init__.py").read_text() == "theirs = True\n"
+    restore(environment, read_backup(tmp_path / "backup"), tmp_path / "backup")
+    assert snapshot(environment) == before
+
+
+@pytest.mark.parametrize("stage", ["nothing yet", "old one stashed by pip", "half written", "all written"])
+def test_a_kill_at_any_moment_of_pip(environment: Target, tmp_path: Path, stage: str) -> None:
+    put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
+    before = snapshot(environment)
+    new = wheel(tmp_path / "b", "2.0")
+    make_backup(environment, new, tmp_path / "backup")
+    site = environment.purelib
+    if stage != "nothing yet":
+        (site / "pkg").rename(site / "~kg")
+        (site / "pkg-1.0.dist-info").rename(site / "~kg-1.0.dist-info")
+    if stage in ("half written", "all written"):
+        (site / "pkg" / "__pycache__").mkdir(parents=True)
+        (site / "pkg" / "__init__.py").write_text("version = '2.0'\n")
+        (site / "pkg" / "__pycache__" / "__init__.cpython-311.pyc").write_bytes(b"half")
+    if stage == "all written":
+        (site / "pkg-2.0.dist-info").mkdir()
+        for name in ("METADATA", "RECORD", "INSTALLER", "REQUESTED"):
+            (site / "pkg-2.0.dist-info" / name).write_text("new")
+    restore(environment, read_backup(tmp_path / "backup"), tmp_path / "backup")
+    assert snapshot(environment) == before
+
+
+def test_a_development_install_is_put_back(environment: Target, tmp_path: Path) -> None:
+    site = environment.purelib
+    (site / "pkg.egg-link").write_text(f"{tmp_path}/checkout\n.")
+    (site / "easy-install.pth").write_text(f"{tmp_path}/checkout\n")
+    before = snapshot(environment)
+    new = wheel(tmp_path / "b", "2.0")
+    backup = make_backup(environment, new, tmp_path / "backup")
+    assert {Path(item.path).name for item in backup.saved} == {"pkg.egg-link", "easy-install.pth"}
+    (site / "pkg.egg-link").unlink()
+    (site / "easy-install.pth").write_text("")
+    put(new, environment, tmp_path)
+    restore(environment, backup, tmp_path / "backup")
+    assert snapshot(environment) == before
+
+
+def test_a_damaged_backup_changes_nothing(environment: Target, tmp_path: Path) -> None:
+    put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
+    new = wheel(tmp_path / "b", "2.0")
+    backup = make_backup(environment, new, tmp_path / "backup")
+    put(new, environment, tmp_path)
+    installed = snapshot(environment)
+    next((tmp_path / "backup" / "blobs").iterdir()).write_bytes(b"rot")
+    with pytest.raises(SplatfixError) as caught:
+        restore(environment, backup, tmp_path / "backup")
+    assert caught.value.code == "backup-damaged"
+    assert snapshot(environment) == installed
+
+
+def test_what_has_no_record_is_refused(environment: Target, tmp_path: Path) -> None:
+    (environment.purelib / "pkg-1.0.dist-info").mkdir()
+    with pytest.raises(SplatfixError) as caught:
+        make_backup(environment, wheel(tmp_path / "b", "2.0"), tmp_path / "backup")
+    assert caught.value.code == "cannot-back-up"
+
+
+def test_names_are_compared_as_pip_does(environment: Target, tmp_path: Path) -> None:
+    path = write_wheel(tmp_path, "Simple_KNN.x", "1.0", {"simple_knn/__init__.py": b""}, "")
+    put(open_wheel(path), environment, tmp_path)
+    assert [item.version for item in find_installed(environment, "simple-knn-x")] == ["1.0"]
+    assert find_installed(environment, "simple-knn") == ()

@@ -1,0 +1,213 @@
+"""The two commands as a person types them: plans, and one clear message for each kind of bad input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix.cli import main
+from splatfix.install.target import Target
+
+from .environments import run_in, snapshot, write_extension
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def splatfix(*arguments: str) -> int:
+    """Run the command line in this process; its exit code."""
+    before, sys.argv = sys.argv, ["splatfix", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    finally:
+        sys.argv = before
+    return 0
+
+
+def fake_torch(target: Target, version: str, cuda: str | None) -> None:
+    """torch as far as it is read as text: version.py and the arch list of cpp_extension."""
+    folder = target.purelib / "torch"
+    (folder / "utils").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "version.py").write_text(f"__version__ = {version!r}\ncuda = {cuda!r}\nhip = None\n")
+    archs = "supported_arches = ['7.5', '8.0', '8.6', '9.0', '10.0', '12.0']\n"
+    (folder / "utils" / "cpp_extension.py").write_text(archs)
+
+
+def test_dry_run_shows_the_plan_and_changes_nothing(
+    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_extension(tmp_path / "source")
+    before = snapshot(environment)
+    assert splatfix("install", str(source), "--python", str(environment.prefix), "--dry-run", "--why") == 0
+    text = capsys.readouterr().out
+    for words in (
+        "build tiny_probe",
+        "verify the wheel",
+        "install tiny_probe",
+        "put everything back",
+        "MAX_JOBS=",
+    ):
+        assert words in text
+    assert "Nothing was changed" in text
+    assert splatfix("install", str(source), "--python", environment.python, "--dry-run", "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["kind"] == "plan" and plan["exit_code"] == 0
+    kinds = [action["kind"] for action in plan["plan"]["actions"]]
+    assert kinds == ["build-wheel", "verify-wheel", "install-wheel", "check-import"]
+    assert snapshot(environment) == before
+    assert not environment.own_folder.exists()
+
+
+def test_install_and_revert_as_typed(
+    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_extension(tmp_path / "source")
+    assert splatfix("install", str(source), "--python", environment.python) == 0
+    text = capsys.readouterr().out
+    assert "✓ loads" in text and "· computes" in text and "splatfix revert 0001-" in text
+    assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "42"
+    assert splatfix("revert", "--list", "--python", environment.python) == 0
+    assert "done" in capsys.readouterr().out
+    assert splatfix("revert", "0001", "--python", environment.python) == 0
+    assert "tiny_probe 1.0 removed; there was none before" in capsys.readouterr().out
+
+
+BAD_INPUT = [
+    # (what is typed, exit code, error code, words in the message)
+    (["nowhere"], 2, "not-a-folder", "nowhere is not there"),
+    (["fused_ssim"], 2, "not-a-folder", "--backend pure"),
+    (["{empty}"], 2, "not-an-extension", "neither setup.py nor pyproject.toml"),
+    (["{checkout}"], 2, "not-an-extension", "submodules/simple-knn"),
+    (["{file}"], 2, "not-a-folder", "is a file"),
+    (["{broken}"], 2, "source-unreadable", "setup.py is not Python"),
+    (["{probe}", "--target", "sm_12"], 2, "unknown-arch", "sm_12"),
+    (["{probe}", "--target", "sm_120"], 1, "no-torch", "torch is not installed"),
+    (["{source}", "--python", "{empty}"], 2, "no-interpreter", "holds no Python"),
+    (["{source}", "--python", "/nowhere/python"], 2, "no-interpreter", "/nowhere/python"),
+    (["fused_ssim", "--backend", "pure"], 1, "no-torch", "torch is not installed"),
+    (["numpy", "--backend", "pure"], 2, "unknown-swap", "fused_ssim, simple_knn"),
+    (["--backend", "pure"], 2, "nothing-to-swap", "fused_ssim, simple_knn"),
+    (["diff_surfel_rasterization", "--backend", "pure"], 1, "nothing-replaces-it", "2D Gaussian"),
+]
+
+
+@pytest.mark.parametrize(("typed", "code", "error", "words"), BAD_INPUT, ids=lambda value: str(value)[:40])
+def test_bad_input(
+    environment: Target,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    typed: list[str],
+    code: int,
+    error: str,
+    words: str,
+) -> None:
+    places = {
+        "empty": tmp_path / "empty",
+        "checkout": tmp_path / "checkout",
+        "file": tmp_path / "file.txt",
+        "broken": tmp_path / "broken",
+        "probe": FIXTURES / "splat_probe",
+        "source": tmp_path / "source",
+    }
+    for name in ("empty", "broken"):
+        places[name].mkdir()
+    places["file"].write_text("")
+    (places["broken"] / "setup.py").write_text("def half(:\n")
+    write_extension(places["checkout"] / "submodules" / "simple-knn", name="simple_knn")
+    write_extension(places["source"])
+    before = snapshot(environment)
+    arguments = [item.format(**places) for item in typed]
+    if "--python" not in arguments:
+        arguments += ["--python", environment.python]
+
+    assert splatfix("install", *arguments) == code
+
+    said = capsys.readouterr()
+    assert f"({error})" in said.err and words in said.err
+    assert "Traceback" not in said.err + said.out
+    assert "→" in said.err, "the message does not say what to do"
+    assert snapshot(environment) == before and not environment.own_folder.exists()
+
+
+def test_an_incomplete_checkout_names_what_is_missing(
+    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shutil
+
+    source = tmp_path / "source"
+    shutil.copytree(FIXTURES / "splat_probe", source)
+    shutil.rmtree(source / "third_party")
+    assert splatfix("install", str(source), "-t", "sm_120", "--python", environment.python) == 2
+    said = capsys.readouterr().err
+    assert "third_party/tinymath is missing or empty" in said and "submodule update --init" in said
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "target", "error", "words"),
+    [
+        ("2.11.0+cpu", None, "sm_120", "cpu-only-torch", "download.pytorch.org/whl/cu130"),
+        ("2.11.0+cu130", "13.0", "sm_61", "arch-unknown-to-torch", "7.5, 8.0"),
+        ("2.4.0+cu102", "10.2", "sm_75", "no-matching-toolkit", "CUDA 10"),
+        ("2.11.0+cu130", "13.0", "auto", "no-gpu-to-target", "--target sm_120"),
+    ],
+)
+def test_a_torch_that_does_not_fit(
+    environment: Target,
+    capsys: pytest.CaptureFixture[str],
+    version: str,
+    cuda: str | None,
+    target: str,
+    error: str,
+    words: str,
+) -> None:
+    fake_torch(environment, version, cuda)
+    (environment.purelib / "ninja-1.11.dist-info").mkdir()
+    code = splatfix("install", str(FIXTURES / "splat_probe"), "-t", target, "--python", environment.python)
+    said = capsys.readouterr().err
+    if error == "no-gpu-to-target" and "no-gpu-to-target" not in said:
+        pytest.skip("this machine has a GPU")
+    assert f"({error})" in said and words in said
+    assert code == (3 if error == "no-gpu-to-target" else 1)
+
+
+def test_json_errors_are_documents(environment: Target, capsys: pytest.CaptureFixture[str]) -> None:
+    assert splatfix("install", "nowhere", "--json", "--python", environment.python) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert document["error"]["code"] == "not-a-folder" and document["exit_code"] == 2
+    assert splatfix("revert", "--json", "--python", environment.python) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "nothing-to-revert"
+
+
+def test_a_read_only_environment_is_said_before_anything_is_built(
+    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and real(path, mode))
+    source = write_extension(tmp_path / "source")
+    assert splatfix("install", str(source), "--python", environment.python) == 1
+    assert "(cannot-write-environment)" in capsys.readouterr().err
+    assert not environment.own_folder.exists()
+
+
+def test_missing_build_tools_are_all_named(
+    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for entry in (environment.prefix / "tools" / "site-packages").iterdir():
+        if entry.name.startswith(("setuptools", "wheel")):
+            entry.unlink()
+    source = write_extension(tmp_path / "source")
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["setuptools>=61", "pybind11>=2.12"]\n'
+    )
+    assert splatfix("install", str(source), "--python", environment.python) == 1
+    said = capsys.readouterr().err
+    assert "(build-tools-missing)" in said
+    for name in ("setuptools", "wheel", "pybind11"):
+        assert name in said

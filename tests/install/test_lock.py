@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.install.lock import environment_lock
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from splatfix.install.lock import environment_lock
+with environment_lock(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_another_process_is_refused_and_its_death_frees_the_lock(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=root
+    )
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        with pytest.raises(SplatfixError) as caught, environment_lock(tmp_path):
+            raise AssertionError("two held one lock")
+        assert caught.value.code == "environment-busy"
+        assert str(holder.pid) in caught.value.what
+    finally:
+        holder.kill()
+        holder.wait()
+    with environment_lock(tmp_path):
+        assert (tmp_path / "lock").is_file()
+
+
+def test_it_can_be_taken_again_and_again(tmp_path: Path) -> None:
+    for _ in range(3):
+        with environment_lock(tmp_path / "new"):
+            assert (tmp_path / "new" / "lock").exists()

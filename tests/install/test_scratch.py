@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.install.scratch import copy_source, scratch_folder
+
+
+def tree(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+
+def test_what_is_copied_and_what_is_not(tmp_path: Path) -> None:
+    source = tree(
+        tmp_path / "source",
+        {
+            "setup.py": "",
+            ".git/HEAD": "",
+            "third_party/glm/.git": "gitdir: elsewhere",
+            "third_party/glm/build/cmake.txt": "a build folder that is source",
+            "build/lib/old.py": "",
+            "dist/old.whl": "",
+            "pkg/__init__.py": "",
+            "pkg/__pycache__/x.pyc": "",
+            "pkg/_C.cpython-311-x86_64-linux-gnu.so": "stale",
+            "pkg/libvendor.so": "shipped on purpose",
+            "pkg.egg-info/PKG-INFO": "",
+        },
+    )
+    copy_source(source, tmp_path / "copy")
+    assert names(tmp_path / "copy") == [
+        "pkg/__init__.py",
+        "pkg/libvendor.so",
+        "setup.py",
+        "third_party/glm/build/cmake.txt",
+    ]
+
+
+def test_links(tmp_path: Path) -> None:
+    outside = tree(tmp_path / "outside", {"glm.hpp": "glm", "deep/more.hpp": "more"})
+    source = tree(tmp_path / "source", {"setup.py": "", "real/a.h": "a"})
+    (source / "inside").symlink_to("real")
+    (source / "glm").symlink_to(outside)
+    (source / "one.hpp").symlink_to(outside / "glm.hpp")
+    (source / "up").symlink_to("../outside/deep")
+    (source / "dangling").symlink_to("nowhere")
+    (source / "loop").symlink_to(source)
+
+    copy = tmp_path / "copy"
+    copy_source(source, copy)
+    shutil.rmtree(outside)
+
+    assert (copy / "inside").readlink() == Path("real")
+    assert (copy / "glm" / "deep" / "more.hpp").read_text() == "more"
+    assert (copy / "one.hpp").read_text() == "glm" and not (copy / "one.hpp").is_symlink()
+    assert (copy / "up" / "more.hpp").read_text() == "more"
+    assert (copy / "dangling").readlink() == Path("nowhere")
+    assert (copy / "loop").is_symlink()
+
+
+def test_the_path_never_contains_arch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = tmp_path / "search-results"
+    bad.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(bad))
+    with scratch_folder() as scratch:
+        assert "arch" not in str(scratch.source)
+        assert scratch.wheels.is_dir()
+    assert not scratch.root.exists()
+    with pytest.raises(SplatfixError) as caught, scratch_folder(bad):
+        raise AssertionError("a scratch folder was made where torch would misread it")
+    assert caught.value.code == "no-scratch" and "TMPDIR" in caught.value.todo[0]
+
+
+def test_random_letters_that_spell_it_are_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = iter(["splatfix-xarch01", "splatfix-xyz"])
+
+    def draw(prefix: str, dir: Path) -> str:
+        path = dir / next(drawn)
+        path.mkdir()
+        return str(path)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", draw)
+    base = Path("/tmp") if "arch" in str(tmp_path) else tmp_path
+    with scratch_folder(base) as scratch:
+        assert scratch.root.name == "splatfix-xyz"
+    assert list(base.glob("splatfix-xarch01")) == []
+
+
+def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tree(tmp_path / "source", {"setup.py": ""})
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copy2", full)
+    with pytest.raises(SplatfixError) as caught:
+        copy_source(source, tmp_path / "copy")
+    assert caught.value.code == "disk-full"

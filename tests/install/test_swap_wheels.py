@@ -1,0 +1,110 @@
+"""Drop-ins, for real: through the command line, in an environment with torch, listed and removed by pip."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.facts import gather
+from splatfix.install.swap_wheels import make_swap_wheel
+from splatfix.install.target import Target
+from splatfix.install.wheel_file import open_wheel
+from splatfix.resolve.swaps import SWAPS
+
+from .environments import make_environment, run_in, snapshot
+from .test_cli import splatfix
+
+pytest.importorskip("torch")
+
+
+def pip(target: Target, *arguments: str) -> Completed:
+    return ProcessRunner().run([target.python, "-B", "-m", "pip", *arguments], timeout=60.0)
+
+
+CHECK = """
+import torch
+from fused_ssim import allowed_padding, fused_ssim, fused_ssim3d
+from simple_knn._C import distCUDA2
+torch.manual_seed(0)
+a, b = torch.rand(1, 3, 24, 32, requires_grad=True), torch.rand(1, 3, 24, 32)
+value = fused_ssim(a, b, padding="valid", train=True)
+value.backward()
+assert a.grad.abs().sum() > 0 and allowed_padding == ["same", "valid"]
+assert fused_ssim3d(torch.rand(1, 1, 12, 12, 12), torch.rand(1, 1, 12, 12, 12)).ndim == 0
+try:
+    fused_ssim(a, b, padding="half")
+except AssertionError:
+    pass
+else:
+    raise SystemExit("a padding that the original refuses was taken")
+points = torch.tensor([[0.0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 3]])
+print(float(fused_ssim(b, b)), [round(x, 4) for x in distCUDA2(points).tolist()])
+"""
+
+
+def test_drop_ins_from_the_command_line_to_removal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = make_environment(tmp_path / "env", torch=True)
+    before = snapshot(target)
+    assert (
+        splatfix(
+            "install", "fused_ssim", "simple-knn", "--backend", "pure", "--python", target.python, "--json"
+        )
+        == 0
+    )
+    outcome = json.loads(capsys.readouterr().out)["outcome"]
+    assert [item["subject"] for item in outcome["items"]] == ["fused-ssim", "simple-knn"]
+    assert outcome["items"][1]["modules"] == ["simple_knn", "simple_knn._C"]
+
+    # mean squared distance to the three others, by hand
+    assert run_in(target, CHECK) == "1.0 [4.6667, 5.3333, 7.3333, 10.6667]"
+    assert run_in(target, "import fused_ssim, simple_knn._C") == "", "importing a drop-in prints something"
+
+    listed = json.loads(pip(target, "list", "--format", "json").stdout)
+    versions = {item["name"]: item["version"] for item in listed}
+    assert versions["fused-ssim"].startswith("0+splatfix.") and "simple-knn" in versions
+    seen = {
+        item.name: item.made_by_splatfix
+        for item in gather(target.python).environment.distributions.value or ()
+    }
+    assert seen["fused_ssim"] == seen["simple_knn"] == "swap"
+
+    assert splatfix("revert", "--python", target.python) == 0
+    assert snapshot(target) == before
+
+
+def test_pip_can_uninstall_a_drop_in(environment: Target, tmp_path: Path) -> None:
+    before = snapshot(environment)
+    for swap in SWAPS:
+        path = make_swap_wheel(swap.distribution, "0+splatfix.1", tmp_path / "wheels")
+        assert pip(environment, "install", "--no-index", "--no-deps", str(path)).ok
+        assert pip(environment, "uninstall", "-y", swap.distribution).ok
+    assert snapshot(environment) == before
+
+
+def test_a_drop_in_stands_alone(tmp_path: Path) -> None:
+    """Nothing in it needs splatfix: its files import torch, the standard library and each other."""
+    import ast
+    import sys
+    import zipfile
+
+    for swap in SWAPS:
+        wheel = open_wheel(make_swap_wheel(swap.distribution, "0+splatfix.1", tmp_path))
+        with zipfile.ZipFile(wheel.path) as archive:
+            for member in wheel.members:
+                if not member.endswith(".py"):
+                    continue
+                for node in ast.walk(ast.parse(archive.read(member))):
+                    names = [item.name for item in node.names] if isinstance(node, ast.Import) else []
+                    if isinstance(node, ast.ImportFrom):
+                        names = [node.module or ""] if node.level == 0 else []
+                    for name in names:
+                        top = name.partition(".")[0]
+                        optional = {"scipy", "triton", "numpy"}
+                        assert top in {"torch", *optional} or top in sys.stdlib_module_names, (
+                            f"{member}: {name}"
+                        )

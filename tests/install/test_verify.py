@@ -1,0 +1,150 @@
+"""Proof before installation, on real wheels with real ELF files in them (their fat binaries are forged)."""
+
+from __future__ import annotations
+
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.tags import sys_tags
+
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import EnvironmentFacts, Fact, Facts, Interpreter, MachineFacts, Torch, gather
+from splatfix.install.verify import fits, verify_wheel
+from splatfix.install.wheel_file import WheelFile, open_wheel
+
+from .environments import PYTHON_TAG, fat_binary
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Interpreter:
+    found = gather().environment.interpreter.value
+    assert found is not None
+    return found
+
+
+def facts(interpreter: Interpreter, torch: Torch | None = None) -> Facts:
+    environment = EnvironmentFacts(interpreter=Fact(interpreter, "test"), torch=Fact(torch, "test"))
+    return Facts(MachineFacts("linux", "x86_64"), environment, "0")
+
+
+def library(folder: Path, name: str, code: str, *more: str) -> Path:
+    """A shared library compiled from C."""
+    source = folder / f"{name}.c"
+    source.write_text(code)
+    path = folder / name
+    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", path, source, *more], check=True)
+    return path
+
+
+def wheel_of(folder: Path, interpreter: Interpreter, tag: str = "", **natives: Path) -> WheelFile:
+    tag = tag or f"{PYTHON_TAG}-{PYTHON_TAG}-linux_x86_64"
+    path = folder / f"pkg-1.0-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("pkg/__init__.py", "")
+        for stem, file in natives.items():
+            archive.write(file, f"pkg/{stem}.{interpreter.abi_tag}.so")
+        archive.writestr("pkg-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\n")
+        archive.writestr(
+            "pkg-1.0.dist-info/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n"
+        )
+    return open_wheel(path)
+
+
+def test_every_container_must_serve_every_target(tmp_path: Path, interpreter: Interpreter) -> None:
+    both = library(tmp_path, "both.so", fat_binary(80, 120) + fat_binary(86, 120))
+    rung = verify_wheel(
+        wheel_of(tmp_path, interpreter, _C=both),
+        ("sm_120", "sm_89"),
+        facts(interpreter),
+        expects_gpu_code=True,
+    )
+    assert rung.reached
+    assert "sm_120 (machine code), sm_89 (machine code) in every one of its 2 containers" in rung.how
+
+    mixed = library(tmp_path, "mixed.so", fat_binary(80, 120) + fat_binary(80))
+    with pytest.raises(SplatfixError) as caught:
+        verify_wheel(
+            wheel_of(tmp_path, interpreter, _C=mixed), ("sm_120",), facts(interpreter), expects_gpu_code=True
+        )
+    assert caught.value.code == "wrong-gpu-code"
+    assert "1 container(s) hold nothing that sm_120 can run" in caught.value.what
+
+
+def test_one_bad_member_is_enough(tmp_path: Path, interpreter: Interpreter) -> None:
+    good, bad = (library(tmp_path, f"m{n}.so", fat_binary(n)) for n in (120, 90))
+    with pytest.raises(SplatfixError) as caught:
+        verify_wheel(
+            wheel_of(tmp_path, interpreter, _C=good, _D=bad),
+            ("sm_120",),
+            facts(interpreter),
+            expects_gpu_code=True,
+        )
+    assert "pkg/_D" in caught.value.what and caught.value.details["carries"] == ["sass sm_90"]
+
+
+def test_cuda_sources_must_give_gpu_code(tmp_path: Path, interpreter: Interpreter) -> None:
+    plain = library(tmp_path, "plain.so", "int x;")
+    wheel = wheel_of(tmp_path, interpreter, _C=plain)
+    assert "CPU only" in verify_wheel(wheel, (), facts(interpreter), expects_gpu_code=False).how
+    with pytest.raises(SplatfixError) as caught:
+        verify_wheel(wheel, ("sm_120",), facts(interpreter), expects_gpu_code=True)
+    assert caught.value.code == "no-gpu-code"
+
+
+def test_torch_symbols_are_looked_up_in_the_installed_torch(tmp_path: Path, interpreter: Interpreter) -> None:
+    folder = tmp_path / "torch" / "lib"
+    folder.mkdir(parents=True)
+    library(folder, "libc10.so", "int _ZN3c105thereEv(void) { return 1; }")
+    torch = Torch("2.11.0", "13.0", None, str(folder.parent))
+    link = (f"-L{folder}", "-lc10", "-Wl,--no-as-needed")
+    there = library(
+        tmp_path, "ok.so", "int _ZN3c105thereEv(void); int f(void) { return _ZN3c105thereEv(); }", *link
+    )
+    rung = verify_wheel(
+        wheel_of(tmp_path, interpreter, _C=there), (), facts(interpreter, torch), expects_gpu_code=False
+    )
+    assert "all 1 torch symbols found in torch 2.11.0" in rung.how
+
+    gone = library(
+        tmp_path, "no.so", "int _ZN3c104goneEv(void); int f(void) { return _ZN3c104goneEv(); }", *link
+    )
+    with pytest.raises(SplatfixError) as caught:
+        verify_wheel(
+            wheel_of(tmp_path, interpreter, _C=gone), (), facts(interpreter, torch), expects_gpu_code=False
+        )
+    assert caught.value.code == "torch-symbols-missing"
+    assert caught.value.details["missing"] == ["_ZN3c104goneEv"]
+
+
+def test_a_wheel_of_another_python(tmp_path: Path, interpreter: Interpreter) -> None:
+    for tag in ("cp27-cp27m-linux_x86_64", f"{PYTHON_TAG}-{PYTHON_TAG}-win_amd64", "cp39-cp39-linux_x86_64"):
+        with pytest.raises(SplatfixError) as caught:
+            verify_wheel(wheel_of(tmp_path, interpreter, tag), (), facts(interpreter), expects_gpu_code=False)
+        assert caught.value.code == "wheel-does-not-fit"
+
+
+def test_a_module_of_another_python_in_a_fitting_wheel(tmp_path: Path, interpreter: Interpreter) -> None:
+    path = wheel_of(tmp_path, interpreter).path
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.write(library(tmp_path, "x.so", "int x;"), "pkg/_C.cpython-27-x86_64-linux-gnu.so")
+    with pytest.raises(SplatfixError) as caught:
+        verify_wheel(open_wheel(path), (), facts(interpreter), expects_gpu_code=False)
+    assert "cpython-27" in caught.value.what
+
+
+def test_tags_agree_with_packaging(interpreter: Interpreter) -> None:
+    """What a build on this machine can be tagged must fit; what packaging refuses must not."""
+    supported = {str(tag) for tag in sys_tags()}
+    shapes = [
+        f"{python}-{abi}-{platform}"
+        for python in ("py3", PYTHON_TAG, "cp37", "cp38", "cp399", "cp27", "pp39")
+        for abi in ("none", "abi3", PYTHON_TAG, "cp38", "cp27m")
+        for platform in ("any", "linux_x86_64", "manylinux_2_17_x86_64", "linux_aarch64", "win_amd64")
+    ]
+    # old interpreters' own tags with no ABI of their own never appear in native wheels
+    relevant = [tag for tag in shapes if not ("-none-" in tag and tag.startswith(("cp", "pp")))]
+    wrong = [tag for tag in relevant if fits(tag, interpreter) != (tag in supported)]
+    assert wrong == []
+    assert any(tag in supported for tag in relevant)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import ProcessRunner
+from splatfix.install.distributions import find_installed
+from splatfix.install.pip import pip_install
+from splatfix.install.target import Target
+from splatfix.install.wheel_file import MANIFEST, add_manifest, open_wheel, write_wheel
+
+FILES = {
+    "pkg/__init__.py": b"value = 1\n",
+    "pkg/deep/data.bin": bytes(range(256)),
+    "single.py": b"",
+    "pkg-1.0.data/scripts/pkg-tool": b"#!python\nprint('tool')\n",
+    "pkg-1.0.data/data/share/pkg/readme.txt": b"read me",
+    "pkg-1.0.data/headers/pkg.h": b"// header",
+    "pkg-1.0.dist-info/entry_points.txt": b"[console_scripts]\npkg-run = pkg:run\n\n[other]\nx = pkg:y\n",
+}
+
+
+def record_is_right(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        record = next(name for name in archive.namelist() if name.endswith("/RECORD"))
+        rows = list(csv.reader(archive.read(record).decode().splitlines()))
+        assert {row[0] for row in rows} == set(archive.namelist())
+        for name, digest, size in rows:
+            if name != record:
+                content = archive.read(name)
+                expected = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+                assert (digest, int(size)) == (f"sha256={expected}", len(content))
+
+
+def test_a_written_wheel_is_a_proper_wheel_and_always_the_same(tmp_path: Path) -> None:
+    first = write_wheel(tmp_path / "a", "pkg", "1.0", FILES, "A package")
+    second = write_wheel(tmp_path / "b", "pkg", "1.0", FILES, "A package")
+    assert first.name == "pkg-1.0-py3-none-any.whl"
+    assert first.read_bytes() == second.read_bytes()
+    record_is_right(first)
+    wheel = open_wheel(first)
+    assert (wheel.name, wheel.version, wheel.pure, wheel.tags) == ("pkg", "1.0", True, ("py3-none-any",))
+    assert wheel.modules == ("pkg", "single")
+
+
+def test_pip_writes_exactly_where_we_say(environment: Target, tmp_path: Path) -> None:
+    wheel = open_wheel(write_wheel(tmp_path, "pkg", "1.0", FILES, "A package"))
+    said = {path for path in wheel.destinations(environment) if path.suffix != ".exe"}
+    pip_install(wheel.path, environment, ProcessRunner(), tmp_path / "pip.log")
+    (installed,) = find_installed(environment, "pkg")
+    written = {path for path in installed.files if path.suffix != ".pyc"}
+    added_by_pip = {installed.info / name for name in ("INSTALLER", "REQUESTED", "direct_url.json")}
+    assert written - said <= added_by_pip
+    assert said <= written
+    assert all(path.exists() for path in said)
+
+
+def test_the_manifest_goes_into_the_dist_info(tmp_path: Path) -> None:
+    path = write_wheel(tmp_path, "pkg", "1.0", FILES, "A package")
+    add_manifest(path, {"kind": "built", "targets": ["sm_120"]})
+    record_is_right(path)
+    with zipfile.ZipFile(path) as archive:
+        assert json.loads(archive.read(f"pkg-1.0.dist-info/{MANIFEST}"))["targets"] == ["sm_120"]
+        assert archive.read("pkg/deep/data.bin") == FILES["pkg/deep/data.bin"]
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a zip", None])
+def test_no_wheel_no_traceback(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "x-1-py3-none-any.whl"
+    if content is None:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.py", "")
+    else:
+        path.write_bytes(content)
+    with pytest.raises(SplatfixError) as caught:
+        open_wheel(path)
+    assert caught.value.code == "not-a-wheel"
+
+
+def test_modules_of_a_namespace_and_of_libraries(tmp_path: Path) -> None:
+    files = {
+        "simple_knn/_C.cpython-311-x86_64-linux-gnu.so": b"",
+        "simple_knn/libhelper.so": b"",
+        "top_level.cpython-311-x86_64-linux-gnu.so": b"",
+    }
+    wheel = open_wheel(write_wheel(tmp_path, "simple-knn", "0", files, ""))
+    assert wheel.modules == ("simple_knn._C", "top_level")
