@@ -20,7 +20,7 @@ def stage(folder: Path) -> Path:
     package = folder / "splatfix"
     shutil.copytree(kernels_folder(), package / "kernels", ignore=_NOT_CODE)
     (package / "__init__.py").write_text(
-        f'"""The kernels of splatfix {splatfix.__version__}, staged for the target environment."""\n',
+        f'"""The kernels of splatfix, staged for the target environment."""\n\n__version__ = "{splatfix.__version__}"\n',
         encoding="utf-8",
     )
     return folder

@@ -83,7 +83,7 @@ def cuda_home_wrong(facts: Facts, goal: Goal) -> Iterator[Finding]:
         why = "its nvcc is a wrapper script or link" if choice.real_root else "no CUDA headers are there"
         yield Finding(
             "cuda-home-wrong", Status.FAIL,
-            f"torch would take CUDA_HOME={choice.root}, which is not the toolkit: {why}.",
+            f"torch would take CUDA_HOME={choice.root or '(empty)'}, which is not the toolkit: {why}.",
             evidence=evidence, remedy=remedy,
         )  # fmt: skip
         return

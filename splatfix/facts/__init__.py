@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import sys
 from pathlib import Path
@@ -78,8 +79,13 @@ def gather(python: str | None = None, *, system: System | None = None, try_impor
     live = system or LiveSystem()
     interpreter = python or sys.executable
     facts, raw = environment.probe(live, interpreter)
-    if try_imports and raw:
-        facts = _with_imports(live, interpreter, facts)
+    modules: list[str] = []
+    if facts.torch_installed.value and (try_imports or not environment.torch_as_installed(live, facts)):
+        modules.append("torch")
+    if try_imports:
+        modules += [environment.module_name(item) for item in facts.extensions.value or () if item.importable]
+    probes = tuple(environment.try_import(live, interpreter, module) for module in modules)
+    facts = dataclasses.replace(facts, imports=probes)
     extra = environment.packaged_toolkits(live, raw)
     return Facts(
         machine=machine.probe(live, sys.executable, extra, str(raw.get("prefix", interpreter))),
@@ -150,17 +156,3 @@ def load(path: Path) -> Facts:
             todo=("Make one with: splatfix diagnose --save facts.json",),
             exit_code=Exit.USAGE,
         ) from error
-
-
-def _with_imports(system: System, python: str, facts: EnvironmentFacts) -> EnvironmentFacts:
-    import dataclasses
-
-    from splatfix.facts.environment import try_import
-
-    modules = ["torch"] if facts.torch_installed.value else []
-    for extension in facts.extensions.value or ():
-        if extension.importable:
-            stem = extension.path.rsplit("/", 1)[-1].split(".")[0]
-            folder = extension.path.rpartition("/")[0].replace("/", ".")
-            modules.append(f"{folder}.{stem}" if folder else stem)
-    return dataclasses.replace(facts, imports=tuple(try_import(system, python, module) for module in modules))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +32,9 @@ _PROBE = Path(__file__).with_name("probe_env.py")
 _TIMEOUT = 20.0
 
 # Folders whose native files belong to torch and its runtime libraries; they are not extensions of a splatting stack.
-_NOT_EXTENSIONS = frozenset({"torch", "functorch", "torchgen", "nvidia", "triton", "numpy", "scipy", "pandas", "cuda"})
+_NOT_EXTENSIONS = frozenset(
+    {"torch", "functorch", "torchgen", "nvidia", "triton", "numpy", "scipy", "pandas", "cuda"}
+)
 _NATIVE = (".so", ".pyd", ".dll")
 _IMPORTABLE = re.compile(r"\.(cpython-\d+[\w-]*|abi3|cp\d+-\w+)\.(so|pyd)$|^[^.]+\.(so|pyd)$")
 
@@ -82,7 +86,7 @@ def probe(
         interpreter=Fact(_interpreter(system, raw), f"{_PROBE.name} run by {python}"),
         distributions=Fact(distributions, "*.dist-info and *.egg-info in site-packages"),
         torch=torch,
-        torch_installed=Fact(torch_folder is not None, "sys.path searched for torch/version.py"),
+        torch_installed=Fact(torch_folder is not None, "sys.path searched for the torch package"),
         toolkit_choice=(
             Fact(
                 toolkits.torch_choice(system, torch_is_cuda=is_cuda), "rules of torch/utils/cpp_extension.py"
@@ -116,11 +120,48 @@ def try_import(system: System, python: str, module: str, timeout: float = 120.0)
         return ImportProbe(module, False, "timeout", done.error, done.seconds)
     if done.returncode < 0:
         return ImportProbe(module, False, "signal", done.why(), done.seconds)
-    last = (done.stderr.strip() or done.stdout.strip() or done.why()).splitlines()[-1]
+    said = (
+        done.stderr.strip()
+        or done.stdout.strip()
+        or f"exit code {done.returncode} before the import was done"
+    )
+    last = said.splitlines()[-1]
     missing = re.match(r"ModuleNotFoundError: No module named '([^']+)'", last)
     if missing and missing.group(1) == module:
         return ImportProbe(module, False, "not installed", last, done.seconds)
     return ImportProbe(module, False, "exception", last, done.seconds)
+
+
+def module_name(extension: Extension) -> str:
+    """The dotted name by which Python imports an extension file: ``pkg/_C.cpython-311-....so`` -> ``pkg._C``."""
+    folder, _, name = extension.path.rpartition("/")
+    stem = name.split(".")[0]
+    return f"{folder.replace('/', '.')}.{stem}" if folder else stem
+
+
+def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
+    """Whether ``torch/__init__.py`` is byte for byte what pip installed, by its RECORD.
+
+    Importing torch takes seconds, so a torch that looks as it should is not imported to see whether it can be.
+    """
+    for distribution in facts.distributions.value or ():
+        if distribution.name != "torch":
+            continue
+        info = f"{distribution.location}/torch-{distribution.version}.dist-info"
+        line = re.search(
+            r"^torch/__init__\.py,sha256=([\w-]+)", system.read(f"{info}/RECORD") or "", re.MULTILINE
+        )
+        text = system.read(f"{distribution.location}/torch/__init__.py")
+        if line and text is not None:
+            digest = (
+                base64.urlsafe_b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode().rstrip("=")
+            )
+            return digest == line.group(1)
+    return False
+
+
+def _holds_torch(system: System, folder: str) -> bool:
+    return system.exists(f"{folder}/version.py") or system.exists(f"{folder}/__init__.py")
 
 
 def read_torch(system: System, folder: str) -> Fact[Torch]:

@@ -58,10 +58,16 @@ def torch_choice(system: System, *, torch_is_cuda: bool, needs_cuda_build: bool 
     """
     if needs_cuda_build and not torch_is_cuda:
         return ToolkitChoice(None, "this torch is a build without CUDA, so it sets no CUDA_HOME at all")
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        value = system.env.get(variable)
-        if value:
-            return _choice(system, value, f"the environment variable {variable}")
+    # `get("CUDA_HOME") or get("CUDA_PATH")`, taken when it is not None: an empty CUDA_PATH stops the search
+    home, path = system.env.get("CUDA_HOME"), system.env.get("CUDA_PATH")
+    if home:
+        return _choice(system, home, "the environment variable CUDA_HOME")
+    if path:
+        return _choice(system, path, "the environment variable CUDA_PATH")
+    if path is not None:
+        return ToolkitChoice(
+            "", "the environment variable CUDA_PATH, which is set but empty", has_headers=False
+        )
     on_path = which_all(system, "nvcc")
     if on_path:
         nvcc = on_path[0]
@@ -109,7 +115,7 @@ def _candidates(system: System) -> list[tuple[str, str]]:
         root = ask_root(system, nvcc)
         if root is None:
             found.append((above, f"PATH ({nvcc})"))
-        elif system.starts_with_script(nvcc):
+        elif system.starts_with_script(nvcc) and system.realpath(nvcc) != f"{root}/bin/nvcc":
             found.append((root, f"PATH, through the wrapper script {nvcc}"))
         elif system.realpath(above) != root:
             found.append((root, f"PATH, through the link {nvcc}"))

@@ -1,0 +1,89 @@
+# The two commands of the README, and what stands behind them. Everything goes into venvs of this folder or the
+# user cache; nothing on the system is changed.
+PYTHON ?= python3
+VENV ?= .venv
+REPORT ?= demo-report
+CACHE ?= $(or $(SPLATFIX_CACHE),$(HOME)/.cache/splatfix)
+NATIVE ?= $(CACHE)/native-lane
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+TORCH := torch==2.13.0
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+
+.PHONY: help demo test check lint types native native-venv docker-test benchmarks gpu-check clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "splatfix needs Python 3.10 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -q --upgrade "pip>=24"
+	@touch $@
+
+# Without an NVIDIA driver a CUDA build of torch would be gigabytes for nothing: take the CPU build where one can be
+# had, first from where pip already looks, then from PyTorch's own index; only then whatever `pip install torch` gives.
+$(VENV)/.torch: $(VENV)/.made constraints.txt
+	@if $(PY) -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then echo "torch is already here"; \
+	elif [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ "$$(uname)" = Darwin ]; then \
+	  echo "installing $(TORCH)"; $(PIP) install -q -c constraints.txt "$(TORCH)"; \
+	else \
+	  echo "no NVIDIA driver here: installing a CPU build of $(TORCH)"; \
+	  $(PIP) install -q -c constraints.txt "$(TORCH)+cpu" 2>/dev/null \
+	  || $(PIP) install -q -c constraints.txt --extra-index-url $(CPU_INDEX) "$(TORCH)+cpu" 2>/dev/null \
+	  || { echo "no CPU build can be had: installing $(TORCH), which is large"; $(PIP) install -q -c constraints.txt "$(TORCH)"; }; \
+	fi
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml constraints.txt
+	$(PIP) install -q -c constraints.txt -e ".[certify]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml constraints.txt
+	$(PIP) install -q -c constraints.txt -e ".[certify,containers,test,dev]"
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo ## Diagnose this machine, then certify a real training on the sample scenes (no GPU needed)
+	@echo; echo "\$$ splatfix diagnose"; $(VENV)/bin/splatfix diagnose || [ $$? -ne 2 ]
+	@echo; echo "\$$ splatfix certify --suite quick --out $(REPORT)"
+	@$(VENV)/bin/splatfix certify --suite quick --out $(REPORT)
+	@echo; echo "The report is in $(REPORT)/: certificate.md to read, certificate.json for programs."
+
+test: $(VENV)/.dev ## The tests that need neither CUDA nor Docker
+	$(PY) -m pytest -q -m "not native and not gpu and not docker and not slow"
+
+check: lint types ## ruff, mypy --strict, and the import table of the design
+
+lint: $(VENV)/.dev
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: $(VENV)/.dev
+	$(PY) -m mypy
+
+native-venv: $(NATIVE)/.made
+
+$(NATIVE)/.made: ## A second venv with a CUDA build of torch (2.8 GB), kept in the user cache
+	$(PYTHON) -m venv $(NATIVE)/venv
+	$(NATIVE)/venv/bin/python -m pip install -q --upgrade "pip>=24"
+	$(NATIVE)/venv/bin/python -m pip install -q torch==2.11.0 "numpy<3" "setuptools<82" wheel ninja nvidia-cuda-cuobjdump
+	@touch $@
+
+native: $(VENV)/.dev $(NATIVE)/.made ## Real CUDA builds for sm_120 against cuobjdump; needs nvcc, no GPU
+	SPLATFIX_NATIVE_LANE=1 SPLATFIX_NATIVE_PYTHON=$(NATIVE)/venv/bin/python $(PY) -m pytest -q -m "native and not gpu"
+
+slow: $(VENV)/.dev ## The long tests: fuzzing, every scene, large inputs
+	$(PY) -m pytest -q -m "slow and not native and not gpu and not docker"
+
+docker-test: $(VENV)/.dev ## Container lanes on a real engine
+	SPLATFIX_DOCKER_LANE=1 $(PY) -m pytest -q -m docker
+
+benchmarks: $(VENV)/.dev ## Ratios against peers, each in one run
+	@for script in tests/benchmarks/bench_*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+gpu-check: ## What only a GPU can show: build, verify, compute, train; JSON into gpu-check/ (3 without a GPU)
+	@$(PYTHON) tests/gpu_check.py --out gpu-check
+
+clean: ## Remove the venv and what builds left here
+	rm -rf $(VENV) build dist $(REPORT) gpu-check .pytest_cache .mypy_cache .ruff_cache .hypothesis

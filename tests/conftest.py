@@ -1,0 +1,55 @@
+"""Fixtures that several rooms' tests share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def empty_venv(tmp_path: Path) -> Path:
+    """A venv without pip and without any package; its interpreter's path."""
+    folder = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture
+def site_packages(empty_venv: Path) -> Path:
+    """The site-packages folder of ``empty_venv``."""
+    return next((empty_venv.parent.parent / "lib").glob("python*")) / "site-packages"
+
+
+@pytest.fixture
+def splatfix() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command line as a person does: ``splatfix("diagnose", "--json")``."""
+
+    def run(
+        *words: str, cwd: Path | None = None, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "splatfix", *words],
+            cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def script() -> Callable[[Path, str], Path]:
+    """Write an executable script: ``script(path, text)``."""
+
+    def write(path: Path, text: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        path.chmod(0o755)
+        return path
+
+    return write

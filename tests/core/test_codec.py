@@ -1,0 +1,92 @@
+"""Dataclasses go to JSON and back without loss; anything else is refused with its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splatfix.core.codec import CodecError, from_json, to_json
+
+T = TypeVar("T")
+
+
+class Color(str, Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Inner:
+    name: str
+    pair: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Box(Generic[T]):
+    value: T | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Outer:
+    color: Color
+    boxes: Box[tuple[Inner, ...]]
+    flag: Box[bool] = field(default_factory=Box)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    many: tuple[str, ...] = ()
+
+
+outers = st.builds(
+    Outer,
+    color=st.just(Color.RED),
+    boxes=st.builds(
+        Box,
+        value=st.none()
+        | st.lists(
+            st.builds(Inner, name=st.text(), pair=st.none() | st.tuples(st.integers(), st.integers())), max_size=3
+        ).map(tuple),
+        why=st.text(),
+    ),
+    flag=st.builds(Box, value=st.none() | st.booleans()),
+    numbers=st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)),
+    many=st.lists(st.text()).map(tuple),
+)
+
+
+@given(outers)
+def test_round_trip(value: Outer) -> None:
+    assert from_json(Outer, json.loads(json.dumps(to_json(value)))) == value
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"color": "blue"}, "$.color"),
+        ({"boxes": {"value": [{"name": 3}]}}, "$.boxes.value[0].name"),
+        ({"boxes": {"value": [{"name": "a", "pair": [1]}]}}, "2 items expected"),
+        ({"new": 1}, "unknown key 'new'"),
+        ({"many": "text"}, "$.many"),
+        ({"flag": {"value": 1}}, "$.flag.value"),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, object], message: str) -> None:
+    document = {"color": "red", "boxes": {"value": None, "why": ""}, **change}
+    with pytest.raises(CodecError) as caught:
+        from_json(Outer, document)
+    assert message in str(caught.value)
+
+
+def test_a_missing_key_without_default_is_named() -> None:
+    with pytest.raises(CodecError, match="'boxes' is missing"):
+        from_json(Outer, {"color": "red"})
+
+
+def test_what_has_no_json_form_is_refused() -> None:
+    with pytest.raises(TypeError):
+        to_json(object())

@@ -1,0 +1,56 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from splatfix.core import files
+from splatfix.core.errors import Exit, SplatfixError
+
+
+def test_json_round_trip_and_final_newline(tmp_path: Path) -> None:
+    files.write_json(tmp_path / "deep" / "a.json", {"b": [1, "ü"]})
+    text = (tmp_path / "deep" / "a.json").read_text(encoding="utf-8")
+    assert json.loads(text) == {"b": [1, "ü"]} == files.read_json(tmp_path / "deep" / "a.json", "x")
+    assert text.endswith("}\n")
+    assert "ü" in text
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "a"
+    target.write_text("old")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(SplatfixError) as caught:
+        files.write_text(target, "new")
+    assert caught.value.code == "cannot-write"
+    assert "No space left" in caught.value.what
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SplatfixError) as caught:
+        files.write_text(tmp_path / "file" / "below", "x")
+    assert caught.value.exit_code is Exit.FAILURE
+
+
+@pytest.mark.parametrize("content", ["", "{", "\x00\x01", "[" * 100_000])
+def test_damaged_json_is_wrong_usage(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a").write_text(content)
+    with pytest.raises(SplatfixError) as caught:
+        files.read_json(tmp_path / "a", "a thing")
+    assert caught.value.exit_code is Exit.USAGE
+    assert "a thing" in caught.value.what
+
+
+def test_nan_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        files.dumps({"a": float("nan")})

@@ -1,0 +1,66 @@
+"""The runner: timeouts end whole process trees, output is kept, nothing raises for what a child does."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from splatfix.core.runner import ProcessRunner
+
+RUNNER = ProcessRunner()
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_output_and_code_come_back() -> None:
+    done = RUNNER.run(python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(4)"), timeout=20)
+    assert (done.returncode, done.stdout, done.stderr, done.ok) == (4, "out\n", "err\n", False)
+    assert done.why() == "exit code 4: err"
+
+
+def test_a_program_that_is_not_there_is_told_not_raised() -> None:
+    done = RUNNER.run(["no-such-program-here"], timeout=5)
+    assert done.returncode is None
+    assert "could not start no-such-program-here" in done.why()
+
+
+def test_a_signal_is_named() -> None:
+    done = RUNNER.run(python("import os; os.abort()"), timeout=20)
+    assert done.why() == "ended by SIGABRT"
+
+
+def test_a_timeout_ends_the_grandchildren_too(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    grandchild = f"import time; time.sleep(3); open({str(mark)!r}, 'w')"
+    code = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {grandchild!r}]); time.sleep(60)"
+    started = time.monotonic()
+    done = RUNNER.run(python(code), timeout=1.5)
+    assert done.returncode is None
+    assert done.why() == "no answer within 1.5 s"
+    time.sleep(max(0.0, 5 - (time.monotonic() - started)))
+    assert not mark.exists()
+
+
+def test_lines_are_told_while_it_runs_and_logged(tmp_path: Path) -> None:
+    lines: list[tuple[str, float]] = []
+    code = "import time\nfor i in range(3):\n print(i, flush=True); time.sleep(0.2)"
+    started = time.monotonic()
+    done = RUNNER.run(
+        python(code), timeout=20, on_line=lambda line: lines.append((line, time.monotonic())), log=tmp_path / "log"
+    )
+    assert [line for line, _ in lines] == ["0", "1", "2"]
+    assert lines[0][1] - started < lines[2][1] - started - 0.2
+    assert (tmp_path / "log").read_text() == "0\n1\n2\n" == done.stdout
+
+
+def test_a_timeout_while_following_lines(tmp_path: Path) -> None:
+    done = RUNNER.run(python("import time; print('a', flush=True); time.sleep(60)"), timeout=2, on_line=lambda line: None)
+    assert done.returncode is None
+
+
+def test_output_that_is_not_utf8_is_replaced() -> None:
+    done = RUNNER.run(python("import sys; sys.stdout.buffer.write(b'\\xff\\n')"), timeout=20)
+    assert done.stdout == "\ufffd\n"

@@ -1,0 +1,186 @@
+"""The target environment is asked through a child; whatever it does there is a fact or an error, never a crash here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix import facts
+from splatfix.core.codec import from_json, to_json
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import environment
+from splatfix.facts.system import LiveSystem
+
+SYSTEM = LiveSystem()
+
+
+def other_pythons() -> list[str]:
+    """Every other CPython from 3.7 up that this machine has on PATH or beside its own installation."""
+    found = {shutil.which(f"python3.{minor}") for minor in range(7, 16)}
+    found |= {str(path) for path in Path(sys.base_prefix).parent.glob("3.*/bin/python3") if path.is_file()}
+    return sorted(path for path in found if path)
+
+
+@pytest.mark.parametrize("python", [sys.executable, *other_pythons()])
+def test_every_python_describes_itself(python: str) -> None:
+    said = subprocess.run([python, "--version"], capture_output=True, text=True, check=False)
+    version = tuple(int(part) for part in re.findall(r"\d+", said.stdout)[:2])
+    if said.returncode != 0 or version < (3, 7):
+        pytest.skip(f"{python} is no working Python 3.7+")
+    found, raw = environment.probe(SYSTEM, python)
+    assert found.interpreter.value is not None, found.interpreter.error
+    assert said.stdout.strip() == f"Python {found.interpreter.value.version}"
+    assert raw["ext_suffix"].startswith("." + found.interpreter.value.abi_tag)
+
+
+def test_this_environment_has_torch_read_as_text() -> None:
+    torch = pytest.importorskip("torch")
+    found, _ = environment.probe(SYSTEM, sys.executable)
+    assert found.torch.value is not None
+    assert found.torch.value.version == torch.__version__
+    assert found.torch.value.cuda == torch.version.cuda
+    assert found.torch.value.cxx11_abi == torch.compiled_with_cxx11_abi()
+    assert Path(found.torch.value.folder) == Path(torch.__file__).parent
+    assert environment.torch_as_installed(SYSTEM, found)
+
+
+def test_distributions_are_those_importlib_knows() -> None:
+    import importlib.metadata
+
+    found, _ = environment.probe(SYSTEM, sys.executable)
+    ours = {item.name.lower().replace("-", "_"): item.version for item in found.distributions.value or ()}
+    wanted = {d.name.lower().replace("-", "_"): d.version for d in importlib.metadata.distributions()}
+    assert {name: ours.get(name) for name in wanted} == wanted
+
+
+def test_an_empty_venv(empty_venv: Path) -> None:
+    found, _ = environment.probe(SYSTEM, str(empty_venv))
+    assert found.interpreter.value is not None
+    assert found.interpreter.value.kind == "venv"
+    assert found.torch_installed.value is False
+    assert found.torch.value is None
+    assert found.extensions.value == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "part"),
+    [
+        ("exit 7", "exit code 7"),
+        ("kill -SEGV $$", "SIGSEGV"),
+        ("echo nonsense", "not readable"),
+        ("sleep 60", "no answer"),
+    ],
+)
+def test_an_interpreter_that_does_not_answer(tmp_path: Path, body: str, part: str) -> None:
+    broken = tmp_path / "python"
+    broken.write_text(f"#!/bin/sh\n{body}\n")
+    broken.chmod(0o755)
+    found, raw = environment.probe(SYSTEM, str(broken), timeout=2)
+    assert raw == {}
+    assert found.interpreter.value is None
+    assert part in found.interpreter.error
+    assert found.extensions.value is None
+
+
+def test_chatter_before_the_answer_does_not_hide_it(empty_venv: Path, site_packages: Path) -> None:
+    (site_packages / "sitecustomize.py").write_text("print('welcome'); print('{}')")
+    found, _ = environment.probe(SYSTEM, str(empty_venv))
+    assert found.interpreter.value is not None
+
+
+def fake_torch(
+    site: Path, body: str, version: str = "__version__ = '2.9.0+cu128'\ncuda = '12.8'\nhip = None\n"
+) -> None:
+    (site / "torch" / "lib").mkdir(parents=True)
+    (site / "torch" / "__init__.py").write_text(body)
+    (site / "torch" / "version.py").write_text(version)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome", "detail"),
+    [
+        ("import os; os.abort()", "signal", "SIGABRT"),
+        (
+            "raise ImportError('libcudart.so.12: cannot open shared object file')",
+            "exception",
+            "libcudart.so.12",
+        ),
+        ("import sys; sys.exit(0)", "exception", "before the import was done"),
+    ],
+)
+def test_a_torch_that_breaks_at_import_is_seen(
+    empty_venv: Path, site_packages: Path, body: str, outcome: str, detail: str
+) -> None:
+    """Its files are not as pip installed them, so it is imported in a child to see what happens."""
+    fake_torch(site_packages, body)
+    found = facts.gather(str(empty_venv)).environment
+    assert found.torch.value is not None
+    assert found.torch.value.version == "2.9.0+cu128"
+    assert "libtorch_cuda" in found.torch.value.code_error
+    (probe,) = found.imports
+    assert (probe.module, probe.ok, probe.outcome) == ("torch", False, outcome)
+    assert detail in probe.detail
+
+
+def test_a_torch_whose_version_file_is_damaged(empty_venv: Path, site_packages: Path) -> None:
+    fake_torch(site_packages, "", version="__version__ = (")
+    found, _ = environment.probe(SYSTEM, str(empty_venv))
+    assert found.torch_installed.value is True
+    assert found.torch.value is None
+    assert "damaged" in found.torch.error
+
+
+def test_a_module_that_hangs_is_a_timeout(empty_venv: Path, site_packages: Path) -> None:
+    (site_packages / "sleepy.py").write_text("import time; time.sleep(60)")
+    probe = environment.try_import(SYSTEM, str(empty_venv), "sleepy", timeout=2)
+    assert (probe.ok, probe.outcome) == (False, "timeout")
+
+
+def test_a_damaged_module_is_a_fact_with_its_error(empty_venv: Path, site_packages: Path) -> None:
+    tag = f"cpython-{sys.version_info.major}{sys.version_info.minor}-x86_64-linux-gnu"
+    (site_packages / "pkg").mkdir()
+    (site_packages / "pkg" / f"_C.{tag}.so").write_bytes(b"\x7fELF" + b"\x02" * 40)
+    found, _ = environment.probe(SYSTEM, str(empty_venv))
+    assert found.extensions.value is not None
+    (extension,) = found.extensions.value
+    assert extension.error
+    assert environment.module_name(extension) == "pkg._C"
+
+
+@pytest.mark.parametrize("name", ["no/such/python", "."])
+def test_a_python_that_is_not_there_is_wrong_usage(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SplatfixError) as caught:
+        facts.resolve_python(str(tmp_path / name))
+    assert (caught.value.code, int(caught.value.exit_code)) == ("no-interpreter", 2)
+
+
+def test_a_venv_folder_stands_for_its_interpreter(empty_venv: Path) -> None:
+    assert facts.resolve_python(str(empty_venv.parent.parent)) == str(empty_venv)
+
+
+def test_facts_go_to_json_and_back_without_loss(empty_venv: Path, tmp_path: Path) -> None:
+    known = facts.gather(str(empty_venv))
+    text = json.dumps(to_json(known))
+    assert from_json(facts.Facts, json.loads(text)) == known
+    (tmp_path / "facts.json").write_text(text)
+    assert facts.load(tmp_path / "facts.json") == known
+
+
+def test_facts_of_a_newer_splatfix_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "facts.json").write_text('{"schema_version": 99}')
+    with pytest.raises(SplatfixError) as caught:
+        facts.load(tmp_path / "facts.json")
+    assert caught.value.code == "facts-too-new"
+
+
+def test_the_targets_path_does_not_leak_ours(empty_venv: Path) -> None:
+    """The child's site-packages are its own: nothing of the Python that runs splatfix."""
+    _, raw = environment.probe(SYSTEM, str(empty_venv))
+    assert all(str(empty_venv.parent.parent) in os.path.realpath(site) for site in raw["site_packages"])

@@ -1,0 +1,173 @@
+"""Toolkits: found through wrappers and links, described by themselves, and chosen exactly as torch would."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from splatfix.facts import toolkits
+from splatfix.facts.system import LiveSystem
+
+# Verbatim lines of nvcc 13.0.88's answers.
+NVCC_13 = """\
+    #!/bin/sh
+    here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
+    case "$1" in
+      --version) echo "nvcc: NVIDIA (R) Cuda compiler driver"
+                 echo "Cuda compilation tools, release 13.0, V13.0.88" ;;
+      --list-gpu-code) printf 'sm_75\\nsm_80\\nsm_90\\nsm_120\\n' ;;
+      --dryrun) echo "#$ _HERE_=$here" >&2; echo "#$ TOP=$here/.." >&2 ;;
+    esac
+"""
+Script = Callable[[Path, str], Path]
+
+HOST_CONFIG = """
+#if __GNUC__ > 15
+#error -- unsupported GNU version! gcc versions later than 15 are not supported!
+#endif
+#if (__clang_major__ >= 21) || (__clang_major__ < 7)
+#error -- unsupported clang version!
+#endif
+"""
+
+
+@pytest.fixture
+def toolkit(tmp_path: Path, script: Script) -> Path:
+    """A toolkit folder with a stand-in nvcc that gives recorded answers, complete but for cuSPARSE."""
+    root = tmp_path / "cuda-13.0"
+    script(root / "bin" / "nvcc", NVCC_13)
+    for header in toolkits.NEEDED_HEADERS:
+        if header != "cusparse.h":
+            (root / "include" / header).parent.mkdir(parents=True, exist_ok=True)
+            (root / "include" / header).touch()
+    (root / "include" / "crt").mkdir()
+    (root / "include" / "crt" / "host_config.h").write_text(HOST_CONFIG)
+    (root / "lib64").mkdir()
+    (root / "lib64" / "libcudart.so").touch()
+    return root
+
+
+def system(**env: str) -> LiveSystem:
+    return LiveSystem(env={"PATH": "/usr/bin:/bin", **env})
+
+
+def found_at(result: object, root: Path) -> object:
+    return next(item for item in result.value if Path(item.root) == root)  # type: ignore[attr-defined]
+
+
+def test_a_toolkit_describes_itself(toolkit: Path) -> None:
+    item = found_at(toolkits.probe(system(CUDA_HOME=str(toolkit))), toolkit)
+    assert item.version == "13.0.88"
+    assert item.archs == ("sm_75", "sm_80", "sm_90", "sm_120")
+    assert (item.gcc_max, item.clang_max) == (15, 20)
+    assert item.missing == ("include/cusparse.h",)
+    assert item.found_via == ("CUDA_HOME",)
+
+
+def test_a_wrapper_script_is_seen_through(toolkit: Path, tmp_path: Path, script: Script) -> None:
+    wrapper = script(tmp_path / "local" / "bin" / "nvcc", f'#!/bin/sh\nexec {toolkit}/bin/nvcc "$@"\n')
+    machine = system(PATH=f"{wrapper.parent}:/usr/bin:/bin")
+    item = found_at(toolkits.probe(machine), toolkit)
+    assert item.found_via == (f"PATH, through the wrapper script {wrapper}",)
+    choice = toolkits.torch_choice(machine, torch_is_cuda=True)
+    assert (choice.root, choice.real_root, choice.has_headers) == (
+        str(tmp_path / "local"),
+        str(toolkit),
+        False,
+    )
+
+
+def test_a_link_is_seen_through(toolkit: Path, tmp_path: Path) -> None:
+    link = tmp_path / "local" / "bin" / "nvcc"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(toolkit / "bin" / "nvcc")
+    item = found_at(toolkits.probe(system(PATH=f"{link.parent}:/usr/bin:/bin")), toolkit)
+    assert "through the link" in item.found_via[0]
+
+
+def test_an_nvcc_that_hangs_or_fails_is_told(toolkit: Path, script: Script) -> None:
+    script(toolkit / "bin" / "nvcc", "#!/bin/sh\necho broken >&2; exit 3\n")
+    item = found_at(toolkits.probe(system(CUDA_HOME=str(toolkit))), toolkit)
+    assert item.version is None
+    assert "exit code 3: broken" in item.error
+
+
+def test_a_folder_without_a_toolkit_is_none(tmp_path: Path) -> None:
+    result = toolkits.probe(system(CUDA_HOME=str(tmp_path)))
+    assert all(Path(item.root) != tmp_path for item in result.value or ())
+
+
+def test_a_cpu_build_of_torch_chooses_nothing(toolkit: Path) -> None:
+    choice = toolkits.torch_choice(system(CUDA_HOME=str(toolkit)), torch_is_cuda=False)
+    assert choice.root is None
+    assert "without CUDA" in choice.rule
+
+
+ASK_TORCH = """
+import json, os, sys
+from torch.utils import cpp_extension
+answers = []
+for env in json.loads(sys.argv[1]):
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        os.environ.pop(name, None)
+    os.environ.update(env)
+    answers.append(cpp_extension._find_cuda_home())
+print(json.dumps(answers))
+"""
+
+
+def test_the_choice_is_torchs_own(toolkit: Path, tmp_path: Path, script: Script) -> None:
+    """torch's `_find_cuda_home` and ours, over a grid of environments: variables set, empty, wrong; nvcc behind a
+    wrapper, a link, nothing."""
+    pytest.importorskip("torch")
+    wrapper = script(tmp_path / "local" / "bin" / "nvcc", f'#!/bin/sh\nexec {toolkit}/bin/nvcc "$@"\n')
+    paths = [
+        "/usr/bin:/bin",
+        f"{wrapper.parent}:/usr/bin",
+        f"{toolkit}/bin:{wrapper.parent}",
+        f"/no/such:{toolkit}/bin",
+    ]
+    values = [None, "", str(toolkit), "/no/such/folder"]
+    grid = []
+    for path in paths:
+        for home in values:
+            for other in values:
+                env = {"PATH": path}
+                env.update({"CUDA_HOME": home} if home is not None else {})
+                env.update({"CUDA_PATH": other} if other is not None else {})
+                grid.append(env)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_TORCH, json.dumps(grid)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    wanted = json.loads(done.stdout.splitlines()[-1])
+    ours = [toolkits.torch_choice(LiveSystem(env=env), torch_is_cuda=True).root for env in grid]
+    assert list(zip(ours, grid, strict=True)) == list(zip(wanted, grid, strict=True))
+    assert len(set(map(str, wanted))) >= 4, "the grid must tell the rules apart"
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
+def test_the_real_nvcc_of_this_machine() -> None:
+    machine = LiveSystem()
+    nvcc = shutil.which("nvcc")
+    assert nvcc is not None
+    root = toolkits.ask_root(machine, nvcc)
+    assert root is not None
+    assert Path(root, "bin", "nvcc").exists()
+    item = found_at(toolkits.probe(machine), Path(os.path.realpath(root)))
+    assert item.version is not None
+    assert (
+        item.version in subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    )
+    assert "sm_120" in item.archs or item.version < "12.8"
+    assert isinstance(item.gcc_max, int)

@@ -1,0 +1,189 @@
+"""Holds the import table of the design: which room may import which."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+STDLIB = set(sys.stdlib_module_names)
+
+# Room -> rooms of ours it may import (itself and `core` always).
+MAY_IMPORT: dict[str, set[str]] = {
+    "core": set(),
+    "binaries": set(),
+    "knowledge": set(),
+    "kernels": set(),
+    "facts": {"binaries"},
+    "checks": {"facts", "knowledge"},
+    "resolve": {"facts", "knowledge", "checks"},
+    "install": {"binaries", "facts", "knowledge", "checks", "resolve", "kernels"},
+    "report": set(),  # the data classes only, see DATA_CLASSES
+    "certify": {"facts", "checks", "report"},
+    "containers": {"certify", "facts"},
+    "cli": {
+        "binaries",
+        "facts",
+        "knowledge",
+        "checks",
+        "resolve",
+        "install",
+        "certify",
+        "containers",
+        "report",
+    },
+}
+
+# What `report` may import of other rooms: modules that only define data.
+DATA_CLASSES = {
+    "splatfix.facts.model",
+    "splatfix.checks.model",
+    "splatfix.checks.inspection",
+    "splatfix.certify.model",
+    "splatfix.resolve.plan",
+    "splatfix.install.outcome",
+    "splatfix.install.journal",
+}
+
+# Files that are staged into the target environment and run there beside the kernels.
+STAGED = {"splatfix/certify/kernel_probe.py": {"kernels"}}
+
+# Rooms that run inside a target environment, and what they may import besides the standard library.
+THIRD_PARTY: dict[str, set[str]] = {
+    "core": set(),
+    "binaries": set(),
+    "knowledge": {"tomli"},
+    "kernels": {"torch", "scipy", "pykdtree", "pynanoflann", "napf", "numpy", "triton"},
+    "smoke_trainer": {
+        "torch",
+        "numpy",
+        "PIL",
+        "splatfix",
+        "gsplat",
+        "diff_gaussian_rasterization",
+        "tensorboard",
+        "rich",
+    },
+}
+# At module level these may import less: engines and extras are looked for inside functions.
+TOP_LEVEL: dict[str, set[str]] = {
+    "kernels": {"torch"},
+    "smoke_trainer": {"torch", "numpy", "PIL", "splatfix"},
+}
+
+
+def sources(room: str) -> list[Path]:
+    folder = ROOT / room if room == "smoke_trainer" else ROOT / "splatfix" / room
+    return sorted(folder.rglob("*.py"))
+
+
+def imports(path: Path, *, top_level: bool = False) -> list[tuple[int, str]]:
+    """(line, absolute module name) of every import in a file; names imported from a package count as its modules."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = ".".join(path.relative_to(ROOT).with_suffix("").parts[:-1])
+    nodes = ast.walk(tree) if not top_level else iter(_module_level(tree))
+    found: list[tuple[int, str]] = []
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parent = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parent, base]).rstrip(".")
+            found.append((node.lineno, base))
+            found += [(node.lineno, f"{base}.{alias.name}") for alias in node.names if base == "splatfix"]
+    return found
+
+
+def _module_level(tree: ast.Module) -> list[ast.stmt]:
+    """Statements that run at import, those under `if TYPE_CHECKING` left out."""
+    pending: list[ast.stmt] = list(tree.body)
+    found: list[ast.stmt] = []
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        found.append(node)
+        for name in ("body", "orelse", "finalbody"):
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                pending += getattr(node, name, [])
+        for handler in getattr(node, "handlers", []):
+            pending += handler.body
+    return found
+
+
+@pytest.mark.parametrize("room", sorted(MAY_IMPORT))
+def test_a_room_imports_only_what_the_table_allows(room: str) -> None:
+    files = sources(room)
+    assert files, f"the room {room} is empty"
+    wrong = []
+    for path in files:
+        allowed = MAY_IMPORT[room] | STAGED.get(path.relative_to(ROOT).as_posix(), set())
+        for line, module in imports(path):
+            parts = module.split(".")
+            if parts[0] == "smoke_trainer" or (parts[0] == "splatfix" and len(parts) > 1):
+                other = parts[1] if parts[0] == "splatfix" else "smoke_trainer"
+                if other in (room, "core", "__version__"):
+                    continue
+                if room == "report" and module in DATA_CLASSES:
+                    continue
+                if other not in allowed:
+                    wrong.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("room", sorted(THIRD_PARTY))
+def test_rooms_that_run_elsewhere_import_nothing_else(room: str) -> None:
+    wrong = []
+    for path in sources(room):
+        for top_level in (False, True):
+            allowed = TOP_LEVEL.get(room, THIRD_PARTY[room]) if top_level else THIRD_PARTY[room]
+            if room == "kernels" and not top_level:
+                allowed = allowed | {"splatfix"}
+            for line, module in imports(path, top_level=top_level):
+                name = module.split(".")[0]
+                if name and name not in STDLIB and name not in allowed and name not in (room, "splatfix"):
+                    wrong.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_kernels_stand_alone() -> None:
+    """Each kernel file is copied as it is into a drop-in distribution, so it imports nothing of ours at all."""
+    wrong = [
+        f"{path.name}:{line} imports {module}"
+        for path in sources("kernels")
+        for line, module in imports(path)
+        if module.startswith("splatfix")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_trainer_knows_only_the_kernels() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {module}"
+        for path in sources("smoke_trainer")
+        for line, module in imports(path)
+        if module.startswith("splatfix")
+        and not module.startswith(("splatfix.kernels", "splatfix.__version__"))
+        and module != "splatfix"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_room_is_in_the_table() -> None:
+    rooms = {path.parent.name for path in (ROOT / "splatfix").glob("*/__init__.py")}
+    assert rooms - {"_bundled"} == set(MAY_IMPORT)
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for folder in ("splatfix", "smoke_trainer")
+        for path in (ROOT / folder).rglob("*.py")
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not silent, "\n".join(silent)
