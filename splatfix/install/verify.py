@@ -120,7 +120,8 @@ def fits(tag: str, interpreter: Interpreter) -> bool:
     )
     here = re.sub(r"[-.]", "_", interpreter.platform_tag)
     machine = here.split("_", 1)[1] if "_" in here else here
-    platform_fits = platform in ("any", here) or (
+    platform_fits = platform == here or (platform == "any" and abi == "none")
+    platform_fits |= (
         here.startswith("linux")
         and re.match(r"(many|musl)?linux", platform) is not None
         and platform.endswith(machine)

@@ -1,0 +1,169 @@
+"""setup.py files of the shapes that splatting extensions really have, read without being run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.codec import from_json, to_json
+from splatfix.facts.source import Source, extension_folders, read_source
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+OWN_CHOICE = '''
+"""Talks of -arch=sm_75 in its documentation only."""
+import os, torch
+from setuptools import setup
+from torch.utils.cpp_extension import CUDAExtension, BuildExtension
+
+flags = ["-O3", "--use_fast_math"]
+wanted = os.environ.get("CUDA_ARCHITECTURES")
+if wanted:
+    for number in wanted.split(";"):
+        flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
+elif torch.cuda.is_available():
+    flags.extend(["-arch=sm_%d%d" % torch.cuda.get_device_capability()])
+else:
+    flags += ["-gencode=arch=compute_80,code=sm_80"]
+setup(name="fused_ssim", packages=["fused_ssim"], version="0.0.0",
+      ext_modules=[CUDAExtension("fused_ssim_cuda", ["ssim.cu", "ext.cpp"],
+                                 extra_compile_args={"cxx": ["-O3"], "nvcc": flags})],
+      cmdclass={"build_ext": BuildExtension})
+'''
+
+
+def source(folder: Path, setup: str, *files: str) -> Source:
+    folder.mkdir(exist_ok=True)
+    (folder / "setup.py").write_text(setup)
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+    return read_source(folder)
+
+
+def test_our_own_fixture() -> None:
+    found = read_source(FIXTURES / "splat_probe")
+    assert (found.name, found.version, found.packages) == ("splat_probe", "1.0", ("splat_probe",))
+    (module,) = found.modules
+    assert module.name == "splat_probe._C" and module.cuda and not module.missing
+    assert module.sources == ("cuda_probe/falloff.cu", "cuda_probe/total.cu", "ext.cpp")
+    assert found.uses_torch_builder and found.needs_cuda
+    assert found.nvcc_flags == ("-I", "third_party/tinymath/")
+    assert found.reads == () and found.missing_folders == () and found.error == ""
+    assert from_json(Source, to_json(found)) == found
+
+
+def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
+    found = source(tmp_path, OWN_CHOICE, "ssim.cu")
+    assert found.reads == ("CUDA_ARCHITECTURES",)
+    assert {"-gencode=arch=compute_", "-arch=sm_%d%d", "-gencode=arch=compute_80,code=sm_80"} <= set(
+        found.nvcc_flags
+    )
+    assert not any("documentation" in text for text in (*found.literals, *found.nvcc_flags))
+    assert found.modules[0].missing == ("ext.cpp",)
+
+
+@pytest.mark.parametrize(
+    ("code", "reads", "sets"),
+    [
+        ('os.environ.get("A")', ("A",), {}),
+        ('os.getenv("A", "x")', ("A",), {}),
+        ('from os import environ\nenviron["A"]', ("A",), {}),
+        ('"A" in os.environ', ("A",), {}),
+        ('os.environ["A"] = "7.5;8.0"', (), {"A": "7.5;8.0"}),
+        ('os.environ["A"] = str(1)', (), {"A": ""}),
+        ('os.environ.setdefault("A", "1")', ("A",), {}),
+        ('settings = {"A": 1}\nsettings.get("A")', (), {}),
+    ],
+)
+def test_environment_variables(
+    tmp_path: Path, code: str, reads: tuple[str, ...], sets: dict[str, str]
+) -> None:
+    found = source(tmp_path, f"import os\n{code}\n")
+    assert (found.reads, dict(found.sets)) == (reads, sets)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'setup(x={"nvcc": ["-DFLAG"]})',
+        'flags = ["-DFLAG"]\nsetup(x={"nvcc": flags})',
+        'flags = []\nif 1:\n    flags.append("-DFLAG")\nsetup(x={"nvcc": flags + ["-O3"]})',
+        'flags = []\nflags += ["-DFLAG"]\nsetup(x={"nvcc": flags})',
+        'more = ["-DFLAG"]\nflags = ["-O3"]\nflags.extend(more)\nsetup(x={"nvcc": flags})',
+        'args = {"cxx": [], "nvcc": []}\nargs["nvcc"] += ["-DFLAG"]',
+        'args = {"cxx": [], "nvcc": []}\nargs["nvcc"].append("-DFLAG")',
+    ],
+)
+def test_flags_are_found_wherever_they_come_from(tmp_path: Path, code: str) -> None:
+    assert "-DFLAG" in source(tmp_path, code).nvcc_flags
+
+
+def test_flags_of_the_host_compiler_are_not_nvcc_flags(tmp_path: Path) -> None:
+    code = 'cxx = ["-march=native"]\nsetup(x={"cxx": cxx + ["-DHOST"], "nvcc": ["-O3"]})'
+    assert source(tmp_path, code).nvcc_flags == ("-O3",)
+
+
+def test_computed_names_stay_unknown(tmp_path: Path) -> None:
+    found = source(tmp_path, 'from setuptools import setup\nsetup(name=compute(), version=f"{1}")\n')
+    assert found.name is None and found.version is None
+    assert found.label == tmp_path.name
+
+
+def test_joined_constants_are_followed(tmp_path: Path) -> None:
+    found = source(tmp_path, 'PKG = "simple" + "_knn"\nsetup(name=PKG, packages=[PKG])\n')
+    assert (found.name, found.packages) == ("simple_knn", ("simple_knn",))
+
+
+def test_cuda_or_not(tmp_path: Path) -> None:
+    plain = 'setup(name="rdel", ext_modules=[CppExtension("rdel", ["rdel.cpp"])])'
+    assert not source(tmp_path / "a", plain, "rdel.cpp").needs_cuda
+    assert source(tmp_path / "a", plain, "rdel.cpp").uses_torch_builder
+    computed = 'setup(ext_modules=[CppExtension("x", glob("*"))])'
+    assert not source(tmp_path / "b", computed).needs_cuda
+    assert source(tmp_path / "c", computed, "csrc/kernel.cu").needs_cuda
+
+
+def test_submodules_that_were_not_fetched(tmp_path: Path) -> None:
+    modules = '[submodule "glm"]\n\tpath = third_party/glm\n\turl = https://example.org/glm\n'
+    setup = 'setup(x={"nvcc": ["-I" + join(here, "third_party/glm/")]})'
+    source(tmp_path, setup)
+    (tmp_path / ".gitmodules").write_text(modules)
+    assert read_source(tmp_path).missing_folders == ("third_party/glm",)
+    (tmp_path / "third_party" / "glm").mkdir(parents=True)
+    assert read_source(tmp_path).missing_folders == ("third_party/glm",), "an empty folder is as good as none"
+    (tmp_path / "third_party" / "glm" / "glm.hpp").write_text("")
+    assert read_source(tmp_path).missing_folders == ()
+
+
+def test_pyproject(tmp_path: Path) -> None:
+    text = '[build-system]\nrequires = ["setuptools", "torch"]\nbuild-backend = "x"\n[project]\nname = "p"\n'
+    (tmp_path / "pyproject.toml").write_text(text)
+    found = read_source(tmp_path)
+    assert found.build_files == ("pyproject.toml",)
+    assert (found.name, found.build_backend, found.build_requires) == ("p", "x", ("setuptools", "torch"))
+
+
+@pytest.mark.parametrize("content", [b"def half(:\n", b"print 'python 2'\n", b"\x00\xff", b"("])
+def test_damaged_files_are_said(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "setup.py").write_bytes(content)
+    assert "setup.py is not Python" in read_source(tmp_path).error
+    (tmp_path / "setup.py").unlink()
+    (tmp_path / "pyproject.toml").write_bytes(content + b"=")
+    assert "pyproject.toml cannot be read" in read_source(tmp_path).error
+
+
+def test_extensions_of_a_checkout(tmp_path: Path) -> None:
+    for name in ("submodules/simple-knn", "submodules/deep/er/dgr", "build/old", ".hidden/x"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "setup.py").write_text("setup(ext_modules=[])")
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool" / "setup.py").write_text("setup(name='pure')")
+    found = [str(path.relative_to(tmp_path)) for path in extension_folders(tmp_path, depth=4)]
+    assert found == ["submodules/deep/er/dgr", "submodules/simple-knn"]
+
+
+def test_nothing_is_executed(tmp_path: Path) -> None:
+    source(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,55 @@
+"""The native lane: a Python with a CUDA build of torch, named by SPLATFIX_NATIVE_PYTHON, and nvcc."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from splatfix.core.runner import ProcessRunner
+from splatfix.install.target import Target, open_target
+
+
+def absent(what: str) -> NoReturn:
+    """Skip; but where the lane is said to be set up, what is absent is a failure."""
+    if os.environ.get("SPLATFIX_NATIVE_LANE") == "1":
+        pytest.fail(f"the native lane is not complete: {what}")
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def cuda_site() -> Path:
+    """site-packages of the lane's own environment, which is only ever read."""
+    named = os.environ.get("SPLATFIX_NATIVE_PYTHON")
+    if not named or not Path(named).exists():
+        absent("SPLATFIX_NATIVE_PYTHON names no Python with a CUDA build of torch")
+    target = open_target(named, ProcessRunner())
+    if not (target.purelib / "torch" / "lib" / "libtorch_cuda.so").exists():
+        absent(f"{named} has no CUDA build of torch")
+    return target.purelib
+
+
+@pytest.fixture(scope="module")
+def native(cuda_site: Path, tmp_path_factory: pytest.TempPathFactory) -> Target:
+    """A venv of our own that sees the lane's packages, so that nothing is installed into the lane itself."""
+    folder = tmp_path_factory.mktemp("native") / "env"
+    done = ProcessRunner().run(
+        [os.environ["SPLATFIX_NATIVE_PYTHON"], "-m", "venv", "--without-pip", folder], timeout=120
+    )
+    assert done.ok, done.why()
+    target = open_target(str(folder / "bin" / "python"), ProcessRunner())
+    (target.purelib / "lane.pth").write_text(f"{cuda_site}\n")
+    return target
+
+
+@pytest.fixture(scope="session")
+def cuobjdump(cuda_site: Path) -> Path:
+    """NVIDIA's own reader of fat binaries: the toolkit's, or the one that comes with triton."""
+    beside = cuda_site / "triton" / "backends" / "nvidia" / "bin" / "cuobjdump"
+    found = shutil.which("cuobjdump") or (str(beside) if beside.exists() else None)
+    if found is None:
+        absent("there is no cuobjdump")
+    return Path(found)

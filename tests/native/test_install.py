@@ -1,0 +1,140 @@
+"""Real CUDA extensions, compiled by nvcc for sm_120 through the command line, proven, installed and taken back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.binaries import read_binary
+from splatfix.core.runner import ProcessRunner
+from splatfix.install.target import Target
+
+pytestmark = pytest.mark.native
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "tests" / "fixtures"
+MINUTES = 60.0
+
+
+def splatfix(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
+    """The command line with ``--json``, as a process of its own; exit code and document."""
+    argv = [sys.executable, "-m", "splatfix", *map(str, arguments), "--json"]
+    done = ProcessRunner().run(argv, timeout=25 * MINUTES, cwd=ROOT)
+    assert done.returncode is not None, done.error
+    return done.returncode, json.loads(done.stdout)
+
+
+def content(target: Target) -> dict[str, str]:
+    """Digest of every file in the environment but splatfix's journal."""
+    return {
+        str(path.relative_to(target.prefix)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(target.prefix.rglob("*"))
+        if path.is_file() and ".splatfix" not in path.parts
+    }
+
+
+def listed_by(cuobjdump: Path, library: Path, option: str) -> list[str]:
+    """``sm_120`` for each embedded file that cuobjdump lists."""
+    done = ProcessRunner().run([cuobjdump, option, library], timeout=60)
+    assert done.ok, done.why()
+    return sorted(re.findall(r"\.(sm_\d+[af]?)\.(?:cubin|ptx)", done.stdout))
+
+
+def read_by_us(library: Path, kind: str) -> list[str]:
+    boxes = read_binary(library).containers
+    return sorted(entry.arch for box in boxes for entry in box.entries if entry.kind.value == kind)
+
+
+@pytest.mark.slow
+def test_a_splatting_extension_from_source_to_proof_and_back(native: Target, cuobjdump: Path) -> None:
+    before = content(native)
+    code, document = splatfix(
+        "install",
+        FIXTURES / "splat_probe",
+        "--target",
+        "sm_120",
+        "--target",
+        "8.6",
+        "--python",
+        native.python,
+    )
+    assert code == 0, document
+    (item,) = document["outcome"]["items"]
+    proof = {rung["name"]: rung for rung in item["proof"]}
+    assert proof["built"]["reached"] and proof["loads"]["reached"] and not proof["computes"]["reached"]
+    assert "in every one of its 2 containers" in proof["built"]["how"]
+
+    (library,) = native.platlib.glob("splat_probe/_C.*.so")
+    assert read_by_us(library, "sass") == listed_by(cuobjdump, library, "--list-elf")
+    assert sorted(set(read_by_us(library, "sass"))) == ["sm_120", "sm_86"]
+    assert read_by_us(library, "ptx") == listed_by(cuobjdump, library, "--list-ptx") == []
+
+    code, inspected = splatfix("inspect", library, "--target", "sm_120")
+    assert code == 0, inspected
+    assert splatfix("inspect", library, "--target", "sm_75")[0] == 1
+
+    assert splatfix("revert", "--python", native.python)[0] == 0
+    assert content(native) == before
+
+
+def test_a_second_build_is_taken_back_to_the_first_byte_for_byte(native: Target, cuobjdump: Path) -> None:
+    """The package that chooses its architectures itself; TORCH_CUDA_ARCH_LIST would have no effect on it."""
+    before = content(native)
+    source = FIXTURES / "own_choice_probe"
+    code, document = splatfix("install", source, "--target", "sm_120", "--python", native.python)
+    assert code == 0, document
+    (build, *_) = document["outcome"]["plan"]["actions"]
+    assert build["variables"]["CUDA_ARCHITECTURES"] == "120"
+    assert "TORCH_CUDA_ARCH_LIST" not in build["variables"]
+    first = content(native)
+    (library,) = native.platlib.glob("own_choice_probe/_C.*.so")
+    assert read_by_us(library, "sass") == listed_by(cuobjdump, library, "--list-elf") == ["sm_120"]
+
+    code, document = splatfix("install", source, "--target", "sm_90", "--python", native.python)
+    assert code == 0 and document["outcome"]["items"][0]["before"] == "1.0"
+    assert read_by_us(library, "sass") == ["sm_90"]
+    assert content(native) != first
+
+    assert splatfix("revert", "--python", native.python)[0] == 0
+    assert content(native) == first
+    assert splatfix("revert", "--python", native.python)[0] == 0
+    assert content(native) == before
+
+
+def test_a_build_that_ignores_what_it_was_told_is_refused(native: Target, tmp_path: Path) -> None:
+    """setup.py reads the variable and then compiles for sm_80 all the same: only the binary tells."""
+    source = tmp_path / "liar"
+    shutil.copytree(FIXTURES / "own_choice_probe", source)
+    setup = source / "setup.py"
+    honest = 'wanted = os.environ.get("CUDA_ARCHITECTURES", "75;80;89")'
+    text = setup.read_text()
+    assert honest in text
+    setup.write_text(text.replace(honest, honest + '\nwanted = "80"'))
+    before = content(native)
+
+    code, document = splatfix("install", source, "--target", "sm_120", "--python", native.python)
+
+    assert code == 1
+    assert document["error"]["code"] == "wrong-gpu-code"
+    assert document["error"]["details"]["carries"] == ["sass sm_80"]
+    assert content(native) == before
+
+
+def test_a_compile_error_is_shown_with_its_line(native: Target, tmp_path: Path) -> None:
+    source = tmp_path / "broken"
+    shutil.copytree(FIXTURES / "own_choice_probe", source)
+    kernel = source / "square.cu"
+    kernel.write_text(kernel.read_text().replace("values[i] *= values[i];", "values[i] *= cub::Max();"))
+    before = content(native)
+    code, document = splatfix("install", source, "--target", "sm_120", "--python", native.python)
+    assert code == 1 and document["error"]["code"] == "build-failed"
+    assert re.search(r"square\.cu\(6\): error: .*cub", document["error"]["what"])
+    assert Path(document["error"]["details"]["log"]).is_file()
+    assert content(native) == before

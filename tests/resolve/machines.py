@@ -1,0 +1,119 @@
+"""Machines made up of facts, to make plans for."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from splatfix.facts import (
+    Compiler,
+    Distribution,
+    EnvironmentFacts,
+    Fact,
+    Facts,
+    Gpu,
+    Interpreter,
+    MachineFacts,
+    Resources,
+    Toolkit,
+    ToolkitChoice,
+    Torch,
+)
+
+INTERPRETER = Interpreter(
+    executable="/env/bin/python",
+    version="3.11.7",
+    implementation="CPython",
+    abi_tag="cpython-311-x86_64-linux-gnu",
+    platform_tag="linux-x86_64",
+    prefix="/env",
+    base_prefix="/usr",
+    kind="venv",
+    site_packages=("/env/lib/python3.11/site-packages",),
+)
+TORCH = Torch(
+    version="2.11.0+cu130",
+    cuda="13.0",
+    hip=None,
+    folder="/env/lib/python3.11/site-packages/torch",
+    knows_archs=("7.5", "8.0", "8.6", "8.9", "9.0", "9.0a", "10.0", "12.0", "12.0a"),
+)
+CUDA_13 = Toolkit(
+    root="/usr/local/cuda-13.0",
+    version="13.0.88",
+    found_via=("/usr/local/cuda-13.0",),
+    nvcc="/usr/local/cuda-13.0/bin/nvcc",
+    archs=("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "sm_121"),
+    gcc_max=15,
+    clang_max=20,
+)
+CUDA_12 = dataclasses.replace(
+    CUDA_13,
+    root="/usr/local/cuda-12.8",
+    version="12.8.93",
+    nvcc="/usr/local/cuda-12.8/bin/nvcc",
+    gcc_max=14,
+    archs=("sm_50", "sm_90", "sm_120"),
+)
+
+
+def compilers(*majors: str, folder: str = "/usr/bin", via: str = "PATH") -> tuple[Compiler, ...]:
+    """gcc and g++ of these versions; the first also under the plain names."""
+    found = []
+    for number, version in enumerate(majors):
+        suffix = "" if number == 0 else f"-{version.partition('.')[0]}"
+        for kind in ("gcc", "g++"):
+            found.append(Compiler(kind, f"{folder}/{kind}{suffix}", version, (via,)))
+    return tuple(found)
+
+
+def machine(
+    *,
+    torch: Torch | None = TORCH,
+    toolkits: tuple[Toolkit, ...] = (CUDA_13,),
+    host: tuple[Compiler, ...] = compilers("12.2.0"),
+    gpus: tuple[Gpu, ...] = (),
+    packages: dict[str, str] | None = None,
+    variables: dict[str, str] | None = None,
+    choice: ToolkitChoice | None = None,
+    cores: int = 8,
+    memory: int | None = 64 * 2**30,
+    interpreter: Interpreter = INTERPRETER,
+) -> Facts:
+    """A Linux machine; what is not said is in order."""
+    installed = {"pip": "25.0", "setuptools": "80.0", "ninja": "1.11"} if packages is None else packages
+    site = interpreter.site_packages[0]
+    return Facts(
+        machine=MachineFacts(
+            system="linux",
+            machine="x86_64",
+            gpus=Fact(gpus, "test"),
+            toolkits=Fact(toolkits, "test"),
+            compilers=Fact(host, "test"),
+            resources=Resources(cores=cores, memory_available=memory),
+            variables=variables or {},
+        ),
+        environment=EnvironmentFacts(
+            interpreter=Fact(interpreter, "test"),
+            torch=Fact(torch, "test", "" if torch else "torch is not installed"),
+            torch_installed=Fact(torch is not None, "test"),
+            distributions=Fact(tuple(Distribution(n, v, site) for n, v in installed.items()), "test"),
+            toolkit_choice=Fact(choice, "test"),
+        ),
+        splatfix="0",
+    )
+
+
+CUDA_SETUP = """
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CUDAExtension
+setup(name="{name}", ext_modules=[CUDAExtension("{name}._C", ["x.cu"], extra_compile_args={{"nvcc": [{flags}]}})])
+"""
+
+
+def cuda_source(folder: Path, name: str = "dgr", flags: str = "", before: str = "") -> Path:
+    """A CUDA extension's source folder; ``before`` is Python code ahead of its setup call."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "setup.py").write_text("import os\n" + before + CUDA_SETUP.format(name=name, flags=flags))
+    (folder / "x.cu").write_text("")
+    return folder
