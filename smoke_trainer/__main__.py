@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
-from smoke_trainer.config import TrainConfig, scaled_to
-from smoke_trainer.errors import EXIT_OK, EXIT_USAGE, SmokeTrainerError
+from smoke_trainer.config import PAPER_ITERATIONS, TrainConfig, scaled_to
+from smoke_trainer.errors import EXIT_USAGE, SmokeTrainerError
 
 PROGRESS_EVERY = 1.0  # seconds between two progress lines
 
@@ -19,10 +19,16 @@ PROGRESS_EVERY = 1.0  # seconds between two progress lines
 def parser() -> argparse.ArgumentParser:
     """All options; defaults are the paper's."""
     p = argparse.ArgumentParser(prog="python -m smoke_trainer", description=__doc__)
-    p.add_argument("scene", help="folder of a COLMAP, Blender or nerfstudio scene, or the name of a bundled sample")
-    p.add_argument("--preset", choices=("quick", "standard"), help="iterations and resolution measured for the samples")
+    p.add_argument(
+        "scene", help="folder of a COLMAP, Blender or nerfstudio scene, or the name of a bundled sample"
+    )
+    p.add_argument(
+        "--preset", choices=("quick", "standard"), help="iterations and resolution measured for the samples"
+    )
     p.add_argument("--iterations", type=int)
-    p.add_argument("--out", type=Path, default=Path("smoke-output"), help="folder for everything that is written")
+    p.add_argument(
+        "--out", type=Path, default=Path("smoke-output"), help="folder for everything that is written"
+    )
     p.add_argument("--renderer", default="torch", help="torch, gsplat or inria (default: torch)")
     p.add_argument("--ssim", default="kernels", help="kernels or fused-ssim")
     p.add_argument("--knn", default="kernels", help="kernels or simple-knn")
@@ -32,7 +38,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--strategy", default="default", help="default, mcmc or budget")
     p.add_argument("--cap", type=int, help="mcmc: largest number of Gaussians")
-    p.add_argument("--budget", type=float, help="budget: final number, or a multiple of the initial one below 100")
+    p.add_argument(
+        "--budget", type=float, help="budget: final number, or a multiple of the initial one below 100"
+    )
     p.add_argument("--background", choices=("black", "white", "random"))
     p.add_argument("--sh-degree", type=int, choices=range(4), default=3)
     p.add_argument("--antialiasing", action="store_true")
@@ -57,7 +65,7 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
                      "tensorboard", "census", "json_progress")
     }  # fmt: skip
     preset = preset_for(Path(options.scene).name, options.preset) if options.preset else None
-    iterations = options.iterations or (preset.iterations if preset else 30_000)
+    iterations = options.iterations or (preset.iterations if preset else PAPER_ITERATIONS)
     resolution = options.resolution or (preset.resolution if preset else -1)
     background = options.background or (preset.background if preset else "black")
     config = TrainConfig(iterations=iterations, resolution=resolution, background=background, **given)
@@ -116,7 +124,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
 def _tell(config: TrainConfig, status: str, document: Dict[str, Any]) -> None:
     """The last words of a run."""
     if config.json_progress:
-        sys.stdout.write(json.dumps({"event": "end", "status": status, "result": str(config.out / "result.json")}) + "\n")
+        sys.stdout.write(
+            json.dumps({"event": "end", "status": status, "result": str(config.out / "result.json")}) + "\n"
+        )
     if "error" in document:
         error = document["error"]
         sys.stderr.write(f"error[{error['code']}]: {error['happened']}\n")
@@ -135,5 +145,3 @@ def _tell(config: TrainConfig, status: str, document: Dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     sys.exit(main())
-
-__all__ = ["EXIT_OK", "main"]

@@ -14,7 +14,9 @@ from smoke_trainer.model import GROUPS, Gaussians
 FORMAT = 1
 
 
-def save_checkpoint(path: Path, iteration: int, model: Gaussians, strategy: Strategy, rest: Dict[str, Any]) -> None:
+def save_checkpoint(
+    path: Path, iteration: int, model: Gaussians, strategy: Strategy, rest: Dict[str, Any]
+) -> None:
     """Write a checkpoint atomically. `rest` is plain data and tensors (random state, view order, counts)."""
     payload = {
         "format": FORMAT,
@@ -37,7 +39,9 @@ def read_checkpoint(path: Path, device: torch.device) -> Dict[str, Any]:
     try:
         payload = torch.load(path, map_location=device, weights_only=True)
     except FileNotFoundError:
-        raise SceneError(f"there is no checkpoint {path}", remedy="give the checkpoint.pt of an earlier run") from None
+        raise SceneError(
+            f"there is no checkpoint {path}", remedy="give the checkpoint.pt of an earlier run"
+        ) from None
     except Exception as error:  # noqa: BLE001  (torch.load raises many kinds for a damaged file)
         raise SceneError(f"{path} is no checkpoint: {type(error).__name__}", "the file is damaged") from None
     if not isinstance(payload, dict) or payload.get("format") != FORMAT:
@@ -54,7 +58,11 @@ def restore(payload: Dict[str, Any], model: Gaussians, strategy: Strategy) -> in
         group["params"][0] = parameter
         model.params[name] = parameter
         if payload["moments"][name]:
-            model.optimizer.state[parameter] = dict(payload["moments"][name])
+            moments = dict(payload["moments"][name])
+            # Adam counts its steps on the CPU unless it is fused.
+            counter = parameter.device if model.optimizer_engine == "fused" else torch.device("cpu")
+            moments["step"] = moments["step"].to(counter)
+            model.optimizer.state[parameter] = moments
     model.sh_degree = int(payload["sh_degree"])
     strategy.state.clear()
     strategy.state.update(payload["strategy"])

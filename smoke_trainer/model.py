@@ -76,7 +76,11 @@ class Gaussians:
 def make_adam(params: Dict[str, Tensor], rates: LearningRates) -> Tuple[torch.optim.Adam, str]:
     """One Adam over six named groups, and the name of the engine it runs on ("fused" where this torch has it)."""
     groups = [
-        {"params": [params[name]], "name": name, "lr": rates.xyz_first if name == "xyz" else getattr(rates, name)}
+        {
+            "params": [params[name]],
+            "name": name,
+            "lr": rates.xyz_first if name == "xyz" else getattr(rates, name),
+        }
         for name in GROUPS
     ]
     options: Dict[str, Any] = {"lr": 0.0, "eps": 1e-15}

@@ -56,7 +56,7 @@ class Stopwatch:
     def _now(self) -> Any:
         if not self._cuda:
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call, unused-ignore]
         event.record()
         return event
 
@@ -157,7 +157,9 @@ def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
 class Monitor:
     """Takes one record per iteration and keeps what the report needs."""
 
-    def __init__(self, out: Path, device: torch.device, tensorboard: bool = False, append: bool = False) -> None:
+    def __init__(
+        self, out: Path, device: torch.device, tensorboard: bool = False, append: bool = False
+    ) -> None:
         self.clock = Stopwatch(device)
         self.memory = PeakMemory(device)
         self.health = GradientHealth()
@@ -251,7 +253,7 @@ def _summary_writer(out: Path) -> Any:
             "torch writes its event files through it",
             "pip install tensorboard, or leave the option out: metrics.jsonl holds the same series",
         ) from None
-    return SummaryWriter(str(out / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(out / "tensorboard"))  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def census(top: int = 15) -> List[Dict[str, Any]]:

@@ -53,7 +53,9 @@ def _ours(module: str, function: str, device: torch.device) -> Part:
 def _extension(module: str, function: str, device: torch.device) -> Part:
     if device.type != "cuda":
         raise RendererUnavailable(
-            f"{module} cannot run on {device.type}", "it has CUDA kernels only", "use --device cuda, or our kernels"
+            f"{module} cannot run on {device.type}",
+            "it has CUDA kernels only",
+            "use --device cuda, or our kernels",
         )
     try:
         loaded = importlib.import_module(module)

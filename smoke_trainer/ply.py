@@ -22,7 +22,9 @@ _MAX_HEADER = 65536
 
 
 def _damaged(path: Path, what: str) -> SceneError:
-    return SceneError(f"{path}: {what}", "the file is cut short or is not a PLY file", "write or copy the file again")
+    return SceneError(
+        f"{path}: {what}", "the file is cut short or is not a PLY file", "write or copy the file again"
+    )
 
 
 def _parse_header(path: Path, data: bytes) -> Tuple[str, int, List[Tuple[str, str]], int]:
@@ -31,7 +33,8 @@ def _parse_header(path: Path, data: bytes) -> Tuple[str, int, List[Tuple[str, st
     if not data.startswith(b"ply") or end < 0:
         raise _damaged(path, "no PLY header")
     body = data.find(b"\n", end) + 1
-    form, count, fields, element = "", -1, [], ""
+    form, count, element = "", -1, ""
+    fields: List[Tuple[str, str]] = []
     for line in data[:end].decode("ascii", errors="replace").splitlines():
         words = line.split()
         if words[:1] == ["format"] and len(words) >= 2:
@@ -80,8 +83,8 @@ def read_points(path: Path) -> PointCloud:
     rgb = np.full(xyz.shape, 128, dtype=np.uint8)
     if all(channel in columns for channel in ("red", "green", "blue")):
         rgb = np.stack([columns[channel] for channel in ("red", "green", "blue")], axis=1).astype(np.uint8)
-    finite = np.isfinite(xyz).all(axis=1)
-    return PointCloud(xyz[finite], rgb[finite])
+    sound = (np.abs(xyz) < 1e15).all(axis=1)  # not NaN, and its square still is a float32
+    return PointCloud(xyz[sound], rgb[sound])
 
 
 def gaussian_properties(rest: int) -> List[str]:
@@ -114,7 +117,9 @@ def read_gaussians(path: Path) -> Dict[str, Array]:
     """The inverse of `write_gaussians`; raises SceneError where a property is missing."""
     columns = read_vertices(path)
     rest = sum(name.startswith("f_rest_") for name in columns)
-    missing = [name for name in gaussian_properties(rest // 3) if name not in columns and not name.startswith("n")]
+    missing = [
+        name for name in gaussian_properties(rest // 3) if name not in columns and not name.startswith("n")
+    ]
     if missing or rest % 3:
         raise _damaged(path, f"it has no {', '.join(missing[:4]) or 'complete f_rest'}: not a Gaussian model")
 

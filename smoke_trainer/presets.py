@@ -20,8 +20,8 @@ class Preset:
 
 PRESETS: Dict[str, Dict[str, Preset]] = {
     "quick": {
-        "courtyard": Preset(200, 128),
-        "figurine": Preset(200, 96, "random"),
+        "courtyard": Preset(200, 128, psnr_floor=21.0),
+        "figurine": Preset(200, -1, "random", psnr_floor=28.5),
     },
     "standard": {},
 }

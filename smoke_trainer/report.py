@@ -114,7 +114,9 @@ def write_error(config: TrainConfig, error: SmokeTrainerError) -> Result:
 @torch.no_grad()
 def ply_difference(run: Run, path: Path) -> float:
     """The largest difference of any pixel of a held-out view, drawn from memory and from the PLY file."""
-    rows = {name: torch.from_numpy(values).to(run.device) for name, values in ply.read_gaussians(path).items()}
+    rows = {
+        name: torch.from_numpy(values).to(run.device) for name, values in ply.read_gaussians(path).items()
+    }
     again = Gaussians(rows, run.model.max_sh_degree, run.config.rates)
     again.sh_degree = run.model.sh_degree
     camera, background = run.camera(run.scene.test[0]), run.plain_background()

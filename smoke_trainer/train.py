@@ -91,7 +91,7 @@ def train_step(run: Run, iteration: int) -> None:
     penalty = run.strategy.penalty(model)
     clock.lap("forward")
 
-    (loss.total if penalty is None else loss.total + penalty).backward()
+    (loss.total if penalty is None else loss.total + penalty).backward()  # type: ignore[no-untyped-call, unused-ignore]
     clock.lap("backward")
 
     norms = gradient_norms(model)
@@ -140,7 +140,9 @@ def check_device(name: str) -> torch.device:
     except RuntimeError:
         raise UsageError(f"there is no device called {name!r}", remedy="choose cpu or cuda") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        reason = "this torch is built without CUDA" if torch.version.cuda is None else "torch finds no usable GPU"
+        reason = (
+            "this torch is built without CUDA" if torch.version.cuda is None else "torch finds no usable GPU"
+        )
         from smoke_trainer.errors import RendererUnavailable
 
         raise RendererUnavailable(
@@ -210,7 +212,11 @@ def _train(run: Run, progress: Optional[Progress]) -> str:
                 progress(_state(run))
             if config.checkpoint_every and iteration % config.checkpoint_every == 0:
                 save(run)
-            if config.evaluate_every and iteration % config.evaluate_every == 0 and iteration < config.iterations:
+            if (
+                config.evaluate_every
+                and iteration % config.evaluate_every == 0
+                and iteration < config.iterations
+            ):
                 run.monitor.memory.end("train")
                 quality = evaluate(run)
                 run.monitor.memory.begin()
@@ -249,7 +255,9 @@ def save(run: Run) -> None:
         "counts": dict(run.monitor.counts),
         "opacity_resets": run.monitor.opacity_resets,
         "peak_gaussians": run.monitor.peak_gaussians,
-        "initial_quality": None if quality is None else [quality.psnr, quality.ssim, quality.l1, quality.views],
+        "initial_quality": None
+        if quality is None
+        else [quality.psnr, quality.ssim, quality.l1, quality.views],
     }
     checkpoint.save_checkpoint(run.config.out / "checkpoint.pt", run.done, run.model, run.strategy, rest)
 

@@ -26,8 +26,15 @@ MODELS: Dict[int, Tuple[str, int]] = {
     3: ("RADIAL", 5),
     4: ("OPENCV", 8),
 }
-OTHER_MODELS = {5: "OPENCV_FISHEYE", 6: "FULL_OPENCV", 7: "FOV", 8: "SIMPLE_RADIAL_FISHEYE", 9: "RADIAL_FISHEYE"}
+OTHER_MODELS = {
+    5: "OPENCV_FISHEYE",
+    6: "FULL_OPENCV",
+    7: "FOV",
+    8: "SIMPLE_RADIAL_FISHEYE",
+    9: "RADIAL_FISHEYE",
+}
 PARAMETERS = dict(MODELS.values())
+MAX_COORDINATE = 1e15  # its square still is a float32
 MAX_SIDE = 100_000  # pixels; a larger image means that the bytes are not what they seem
 
 Lens = Tuple[Camera, Distortion]
@@ -60,11 +67,13 @@ def read_colmap(root: Path) -> Reconstruction:
             )
     readers = _BINARY if binary else _TEXT
     cameras = readers[0](folder / f"cameras{suffix}")
-    images, notes = _registered(readers[1](folder / f"images{suffix}"), cameras, folder / f"images{suffix}", root)
+    images, notes = _registered(
+        readers[1](folder / f"images{suffix}"), cameras, folder / f"images{suffix}", root
+    )
     xyz, rgb = readers[2](folder / f"points3D{suffix}")
-    finite = np.isfinite(xyz).all(axis=1)
+    finite = (np.abs(xyz) < MAX_COORDINATE).all(axis=1)
     if not finite.all():
-        notes.append(f"{int((~finite).sum())} points have coordinates that are not numbers; left out")
+        notes.append(f"{int((~finite).sum())} points have coordinates that are not numbers or absurdly large; left out")
     points = PointCloud(xyz[finite].astype(np.float32), rgb[finite])
     layout = "colmap-binary" if binary else "colmap-text"
     return Reconstruction(layout, tuple(images), points, tuple(notes))
@@ -78,7 +87,12 @@ def lens_from_parameters(model: str, width: int, height: int, p: List[float], wh
             "only PINHOLE, SIMPLE_PINHOLE, SIMPLE_RADIAL, RADIAL and OPENCV can be undistorted here",
             "run `colmap image_undistorter` and train on its output",
         )
-    sound = len(p) == PARAMETERS[model] and all(np.isfinite(p)) and 0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE
+    sound = (
+        len(p) == PARAMETERS[model]
+        and all(np.isfinite(p))
+        and 0 < width <= MAX_SIDE
+        and 0 < height <= MAX_SIDE
+    )
     if not sound or p[0] <= 0:
         raise SceneError(
             f"{where}: impossible camera: {model} {width}x{height} {p}",
@@ -117,9 +131,11 @@ def _registered(
     images, notes = [], []
     for name, camera_id, q, t in rows:
         if camera_id not in cameras:
-            notes.append(f"image {name} refers to camera {camera_id}, which the model does not have; left out")
+            notes.append(
+                f"image {name} refers to camera {camera_id}, which the model does not have; left out"
+            )
             continue
-        if not np.isfinite(t).all():
+        if not (np.abs(t) < MAX_COORDINATE).all():
             notes.append(f"image {name} has a position that is not a number; left out")
             continue
         pose = np.eye(4)

@@ -17,6 +17,9 @@ from smoke_trainer.data.scene import View
 from smoke_trainer.data.undistort import source_positions
 from smoke_trainer.errors import SceneError
 
+# Pillow 9.1 moved the filters into an enumeration; the numbers are the same in every version.
+BILINEAR, BOX = 2, 4
+
 
 @dataclass(frozen=True)
 class Photo:
@@ -35,7 +38,9 @@ class Photo:
 
 def _broken(path: Path, error: Exception) -> SceneError:
     return SceneError(
-        f"{path} cannot be read as an image: {error}", "the file is cut short or damaged", "copy the image again"
+        f"{path} cannot be read as an image: {error}",
+        "the file is cut short or damaged",
+        "copy the image again",
     )
 
 
@@ -56,7 +61,7 @@ def decode(path: Path, size: Tuple[int, int]) -> Tensor:
             has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
             pixels = image.convert("RGBA" if has_alpha else "RGB")
             if pixels.size != size:
-                pixels = pixels.resize(size, Image.BOX if pixels.width > size[0] else Image.BILINEAR)
+                pixels = pixels.resize(size, BOX if pixels.width > size[0] else BILINEAR)
             return torch.from_numpy(np.array(pixels)).permute(2, 0, 1).contiguous()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise _broken(path, error) from None
@@ -65,7 +70,9 @@ def decode(path: Path, size: Tuple[int, int]) -> Tensor:
 class ImageStore:
     """Gives the photo of a view; keeps the most recently used ones as bytes on `data_device`."""
 
-    def __init__(self, device: torch.device, data_device: torch.device, capacity_bytes: int = 2 << 30) -> None:
+    def __init__(
+        self, device: torch.device, data_device: torch.device, capacity_bytes: int = 2 << 30
+    ) -> None:
         self.device = device
         self.data_device = data_device
         self.capacity_bytes = capacity_bytes
@@ -106,7 +113,9 @@ class ImageStore:
             scaled = 2.0 * places / np.array(size) - 1.0
             self._maps[key] = torch.from_numpy(scaled.astype(np.float32))[None]
         bent = planes[None].float()
-        straight = F.grid_sample(bent, self._maps[key], mode="bilinear", padding_mode="border", align_corners=False)
+        straight = F.grid_sample(
+            bent, self._maps[key], mode="bilinear", padding_mode="border", align_corners=False
+        )
         return straight[0].round().to(torch.uint8)
 
     def _photo(self, planes: Tensor, has_mask: bool) -> Photo:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from pathlib import Path, PurePosixPath
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -65,11 +65,14 @@ def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 500
     test = tuple(view for view, held in zip(views, held_out) if held)
     if not train or not test:
         raise SceneError(
-            f"{root}: {len(train)} views to train on and {len(test)} held out", "training needs both kinds of views"
+            f"{root}: {len(train)} views to train on and {len(test)} held out",
+            "training needs both kinds of views",
         )
     points = found.points
     if points is None or len(points.xyz) < 4:
-        notes.append(f"{0 if points is None else len(points.xyz)} points found: {random_points} random ones instead")
+        notes.append(
+            f"{0 if points is None else len(points.xyz)} points found: {random_points} random ones instead"
+        )
         points = _random_points(train, random_points, seed)
     return Scene(root.resolve().name, found.layout, train, test, points, tuple(notes))
 
@@ -94,14 +97,23 @@ def _present(root: Path, images: Sequence[Registered], notes: List[str]) -> List
             missing.append(image.name)
     if missing:
         notes.append(f"{len(missing)} registered image(s) are not on disk: {', '.join(missing[:5])}")
-    known = {image.name for image in images}
-    folder = next((p.parent for _, f in present[:1] for p in f.values()), None)
-    if folder is not None:
-        extra = sorted(p.name for p in folder.iterdir() if p.suffix.lower() in (".png", ".jpg", ".jpeg"))
-        extra = [name for name in extra if not any(name == k or k.endswith("/" + name) for k in known)]
-        if extra:
-            notes.append(f"{len(extra)} image(s) on disk are not in the reconstruction: {', '.join(extra[:5])}")
+    if present:
+        notes.extend(
+            _unregistered(next(iter(present[0][1].values())).parent, {image.name for image in images})
+        )
     return present
+
+
+def _unregistered(folder: Path, known: Set[str]) -> List[str]:
+    """A note that names images of a folder that the reconstruction does not know."""
+    endings = {PurePosixPath(name).name for name in known}
+    images = sorted(
+        path.name for path in folder.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg")
+    )
+    extra = [name for name in images if name not in endings]
+    if not extra:
+        return []
+    return [f"{len(extra)} image(s) on disk are not in the reconstruction: {', '.join(extra[:5])}"]
 
 
 def _view(image: Registered, files: Files, resolution: int, pinholes: Dict[object, Camera]) -> View:

@@ -55,10 +55,14 @@ def _document(path: Path) -> Dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise SceneError(f"{path} is not JSON: {error}", "the file is damaged", "export the scene again") from None
+        raise SceneError(
+            f"{path} is not JSON: {error}", "the file is damaged", "export the scene again"
+        ) from None
     frames = document.get("frames") if isinstance(document, dict) else None
     if not isinstance(frames, list) or not all(isinstance(frame, dict) for frame in frames):
-        raise SceneError(f"{path} has no list of frames", "it is not a transforms file", "export the scene again")
+        raise SceneError(
+            f"{path} has no list of frames", "it is not a transforms file", "export the scene again"
+        )
     return dict(document)
 
 
@@ -81,7 +85,9 @@ def _add_frame(
         return
     pose = _pose(path, stated, frame.get("transform_matrix"))
     camera, lens = _lens(path, stated, {**document, **frame}, file)
-    folder, name = (relative.parts[0], "/".join(relative.parts[1:])) if len(relative.parts) > 1 else ("", str(relative))
+    folder, name = (
+        (relative.parts[0], "/".join(relative.parts[1:])) if len(relative.parts) > 1 else ("", str(relative))
+    )
     mask = root / str(frame["mask_path"]) if frame.get("mask_path") else None
     images.append(Registered(name, folder, camera, pose, lens, mask, held_out))
 
@@ -95,12 +101,17 @@ def _pose(path: Path, name: str, matrix: Any) -> Array:
         if pose.shape != (4, 4) or not np.isfinite(pose).all():
             raise ValueError
         # Exporters may scale the axes; a pose is a rotation, so they are brought back to length one.
-        pose[:3, :3] /= np.linalg.norm(pose[:3, :3], axis=0, keepdims=True)
+        lengths = np.linalg.norm(pose[:3, :3], axis=0, keepdims=True)
+        if lengths.min() < 1e-9:
+            raise ValueError
+        pose[:3, :3] /= lengths
         inverse = np.linalg.inv(pose @ FLIP)
         if not np.isfinite(inverse).all():
             raise ValueError
     except (ValueError, TypeError, np.linalg.LinAlgError):
-        raise SceneError(f"{path}: the transform_matrix of {name} is not a 4x4 pose", "the file is damaged") from None
+        raise SceneError(
+            f"{path}: the transform_matrix of {name} is not a 4x4 pose", "the file is damaged"
+        ) from None
     return np.asarray(inverse)
 
 
@@ -131,7 +142,9 @@ def _lens(path: Path, name: str, values: Dict[str, Any], file: Optional[Path]) -
         if min(width, height) <= 0 or min(fx, fy) <= 0 or not all(map(math.isfinite, numbers)):
             raise ValueError
     except (KeyError, ValueError, TypeError, ZeroDivisionError, OverflowError):
-        raise SceneError(f"{path}: {name} has no usable size and focal length", "the file is damaged") from None
+        raise SceneError(
+            f"{path}: {name} has no usable size and focal length", "the file is damaged"
+        ) from None
     return Camera(width, height, fx, fy, cx, cy), lens
 
 

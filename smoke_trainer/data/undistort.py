@@ -23,13 +23,14 @@ def undistort_points(points: Array, lens: Distortion, iterations: int = 20) -> A
     """The inverse of `distort_points` by Newton's method with a numeric Jacobian (there is no closed form)."""
     if lens.is_zero:
         return points
-    guess, step = points.copy(), 1e-6
+    guess: Array = points.copy()
+    right, down = np.array([1e-6, 0.0]), np.array([0.0, 1e-6])
     for _ in range(iterations):
         error = distort_points(guess, lens) - points
         if float(np.abs(error).max(initial=0.0)) < 1e-12:
             break
-        along_x = (distort_points(guess + [step, 0.0], lens) - distort_points(guess - [step, 0.0], lens)) / (2 * step)
-        along_y = (distort_points(guess + [0.0, step], lens) - distort_points(guess - [0.0, step], lens)) / (2 * step)
+        along_x = (distort_points(guess + right, lens) - distort_points(guess - right, lens)) / 2e-6
+        along_y = (distort_points(guess + down, lens) - distort_points(guess - down, lens)) / 2e-6
         determinant = along_x[:, 0] * along_y[:, 1] - along_y[:, 0] * along_x[:, 1]
         determinant = np.where(np.abs(determinant) < 1e-9, 1e-9, determinant)
         move_x = (error[:, 0] * along_y[:, 1] - error[:, 1] * along_y[:, 0]) / determinant

@@ -30,7 +30,8 @@ class McmcStrategy(Strategy):
     def penalty(self, model: Gaussians) -> Tensor:
         """Mean opacity and mean scale, weighted."""
         return (
-            self.config.opacity_penalty * model.opacities().mean() + self.config.scale_penalty * model.scales().mean()
+            self.config.opacity_penalty * model.opacities().mean()
+            + self.config.scale_penalty * model.scales().mean()
         )
 
     def update(self, iteration: int, model: Gaussians, position_rate: float) -> DensifyEvent:
@@ -76,7 +77,9 @@ class McmcStrategy(Strategy):
     def _share(self, model: Gaussians, sources: Tensor) -> None:
         """Correct opacity and scale of the sources for the number that will share each place."""
         share = torch.bincount(sources, minlength=len(model))[sources] + 1
-        opacity, scales = relocated(model.opacities().detach()[sources], model.scales().detach()[sources], share)
+        opacity, scales = relocated(
+            model.opacities().detach()[sources], model.scales().detach()[sources], share
+        )
         opacity = opacity.clamp(self.config.min_opacity, 1.0 - torch.finfo(torch.float32).eps)
         with torch.no_grad():
             model.params["opacity"][sources] = logit(opacity)

@@ -15,9 +15,13 @@ SPLIT_INTO = 2
 SPLIT_SHRINK = 0.8 * SPLIT_INTO  # each half of a split is this much smaller (the reference's factor)
 
 
-def replace_rows(model: Gaussians, state: State, change: Callable[[str, Tensor], Tensor], fill: Callable[[Tensor], Tensor]) -> None:
-    """Put changed tensors in place of all parameters: `change(name, parameter)` gives the new rows, `fill(rows)` the new
-    rows of Adam's moments and of the strategy's state."""
+def replace_rows(
+    model: Gaussians, state: State, change: Callable[[str, Tensor], Tensor], fill: Callable[[Tensor], Tensor]
+) -> None:
+    """Put changed tensors in place of all parameters.
+
+    `change(name, parameter)` gives the new rows; `fill(rows)` those of Adam's moments and of the strategy's state.
+    """
     for group in model.optimizer.param_groups:
         name, old = group["name"], group["params"][0]
         new = change(name, old.detach()).requires_grad_(True)

@@ -33,7 +33,9 @@ class Strategy:
     a checkpoint. Random numbers come from `generator`, on the CPU, so that a run repeats on any device.
     """
 
-    def __init__(self, config: DensifyConfig, extent: float, initial_count: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, config: DensifyConfig, extent: float, initial_count: int, generator: torch.Generator
+    ) -> None:
         self.config = config
         self.extent = extent
         self.initial_count = initial_count

@@ -81,8 +81,9 @@ class RenderOutput:
         grad = self.screen_points.grad
         if grad is None:
             return None
-        plane = grad.reshape(-1, grad.shape[-1])[:, :2]
-        return (plane * plane.new_tensor(self.screen_scale)).norm(dim=1)
+        plane: Tensor = grad.reshape(-1, grad.shape[-1])[:, :2]
+        norms: Tensor = torch.linalg.vector_norm(plane * plane.new_tensor(self.screen_scale), dim=1)
+        return norms
 
 
 class Renderer:

@@ -21,7 +21,9 @@ MEAN_TOLERANCE = 0.5
 def find_recipe(name: str) -> Recipe:
     """The recipe of that name, or a usage error that lists the names there are."""
     if name not in RECIPES:
-        raise UsageError(f"there is no sample scene called {name!r}", remedy=f"choose one of: {', '.join(RECIPES)}")
+        raise UsageError(
+            f"there is no sample scene called {name!r}", remedy=f"choose one of: {', '.join(RECIPES)}"
+        )
     return RECIPES[name]
 
 

@@ -46,7 +46,7 @@ def _keypoints(picture: Picture, count: int, rng: np.random.Generator) -> Array:
     if weights.sum() <= 0:
         return np.empty(0, dtype=np.int64)
     count = min(count, int(np.count_nonzero(weights)))
-    return rng.choice(weights.size, size=count, replace=False, p=weights / weights.sum())
+    return np.asarray(rng.choice(weights.size, size=count, replace=False, p=weights / weights.sum()))
 
 
 def _sees(picture: Picture, pixels: Array, depth: Array) -> Array:
@@ -55,11 +55,16 @@ def _sees(picture: Picture, pixels: Array, depth: Array) -> Array:
     column, row = np.floor(pixels[:, 0]).astype(np.int64), np.floor(pixels[:, 1]).astype(np.int64)
     inside = (depth > 0.05) & (column >= 0) & (column < width) & (row >= 0) & (row < height)
     truth = picture.depth[np.clip(row, 0, height - 1), np.clip(column, 0, width - 1)]
-    return inside & (np.abs(truth - depth) < 0.02 * depth)
+    return np.asarray(inside & (np.abs(truth - depth) < 0.02 * depth))
 
 
 def reconstruct(
-    pictures: Sequence[Picture], camera: Camera, poses: Sequence[Array], lens: Distortion, count: int, seed: int
+    pictures: Sequence[Picture],
+    camera: Camera,
+    poses: Sequence[Array],
+    lens: Distortion,
+    count: int,
+    seed: int,
 ) -> Observed:
     """Sample about `count` surface points that at least three views see, with keypoint and depth noise."""
     rng = np.random.default_rng(seed)

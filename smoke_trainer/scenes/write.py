@@ -16,13 +16,16 @@ from smoke_trainer.scenes.recipes import Recipe
 from smoke_trainer.scenes.sfm import Observed
 
 Array = np.ndarray
+KeypointRows = List[List[Tuple[float, float, int]]]
 
 # COLMAP's numbers for its camera models (src/colmap/sensor/models.h).
 PINHOLE_ID, SIMPLE_RADIAL_ID = 1, 2
 FLIP = np.diag([1.0, -1.0, -1.0, 1.0])  # OpenCV axes (y down, z forward) to OpenGL axes (y up, z back)
 
 
-def write_scene(recipe: Recipe, pictures: Sequence[Picture], poses: Sequence[Array], points: Observed, root: Path) -> None:
+def write_scene(
+    recipe: Recipe, pictures: Sequence[Picture], poses: Sequence[Array], points: Observed, root: Path
+) -> None:
     """Write images and reconstruction of one recipe below `root` (which must exist)."""
     WRITERS[recipe.layout](recipe, pictures, poses, points, root)
 
@@ -64,9 +67,11 @@ def _colmap_camera(recipe: Recipe) -> Tuple[int, str, List[float]]:
     return SIMPLE_RADIAL_ID, "SIMPLE_RADIAL", [camera.fx, camera.cx, camera.cy, recipe.distortion.k1]
 
 
-def _keypoint_rows(points: Observed, views: int, scale: float) -> Tuple[List[List[Tuple[float, float, int]]], List[List[Tuple[int, int]]]]:
+def _keypoint_rows(
+    points: Observed, views: int, scale: float
+) -> Tuple[List[List[Tuple[float, float, int]]], List[List[Tuple[int, int]]]]:
     """Keypoints of every view as (x, y, point id), and tracks of every point as (image id, keypoint index)."""
-    rows: List[List[Tuple[float, float, int]]] = [[] for _ in range(views)]
+    rows: KeypointRows = [[] for _ in range(views)]
     tracks: List[List[Tuple[int, int]]] = []
     for point, track in enumerate(points.tracks):
         tracks.append([])
@@ -97,7 +102,13 @@ def write_colmap_binary(
     with (sparse / "points3D.bin").open("wb") as out:
         out.write(struct.pack("<Q", len(points.xyz)))
         for index, track in enumerate(tracks):
-            head = (index + 1, *points.xyz[index], *points.rgb[index].tolist(), points.error[index], len(track))
+            head = (
+                index + 1,
+                *points.xyz[index],
+                *points.rgb[index].tolist(),
+                points.error[index],
+                len(track),
+            )
             out.write(struct.pack("<Q3d3BdQ", *head))
             out.write(b"".join(struct.pack("<II", *entry) for entry in track))
 
@@ -150,7 +161,9 @@ def _frames(poses: Sequence[Array], indices: Sequence[int], folder: str, suffix:
     for index in indices:
         matrix = np.linalg.inv(poses[index]) @ FLIP
         stem = image_name(index)[: -len(".png")]
-        frames.append({"file_path": f"{folder}/{stem}{suffix}", "transform_matrix": np.round(matrix, 9).tolist()})
+        frames.append(
+            {"file_path": f"{folder}/{stem}{suffix}", "transform_matrix": np.round(matrix, 9).tolist()}
+        )
     return frames
 
 

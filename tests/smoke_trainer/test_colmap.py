@@ -1,0 +1,132 @@
+"""COLMAP models: both forms give the written scene back; damage gives one clear error."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from smoke_trainer.data.camera import Camera, Distortion
+from smoke_trainer.data.colmap import lens_from_parameters, read_colmap
+from smoke_trainer.errors import SceneError
+
+FUZZ = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SPARSE = Path("sparse") / "0"
+
+
+@pytest.mark.parametrize("layout", ["colmap-binary", "colmap-text"])
+def test_reading_gives_the_written_scene_back(layout, scene_folder, tiny_scenes):
+    tiny, found = tiny_scenes(layout), read_colmap(scene_folder(layout))
+    assert found.layout == layout
+    assert [image.name for image in found.images] == [f"view_{i:03d}.png" for i in range(10)]
+    for image, pose in zip(found.images, tiny.poses, strict=True):
+        assert image.camera == tiny.recipe.camera
+        assert np.abs(image.world_to_camera - pose).max() < 1e-8
+    assert found.points is not None
+    assert np.abs(found.points.xyz - tiny.points.xyz).max() < 1e-4
+    assert (found.points.rgb == tiny.points.rgb).all()
+    assert found.notes == ()
+
+
+def test_rigs_and_frames_of_newer_models_are_no_hindrance(scene_folder):
+    folder = scene_folder("colmap-binary")
+    for name in ("rigs.bin", "frames.bin"):
+        (folder / SPARSE / name).write_bytes(struct.pack("<Q", 0))
+    assert len(read_colmap(folder).images) == 10
+
+
+def test_a_model_directly_in_sparse_is_found(scene_folder):
+    folder = scene_folder("colmap-binary")
+    for path in (folder / SPARSE).iterdir():
+        path.rename(folder / "sparse" / path.name)
+    assert len(read_colmap(folder).images) == 10
+
+
+@pytest.mark.parametrize(
+    ("model", "numbers", "camera", "lens"),
+    [
+        ("SIMPLE_PINHOLE", [50, 30, 20], Camera(64, 48, 50, 50, 30, 20), Distortion()),
+        ("PINHOLE", [50, 51, 30, 20], Camera(64, 48, 50, 51, 30, 20), Distortion()),
+        ("SIMPLE_RADIAL", [50, 30, 20, 0.1], Camera(64, 48, 50, 50, 30, 20), Distortion(k1=0.1)),
+        ("RADIAL", [50, 30, 20, 0.1, 0.2], Camera(64, 48, 50, 50, 30, 20), Distortion(k1=0.1, k2=0.2)),
+        (
+            "OPENCV",
+            [50, 51, 30, 20, 0.1, 0.2, 0.3, 0.4],
+            Camera(64, 48, 50, 51, 30, 20),
+            Distortion(k1=0.1, k2=0.2, p1=0.3, p2=0.4),
+        ),
+    ],
+)
+def test_camera_models(model, numbers, camera, lens):
+    assert lens_from_parameters(model, 64, 48, [float(n) for n in numbers], Path("cameras.bin")) == (camera, lens)
+
+
+def test_a_fisheye_is_refused_with_a_way_out():
+    with pytest.raises(SceneError, match="OPENCV_FISHEYE") as caught:
+        lens_from_parameters("OPENCV_FISHEYE", 64, 48, [1.0] * 8, Path("cameras.bin"))
+    assert "image_undistorter" in caught.value.remedy
+
+
+def test_an_image_with_an_unknown_camera_is_named_and_left_out(scene_folder):
+    folder = scene_folder("colmap-text")
+    path = folder / SPARSE / "images.txt"
+    path.write_text(path.read_text().replace(" 1 view_003.png", " 77 view_003.png"))
+    found = read_colmap(folder)
+    assert len(found.images) == 9
+    assert any("view_003.png" in note and "77" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("name", ["cameras", "images", "points3D"])
+def test_a_missing_file_is_named(name, scene_folder):
+    folder = scene_folder("colmap-binary")
+    (folder / SPARSE / f"{name}.bin").unlink()
+    if name == "images":
+        with pytest.raises(SceneError, match="no COLMAP model"):
+            read_colmap(folder)
+    else:
+        with pytest.raises(SceneError, match=f"{name}.bin is missing"):
+            read_colmap(folder)
+
+
+@pytest.mark.parametrize("name", ["cameras", "images", "points3D"])
+@FUZZ
+@given(data=st.data())
+def test_every_truncation_of_a_binary_model_is_one_clear_error(name, scene_folder, data):
+    folder = scene_folder("colmap-binary")
+    path = folder / SPARSE / f"{name}.bin"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(SceneError, match=name):
+        read_colmap(folder)
+
+
+@pytest.mark.parametrize("suffix", ["bin", "txt"])
+@pytest.mark.parametrize("name", ["cameras", "images", "points3D"])
+@FUZZ
+@given(data=st.data())
+def test_overwritten_bytes_are_read_or_refused_but_never_crash(name, suffix, scene_folder, data):
+    folder = scene_folder("colmap-binary" if suffix == "bin" else "colmap-text")
+    path = folder / SPARSE / f"{name}.{suffix}"
+    whole = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(whole) - 1))
+    patch = data.draw(st.binary(min_size=1, max_size=16))
+    whole[at : at + len(patch)] = patch
+    path.write_bytes(bytes(whole))
+    try:
+        found = read_colmap(folder)
+    except SceneError as error:
+        assert str(path.parent) in str(error)
+    else:
+        assert found.points is not None and np.isfinite(found.points.xyz).all()
+
+
+def test_an_absurd_count_is_refused_before_memory_is_asked_for(scene_folder):
+    folder = scene_folder("colmap-binary")
+    path = folder / SPARSE / "points3D.bin"
+    path.write_bytes(struct.pack("<Q", 1 << 60) + path.read_bytes()[8:])
+    with pytest.raises(SceneError, match="ends too early"):
+        read_colmap(folder)

@@ -1,0 +1,245 @@
+"""Strategies and their verbs: counts, moments, and the algebra of sharing a place."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from smoke_trainer.config import DensifyConfig, LearningRates
+from smoke_trainer.densify import make_strategy, ops
+from smoke_trainer.densify.mcmc import add_noise, relocated
+from smoke_trainer.errors import UsageError
+from smoke_trainer.model import GROUPS, Gaussians, logit
+from smoke_trainer.renderers.base import RenderOutput
+
+CONFIG = DensifyConfig(first=0, last=100, every=10, opacity_reset_every=50)
+
+
+def model_of(count=6, scale=0.001, opacity=0.5, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    params = {
+        "xyz": torch.randn(count, 3, generator=g),
+        "f_dc": torch.randn(count, 1, 3, generator=g),
+        "f_rest": torch.randn(count, 3, 3, generator=g),
+        "opacity": logit(torch.full((count, 1), opacity)),
+        "scaling": torch.full((count, 3), scale).log(),
+        "rotation": torch.randn(count, 4, generator=g),
+    }
+    model = Gaussians(params, 1, LearningRates())
+    sum((p.sum() * 0.1 + (p**2).sum()) for p in model.params.values()).backward()
+    model.optimizer.step()
+    model.optimizer.zero_grad(set_to_none=True)
+    return model
+
+
+def strategy_of(name, count=6, **changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    return make_strategy(name, config, 1.0, count, torch.Generator().manual_seed(0))
+
+
+def seen(gradients, radii=None):
+    """A render output whose screen gradients have the given norms."""
+    points = torch.zeros(len(gradients), 3, requires_grad=True)
+    points.grad = torch.tensor([[g, 0.0, 9.0] for g in gradients])
+    shown = torch.ones(len(gradients), dtype=torch.int32) if radii is None else torch.tensor(radii, dtype=torch.int32)
+    return RenderOutput(torch.zeros(3, 4, 4), shown, points)
+
+
+def moments(model, name, key="exp_avg"):
+    return model.optimizer.state[model.params[name]][key]
+
+
+def assert_in_step(model, state):
+    """Parameters, optimizer groups, moments and strategy rows all speak of the same Gaussians."""
+    for group in model.optimizer.param_groups:
+        assert group["params"] == [model.params[group["name"]]]
+        assert len(model.params[group["name"]]) == len(model)
+        for key in ops.MOMENTS:
+            assert moments(model, group["name"], key).shape == model.params[group["name"]].shape
+    assert len(model.optimizer.state) == len(GROUPS)
+    assert all(len(rows) == len(model) for rows in state.values())
+
+
+def test_keep_takes_moments_and_state_along():
+    model, state = model_of(), {"seen": torch.arange(6.0)}
+    mask = torch.tensor([True, False, True, True, False, True])
+    before = {name: (model.params[name].detach().clone(), moments(model, name).clone()) for name in GROUPS}
+    assert ops.keep(model, state, mask) == 2
+    for name, (rows, average) in before.items():
+        assert torch.equal(model.params[name], rows[mask]) and torch.equal(moments(model, name), average[mask])
+    assert state["seen"].tolist() == [0, 2, 3, 5]
+    assert_in_step(model, state)
+
+
+def test_a_clone_is_a_copy_without_a_past():
+    model, state = model_of(), {"seen": torch.ones(6)}
+    mask = torch.tensor([False, True, False, False, True, False])
+    assert ops.clone(model, state, mask) == 2
+    assert len(model) == 8
+    for name in GROUPS:
+        assert torch.equal(model.params[name][6:], model.params[name][:6][mask])
+        assert (moments(model, name)[6:] == 0).all() and (moments(model, name)[:6] != 0).any()
+    assert state["seen"].tolist() == [1] * 6 + [0] * 2
+    assert_in_step(model, state)
+
+
+def test_a_split_puts_two_smaller_ones_where_one_was():
+    model, state = model_of(scale=0.5), {}
+    mask = torch.tensor([True, False, False, False, False, True])
+    parents = {name: model.params[name].detach()[mask].clone() for name in GROUPS}
+    assert ops.split(model, state, mask, torch.Generator().manual_seed(1)) == 2
+    assert len(model) == 8
+    children = {name: model.params[name].detach()[4:] for name in GROUPS}
+    ratio = torch.exp(parents["scaling"].repeat(2, 1) - children["scaling"])
+    assert ratio == pytest.approx(1.6)
+    for name in ("f_dc", "f_rest", "opacity", "rotation"):
+        assert torch.equal(children[name], parents[name].repeat(2, *[1] * (parents[name].dim() - 1)))
+    offset = children["xyz"] - parents["xyz"].repeat(2, 1)
+    assert (offset.norm(dim=1) > 0).all() and (offset.abs() < 5 * 0.51).all()
+    assert_in_step(model, state)
+
+
+def test_split_offsets_follow_the_gaussians_own_shape():
+    scales = torch.tensor([[1.0, 0.1, 0.01]]).repeat(20000, 1)
+    quaternion = torch.tensor([[0.9, 0.3, -0.2, 0.5]]).repeat(20000, 1)
+    drawn = ops.sample_offsets(scales, quaternion, torch.Generator().manual_seed(0))
+    rotation = ops.rotation_matrices(quaternion[:1])[0]
+    assert torch.allclose(rotation @ rotation.T, torch.eye(3), atol=1e-6)
+    expected = rotation @ torch.diag(scales[0] ** 2) @ rotation.T
+    assert torch.allclose(torch.cov(drawn.T), expected, atol=0.02)
+
+
+def test_opacity_reset_forgets_only_opacitys_moments():
+    model = model_of(opacity=0.9)
+    kept = moments(model, "xyz").clone()
+    ops.reset_opacity(model)
+    assert model.opacities().max().item() == pytest.approx(0.01)
+    assert (moments(model, "opacity") == 0).all()
+    assert torch.equal(moments(model, "xyz"), kept)
+
+
+def test_default_clones_small_splits_large_and_prunes_faint():
+    model, strategy = model_of(), strategy_of("default")
+    with torch.no_grad():
+        model.params["scaling"][1] = np.log(0.5)
+        model.params["opacity"][5] = -9.0
+    strategy.observe(9, model, seen([1e-3, 1e-3, 1e-5, 1e-5, 1e-5, 1e-5]))
+    assert strategy.update(9, model, 0.0) == dataclasses.replace(strategy.update(9, model, 0.0))
+    event = strategy.update(10, model, 0.0)
+    assert (event.cloned, event.split, event.pruned, event.opacity_reset) == (1, 1, 1, False)
+    assert len(model) == 6 + 1 + 1 - 1
+    assert_in_step(model, strategy.state)
+
+
+def test_default_averages_only_over_views_that_show_a_gaussian():
+    model, strategy = model_of(3), strategy_of("default")
+    strategy.observe(1, model, seen([4.0, 4.0, 4.0], radii=[1, 1, 0]))
+    strategy.observe(2, model, seen([2.0, 8.0, 8.0], radii=[0, 5, 0]))
+    assert strategy.average_gradient().tolist() == [4.0, 6.0, 0.0]
+    assert strategy.state["max_radius"].tolist() == [1.0, 5.0, 0.0]
+
+
+def test_default_prunes_by_size_only_after_the_first_reset():
+    for iteration, left in ((50, 4), (60, 2)):
+        model, strategy = model_of(4), strategy_of("default", max_screen_size=20.0, max_world_size=0.1)
+        with torch.no_grad():
+            model.params["scaling"][0] = np.log(0.3)
+        strategy.observe(iteration, model, seen([0.0] * 4, radii=[1, 99, 1, 1]))
+        strategy.update(iteration, model, 0.0)
+        assert len(model) == left
+
+
+def test_default_resets_on_schedule_and_stops_at_the_end():
+    model, strategy = model_of(), strategy_of("default")
+    assert strategy.update(50, model, 0.0).opacity_reset
+    strategy.observe(101, model, seen([1.0] * 6))
+    assert strategy.update(150, model, 0.0) == type(strategy.update(150, model, 0.0))()
+    assert len(model) == 6
+
+
+def test_no_gradient_on_screen_densifies_nothing():
+    model, strategy = model_of(), strategy_of("default")
+    output = seen([1.0] * 6)
+    output.screen_points.grad = None
+    strategy.observe(9, model, output)
+    event = strategy.update(10, model, 0.0)
+    assert (event.cloned, event.split) == (0, 0)
+
+
+def test_budget_grows_along_its_curve_and_never_beyond():
+    strategy = strategy_of("budget", count=100, budget=3.0)
+    assert (strategy.target(0), strategy.target(100), strategy.final_count) == (100, 300, 300)
+    targets = [strategy.target(i) for i in range(0, 101, 10)]
+    assert targets == sorted(targets)
+    assert targets[1] - targets[0] > targets[-1] - targets[-2]
+    model = model_of(100)
+    for iteration in range(1, 101):
+        strategy.observe(iteration, model, seen([1.0] * len(model)))
+        strategy.update(iteration, model, 0.0)
+        assert len(model) <= max(strategy.target(iteration), 100)
+    assert len(model) == 300
+    assert strategy_of("budget", count=100, budget=250.0).final_count == 250
+
+
+def test_budget_takes_only_those_that_want_to_grow():
+    strategy, model = strategy_of("budget", count=6, budget=50.0), model_of(6)
+    strategy.observe(9, model, seen([1.0, 0.0, 1.0, 0.0, 0.0, 0.0]))
+    assert strategy.update(10, model, 0.0).cloned == 2
+
+
+def test_sharing_a_place_keeps_the_opacity_and_the_accumulated_picture():
+    """n equal Gaussians blend to the opacity of one, and along a ray through the centre to the same total weight."""
+    opacity = torch.tensor([[0.3], [0.9], [0.6]])
+    scales = torch.tensor([[1.0, 2.0, 3.0]]).repeat(3, 1)
+    share = torch.tensor([2, 5, 1])
+    single, smaller = relocated(opacity, scales, share)
+    assert 1 - (1 - single[:, 0]) ** share == pytest.approx(opacity[:, 0].numpy(), abs=1e-6)
+    assert smaller[2] == pytest.approx(scales[2].numpy(), rel=1e-6)
+    x = torch.linspace(-12, 12, 20001, dtype=torch.float64)
+    for row in range(3):
+        before = opacity[row, 0].double() * torch.exp(-0.5 * x**2)
+        factor = (smaller[row, 0] / scales[row, 0]).double()
+        alpha = single[row, 0].double() * torch.exp(-0.5 * (x / factor) ** 2)
+        after = 1 - (1 - alpha) ** int(share[row])
+        assert torch.trapezoid(after, x).item() == pytest.approx(torch.trapezoid(before, x).item(), rel=1e-4)
+
+
+def test_mcmc_moves_the_dead_onto_the_living_and_grows_to_its_cap():
+    model, strategy = model_of(40), strategy_of("mcmc", count=40, max_gaussians=43)
+    with torch.no_grad():
+        model.params["opacity"][:5] = -9.0
+    places = model.params["xyz"].detach()[5:].clone()
+    event = strategy.update(10, model, 0.0)
+    assert (event.pruned, event.cloned, len(model)) == (5, 2, 42)
+    moved = model.params["xyz"].detach()[:5]
+    assert (torch.cdist(moved, places).min(dim=1).values == 0).all()
+    strategy.update(20, model, 0.0)
+    strategy.update(30, model, 0.0)
+    assert len(model) == 43
+    assert_in_step(model, strategy.state)
+
+
+def test_mcmc_noise_moves_the_faint_and_leaves_the_solid():
+    model = model_of(2, scale=0.1)
+    with torch.no_grad():
+        model.params["opacity"][0], model.params["opacity"][1] = -9.0, 9.0
+    before = model.params["xyz"].detach().clone()
+    add_noise(model, 1.0, torch.Generator().manual_seed(0))
+    moved = (model.params["xyz"].detach() - before).norm(dim=1)
+    assert moved[0] > 1e-4 and moved[1] < 1e-12
+
+
+def test_mcmc_penalises_opacity_and_size():
+    model, strategy = model_of(), strategy_of("mcmc")
+    penalty = strategy.penalty(model)
+    penalty.backward()
+    assert (model.params["opacity"].grad > 0).all() and (model.params["scaling"].grad > 0).all()
+    assert strategy_of("default").penalty(model) is None
+
+
+def test_an_unknown_strategy_is_refused():
+    with pytest.raises(UsageError, match="nonsuch"):
+        strategy_of("nonsuch")

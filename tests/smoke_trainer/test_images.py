@@ -1,0 +1,109 @@
+"""Decoding and the bounded cache."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from smoke_trainer.data.images import ImageStore, decode
+from smoke_trainer.data.load import load_scene
+from smoke_trainer.errors import SceneError
+
+CPU = torch.device("cpu")
+
+
+def store(scene, images: float) -> ImageStore:
+    camera = scene.train[0].camera
+    return ImageStore(CPU, CPU, int(images * 3 * camera.width * camera.height))
+
+
+def test_the_cache_never_holds_more_than_it_may_and_forgets_the_oldest(scene_folder):
+    scene = load_scene(str(scene_folder("colmap-binary")))
+    photos = store(scene, 2.5)
+    for view in scene.train[:4]:
+        photos.get(view)
+        assert photos.held_bytes <= photos.capacity_bytes
+    assert list(photos._kept) == [str(view.image_path) for view in scene.train[2:4]]
+    photos.get(scene.train[2])
+    photos.get(scene.train[0])
+    assert list(photos._kept) == [str(scene.train[2].image_path), str(scene.train[0].image_path)]
+    assert photos.held_bytes == sum(planes.numel() for planes in photos._kept.values())
+
+
+def test_a_cache_too_small_for_one_image_still_works(scene_folder):
+    scene = load_scene(str(scene_folder("colmap-binary")))
+    photos = store(scene, 0.5)
+    assert torch.equal(photos.get(scene.train[0]).color, store(scene, 9).get(scene.train[0]).color)
+    assert photos.held_bytes == 0
+
+
+def test_a_cached_photo_equals_the_decoded_one_and_the_file(scene_folder, tiny_scenes):
+    tiny = tiny_scenes("colmap-binary")
+    scene = load_scene(str(scene_folder("colmap-binary")))
+    photos = store(scene, 9)
+    first, second = photos.get(scene.train[0]), photos.get(scene.train[0])
+    assert torch.equal(first.color, second.color)
+    truth = torch.from_numpy(tiny.pictures[1].color).permute(2, 0, 1).float()
+    assert (first.color - truth).abs().max() <= 0.5 / 255 + 1e-6
+
+
+def test_alpha_lets_the_background_through(scene_folder):
+    scene = load_scene(str(scene_folder("blender")))
+    photo = ImageStore(CPU, CPU).get(scene.train[0])
+    assert photo.alpha is not None and 0.0 == photo.alpha.min() < photo.alpha.max() == 1.0
+    red = photo.over(torch.tensor([1.0, 0.0, 0.0]))
+    empty = photo.alpha[0] == 0
+    assert (red[:, empty] == torch.tensor([1.0, 0.0, 0.0])[:, None]).all()
+    solid = photo.alpha[0] == 1
+    assert torch.equal(red[:, solid], photo.color[:, solid])
+
+
+def test_a_mask_is_read_with_its_photo(scene_folder, tmp_path):
+    scene = load_scene(str(scene_folder("nerfstudio")))
+    view = scene.train[0]
+    half = Image.new("L", (48, 36), 0)
+    half.paste(255, (0, 0, 24, 36))
+    half.save(tmp_path / "mask.png")
+    photo = ImageStore(CPU, CPU).get(dataclasses.replace(view, mask_path=tmp_path / "mask.png"))
+    assert photo.mask is not None and photo.alpha is None and photo.color.shape == (3, 36, 48)
+    assert 0.4 < photo.mask.mean() < 0.6
+    assert photo.mask[0, :, :20].min() == 1.0 and photo.mask[0, :, 30:].max() == 0.0
+
+
+def test_larger_files_are_averaged_down(tmp_path):
+    checks = Image.new("L", (8, 8))
+    checks.putdata([255 * ((x + y) % 2) for y in range(8) for x in range(8)])
+    checks.convert("RGB").save(tmp_path / "checks.png")
+    small = decode(tmp_path / "checks.png", (4, 4))
+    assert small.shape == (3, 4, 4)
+    assert small.float().sub(127.5).abs().max() <= 1.0
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_image_is_one_clear_error_or_decodes(scene_folder, data):
+    folder = scene_folder("colmap-text")
+    path = folder / "images" / "view_001.png"
+    whole = path.read_bytes()
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    junk = data.draw(st.binary(max_size=8))
+    path.write_bytes(whole[:cut] + junk)
+    try:
+        scene = load_scene(str(folder))
+        ImageStore(CPU, CPU).get(scene.train[0])
+    except SceneError as error:
+        assert "view_001.png" in str(error)
+    else:
+        # Only the end marker may be missing; everything that carries pixels was there.
+        assert cut > len(whole) - 20
+
+
+def test_a_text_file_is_no_image(tmp_path):
+    (tmp_path / "a.png").write_text("hello")
+    with pytest.raises(SceneError, match=r"a\.png cannot be read"):
+        decode(tmp_path / "a.png", (4, 4))

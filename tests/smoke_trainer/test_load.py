@@ -1,0 +1,112 @@
+"""From folder to scene: layout, split, sizes, missing files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from smoke_trainer.data.load import SAMPLES, find_scene, load_scene
+from smoke_trainer.errors import SceneError, UsageError
+
+
+@pytest.mark.parametrize("layout", ["colmap-binary", "colmap-text", "blender", "nerfstudio"])
+def test_every_layout_loads_with_every_eighth_held_out(layout, scene_folder):
+    scene = load_scene(str(scene_folder(layout)))
+    assert scene.layout == layout
+    assert [view.name for view in scene.test] == ["view_000.png", "view_008.png"]
+    assert len(scene.train) == 8
+    assert len(scene.points.xyz) > 100
+
+
+@pytest.mark.parametrize("layout", ["colmap-binary", "colmap-text", "blender", "nerfstudio"])
+def test_all_layouts_agree_on_where_cameras_stand(layout, scene_folder, tiny_scenes):
+    tiny, scene = tiny_scenes(layout), load_scene(str(scene_folder(layout)))
+    for view in scene.train + scene.test:
+        pose = tiny.poses[int(view.name[5:8])]
+        assert np.abs(view.world_to_camera - pose).max() < 1e-6
+
+
+def test_prepared_copies_come_before_full_size_and_the_principal_point_scales(scene_folder):
+    folder = scene_folder("colmap-binary")
+    (folder / "images").mkdir()
+    for path in (folder / "images_8").iterdir():
+        Image.new("RGB", (384, 288)).save(folder / "images" / path.name)
+    view = load_scene(str(folder)).train[0]
+    assert view.image_path.parent.name == "images_8"
+    assert (view.camera.width, view.camera.height, view.camera.cx, view.camera.cy) == (48, 36, 25.0, 17.0)
+    full = load_scene(str(folder), resolution=1).train[0]
+    assert full.image_path.parent.name == "images" and full.camera.width == 384
+    assert full.camera.cx == pytest.approx(8 * view.camera.cx)
+    # Half the size: the small copies would have to be enlarged, so the full ones are averaged down.
+    half = load_scene(str(folder), resolution=2).train[0]
+    assert half.image_path.parent.name == "images" and half.camera.width == 192
+    narrow = load_scene(str(folder), resolution=24).train[0]
+    assert narrow.image_path.parent.name == "images_8" and (narrow.camera.width, narrow.camera.height) == (24, 18)
+
+
+def test_a_size_that_would_enlarge_is_not_invented(scene_folder):
+    view = load_scene(str(scene_folder("colmap-text")), resolution=4000).train[0]
+    assert view.camera.width == 48
+
+
+def test_missing_and_unregistered_images_are_named(scene_folder):
+    folder = scene_folder("colmap-binary") / "images_8"
+    (folder / "view_002.png").unlink()
+    Image.new("RGB", (48, 36)).save(folder / "stray.png")
+    scene = load_scene(str(folder.parent))
+    assert len(scene.train) + len(scene.test) == 9
+    notes = "\n".join(scene.notes)
+    assert "view_002.png" in notes and "stray.png" in notes
+
+
+def test_without_any_image_the_error_says_what_is_needed(scene_folder):
+    folder = scene_folder("colmap-binary")
+    for path in (folder / "images_8").iterdir():
+        path.unlink()
+    with pytest.raises(SceneError, match="0 usable image"):
+        load_scene(str(folder))
+
+
+def test_masks_beside_colmap_images_are_found(scene_folder):
+    folder = scene_folder("colmap-text")
+    (folder / "masks").mkdir()
+    Image.new("L", (48, 36), 255).save(folder / "masks" / "view_001.png.png")
+    masks = {view.name: view.mask_path for view in load_scene(str(folder)).train}
+    assert masks["view_001.png"] is not None and masks["view_002.png"] is None
+
+
+def test_without_points_training_starts_from_seeded_random_ones(scene_folder):
+    folder = scene_folder("blender")
+    (folder / "points3d.ply").unlink()
+    scene = load_scene(str(folder), random_points=321, seed=5)
+    assert scene.points.xyz.shape == (321, 3)
+    assert any("random" in note for note in scene.notes)
+    assert (load_scene(str(folder), random_points=321, seed=5).points.xyz == scene.points.xyz).all()
+    # They surround what the cameras look at (the figure stands at the origin).
+    assert np.linalg.norm(scene.points.xyz.mean(axis=0)) < 0.5
+
+
+def test_extent_is_the_cameras_spread(scene_folder, tiny_scenes):
+    scene = load_scene(str(scene_folder("colmap-binary")))
+    centers = np.array([view.position for view in scene.train])
+    assert scene.extent == pytest.approx(1.1 * np.linalg.norm(centers - centers.mean(axis=0), axis=1).max())
+
+
+def test_samples_are_found_by_name_and_strangers_refused(tmp_path: Path):
+    assert find_scene("courtyard") == SAMPLES / "courtyard"
+    with pytest.raises(UsageError, match="nonsuch") as caught:
+        find_scene("nonsuch")
+    assert "courtyard" in caught.value.remedy
+    with pytest.raises(SceneError, match="no scene"):
+        load_scene(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["courtyard", "study", "fruit", "figurine", "trellis", "plaza"])
+def test_every_bundled_scene_loads_without_a_note(name):
+    scene = load_scene(name)
+    assert scene.notes == ()
+    assert len(scene.test) == (len(scene.train) + len(scene.test) + 7) // 8
+    assert len(scene.points.xyz) >= 1000

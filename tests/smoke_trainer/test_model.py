@@ -1,0 +1,124 @@
+"""Gaussians, their birth from points, their optimizer; schedule, loss and metrics."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from smoke_trainer.config import PAPER_ITERATIONS, SHORT_RUN, LearningRates, TrainConfig, scaled_to
+from smoke_trainer.data.scene import PointCloud
+from smoke_trainer.losses import photometric_loss
+from smoke_trainer.metrics import MAX_PSNR, QualityMean, psnr
+from smoke_trainer.model import GROUPS, SH_C0, gaussians_from_points
+from smoke_trainer.parts import as_ssim, make_knn, make_ssim
+from smoke_trainer.schedule import position_rate, set_position_rate
+
+CPU = torch.device("cpu")
+
+
+def cloud(count=20, seed=0):
+    rng = np.random.default_rng(seed)
+    return PointCloud(
+        rng.normal(size=(count, 3)).astype(np.float32), rng.integers(0, 256, (count, 3)).astype(np.uint8)
+    )
+
+
+def born(points=None, sh_degree=3):
+    return gaussians_from_points(points or cloud(), sh_degree, LearningRates(), make_knn("kernels", CPU).function, CPU)
+
+
+def test_a_gaussian_is_born_as_large_as_its_neighbours_are_far():
+    points, model = cloud(), born()
+    squared = ((points.xyz[:, None] - points.xyz[None]) ** 2).sum(axis=2)
+    nearest = np.sort(squared, axis=1)[:, 1:4].mean(axis=1)
+    assert model.scales().detach().numpy() == pytest.approx(np.sqrt(nearest)[:, None].repeat(3, 1), rel=1e-4)
+    assert model.opacities().detach().numpy() == pytest.approx(0.1)
+    color = 0.5 + SH_C0 * model.params["f_dc"][:, 0].detach().numpy()
+    assert color == pytest.approx(points.rgb / 255.0, abs=1e-6)
+    assert {name: tuple(model.params[name].shape[1:]) for name in GROUPS} == {
+        "xyz": (3,), "f_dc": (1, 3), "f_rest": (15, 3), "opacity": (1,), "scaling": (3,), "rotation": (4,),
+    }  # fmt: skip
+
+
+def test_two_equal_points_do_not_make_a_gaussian_of_no_size():
+    points = PointCloud(np.zeros((5, 3), dtype=np.float32), np.zeros((5, 3), dtype=np.uint8))
+    assert torch.isfinite(born(points).params["scaling"]).all()
+
+
+def test_sh_degree_rises_to_its_maximum_and_no_further():
+    model = born(sh_degree=2)
+    degrees = []
+    for _ in range(4):
+        degrees.append(model.splats().sh_degree)
+        model.raise_sh_degree()
+    assert degrees == [0, 1, 2, 2]
+
+
+def test_every_group_has_its_own_rate_and_epsilon():
+    groups = {group["name"]: group for group in born().optimizer.param_groups}
+    assert {name: group["lr"] for name, group in groups.items()} == {
+        "xyz": 1.6e-4, "f_dc": 2.5e-3, "f_rest": 1.25e-4, "opacity": 0.05, "scaling": 5e-3, "rotation": 1e-3,
+    }  # fmt: skip
+    assert all(group["eps"] == 1e-15 for group in groups.values())
+
+
+def test_positions_decay_log_linearly_with_the_extent():
+    rates = LearningRates()
+    assert position_rate(rates, 2.0, 0, 100) == pytest.approx(3.2e-4)
+    assert position_rate(rates, 2.0, 50, 100) == pytest.approx(2.0 * math.sqrt(1.6e-4 * 1.6e-6))
+    assert position_rate(rates, 2.0, 100, 100) == pytest.approx(3.2e-6)
+    model = born()
+    set_position_rate(model.optimizer, 0.5)
+    assert [group["lr"] for group in model.optimizer.param_groups if group["name"] != "xyz"].count(0.5) == 0
+    assert next(group["lr"] for group in model.optimizer.param_groups if group["name"] == "xyz") == 0.5
+
+
+def test_long_runs_keep_the_reference_schedule_and_short_ones_fit_it_in(tmp_path):
+    for iterations in (SHORT_RUN, PAPER_ITERATIONS):
+        config = TrainConfig("x", iterations, tmp_path)
+        assert scaled_to(config) == config
+    for iterations in (20, 100, 200, 500, 3000):
+        config = scaled_to(TrainConfig("x", iterations, tmp_path))
+        d = config.densify
+        rounds = [i for i in range(1, d.last + 1) if i > d.first and i % d.every == 0]
+        assert len(rounds) >= 2, iterations
+        assert 0 < d.opacity_reset_every < d.last < iterations
+        assert d.last < 2 * d.opacity_reset_every  # exactly one reset, early enough to recover
+        assert 3 * config.sh_every <= iterations
+
+
+def test_the_loss_is_the_papers_mixture_and_a_mask_hides_pixels():
+    ssim = as_ssim(make_ssim("kernels", CPU))
+    truth = torch.rand(3, 20, 24, generator=torch.Generator().manual_seed(0))
+    drawn = (truth + 0.1).requires_grad_(True)
+    loss = photometric_loss(drawn, truth, ssim, 0.2)
+    assert loss.l1.item() == pytest.approx(0.1, rel=1e-5)
+    expected = 0.8 * 0.1 + 0.2 * (1 - ssim(drawn[None], truth[None]).item())
+    assert loss.total.item() == pytest.approx(expected, rel=1e-5)
+    mask = torch.zeros(1, 20, 24)
+    mask[:, :, 12:] = 1.0
+    photometric_loss(drawn, truth, ssim, 0.0, mask).total.backward()
+    assert (drawn.grad[:, :, :12] == 0).all() and (drawn.grad[:, :, 12:] != 0).all()
+
+
+def test_psnr_by_hand():
+    zero = torch.zeros(3, 4, 4)
+    assert psnr(zero + 0.1, zero) == pytest.approx(20.0, abs=1e-4)
+    assert psnr(zero, zero) == MAX_PSNR
+
+
+def test_quality_is_the_mean_over_views_of_clamped_pictures():
+    ssim = as_ssim(make_ssim("kernels", CPU))
+    mean = QualityMean(ssim)
+    zero = torch.zeros(3, 16, 16)
+    mean.add(zero + 0.1, zero)
+    mean.add(zero + 0.01, zero)
+    mean.add(zero + 7.0, zero + 1.0)
+    quality = mean.result()
+    assert quality.views == 3
+    assert quality.psnr == pytest.approx((20.0 + 40.0 + MAX_PSNR) / 3, abs=1e-3)
+    assert quality.l1 == pytest.approx(0.11 / 3, rel=1e-4)
+    assert quality.as_json()["lpips"] is None

@@ -1,0 +1,168 @@
+"""The renderer protocol: cameras as matrices, our kernel, and the nine packages that share one name."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections import namedtuple
+
+import numpy as np
+import pytest
+import torch
+
+from smoke_trainer.data.load import load_scene
+from smoke_trainer.errors import RendererUnavailable, UsageError
+from smoke_trainer.model import Splats
+from smoke_trainer.renderers import RenderCamera, make_renderer
+from smoke_trainer.renderers.inria import InriaRenderer, variant_of
+from splatfix.kernels import rasterizer
+
+CPU = torch.device("cpu")
+B = ("image_height", "image_width", "tanfovx", "tanfovy", "bg", "scale_modifier", "viewmatrix", "projmatrix",
+     "sh_degree", "campos", "prefiltered", "debug")  # fmt: skip
+
+
+def splats_at(points, scale=0.01, color=(1.0, 1.0, 1.0), grad=False):
+    means = torch.tensor(points, dtype=torch.float32).reshape(-1, 3).requires_grad_(grad)
+    count = len(means)
+    rotation = torch.tensor([[1.0, 0.0, 0.0, 0.0]]).repeat(count, 1)
+    shs = torch.zeros(count, 16, 3)
+    shs[:, 0] = (torch.tensor(color) - 0.5) / 0.28209479177387814
+    return Splats(means, torch.full((count, 3), scale), rotation, torch.full((count, 1), 0.95), shs, 0)
+
+
+@pytest.fixture
+def camera_and_view(scene_folder):
+    view = load_scene(str(scene_folder("colmap-binary"))).train[1]
+    return RenderCamera.of(view, CPU), view
+
+
+def test_a_splat_lands_on_the_pixel_that_the_intrinsics_name_off_centre_included(camera_and_view):
+    camera, view = camera_and_view
+    lens, pose = view.camera, view.world_to_camera
+    assert (lens.cx, lens.cy) != (lens.width / 2, lens.height / 2)
+    for column, row in ((10, 8), (37, 29), (24, 17)):
+        local = np.array([(column + 0.5 - lens.cx) / lens.fx, (row + 0.5 - lens.cy) / lens.fy, 1.0]) * 2.0
+        world = np.linalg.inv(pose) @ np.append(local, 1.0)
+        drawn = make_renderer("torch", CPU).render(camera, splats_at(world[:3]), torch.zeros(3))
+        brightness = drawn.color.sum(dim=0)
+        assert divmod(int(brightness.argmax()), lens.width) == (row, column)
+        assert torch.allclose(brightness[row, column - 1], brightness[row, column + 1], rtol=1e-3)
+        assert torch.allclose(brightness[row - 1, column], brightness[row + 1, column], rtol=1e-3)
+
+
+def test_the_screen_gradient_is_in_ndc_units(camera_and_view):
+    camera, view = camera_and_view
+    target = np.linalg.inv(view.world_to_camera) @ np.array([0.0, 0.0, 2.0, 1.0])
+    drawn = make_renderer("torch", CPU).render(camera, splats_at(target[:3], 0.05, grad=True), torch.zeros(3))
+    assert drawn.screen_gradient() is None
+    weight = torch.linspace(0, 1, view.camera.width)[None, None]
+    (drawn.color * weight).sum().backward()
+    gradient = drawn.screen_gradient()
+    # Moving by one pixel moves the whole blob one pixel up the ramp; one NDC unit is W/2 pixels.
+    per_pixel = drawn.color.sum().item() / (view.camera.width - 1)
+    assert gradient.item() == pytest.approx(per_pixel * view.camera.width / 2, rel=0.02)
+
+
+def test_asking_for_a_gpu_renderer_on_a_cpu_is_an_error_not_a_fallback():
+    for name in ("gsplat", "inria"):
+        with pytest.raises(RendererUnavailable, match="cannot draw on cpu"):
+            make_renderer(name, CPU)
+    with pytest.raises(UsageError, match="nonsuch"):
+        make_renderer("nonsuch", CPU)
+
+
+@pytest.mark.parametrize(
+    ("fields", "variant"),
+    [
+        (B, "inria-v1"),
+        ((*B, "antialiasing"), "dr_aa"),
+        ((*B, "pixel_weights"), "taming-3dgs"),
+        ((*B[:4], "kernel_size", "subpixel_offset", *B[4:]), "mip-splatting"),
+        ((*B, "mult", "get_flag", "metric_map"), "fastgs"),
+    ],
+)
+def test_variants_are_recognised_by_their_fields(fields, variant):
+    assert variant_of(fields) == variant
+
+
+def fake_module(fields, extra=(), arity=2):
+    """A stand-in for an installed variant: its settings and signature, drawn by our kernel."""
+    Settings = namedtuple("GaussianRasterizationSettings", fields)
+
+    class GaussianRasterizer:
+        def __init__(self, settings):
+            self.settings = settings
+
+        def _draw(self, dc, shs, **inputs):
+            shs = shs if dc is None else torch.cat([dc, shs], dim=1)
+            known = rasterizer.GaussianRasterizationSettings._fields
+            ours = {key: value for key, value in self.settings._asdict().items() if key in known}
+            drawn = rasterizer.rasterize(rasterizer.GaussianRasterizationSettings(**ours), shs=shs, **inputs)
+            return (drawn.color, drawn.radii, *([None] * (arity - 2)))
+
+    if "dc" in extra:
+
+        def forward(self, means3D, means2D, opacities, dc=None, shs=None, scales=None, rotations=None):
+            return self._draw(
+                dc, shs, means3D=means3D, means2D=means2D, opacities=opacities, scales=scales, rotations=rotations
+            )
+    else:
+
+        def forward(self, means3D, means2D, opacities, shs=None, scales=None, rotations=None):
+            return self._draw(
+                None, shs, means3D=means3D, means2D=means2D, opacities=opacities, scales=scales, rotations=rotations
+            )
+
+    GaussianRasterizer.forward = forward
+    GaussianRasterizer.__call__ = forward
+    module = types.ModuleType("diff_gaussian_rasterization")
+    module.GaussianRasterizationSettings = Settings
+    module.GaussianRasterizer = GaussianRasterizer
+    return module
+
+
+@pytest.mark.parametrize(
+    ("fields", "extra", "arity"),
+    [
+        (B, (), 2),
+        ((*B, "antialiasing"), (), 3),
+        ((*B, "antialiasing"), ("dc",), 3),
+        ((*B, "pixel_weights"), ("dc",), 13),
+        ((*B[:4], "kernel_size", "subpixel_offset", *B[4:]), (), 2),
+    ],
+)
+def test_each_variants_call_draws_the_same_splat(fields, extra, arity, camera_and_view, monkeypatch):
+    camera, view = camera_and_view
+    monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(fields, extra, arity))
+    renderer = InriaRenderer.__new__(InriaRenderer)
+    renderer._load(antialiasing=False)
+    target = np.linalg.inv(view.world_to_camera) @ np.array([0.1, 0.1, 2.0, 1.0])
+    splats = splats_at(target[:3], 0.05, grad=True)
+    drawn = renderer.render(camera, splats, torch.zeros(3))
+    ours = make_renderer("torch", CPU).render(camera, splats, torch.zeros(3))
+    tolerance = 0.1 if "kernel_size" in fields else 1e-6  # mip's filter differs on purpose
+    assert (drawn.color - ours.color).abs().max() < tolerance
+    drawn.color.sum().backward()
+    assert drawn.screen_points.grad is not None and drawn.screen_gradient().shape == (1,)
+
+
+def test_an_unknown_setting_is_refused_instead_of_guessed(camera_and_view, monkeypatch):
+    camera, _ = camera_and_view
+    monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module((*B, "mystery")))
+    renderer = InriaRenderer.__new__(InriaRenderer)
+    renderer._load(antialiasing=False)
+    with pytest.raises(RendererUnavailable, match="mystery"):
+        renderer.render(camera, splats_at([0.0, 0.0, 0.0]), torch.zeros(3))
+
+
+def test_antialiasing_needs_a_variant_that_has_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(B))
+    with pytest.raises(RendererUnavailable, match="no antialiasing"):
+        InriaRenderer.__new__(InriaRenderer)._load(antialiasing=True)
+
+
+def test_a_module_that_breaks_while_loading_is_an_error_with_its_reason(monkeypatch):
+    monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", None)
+    with pytest.raises(RendererUnavailable, match="cannot be imported"):
+        InriaRenderer.__new__(InriaRenderer)._load(antialiasing=False)

@@ -1,0 +1,211 @@
+"""Whole runs on a tiny scene: what they leave, that they repeat, resume, fail and stop as they should."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from smoke_trainer import ply, report
+from smoke_trainer import train as training
+from smoke_trainer.checkpoint import read_checkpoint
+from smoke_trainer.errors import SceneError
+from smoke_trainer.model import GROUPS
+from smoke_trainer.train import train
+
+
+def lines(config):
+    return [json.loads(line) for line in (config.out / "metrics.jsonl").read_text().splitlines()]
+
+
+def cloud(config, iteration):
+    return ply.read_gaussians(config.out / "point_cloud" / f"iteration_{iteration}" / "point_cloud.ply")
+
+
+@pytest.fixture
+def finished(short_run):
+    config = short_run(40)
+    return config, train(config)
+
+
+def test_a_run_leaves_everything_that_the_certificate_reads(finished):
+    config, result = finished
+    document = json.loads((config.out / "result.json").read_text())
+    assert document == json.loads(json.dumps(result.document))
+    assert (result.status, result.exit_code, document["schema_version"]) == ("ok", 0, 1)
+    assert document["iterations"] == 40 and document["iterations_per_second"] > 0
+    assert document["heldout"]["psnr"] > document["initial_heldout"]["psnr"] + 1.0
+    assert document["heldout"]["views"] == 2
+    assert document["train_loss"]["last"] < document["train_loss"]["first"]
+    assert document["split"]["test"] == ["view_000.png", "view_008.png"]
+    assert not set(document["split"]["test"]) & set(document["split"]["train"])
+    counts = document["gaussians"]
+    assert counts["cloned"] + counts["split"] > 0 and document["opacity_resets"] == 1
+    assert counts["final"] == counts["initial"] + counts["cloned"] + counts["split"] - counts["pruned"]
+    assert counts["peak"] >= counts["final"]
+    for name in GROUPS:
+        health = document["gradients"][name]
+        assert health["steps"] > 0 and health["zero_steps"] == 0 and health["non_finite_steps"] == 0
+        assert 0 < health["min"] <= health["median"] <= health["max"]
+    assert document["gradients"]["xyz"]["steps"] == 40 > document["gradients"]["f_rest"]["steps"]
+    assert document["peaks"]["rss"] > 50e6 and document["peaks"]["cuda"] is None
+    assert document["implementations"]["renderer"]["engine"] == "torch-cpu"
+    assert document["ply"]["round_trip_difference"] <= 1e-6
+
+
+def test_metrics_have_one_line_per_iteration(finished):
+    config, _ = finished
+    rows = lines(config)
+    assert [row["iteration"] for row in rows] == list(range(1, 41))
+    for row in rows:
+        assert {"data", "forward", "backward", "optimizer", "densify"} == set(row["ms"])
+        assert row["loss"] == pytest.approx(0.8 * row["l1"] + 0.2 * (1 - row["ssim"]), abs=1e-5)
+    assert rows[-1]["gaussians"] == len(cloud(config, 40)["xyz"])
+
+
+def test_previews_show_rendering_and_photo_side_by_side(finished):
+    config, _ = finished
+    files = sorted((config.out / "renders").glob("*.png"))
+    assert len(files) == 2
+    pixels = np.asarray(Image.open(files[0])).astype(float)
+    assert pixels.shape == (36, 96, 3)
+    assert 0 < np.abs(pixels[:, :48] - pixels[:, 48:]).mean() < 60
+
+
+def test_the_same_seed_gives_the_same_model_and_another_one_does_not(short_run):
+    runs = [short_run(25, out=f"run{i}", seed=seed) for i, seed in enumerate((3, 3, 4))]
+    for config in runs:
+        assert train(config).status == "ok"
+    one, same, other = (cloud(config, 25) for config in runs)
+    assert all((one[name] == same[name]).all() for name in GROUPS)
+    assert one["xyz"].shape != other["xyz"].shape or (one["xyz"] != other["xyz"]).any()
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc", "budget"])
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(strategy, short_run):
+    whole = short_run(30, out="whole", strategy=strategy, background="random")
+    first = short_run(30, out="first", strategy=strategy, background="random", checkpoint_every=17)
+    assert train(whole).status == "ok"
+
+    def stop_later(state):
+        if state["iteration"] == 19:
+            raise KeyboardInterrupt
+
+    checkpoint = first.out / "checkpoint.pt"
+    kept = first.out / "kept.pt"
+
+    def keep_checkpoint_of_17(state):
+        if state["iteration"] == 18:
+            kept.write_bytes(checkpoint.read_bytes())
+        stop_later(state)
+
+    assert train(first, keep_checkpoint_of_17).status == "interrupted"
+    assert read_checkpoint(kept, torch.device("cpu"))["iteration"] == 17
+    again = short_run(30, out="again", strategy=strategy, background="random", resume=kept)
+    result = train(again)
+    assert result.status == "ok"
+    one, two = cloud(whole, 30), cloud(again, 30)
+    for name in GROUPS:
+        assert np.array_equal(one[name], two[name]), name
+    assert result.document["gaussians"] == json.loads((whole.out / "result.json").read_text())["gaussians"]
+    assert [row["iteration"] for row in lines(again)] == list(range(18, 31))
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_says_so(short_run):
+    config = short_run(30)
+
+    def interrupt(state):
+        if state["iteration"] == 7:
+            raise KeyboardInterrupt
+
+    result = train(config, interrupt)
+    assert (result.status, result.exit_code) == ("interrupted", 3)
+    assert read_checkpoint(config.out / "checkpoint.pt", torch.device("cpu"))["iteration"] == 7
+    assert result.document["iterations"] == 7 and len(lines(config)) == 7
+
+
+def test_a_damaged_checkpoint_is_an_error(short_run, tmp_path):
+    (tmp_path / "bad.pt").write_bytes(b"not a checkpoint")
+    result = train(short_run(5, resume=tmp_path / "bad.pt"))
+    assert (result.status, result.exit_code) == ("unreadable-scene", 3)
+    assert "bad.pt" in result.document["error"]["happened"]
+    with pytest.raises(SceneError, match="there is no checkpoint"):
+        read_checkpoint(tmp_path / "none.pt", torch.device("cpu"))
+
+
+def test_a_renderer_that_gives_no_numbers_is_a_failure(short_run, monkeypatch):
+    from smoke_trainer.renderers.torch_ import TorchRenderer
+
+    honest = TorchRenderer.render
+
+    def broken(self, camera, splats, background):
+        output = honest(self, camera, splats, background)
+        return type(output)(output.color * float("nan"), output.radii, output.screen_points)
+
+    monkeypatch.setattr(TorchRenderer, "render", broken)
+    config = short_run(30)
+    result = train(config)
+    assert (result.status, result.exit_code) == ("failed", 1)
+    assert "not a number" in result.document["error"]["happened"]
+
+
+def test_a_renderer_without_gradients_is_seen_in_the_gradients(short_run, monkeypatch):
+    from smoke_trainer.renderers.torch_ import TorchRenderer
+
+    honest = TorchRenderer.render
+
+    def detached(self, camera, splats, background):
+        output = honest(self, camera, splats._replace(means=splats.means.detach()), background)
+        return type(output)(output.color, output.radii, torch.zeros_like(splats.means))
+
+    monkeypatch.setattr(TorchRenderer, "render", detached)
+    document = train(short_run(10)).document
+    assert document["gradients"]["xyz"]["zero_steps"] == 10
+    assert document["gradients"]["f_dc"]["zero_steps"] == 0
+    assert document["gaussians"]["cloned"] == document["gaussians"]["split"] == 0
+
+
+def test_a_ply_that_draws_another_picture_is_a_failure(short_run, monkeypatch):
+    honest = ply.write_gaussians
+
+    def wrong(path, groups):
+        honest(path, dict(groups, scaling=groups["scaling"] + 0.1))
+
+    monkeypatch.setattr(report.ply, "write_gaussians", wrong)
+    result = train(short_run(5))
+    assert (result.status, result.exit_code) == ("failed", 1)
+    assert result.document["ply"]["round_trip_difference"] > 1e-3
+
+
+@pytest.mark.parametrize("layout", ["colmap-text", "blender", "nerfstudio"])
+def test_every_layout_trains(layout, short_run):
+    result = train(short_run(30, layout=layout, background="random" if layout == "blender" else "black"))
+    assert result.status == "ok"
+    assert result.document["heldout"]["psnr"] > result.document["initial_heldout"]["psnr"]
+
+
+def test_evaluation_keeps_no_graph(short_run):
+    run = training.prepare(short_run(5))
+    for rows in run.model.params.values():
+        assert rows.requires_grad
+    quality = training.evaluate(run)
+    assert quality.views == 2
+    assert all(rows.grad is None for rows in run.model.params.values())
+    run.monitor.close()
+
+
+def test_every_training_view_comes_once_before_any_comes_again(short_run):
+    run = training.prepare(short_run(5))
+    names = [run.next_view().name for _ in range(16)]
+    assert len(set(names[:8])) == len(set(names[8:])) == 8
+    run.monitor.close()
+
+
+def test_a_census_lists_the_largest_tensors(short_run):
+    census = train(short_run(3, census=True)).document["census"]
+    sizes = [row["bytes"] for row in census]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] > 0
+    assert train(short_run(3, out="without")).document["census"] is None

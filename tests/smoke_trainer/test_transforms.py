@@ -1,0 +1,120 @@
+"""Blender and nerfstudio scenes, sound and damaged."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from smoke_trainer.data.load import load_scene
+from smoke_trainer.data.transforms import read_nerfstudio
+from smoke_trainer.errors import SceneError
+
+FUZZ = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def edit(folder, change, name="transforms.json"):
+    document = json.loads((folder / name).read_text())
+    change(document)
+    (folder / name).write_text(json.dumps(document))
+
+
+def test_distortion_and_intrinsics_are_read(scene_folder, tiny_scenes):
+    recipe = tiny_scenes("nerfstudio").recipe
+    image = read_nerfstudio(scene_folder("nerfstudio")).images[0]
+    assert image.camera == recipe.camera
+    assert image.distortion == recipe.distortion
+
+
+def test_a_frame_may_state_its_own_camera(scene_folder):
+    folder = scene_folder("nerfstudio")
+    edit(folder, lambda d: d["frames"][3].update(fl_x=99.0, k1=0.0, k2=0.0, p1=0.0, p2=0.0))
+    images = read_nerfstudio(folder).images
+    assert images[3].camera.fx == 99.0 and images[3].distortion.is_zero
+    assert images[4].camera.fx != 99.0 and not images[4].distortion.is_zero
+
+
+def test_images_absent_from_disk_are_named(scene_folder):
+    folder = scene_folder("nerfstudio")
+    (folder / "images" / "view_004.png").unlink()
+    scene = load_scene(str(folder))
+    assert any("view_004.png" in note for note in scene.notes)
+    assert len(scene.train) + len(scene.test) == 9
+
+
+def test_blender_without_its_test_file_is_an_error(scene_folder):
+    folder = scene_folder("blender")
+    (folder / "transforms_test.json").unlink()
+    with pytest.raises(SceneError, match="transforms_test.json is missing"):
+        load_scene(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d.pop("frames"), "no list of frames"),
+        (lambda d: d["frames"].append("x"), "no list of frames"),
+        (lambda d: d["frames"][0].update(transform_matrix=[[1, 2], [3, 4]]), "not a 4x4 pose"),
+        (lambda d: d["frames"][0].update(transform_matrix=[[0.0] * 4] * 4), "not a 4x4 pose"),
+        (lambda d: d["frames"][0].update(transform_matrix="no"), "not a 4x4 pose"),
+        (lambda d: d.update(fl_x=0.0), "no usable size"),
+        (lambda d: d.update(fl_x="wide"), "no usable size"),
+        (lambda d: d.update(w=-3), "no usable size"),
+        (lambda d: d.update(k1=float("nan")), "no usable size"),
+        (lambda d: d.update(camera_model="OPENCV_FISHEYE"), "OPENCV_FISHEYE"),
+    ],
+)
+def test_each_kind_of_damage_has_its_sentence(change, words, scene_folder):
+    folder = scene_folder("nerfstudio")
+    edit(folder, change)
+    with pytest.raises(SceneError, match=words):
+        read_nerfstudio(folder)
+
+
+@FUZZ
+@given(data=st.data())
+def test_overwritten_json_is_read_or_refused_but_never_crashes(scene_folder, data):
+    folder = scene_folder("nerfstudio")
+    path = folder / "transforms.json"
+    whole = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(whole) - 1))
+    patch = data.draw(st.sampled_from([b'"', b"}", b"[", b"null", b"-", b"1e999", b"\xff", b"0" * 30, b"e9"]))
+    whole[at : at + len(patch)] = patch
+    path.write_bytes(bytes(whole))
+    try:
+        scene = load_scene(str(folder))
+    except SceneError as error:
+        assert "transforms.json" in str(error) or "usable image" in str(error)
+    else:
+        assert scene.extent > 0
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@FUZZ
+@given(key=st.sampled_from(["w", "h", "fl_x", "fl_y", "cx", "k1", "camera_model", "ply_file_path", "frames"]), value=VALUES)
+def test_any_json_value_in_any_place_is_read_or_refused(scene_folder, key, value):
+    folder = scene_folder("nerfstudio")
+    edit(folder, lambda d: d.update({key: value}))
+    try:
+        load_scene(str(folder))
+    except SceneError as error:
+        assert str(error)
+
+
+@FUZZ
+@given(key=st.sampled_from(["file_path", "transform_matrix", "mask_path", "w", "fl_x"]), value=VALUES)
+def test_any_json_value_in_a_frame_is_read_or_refused(scene_folder, key, value):
+    folder = scene_folder("nerfstudio")
+    edit(folder, lambda d: d["frames"][1].update({key: value}))
+    try:
+        load_scene(str(folder))
+    except SceneError as error:
+        assert str(error)

@@ -1,0 +1,64 @@
+"""Lens distortion: its inverse, the pinhole that replaces it, and a distorted picture made straight."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smoke_trainer.data.camera import Camera, Distortion
+from smoke_trainer.data.images import ImageStore
+from smoke_trainer.data.load import load_scene
+from smoke_trainer.data.undistort import distort_points, pinhole_for, source_positions, undistort_points
+from smoke_trainer.metrics import psnr
+from smoke_trainer.scenes.raytrace import render_view
+
+CAMERA = Camera(64, 48, 60.0, 61.0, 33.0, 22.0)
+
+
+@given(
+    k1=st.floats(-0.2, 0.2),
+    k2=st.floats(-0.05, 0.05),
+    p1=st.floats(-0.01, 0.01),
+    p2=st.floats(-0.01, 0.01),
+    seed=st.integers(0, 99),
+)
+def test_undistorting_is_the_inverse_of_distorting(k1, k2, p1, p2, seed):
+    lens = Distortion(k1, k2, p1, p2)
+    points = np.random.default_rng(seed).uniform(-0.6, 0.6, (40, 2))
+    assert np.abs(undistort_points(distort_points(points, lens), lens) - points).max() < 1e-8
+
+
+def test_distortion_is_opencvs_formula():
+    # x = 0.5, y = -0.25: r2 = 0.3125; radial = 1 + 0.1 r2 + 0.2 r2^2; written out by hand.
+    bent = distort_points(np.array([[0.5, -0.25]]), Distortion(k1=0.1, k2=0.2, p1=0.01, p2=0.02))[0]
+    radial = 1 + 0.1 * 0.3125 + 0.2 * 0.3125**2
+    assert bent[0] == pytest.approx(0.5 * radial + 2 * 0.01 * 0.5 * -0.25 + 0.02 * (0.3125 + 2 * 0.25))
+    assert bent[1] == pytest.approx(-0.25 * radial + 0.01 * (0.3125 + 2 * 0.0625) + 2 * 0.02 * 0.5 * -0.25)
+
+
+@pytest.mark.parametrize("k1", [-0.2, 0.0, 0.15, 0.4])
+def test_every_pixel_of_the_pinhole_lies_in_the_photo(k1):
+    lens = Distortion(k1=k1)
+    pinhole = pinhole_for(CAMERA, lens)
+    places = source_positions(pinhole, CAMERA, lens)
+    assert (places >= 0).all() and (places[..., 0] <= 64).all() and (places[..., 1] <= 48).all()
+    assert pinhole == CAMERA if k1 <= 0 else 1.0 < pinhole.fx / CAMERA.fx < 1.5
+
+
+def test_a_distorted_photo_made_straight_is_what_the_pinhole_sees(scene_folder, tiny_scenes):
+    tiny = tiny_scenes("nerfstudio")
+    scene = load_scene(str(scene_folder("nerfstudio")))
+    view = scene.train[2]
+    assert not view.distortion.is_zero
+    photo = ImageStore(torch.device("cpu"), torch.device("cpu")).get(view).color
+    index = int(view.name[5:8])
+    ideal = render_view(tiny.recipe.world(), view.camera, tiny.poses[index], samples=2)
+    truth = torch.from_numpy(ideal.color).permute(2, 0, 1).float()
+    bent = torch.from_numpy(tiny.pictures[index].color).permute(2, 0, 1).float()
+    straight_quality, bent_quality = psnr(photo, truth), psnr(bent, truth)
+    # Resampling at 48x36 costs sharpness, but only removing the distortion puts things where they belong.
+    assert straight_quality > 26.0
+    assert straight_quality > bent_quality + 4.0
