@@ -1004,11 +1004,7 @@ def _check(
     wanted_sh = (min(int(settings.sh_degree), 3) + 1) ** 2
     shapes = (
         ("means2D", means2D, (points, None)),
-        (
-            "opacities",
-            opacities.reshape(points, -1) if opacities.shape[:1] == (points,) else opacities,
-            (points, 1),
-        ),
+        ("opacities", opacities[:, None] if opacities.dim() == 1 else opacities, (points, 1)),
         ("shs", shs, (points, None, 3)),
         ("colors_precomp", colors_precomp, (points, channels)),
         ("scales", scales, (points, 3)),

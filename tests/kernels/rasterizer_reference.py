@@ -21,7 +21,7 @@ class Reference(NamedTuple):
     alpha: Tensor
     depth: Tensor
     pixel_positions: Tensor
-    """[P, 2], a graph node: its gradient is the pixel-space dL/dmean2D."""
+    """[P, H, W, 2], a graph node with one copy of each centre per pixel: its gradient is dL/dmean2D of every pixel."""
 
 
 class _Damp(torch.autograd.Function):
@@ -71,7 +71,7 @@ def sh_color(degree: int, sh: Tensor, direction: Tensor) -> Tensor:
     return torch.where(value < 0, torch.zeros_like(value), value)
 
 
-def _one_splat(settings, mean, opacity, scale, rotation, cov3d):
+def _one_splat(settings, mean, opacity, scale, rotation, cov3d, clamp_is_constant):
     """(x, y, z, conic, opacity, radius) of one Gaussian, or None where v1 culls it."""
     view, proj = settings.viewmatrix.double(), settings.projmatrix.double()
     point = torch.cat([mean, torch.ones(1, dtype=mean.dtype)])
@@ -86,9 +86,9 @@ def _one_splat(settings, mean, opacity, scale, rotation, cov3d):
 
     limx, limy = 1.3 * settings.tanfovx, 1.3 * settings.tanfovy
     if abs(tx / tz) > limx:
-        tx = (torch.sign(tx) * limx * tz).detach()
+        tx = torch.sign(tx).detach() * limx * (tz.detach() if clamp_is_constant else tz)
     if abs(ty / tz) > limy:
-        ty = (torch.sign(ty) * limy * tz).detach()
+        ty = torch.sign(ty).detach() * limy * (tz.detach() if clamp_is_constant else tz)
     fx, fy = width / (2 * settings.tanfovx), height / (2 * settings.tanfovy)
     zero = torch.zeros_like(tz)
     jacobian = torch.stack(
@@ -120,8 +120,8 @@ def _one_splat(settings, mean, opacity, scale, rotation, cov3d):
     a, b, c = _Damp.apply(torch.stack([cov[0, 0], cov[0, 1], cov[1, 1]]), square / (square + 1e-7))
     inner = a * c - b * b
     conic = (c / inner, -b / inner, a / inner)
-    mid = 0.5 * float(cov[0, 0] + cov[1, 1])
-    radius = math.ceil(3 * math.sqrt(mid + math.sqrt(max(0.1, mid * mid - float(det)))))
+    mid, area = 0.5 * float(cov.detach().trace()), float(det.detach())
+    radius = math.ceil(3 * math.sqrt(mid + math.sqrt(max(0.1, mid * mid - area))))
     return x, y, tz, conic, opacity, radius
 
 
@@ -148,8 +148,9 @@ def render(
     scales: Optional[Tensor] = None,
     rotations: Optional[Tensor] = None,
     cov3D_precomp: Optional[Tensor] = None,
+    clamp_is_constant: bool = True,
 ) -> Reference:
-    """float64 inputs only; differentiable in all of them."""
+    """float64 inputs only; differentiable in all of them. `clamp_is_constant=False`: true autograd at the frustum edge."""
     count, height, width = means3D.shape[0], settings.image_height, settings.image_width
     background = settings.bg.double()
     radii = torch.zeros(count, dtype=torch.int32)
@@ -163,6 +164,7 @@ def render(
             None if scales is None else scales[i],
             None if rotations is None else rotations[i],
             None if cov3D_precomp is None else cov3D_precomp[i],
+            clamp_is_constant,
         )
         if one is None:
             positions.append(means3D[i, :2] * 0)
@@ -170,7 +172,7 @@ def render(
         x, y, z, conic, opacity, radius = one
         position = torch.stack([x, y])
         positions.append(position)
-        left, right, top, bottom = _tile_rectangle(settings, float(x), float(y), radius)
+        left, right, top, bottom = _tile_rectangle(settings, float(x.detach()), float(y.detach()), radius)
         if (right - left) * (bottom - top) == 0:
             continue
         radii[i] = radius
@@ -179,8 +181,9 @@ def render(
         else:
             offset = means3D[i] - settings.campos.double()
             color = sh_color(min(settings.sh_degree, 3), shs[i], offset / offset.norm())
-        splats.append((float(z), i, z, conic, opacity, color, (left, right, top, bottom)))
-    stacked = torch.stack(positions) if positions else means3D.new_zeros(0, 2)
+        splats.append((float(z.detach()), i, z, conic, opacity, color, (left, right, top, bottom)))
+    stacked = torch.stack(positions) if positions else means3D[:, :2] * 0
+    stacked = stacked[:, None, None, :].expand(count, height, width, 2)
     splats.sort(key=lambda s: (s[0], s[1]))
 
     rows = torch.arange(height, dtype=torch.float64)[:, None].expand(height, width)
@@ -194,7 +197,7 @@ def render(
     color, depth, inv = nothing.expand(background.numel(), -1, -1), nothing, nothing
     for _, i, z, conic, opacity, own, (left, right, top, bottom) in splats:
         reached = (columns >= left * 16) & (columns < right * 16) & (rows >= top * 16) & (rows < bottom * 16)
-        dx, dy = stacked[i, 0] - pixel_x, stacked[i, 1] - pixel_y
+        dx, dy = stacked[i, ..., 0] - pixel_x, stacked[i, ..., 1] - pixel_y
         power = -0.5 * (conic[0] * dx * dx + conic[2] * dy * dy) - conic[1] * dx * dy
         reached = reached & (power <= 0)
         alpha = opacity * torch.exp(torch.where(reached, power, nothing))

@@ -1,0 +1,321 @@
+"""Degenerate, extreme and forbidden inputs of the rasterizer, and the promises its docstring makes about them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from splatfix.kernels.rasterizer import GaussianRasterizer, rasterize
+
+from . import rasterizer_reference as reference
+from .rasterizer_compare import cloud, compare, look_at, run, weights_for
+
+BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+
+
+def background(settings) -> Tensor:
+    return settings.bg[:, None, None].expand(3, settings.image_height, settings.image_width)
+
+
+def one(position, scale=(0.2, 0.2, 0.2), rotation=(1.0, 0.0, 0.0, 0.0), opacity=0.8) -> dict[str, Tensor]:
+    """A single red Gaussian, float64."""
+    return {
+        "means3D": torch.tensor([position], dtype=torch.float64),
+        "opacities": torch.tensor([[opacity]], dtype=torch.float64),
+        "colors_precomp": torch.tensor([[0.9, 0.1, 0.05]], dtype=torch.float64),
+        "scales": torch.tensor([scale], dtype=torch.float64),
+        "rotations": torch.tensor([rotation], dtype=torch.float64),
+    }
+
+
+def joined(*scenes) -> dict[str, Tensor]:
+    return {name: torch.cat([scene[name] for scene in scenes]) for name in scenes[0]}
+
+
+def test_no_gaussians_show_the_background():
+    settings = look_at(21, 13)
+    empty = {name: tensor[:0].clone().requires_grad_() for name, tensor in cloud(3).items()}
+    got = rasterize(settings, means2D=None, **empty)
+    assert torch.equal(got.color, background(settings)) and not got.alpha.any() and got.radii.shape == (0,)
+    got.color.sum().backward()
+    assert empty["means3D"].grad is not None and empty["means3D"].grad.shape == (0, 3)
+
+
+def test_all_behind_the_camera():
+    settings, inputs = look_at(21, 13), cloud(9)
+    inputs["means3D"] = inputs["means3D"] - torch.tensor([0.0, 0.0, 20.0])
+    leaves = {name: tensor.requires_grad_() for name, tensor in inputs.items()}
+    got = rasterize(settings, means2D=None, **leaves)
+    assert torch.equal(got.color, background(settings)) and not got.radii.any()
+    got.color.sum().backward()
+    assert all(not leaf.grad.any() for leaf in leaves.values())
+
+
+@BOTH
+def test_some_behind_some_on_the_near_plane_some_in_front(dtype):
+    settings = look_at(30, 22, distance=1.0)
+    compare(settings, cloud(40, spread=1.4, size=(0.02, 0.2)), dtype)
+
+
+def test_near_plane_is_open_at_two_tenths():
+    straight = look_at(16, 16)._replace(viewmatrix=torch.eye(4, dtype=torch.float64))
+    points = torch.tensor([[0, 0, 0.2], [0, 0, 0.2000001], [0, 0, -1.0], [50, 0, 3.0]], dtype=torch.float64)
+    assert GaussianRasterizer(straight).markVisible(points).tolist() == [False, True, False, True]
+
+
+@BOTH
+def test_at_the_frustum_edge_z_follows_v1_and_not_autograd(dtype):
+    settings = look_at(24, 24, fov=0.7, roll=0.0)
+    # wide Gaussians whose centres lie outside 1.3 tan(fov / 2), on all four sides, and reach into the image
+    outside = [one((s * 2.6, 0.2, 0.1), (0.8, 0.5, 0.6), opacity=0.7) for s in (-1, 1)]
+    outside += [one((0.3, s * 2.7, -0.2), (0.5, 0.9, 0.7), opacity=0.7) for s in (-1, 1)]
+    inputs = joined(*outside, one((0.1, 0.1, 0.0)))
+    view = torch.cat([inputs["means3D"], torch.ones(5, 1)], 1).double() @ settings.viewmatrix
+    clamped = (view[:, :2] / view[:, 2:3]).abs() > 1.3 * settings.tanfovx
+    assert clamped.any(1).tolist() == [True] * 4 + [False]
+    compare(settings, inputs, dtype)
+
+    # ... and the choice shows: true autograd through the clamp gives another z gradient, and the same x and y
+    leaves = {name: tensor.clone().requires_grad_() for name, tensor in inputs.items()}
+    loss = (
+        reference.render(settings, clamp_is_constant=False, **leaves).color * weights_for(settings)[0]
+    ).sum()
+    true = torch.autograd.grad(loss, leaves["means3D"])[0]
+    means2D = torch.zeros_like(inputs["means3D"]).requires_grad_()
+    _, ours = run(rasterize, settings, inputs, weights_for(settings), outputs=("color",), means2D=means2D)
+    difference = (ours["means3D"] - true) @ settings.viewmatrix[:3, :3]  # in view space
+    assert (difference[:4, 2].abs() > 1e-3 * true[:4].abs().amax(1)).all()
+    assert difference[:, :2].abs().max() < 1e-9 and difference[4].abs().max() < 1e-9
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "scale", [(30.0, 30.0, 30.0), (5.0, 0.001, 0.001), (1e-7, 1e-7, 1e-7), (0.0, 0.0, 0.0), (3.0, 3.0, 0.0)]
+)
+def test_huge_thin_and_vanishing_covariances(scale, dtype):
+    rotation = torch.nn.functional.normalize(torch.tensor([0.3, 0.5, -0.2, 0.7], dtype=torch.float64), dim=0)
+    inputs = joined(one((0.05, 0.1, 0.3), scale, rotation.tolist(), 0.6), one((-0.3, 0.2, 0.9), opacity=0.5))
+    compare(look_at(40, 31), inputs, dtype)
+
+
+@BOTH
+def test_needles_far_longer_than_the_image(dtype):
+    """cov2D's determinant loses six digits here; float32 holds because coefficients are made in float64 per tile."""
+    needles = []
+    for k in range(6):
+        angle = 0.4 * k
+        needles.append(
+            one(
+                (0.1 * k - 0.2, 0.05, 0.2 * k),
+                (40.0, 0.004, 0.004),
+                (math.cos(angle), 0.1, 0.2, math.sin(angle)),
+                0.7,
+            )
+        )
+    compare(look_at(60, 44), joined(*needles), dtype)
+
+
+def test_needle_survives_the_kernel_size_rule():
+    inputs = one((0.05, 0.1, 0.3), (2.0, 1e-6, 1e-6))
+    for size in (0.01, 0.05):
+        compare(look_at(24, 20, kernel_size=size), inputs)
+
+
+def test_indefinite_covariance_skips_positive_power():
+    settings, inputs = look_at(33, 33, roll=0.0), one((0.0, 0.0, 0.0), opacity=0.5)
+    del inputs["scales"], inputs["rotations"]
+    # xx > 0, yy < 0 after projection and low-pass: a saddle, det < 0
+    inputs["cov3D_precomp"] = torch.tensor([[0.05, 0.0, 0.0, -0.05, 0.0, 0.01]], dtype=torch.float64)
+    got, _ = compare(settings, inputs)
+    assert got.radii[0] > 0 and 0 < float((got.alpha > 0).double().mean()) < 1
+
+
+@BOTH
+def test_opacity_zero_tiny_one_and_more(dtype):
+    levels = (0.0, 0.5 / 255, 1.0 / 255 + 1e-4, 0.99, 1.0, 3.0, -0.5)
+    parts = [one((0.25 * k - 0.8, 0.1 * k - 0.3, 0.1 * k), opacity=level) for k, level in enumerate(levels)]
+    got, found = compare(look_at(48, 40), joined(*parts), dtype)
+    assert (got.radii > 0).all()  # the radius does not ask for the opacity
+    assert not found["opacities"][0].any() and not found["means3D"][1].any()
+
+
+def test_the_cap_passes_the_gradient_straight_through():
+    settings, inputs = look_at(16, 16, roll=0.0), one((-0.1, 0.05, 0.0), (2.0, 2.0, 2.0), opacity=1.0)
+    leaf = inputs["opacities"].requires_grad_()
+    got = rasterize(settings, means2D=None, **inputs)
+    assert float(got.alpha.max()) == pytest.approx(0.99)
+    got.alpha.amax().backward()
+    assert float(leaf.grad) > 0.5
+
+
+@BOTH
+def test_a_wall_of_opaque_gaussians_stops_every_pixel(dtype):
+    layers = [
+        one((0.02 * k, 0.01 * k, 0.05 * k), (3.0, 3.0, 0.05), opacity=0.7 + 0.02 * (k % 10))
+        for k in range(40)
+    ]
+    got, found = compare(look_at(20, 20), joined(*layers), dtype)
+    assert float((1 - got.alpha).min()) >= 0.99e-4
+    assert not found["opacities"][30:].any()
+
+
+def test_pixels_stop_in_different_blocks_of_depth():
+    """The transmittance stop falls before, inside and behind the 32-deep blocks of one tile."""
+    inputs = cloud(150, spread=0.3, size=(0.05, 0.6), precomputed=True)
+    inputs["opacities"] = inputs["opacities"] * 0.25
+    got, _ = compare(look_at(12, 12), inputs)
+    assert float(got.alpha.min()) < 0.999 < float(got.alpha.max())
+
+
+@pytest.mark.slow
+def test_thousands_on_one_tile():
+    inputs = cloud(1500, spread=0.02, size=(0.02, 0.08), precomputed=True)
+    inputs["opacities"] = inputs["opacities"] * 0.01 + 0.004
+    compare(look_at(8, 8), inputs)
+
+
+def test_thousands_on_one_tile_agree_with_any_budget():
+    inputs = cloud(2500, spread=0.02, size=(0.02, 0.08), precomputed=True)
+    inputs["opacities"] = inputs["opacities"] * 0.01 + 0.004
+    results = []
+    for budget in (1, 1 << 16, 256 << 20):
+        leaves = {name: tensor.clone().requires_grad_() for name, tensor in inputs.items()}
+        got = rasterize(look_at(40, 24), means2D=None, budget_bytes=budget, **leaves)
+        gradients = torch.autograd.grad((got.color * got.depth).sum(), list(leaves.values()))
+        results.append((got.color, *gradients))
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            assert torch.allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_an_opaque_gaussian_is_cut_at_the_tiles_of_its_radius():
+    """alpha = 1/255 lies at 3.33 sigma for opacity 1, the radius at 3: v1 cuts there at 16-pixel tiles, and so do we."""
+    settings = look_at(64, 64, roll=0.0)
+    inputs = one((0.0, 0.0, 0.0), (0.375, 0.375, 0.375), opacity=1.0)
+    shifted, cut = 0, 0
+    for step in range(12):
+        inputs["means3D"] = torch.tensor([[0.06 * step - 0.3, 0.04 * step, 0.0]], dtype=torch.float64)
+        got, _ = compare(settings, inputs)
+        alpha = got.alpha[0]
+        for edge in (16, 32, 48):
+            shifted += 1
+            inside, outside = alpha[:, edge - 1].amax(), alpha[:, edge].amax()
+            cut += bool((inside == 0) != (outside == 0) and max(inside, outside) > 1.5 / 255)
+    assert cut > 0, "no step exercised the cut"
+
+
+def test_equal_depths_keep_the_order_of_the_input():
+    red, blue = one((0, 0, 0), opacity=0.9), one((0, 0, 0), opacity=0.9)
+    blue["colors_precomp"] = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
+    settings = look_at(17, 17)
+    first, _ = compare(settings, joined(red, blue))
+    second, _ = compare(settings, joined(blue, red))
+    centre = (slice(None), 8, 8)
+    assert (
+        first.color[centre][0] > first.color[centre][2] and second.color[centre][2] > second.color[centre][0]
+    )
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("field", ["means3D", "opacities", "shs", "scales", "rotations"])
+def test_non_finite_gaussians_are_left_out_alone(field, bad):
+    settings, inputs = look_at(25, 25), cloud(10)
+    inputs[field].view(10, -1)[4, -1] = bad
+    without = {name: torch.cat([tensor[:4], tensor[5:]]) for name, tensor in inputs.items()}
+    leaves = {name: tensor.requires_grad_() for name, tensor in inputs.items()}
+    got, expected = rasterize(settings, means2D=None, **leaves), rasterize(settings, means2D=None, **without)
+    assert torch.equal(got.color, expected.color) and got.radii[4] == 0
+    got.color.square().sum().backward()
+    for name, leaf in leaves.items():
+        assert torch.isfinite(leaf.grad).all() and not leaf.grad[4].any(), name
+    with pytest.raises(ValueError, match=f"`{field}` holds NaN or infinite"):
+        rasterize(settings._replace(debug=True), means2D=None, **leaves)
+
+
+def test_two_runs_give_the_same_bits():
+    settings, inputs = look_at(70, 50), cloud(400, size=(0.02, 0.2))
+    runs = []
+    for _ in range(2):
+        leaves = [tensor.float().requires_grad_() for tensor in inputs.values()]
+        got = rasterize(settings, means2D=None, **dict(zip(inputs, leaves, strict=True)))
+        runs.append([*got, *torch.autograd.grad(got.color.square().sum(), leaves)])
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+
+
+def test_backward_twice_and_without_graph():
+    settings, inputs = look_at(20, 20), cloud(6)
+    leaves = {name: tensor.requires_grad_() for name, tensor in inputs.items()}
+    got = rasterize(settings, means2D=None, **leaves)
+    first = torch.autograd.grad(got.color.sum(), leaves["means3D"], retain_graph=True)[0]
+    second = torch.autograd.grad(got.color.sum(), leaves["means3D"])[0]
+    assert torch.equal(first, second)
+    with torch.no_grad():
+        assert not rasterize(settings, means2D=None, **leaves).color.requires_grad
+
+
+def test_v1_call_and_its_statistic():
+    settings, inputs = look_at(20, 16), {k: v.float().requires_grad_() for k, v in cloud(6).items()}
+    means2D = torch.zeros(6, 3, requires_grad=True)
+    color, radii = GaussianRasterizer(raster_settings=settings)(means2D=means2D, **inputs)
+    assert color.shape == (3, 16, 20) and radii.dtype == torch.int32 and not radii.requires_grad
+    color.sum().backward()
+    assert means2D.grad[:, :2].abs().sum() > 0 and not means2D.grad[:, 2].any()
+
+
+def test_garbage_in_means2D_does_not_matter():
+    settings, inputs = look_at(20, 16), cloud(6)
+    expected = rasterize(settings, means2D=None, **inputs)
+    got = rasterize(settings, means2D=torch.full((6, 3), math.nan, dtype=torch.float64), **inputs)
+    assert torch.equal(got.color, expected.color)
+
+
+def test_what_v1_refuses_is_refused():
+    settings, inputs = look_at(20, 16), cloud(6)
+    rasterizer = GaussianRasterizer(settings)
+    means2D = torch.zeros(6, 3, dtype=torch.float64)
+    with pytest.raises(Exception, match="exactly one of either SHs or precomputed colors"):
+        rasterizer(means2D=means2D, **{k: v for k, v in inputs.items() if k != "shs"})
+    with pytest.raises(Exception, match="exactly one of either SHs or precomputed colors"):
+        rasterizer(means2D=means2D, colors_precomp=torch.rand(6, 3).double(), **inputs)
+    for missing in ("scales", "rotations"):
+        with pytest.raises(Exception, match="exactly one of either scale/rotation pair"):
+            rasterizer(means2D=means2D, **{k: v for k, v in inputs.items() if k != missing})
+    with pytest.raises(Exception, match="exactly one of either scale/rotation pair"):
+        rasterizer(means2D=means2D, cov3D_precomp=torch.rand(6, 6).double(), **inputs)
+    inputs["means3D"][0, 2] = -30.0
+    with pytest.raises(RuntimeError, match="prefiltered"):
+        rasterize(settings._replace(prefiltered=True), means2D=None, **inputs)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"means3D": torch.zeros(6, 2).double()}, r"`means3D` must have dimensions \(num_points, 3\)"),
+        ({"scales": torch.zeros(5, 3).double()}, r"`scales` must have the shape \(6, 3\), not \(5, 3\)"),
+        ({"opacities": torch.zeros(6, 2).double()}, r"`opacities` must have the shape \(6, 1\)"),
+        ({"shs": torch.zeros(6, 4, 3).double()}, "SH degree 3 needs 16 coefficients"),
+        ({"rotations": torch.zeros(6, 4)}, "all inputs need one dtype and one device"),
+        ({"means3D": torch.zeros(6, 3).half()}, "float32 or float64"),
+    ],
+)
+def test_wrong_shapes_and_types_are_told_apart(change, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        rasterize(look_at(20, 16), means2D=None, **dict(cloud(6), **change))
+
+
+def test_options_that_contradict_each_other():
+    with pytest.raises(ValueError, match="choose one"):
+        rasterize(look_at(20, 16, antialiasing=True, kernel_size=0.1), means2D=None, **cloud(2))
+    with pytest.raises(ValueError, match="subpixel_offset"):
+        rasterize(look_at(20, 16, subpixel_offset=torch.zeros(20, 16, 2)), means2D=None, **cloud(2))
+
+
+def test_opacities_of_shape_p_alone():
+    settings, inputs = look_at(20, 16), cloud(6)
+    flat = dict(inputs, opacities=inputs["opacities"].view(-1))
+    assert torch.equal(
+        rasterize(settings, means2D=None, **inputs).color, rasterize(settings, means2D=None, **flat).color
+    )

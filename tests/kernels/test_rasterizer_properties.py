@@ -1,0 +1,130 @@
+"""Properties of the rasterizer over random shapes, types and options, and `gradcheck` on tiny scenes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from splatfix.kernels.rasterizer import rasterize
+
+from . import rasterizer_reference as reference
+from .rasterizer_compare import IMAGES, cloud, compare, look_at, weights_for
+
+COMMON = settings(
+    deadline=None, max_examples=15, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+cameras = st.fixed_dictionaries(
+    {
+        "width": st.integers(1, 40),
+        "height": st.integers(1, 40),
+        "fov": st.floats(0.3, 2.0),
+        "distance": st.floats(0.5, 6.0),
+        "roll": st.floats(-3.0, 3.0),
+    }
+)
+rules = st.sampled_from([{}, {"antialiasing": True}, {"kernel_size": 0.1}, {"scale_modifier": 0.5}])
+clouds = st.fixed_dictionaries(
+    {
+        "count": st.integers(1, 12),
+        "seed": st.integers(0, 10_000),
+        "spread": st.floats(0.1, 3.0),
+        "precomputed": st.booleans(),
+        "covariance": st.booleans(),
+    }
+)
+
+
+@COMMON
+@given(camera=cameras, rule=rules, scene=clouds)
+def test_equals_the_reference_everywhere(camera, rule, scene):
+    compare(look_at(**camera, **rule), cloud(**scene))
+
+
+@COMMON
+@given(camera=cameras, rule=rules, scene=clouds)
+def test_float32_is_the_rounded_float64(camera, rule, scene):
+    """Both precisions see the same numbers; only a pixel on the 1/255 or 1e-4 threshold may fall on the other side."""
+    view, inputs = look_at(**camera, **rule), {k: v.float() for k, v in cloud(**scene).items()}
+    single = rasterize(view, means2D=None, **inputs)
+    double = rasterize(view, means2D=None, **{k: v.double() for k, v in inputs.items()})
+    assert torch.equal(single.radii, double.radii)
+    for name in IMAGES:
+        exact = getattr(double, name)
+        error = (getattr(single, name) - exact).abs() / exact.abs().max().clamp_min(1.0)
+        assert error.max() < 5e-3
+        assert (error > 1e-5).sum() <= 0.002 * error.numel() + 1
+
+
+@COMMON
+@given(scene=clouds, seed=st.integers(0, 1000))
+def test_order_of_the_input_does_not_matter(scene, seed):
+    view, inputs = look_at(31, 23), cloud(**scene)
+    shuffle = torch.randperm(scene["count"], generator=torch.Generator().manual_seed(seed))
+    straight = rasterize(view, means2D=None, **inputs)
+    shuffled = rasterize(view, means2D=None, **{k: v[shuffle] for k, v in inputs.items()})
+    assert torch.allclose(straight.color, shuffled.color, rtol=0, atol=1e-12)
+    assert torch.equal(straight.radii[shuffle], shuffled.radii)
+
+
+@COMMON
+@given(scene=clouds)
+def test_images_stay_within_their_bounds(scene):
+    scene = dict(scene, precomputed=True)
+    inputs = cloud(**scene)
+    got = rasterize(look_at(31, 23), means2D=None, **inputs)
+    assert (got.alpha >= 0).all() and (got.alpha <= 1 - 0.99e-4).all()
+    low = torch.minimum(inputs["colors_precomp"].amin(0), look_at(1, 1).bg)
+    high = torch.maximum(inputs["colors_precomp"].amax(0), look_at(1, 1).bg)
+    assert (got.color >= low[:, None, None] - 1e-9).all() and (got.color <= high[:, None, None] + 1e-9).all()
+    seen = got.alpha > 0
+    assert (got.depth[seen] / got.alpha[seen] > 0.2).all()
+    assert (got.invdepth[seen] / got.alpha[seen] < 5.0).all()
+
+
+@COMMON
+@given(scene=clouds, edge=st.integers(1, 16))
+def test_a_crop_of_the_background_never_changes_a_pixel_it_keeps(scene, edge):
+    """The gradient of pixels that nobody looks at is zero: only Gaussians that touch the looked-at corner get any."""
+    view = look_at(33, 29)
+    leaves = {k: v.requires_grad_() for k, v in cloud(**scene).items()}
+    got = rasterize(view, means2D=None, **leaves)
+    corner = got.alpha[0, :edge, :edge]
+    gradient = torch.autograd.grad(corner.sum(), leaves["opacities"])[0]
+    expected = reference.render(view, **{k: v.detach().requires_grad_() for k, v in leaves.items()})
+    untouched = expected.alpha[0, :edge, :edge].sum() == 0
+    assert bool((gradient == 0).all()) == bool(untouched)
+
+
+def smooth_scene(**kind):
+    """Three well-visible Gaussians whose alpha crosses no threshold inside the image."""
+    inputs = cloud(3, seed=3, spread=0.25, size=(2.0, 3.0), **kind)
+    inputs["opacities"] = inputs["opacities"] * 0.5 + 0.2
+    return inputs
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ({}, {}),
+        ({"precomputed": True}, {"antialiasing": True}),
+        ({"covariance": True}, {"kernel_size": 0.2}),
+        ({"degree": 1}, {"sh_degree": 1}),
+    ],
+    ids=["sh-scales", "colours-antialiased", "covariance-mip", "degree-one"],
+)
+def test_gradcheck(kind, options):
+    view, inputs = look_at(11, 9, **options), smooth_scene(**kind)
+    names = list(inputs)
+
+    upstream = weights_for(view)
+
+    def projections(*tensors):
+        got = rasterize(view, means2D=None, **dict(zip(names, tensors, strict=True)))
+        return tuple((getattr(got, name) * u).sum() for name, u in zip(IMAGES, upstream, strict=True))
+
+    alphas = rasterize(view, means2D=None, **inputs).alpha
+    assert alphas.min() > 0.2 and alphas.max() < 0.999
+    assert torch.autograd.gradcheck(projections, [t.requires_grad_() for t in inputs.values()])
