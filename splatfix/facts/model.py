@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from splatfix.binaries import EntryKind, FatContainer
+from splatfix.binaries import EntryKind, FatContainer, arch_order
 
 T = TypeVar("T")
 
@@ -216,11 +216,21 @@ class ContainerGroup:
 def group_containers(containers: Iterable[FatContainer]) -> tuple[ContainerGroup, ...]:
     """Containers with equal entries counted together, most frequent first; empty containers are left out."""
     counts = Counter(
-        tuple(sorted({(entry.kind, entry.arch, entry.ptx_version) for entry in container.entries}, key=repr))
+        tuple(
+            sorted({(entry.kind, entry.arch, entry.ptx_version) for entry in container.entries}, key=_order)
+        )
         for container in containers
         if container.entries
     )
     return tuple(ContainerGroup(tuple(Code(*entry) for entry in key), n) for key, n in counts.most_common())
+
+
+def _order(
+    entry: tuple[EntryKind, str, tuple[int, int] | None],
+) -> tuple[bool, tuple[int, str], tuple[int, int]]:
+    """Machine code before PTX, then by architecture number."""
+    kind, arch, version = entry
+    return kind is not EntryKind.SASS, arch_order(arch), version or (0, 0)
 
 
 @dataclass(frozen=True)

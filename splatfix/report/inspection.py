@@ -51,7 +51,7 @@ def terminal(console: Console, result: Inspection, *, verbose: bool = False) -> 
             console.print(f"  {group.count} {plural}: {words}", soft_wrap=True)
         for coverage in item.verdicts:
             mark = "[green]✓[/]" if coverage.usable else "[bold red]✗[/]"
-            console.print(f"  {mark} {escape(coverage.target)}: {escape(coverage.reason)}", soft_wrap=True)
+            console.print(f"  {mark} {escape(coverage.reason)}", soft_wrap=True)
     for path, reason in result.unreadable:
         console.print(f"[bold red]✗[/] {escape(path)}: {escape(reason)}", soft_wrap=True)
     if silent:

@@ -49,7 +49,8 @@ outers = st.builds(
         Box,
         value=st.none()
         | st.lists(
-            st.builds(Inner, name=st.text(), pair=st.none() | st.tuples(st.integers(), st.integers())), max_size=3
+            st.builds(Inner, name=st.text(), pair=st.none() | st.tuples(st.integers(), st.integers())),
+            max_size=3,
         ).map(tuple),
         why=st.text(),
     ),

@@ -16,7 +16,9 @@ def python(code: str) -> list[str]:
 
 
 def test_output_and_code_come_back() -> None:
-    done = RUNNER.run(python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(4)"), timeout=20)
+    done = RUNNER.run(
+        python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(4)"), timeout=20
+    )
     assert (done.returncode, done.stdout, done.stderr, done.ok) == (4, "out\n", "err\n", False)
     assert done.why() == "exit code 4: err"
 
@@ -49,7 +51,10 @@ def test_lines_are_told_while_it_runs_and_logged(tmp_path: Path) -> None:
     code = "import time\nfor i in range(3):\n print(i, flush=True); time.sleep(0.2)"
     started = time.monotonic()
     done = RUNNER.run(
-        python(code), timeout=20, on_line=lambda line: lines.append((line, time.monotonic())), log=tmp_path / "log"
+        python(code),
+        timeout=20,
+        on_line=lambda line: lines.append((line, time.monotonic())),
+        log=tmp_path / "log",
     )
     assert [line for line, _ in lines] == ["0", "1", "2"]
     assert lines[0][1] - started < lines[2][1] - started - 0.2
@@ -57,7 +62,9 @@ def test_lines_are_told_while_it_runs_and_logged(tmp_path: Path) -> None:
 
 
 def test_a_timeout_while_following_lines(tmp_path: Path) -> None:
-    done = RUNNER.run(python("import time; print('a', flush=True); time.sleep(60)"), timeout=2, on_line=lambda line: None)
+    done = RUNNER.run(
+        python("import time; print('a', flush=True); time.sleep(60)"), timeout=2, on_line=lambda line: None
+    )
     assert done.returncode is None
 
 

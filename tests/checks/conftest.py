@@ -1,0 +1,151 @@
+"""Machines as facts, for the checks: the field reports' own configurations, each changed by a test where it wants."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from splatfix.facts import (
+    Code,
+    Compiler,
+    ContainerGroup,
+    Distribution,
+    Driver,
+    EntryKind,
+    EnvironmentFacts,
+    Extension,
+    Fact,
+    Facts,
+    Gpu,
+    Interpreter,
+    MachineFacts,
+    Toolkit,
+    ToolkitChoice,
+    Torch,
+)
+
+# cubins of the cu128 wheels of torch 2.9 on Linux x86_64 (knowledge/data/torch_releases.json)
+TORCH_29_CU128 = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
+KNOWN_TO_29 = ("7.5", "8.0", "8.6", "8.9", "9.0", "9.0a", "10.0", "10.3", "11.0", "12.0", "12.0a", "12.1")
+
+
+def sass(*archs: str, count: int = 1) -> ContainerGroup:
+    return ContainerGroup(tuple(Code(EntryKind.SASS, arch) for arch in archs), count)
+
+
+def ptx(arch: str, version: tuple[int, int]) -> ContainerGroup:
+    return ContainerGroup((Code(EntryKind.PTX, arch, version),), 1)
+
+
+def extension(
+    name: str, *code: ContainerGroup, needed: tuple[str, ...] = ("libtorch.so", "libcudart.so.12")
+) -> Extension:
+    return Extension(
+        path=f"{name}/_C.cpython-311-x86_64-linux-gnu.so", folder="/env/lib/python3.11/site-packages", distribution=name,
+        code=code, needed=needed, links_torch=True, importable=True, size=1000,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def rtx_5080() -> Facts:
+    """An RTX 5080 with torch 2.9+cu128, toolkit 12.9 and gcc 13: everything fits."""
+    toolkit = Toolkit(
+        "/usr/local/cuda-12.9", "12.9.86", ("PATH (/usr/local/cuda-12.9/bin/nvcc)",), "/usr/local/cuda-12.9/bin/nvcc",
+        ("sm_50", "sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"), 14, 19,
+    )  # fmt: skip
+    return Facts(
+        machine=MachineFacts(
+            system="linux",
+            machine="x86_64",
+            gpus=Fact((Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0", memory_total=17_094_934_528),), "NVML"),
+            driver=Fact(Driver("575.57.08", "12.9", True, "575.57.08"), "NVML"),
+            toolkits=Fact((toolkit,), "PATH"),
+            compilers=Fact((Compiler("g++", "/usr/bin/g++", "13.3.0", ("PATH",)),), "PATH"),
+            tools={"ninja": "1.11.1"},
+        ),
+        environment=EnvironmentFacts(
+            interpreter=Fact(
+                Interpreter(
+                    "/env/bin/python",
+                    "3.11.9",
+                    "CPython",
+                    "cpython-311-x86_64-linux-gnu",
+                    "linux-x86_64",
+                    "/env",
+                    "/usr",
+                    "venv",
+                    ("/env/lib/python3.11/site-packages",),
+                ),
+                "probe_env.py",
+            ),
+            distributions=Fact(
+                tuple(
+                    Distribution(name, version, "/env")
+                    for name, version in (("setuptools", "80.9.0"), ("wheel", "0.45"))
+                ),
+                "site-packages",
+            ),
+            torch_installed=Fact(True, "sys.path"),
+            torch=Fact(
+                Torch(
+                    "2.9.1+cu128",
+                    "12.8",
+                    None,
+                    "/env/torch",
+                    True,
+                    (sass(*TORCH_29_CU128, count=400),),
+                    "",
+                    KNOWN_TO_29,
+                ),
+                "torch/version.py read as text",
+            ),
+            toolkit_choice=Fact(
+                ToolkitChoice(
+                    "/usr/local/cuda-12.9",
+                    "the first nvcc on PATH",
+                    "/usr/local/cuda-12.9/bin/nvcc",
+                    None,
+                    True,
+                )
+            ),
+            extensions=Fact(
+                (extension("diff_gaussian_rasterization", sass("sm_120", count=3)),), "site-packages"
+            ),
+        ),
+        splatfix="0.1.0",
+    )
+
+
+Changer = Callable[..., Facts]
+
+
+@pytest.fixture
+def changed(rtx_5080: Facts) -> Changer:
+    """The RTX 5080 with some facts changed: ``changed(driver=Fact(...), torch=Fact(...))``."""
+
+    def change(**values: Any) -> Facts:
+        machine = {k: v for k, v in values.items() if k in MachineFacts.__dataclass_fields__}
+        environment = {k: v for k, v in values.items() if k in EnvironmentFacts.__dataclass_fields__}
+        assert len(machine) + len(environment) == len(values), "an unknown fact"
+        return dataclasses.replace(
+            rtx_5080,
+            machine=dataclasses.replace(rtx_5080.machine, **machine),
+            environment=dataclasses.replace(rtx_5080.environment, **environment),
+        )
+
+    return change
+
+
+@pytest.fixture
+def torch_with(rtx_5080: Facts) -> Callable[..., Fact[Torch]]:
+    """The RTX 5080's torch with some fields changed, as a fact."""
+
+    def change(**values: Any) -> Fact[Torch]:
+        torch = rtx_5080.environment.torch.value
+        assert torch is not None
+        return Fact(dataclasses.replace(torch, **values), "torch/version.py read as text")
+
+    return change

@@ -1,0 +1,394 @@
+"""Every check: quiet on a healthy machine, loud with evidence and a way out on a sick one, unknown without its facts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from splatfix.checks import Finding, Goal, Status, all_checks, run, select
+from splatfix.checks.registry import FAMILIES, Check
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import (
+    Compiler,
+    Driver,
+    Extension,
+    Fact,
+    Facts,
+    Gpu,
+    ImportProbe,
+    Toolkit,
+    ToolkitChoice,
+    Torch,
+)
+
+from .conftest import Changer, extension, ptx, sass
+
+LOUD = {Status.FAIL, Status.WARN, Status.UNKNOWN, Status.CRASH}
+TorchWith = Callable[..., "Fact[Torch]"]
+
+
+def loud(facts: Facts, *targets: str) -> dict[str, Finding]:
+    """The findings that ask for attention, by code; each must have evidence and a way out where it fails."""
+    found = {item.code: item for item in run(facts, Goal(targets)) if item.status in LOUD}
+    for item in found.values():
+        assert item.evidence, item
+        assert item.remedy or item.status is Status.UNKNOWN, item
+        assert "\n" not in item.summary
+    return found
+
+
+def only(facts: Facts, code: str, *targets: str) -> Finding:
+    """The one finding that is loud, which must be this one."""
+    found = loud(facts, *targets)
+    assert set(found) == {code}, found
+    return found[code]
+
+
+def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
+    findings = run(rtx_5080, Goal())
+    assert not loud(rtx_5080)
+    assert {item.status for item in findings} == {Status.PASS}
+    assert len(findings) >= 12
+
+
+def test_every_check_can_speak_on_some_machine_and_has_a_page() -> None:
+    for item in all_checks():
+        assert item.family in FAMILIES
+        assert len(item.page) > 80, f"{item.code} has no page"
+        assert item.code == item.code.lower().replace("_", "-")
+
+
+def test_findings_carry_their_checks_code(changed: Changer) -> None:
+    sick = changed(gpus=Fact(None, "", "NVML: driver not loaded"), extensions=Fact(None, "", "unreadable"))
+    codes = {item.code for item in all_checks()}
+    assert {item.code for item in run(sick, Goal(("sm_61",)))} <= codes
+
+
+# --- gpu and driver
+
+
+def test_unknown_gpus_are_unknown_not_bad(changed: Changer) -> None:
+    found = loud(changed(gpus=Fact(None, "", "NVML: Driver Not Loaded")))
+    assert found["gpu-present"].status is Status.UNKNOWN
+    assert all(item.status is not Status.FAIL for item in found.values())
+
+
+def test_no_gpu_is_no_failure(changed: Changer) -> None:
+    facts = changed(gpus=Fact((), "NVML and PCI"), driver=Fact(None, "", "no driver"))
+    assert not loud(facts)
+    assert any(item.code == "gpu-present" and item.status is Status.SKIP for item in run(facts, Goal()))
+
+
+def test_a_card_without_a_driver(changed: Changer) -> None:
+    facts = changed(
+        gpus=Fact((Gpu(0, "NVIDIA PCI device 2c02"),), "PCI"), driver=Fact(None, "", "no driver is loaded")
+    )
+    assert loud(facts)["gpu-without-driver"].status is Status.FAIL
+
+
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [("", "fail"), ("-1", "fail"), ("1", "fail"), ("0", "pass"), ("0,7", "pass"), ("MIG-x", None)],
+)
+def test_cuda_visible_devices(changed: Changer, value: str, status: str | None) -> None:
+    facts = changed(variables={"CUDA_VISIBLE_DEVICES": value})
+    found = [item.status.value for item in run(facts, Goal()) if item.code == "no-gpu-visible"]
+    assert found == ([status] if status else [])
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "status"),
+    [
+        ("525.60.13", "12.8", None),
+        ("525.60.12", "12.8", Status.FAIL),
+        ("579.99", "13.0", Status.FAIL),
+        ("580.65.06", "13.0", None),
+        ("470.256.02", "11.8", None),
+    ],
+)
+def test_driver_floor(
+    changed: Changer, torch_with: TorchWith, version: str, cuda: str, status: Status | None
+) -> None:
+    facts = changed(driver=Fact(Driver(version, None, True, version), "NVML"), torch=torch_with(cuda=cuda))
+    found = {item.code: item for item in run(facts, Goal()) if item.status in LOUD}
+    assert (found["driver-too-old"].status if "driver-too-old" in found else None) is status
+
+
+def test_driver_upgraded_without_a_reboot(changed: Changer) -> None:
+    facts = changed(driver=Fact(Driver("570.124.06", "12.8", True, "575.57.08"), "NVML"))
+    assert "reboot" in only(facts, "driver-library-mismatch").summary
+
+
+# --- torch
+
+
+def test_no_torch(changed: Changer) -> None:
+    facts = changed(
+        torch_installed=Fact(False, "sys.path"), torch=Fact(None, "", "not installed"), extensions=Fact((), ""),
+        toolkit_choice=Fact(None, "", "no torch"),
+    )  # fmt: skip
+    finding = only(facts, "torch-installed")
+    assert any(step.command and "torch==" in step.text for step in finding.remedy)
+
+
+def test_a_torch_that_crashes_at_import(changed: Changer) -> None:
+    facts = changed(imports=(ImportProbe("torch", False, "signal", "ended by SIGSEGV"),))
+    assert "SIGSEGV" in only(facts, "torch-imports").summary
+
+
+def test_cpu_torch_beside_a_gpu(changed: Changer, torch_with: TorchWith) -> None:
+    facts = changed(torch=torch_with(version="2.9.1+cpu", cuda=None, code=()), extensions=Fact((), ""))
+    finding = loud(facts)["cpu-only-torch"]
+    assert finding.status is Status.FAIL
+    (command, _rest) = (step.text for step in finding.remedy)
+    assert "download.pytorch.org/whl/cu12" in command, "the toolkit here is CUDA 12"
+
+
+def test_pascal_on_a_torch_that_dropped_it(changed: Changer) -> None:
+    """The rivals' classic: a GTX 1080 Ti on a new driver is offered a torch without its code."""
+    card = Gpu(0, "NVIDIA GeForce GTX 1080 Ti", cc="6.1")
+    finding = loud(changed(gpus=Fact((card,), "NVML"), extensions=Fact((), "")))["torch-arch-unsupported"]
+    assert finding.status is Status.FAIL
+    command = finding.remedy[0].text
+    assert "/whl/cu126" in command, "the cu126 builds still carry sm_60, which sm_61 runs"
+
+
+@pytest.mark.parametrize("cc", ["8.9", "12.1", "8.6", "10.3"])
+def test_an_architecture_that_runs_its_siblings_code_is_no_alarm(changed: Changer, cc: str) -> None:
+    """An RTX 4090 (8.9) runs the 8.6 code; sm_121 runs 12.0; sm_103 runs 10.0."""
+    facts = changed(gpus=Fact((Gpu(0, "some GPU", cc=cc),), "NVML"), extensions=Fact((), ""))
+    assert "torch-arch-unsupported" not in loud(facts)
+
+
+def test_two_gpus_are_judged_each(changed: Changer, torch_with: TorchWith) -> None:
+    cards = (Gpu(0, "RTX 3090", cc="8.6"), Gpu(1, "RTX 5090", cc="12.0"))
+    facts = changed(
+        gpus=Fact(cards, "NVML"),
+        torch=torch_with(code=(sass("sm_80", "sm_86", "sm_90"),)),
+        extensions=Fact((), ""),
+    )
+    finding = only(facts, "torch-arch-unsupported")
+    assert "GPU 1, RTX 5090" in finding.subject
+
+
+def test_one_container_without_the_gpu_is_enough(changed: Changer, torch_with: TorchWith) -> None:
+    facts = changed(
+        torch=torch_with(code=(sass("sm_120", count=399), sass("sm_90", count=1))), extensions=Fact((), "")
+    )
+    assert only(facts, "torch-arch-unsupported").status is Status.FAIL
+
+
+def test_an_arch_torch_refuses_to_build(changed: Changer, torch_with: TorchWith) -> None:
+    facts = changed(torch=torch_with(knows_archs=("8.6", "9.0")))
+    assert only(facts, "arch-unknown-to-torch").status is Status.FAIL
+
+
+def test_unreadable_libtorch_is_unknown(changed: Changer, torch_with: TorchWith) -> None:
+    facts = changed(torch=torch_with(code=(), code_error="truncated"))
+    assert only(facts, "torch-arch-unsupported").status is Status.UNKNOWN
+
+
+# --- toolkit
+
+
+def wrapper(root: str = "/usr/local") -> Fact[ToolkitChoice]:
+    return Fact(
+        ToolkitChoice(root, "the first nvcc on PATH", f"{root}/bin/nvcc", "/usr/local/cuda-12.9", False)
+    )
+
+
+def test_a_wrapper_script_on_path(changed: Changer) -> None:
+    finding = only(changed(toolkit_choice=wrapper()), "cuda-home-wrong")
+    assert finding.status is Status.FAIL
+    assert finding.remedy[0].text == 'export CUDA_HOME="/usr/local/cuda-12.9"'
+
+
+def test_cuda_home_without_a_toolkit(changed: Changer) -> None:
+    facts = changed(toolkit_choice=Fact(ToolkitChoice("/opt/nothing", "CUDA_HOME", None, None, False)))
+    assert only(facts, "cuda-home-wrong").remedy[0].text == 'export CUDA_HOME="/usr/local/cuda-12.9"'
+
+
+def toolkit(version: str, root: str, *archs: str, missing: tuple[str, ...] = ()) -> Toolkit:
+    return Toolkit(root, version, (root,), f"{root}/bin/nvcc", archs or ("sm_90", "sm_120"), 14, 19, missing)
+
+
+def test_no_toolkit_is_a_warning_only(changed: Changer) -> None:
+    facts = changed(
+        toolkits=Fact((), "everywhere"), toolkit_choice=Fact(ToolkitChoice(None, "nothing found"))
+    )
+    assert only(facts, "cuda-toolkit-missing").status is Status.WARN
+
+
+def test_another_cuda_major(changed: Changer) -> None:
+    facts = changed(
+        toolkits=Fact((toolkit("13.0.88", "/opt/cuda"),), "PATH"),
+        toolkit_choice=Fact(ToolkitChoice("/opt/cuda", "CUDA_HOME", "/opt/cuda/bin/nvcc", None, True)),
+    )
+    assert only(facts, "cuda-torch-mismatch").status is Status.FAIL
+
+
+def test_another_cuda_major_with_the_right_one_beside_it(changed: Changer) -> None:
+    facts = changed(
+        toolkits=Fact((toolkit("13.0.88", "/opt/cuda"), toolkit("12.6.85", "/opt/cuda-12.6")), "PATH"),
+        toolkit_choice=Fact(ToolkitChoice("/opt/cuda", "CUDA_HOME", "/opt/cuda/bin/nvcc", None, True)),
+    )
+    assert only(facts, "cuda-torch-mismatch").remedy[0].text == 'export CUDA_HOME="/opt/cuda-12.6"'
+
+
+def test_a_toolkit_too_old_for_blackwell(changed: Changer) -> None:
+    facts = changed(
+        toolkits=Fact((toolkit("12.6.85", "/opt/cuda", "sm_80", "sm_90"),), "PATH"),
+        toolkit_choice=Fact(ToolkitChoice("/opt/cuda", "CUDA_HOME", "/opt/cuda/bin/nvcc", None, True)),
+    )
+    finding = only(facts, "toolkit-arch")
+    assert "from 12.8" in finding.remedy[0].text
+
+
+def test_a_partial_toolkit(changed: Changer) -> None:
+    facts = changed(
+        toolkits=Fact((toolkit("12.9.86", "/opt/cuda", missing=("include/cusparse.h",)),), "PATH"),
+        toolkit_choice=Fact(ToolkitChoice("/opt/cuda", "CUDA_HOME", "/opt/cuda/bin/nvcc", None, True)),
+    )
+    assert "cusparse.h" in only(facts, "cuda-headers-missing").summary
+
+
+# --- compilers
+
+
+def compilers(*versions: str) -> Fact[tuple[Compiler, ...]]:
+    first, *others = versions
+    rest = (Compiler("g++", f"/usr/bin/g++-{v.split('.')[0]}", v, ("PATH",)) for v in others)
+    return Fact((Compiler("g++", "/usr/bin/g++", first, ("PATH",)), *rest), "PATH")
+
+
+def test_gcc_beyond_nvccs_limit_with_an_older_one_at_hand(changed: Changer) -> None:
+    finding = loud(changed(compilers=compilers("15.1.0", "13.3.0")))["host-gcc-too-new"]
+    assert finding.status is Status.FAIL
+    assert 'CXX="/usr/bin/g++-13"' in finding.remedy[0].text
+    assert 'CC="/usr/bin/gcc-13"' in finding.remedy[0].text
+
+
+def test_gcc_14_is_refused_by_torch_where_nvcc_accepts_it(changed: Changer, torch_with: TorchWith) -> None:
+    facts = changed(compilers=compilers("14.2.0"), torch=torch_with(version="2.11.0+cu128"))
+    finding = only(facts, "host-compiler-refused-by-torch")
+    assert "g++-13" in finding.remedy[0].text
+
+
+def test_cxx_decides_over_path(changed: Changer) -> None:
+    facts = changed(
+        compilers=Fact(
+            (
+                Compiler("g++", "/usr/bin/g++", "15.1.0", ("PATH",)),
+                Compiler("g++", "/opt/g++", "13.1.0", ("CXX",)),
+            ),
+            "",
+        )
+    )
+    assert not loud(facts)
+
+
+def test_no_compiler(changed: Changer) -> None:
+    assert only(changed(compilers=Fact((), "PATH")), "host-compiler-missing").status is Status.WARN
+
+
+# --- extensions
+
+
+@pytest.mark.parametrize(
+    ("code", "fails"),
+    [
+        ((sass("sm_120"),), False),
+        ((sass("sm_90"),), True),
+        ((sass("sm_120"), sass("sm_80")), True),
+        ((ptx("sm_90", (8, 8)),), False),
+        ((ptx("sm_90", (9, 0)),), True),
+        ((sass("sm_120a"),), False),
+        ((sass("sm_100f"),), True),
+        ((ptx("sm_90a", (8, 0)),), True),
+    ],
+)
+def test_extension_code_against_the_gpu(changed: Changer, code: tuple, fails: bool) -> None:  # type: ignore[type-arg]
+    facts = changed(extensions=Fact((extension("rasterizer", *code),), ""))
+    assert ("no-kernel-image" in loud(facts)) is fails
+
+
+def test_ptx_for_a_driver_that_is_not_known_is_unknown(changed: Changer) -> None:
+    facts = changed(
+        extensions=Fact((extension("r", ptx("sm_90", (8, 8))),), ""),
+        driver=Fact(Driver("575.57.08", None), "/proc"),
+    )
+    assert loud(facts)["no-kernel-image"].status is Status.UNKNOWN
+
+
+def test_without_gpu_and_target_nothing_is_judged(changed: Changer) -> None:
+    facts = changed(gpus=Fact((), ""), driver=Fact(None, "", "none"))
+    (finding,) = (item for item in run(facts, Goal()) if item.code == "no-kernel-image")
+    assert finding.status is Status.SKIP
+    assert "sm_120" in finding.summary
+
+
+def test_an_extension_for_another_cuda(changed: Changer) -> None:
+    facts = changed(
+        extensions=Fact((extension("r", sass("sm_120"), needed=("libc10.so", "libcudart.so.11.0")),), "")
+    )
+    assert only(facts, "cuda-runtime-mismatch").status is Status.FAIL
+
+
+def test_an_extension_for_another_python(changed: Changer) -> None:
+    other = dataclasses.replace(extension("r", sass("sm_120")), path="r/_C.cpython-310-x86_64-linux-gnu.so")
+    assert "Python 3.10" in only(changed(extensions=Fact((other,), "")), "extension-python-mismatch").summary
+
+
+def test_a_damaged_extension(changed: Changer) -> None:
+    damaged: Extension = dataclasses.replace(extension("r"), error="the section table lies beyond the end")
+    assert only(changed(extensions=Fact((damaged,), "")), "extension-damaged").status is Status.FAIL
+
+
+def test_an_extension_that_does_not_import(changed: Changer) -> None:
+    facts = changed(
+        imports=(ImportProbe("r._C", False, "exception", "ImportError: undefined symbol: _ZN3c10"),)
+    )
+    assert "undefined symbol" in only(facts, "extension-imports").summary
+
+
+def test_an_interpreter_that_does_not_work(changed: Changer) -> None:
+    lost: Fact[None] = Fact(None, "", "exit code 1")
+    facts = changed(
+        interpreter=lost,
+        distributions=lost,
+        torch=lost,
+        torch_installed=lost,
+        toolkit_choice=lost,
+        extensions=lost,
+    )
+    found = loud(facts)
+    assert found["interpreter-answers"].status is Status.FAIL
+    assert {item.status for code, item in found.items() if code != "interpreter-answers"} == {Status.UNKNOWN}
+
+
+def test_build_tools(changed: Changer) -> None:
+    facts = changed(distributions=Fact((), "site-packages"), tools={})
+    assert "setuptools and wheel and ninja" in only(facts, "build-tools").summary
+
+
+# --- the registry
+
+
+def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:
+    def broken(facts: Facts, goal: Goal) -> list[Finding]:
+        raise ZeroDivisionError("oops")
+
+    fine, crash = run(rtx_5080, Goal(), [all_checks()[0], Check("broken", "gpu", "x", broken)])
+    assert fine.status is Status.PASS
+    assert crash.status is Status.CRASH
+    assert "oops" in crash.summary
+    assert "test_checks.py" in crash.evidence[0].value
+
+
+def test_selection_by_code_and_family() -> None:
+    assert {item.family for item in select(only=["gpu"])} == {"gpu"}
+    assert "driver-too-old" not in {item.code for item in select(skip=["driver"])}
+    with pytest.raises(SplatfixError):
+        select(only=["no-such"])

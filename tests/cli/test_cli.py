@@ -1,0 +1,138 @@
+"""The command line as a person uses it: exit codes, JSON, clear errors, nothing heavy imported for help."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+
+FINDING = {
+    "type": "object",
+    "required": ["code", "status", "summary", "subject", "evidence", "remedy", "link"],
+    "properties": {
+        "code": {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$"},
+        "status": {"enum": ["pass", "warn", "fail", "unknown", "skip", "crash"]},
+        "evidence": {"items": {"required": ["name", "value", "found_via"]}},
+        "remedy": {"items": {"required": ["text", "command"]}},
+    },
+}
+DIAGNOSIS = {
+    "type": "object",
+    "required": ["schema_version", "kind", "splatfix", "exit_code", "summary", "goal", "findings", "facts"],
+    "properties": {
+        "schema_version": {"const": 1},
+        "kind": {"const": "diagnosis"},
+        "findings": {"items": FINDING},
+    },
+}
+
+
+def test_both_ways_of_calling_it_give_the_version() -> None:
+    script = Path(sys.executable).with_name("splatfix")
+    for command in ([str(script)], [sys.executable, "-m", "splatfix"]):
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("splatfix 0.")
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["diagnose", "--help"], ["certify", "--help"], ["install", "--help"]]
+)
+def test_help_imports_neither_torch_nor_numpy(words: list[str]) -> None:
+    code = (
+        "import sys\nfrom splatfix.cli import app\n"
+        f"try:\n app({words!r}, prog_name='splatfix')\nexcept SystemExit as end:\n assert end.code == 0\n"
+        "heavy = {'torch', 'numpy', 'docker', 'pynvml', 'splatfix.facts', 'splatfix.checks'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_diagnose_json_holds_to_its_schema(splatfix: Splatfix, empty_venv: Path) -> None:
+    done = splatfix("diagnose", "--python", str(empty_venv), "--json")
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, DIAGNOSIS)
+    assert document["exit_code"] == done.returncode == 1
+    assert any(
+        item["code"] == "torch-installed" and item["status"] == "fail" for item in document["findings"]
+    )
+
+
+def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "facts.json"
+    here = splatfix(
+        "diagnose", "--python", str(empty_venv), "--target", "12.0", "--save", str(saved), "--json"
+    )
+    there = splatfix("diagnose", "--facts", str(saved), "--target", "sm_120", "--json", cwd=tmp_path)
+    assert here.stdout == there.stdout
+    again = tmp_path / "again.json"
+    splatfix("diagnose", "--facts", str(saved), "--save", str(again))
+    assert again.read_text() == saved.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "exit_code"),
+    [
+        (["diagnose", "--target", "sm_12000"], "unknown-arch", 2),
+        (["diagnose", "--python", "/no/such/python"], "no-interpreter", 2),
+        (["diagnose", "--facts", "/no/such/file"], "cannot-read", 2),
+        (["diagnose", "--only", "no-such-check"], "unknown-check", 2),
+        (["inspect", "/no/such/file"], "no-such-file", 2),
+        (["inspect", __file__], "not-a-binary", 2),
+        (["certify", "--suite", "no-such-suite"], "unknown-suite", 2),
+        (["certify", "--python", "/no/such/python"], "no-interpreter", 2),
+    ],
+)
+def test_wrong_calls_get_one_clear_error(
+    splatfix: Splatfix, words: list[str], code: str, exit_code: int
+) -> None:
+    as_text = splatfix(*words)
+    assert as_text.returncode == exit_code
+    assert f"({code})" in as_text.stderr
+    assert "Traceback" not in as_text.stderr
+    as_json = splatfix(*words, "--json")
+    document = json.loads(as_json.stdout)
+    assert (document["kind"], document["error"]["code"], as_json.returncode) == ("error", code, exit_code)
+
+
+def test_an_unknown_option_is_wrong_usage(splatfix: Splatfix) -> None:
+    assert splatfix("diagnose", "--no-such-option").returncode == 2
+
+
+def test_a_damaged_facts_file_is_named(splatfix: Splatfix, tmp_path: Path) -> None:
+    (tmp_path / "facts.json").write_text('{"schema_version": 1, "machine": 3}')
+    done = splatfix("diagnose", "--facts", str(tmp_path / "facts.json"))
+    assert done.returncode == 2
+    assert "$.machine" in done.stderr
+
+
+def test_facts_that_cannot_be_saved_say_so(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = splatfix("diagnose", "--python", str(empty_venv), "--save", str(tmp_path / "file" / "facts.json"))
+    assert done.returncode == 1
+    assert "(cannot-write)" in done.stderr
+
+
+def test_checks_list_and_show(splatfix: Splatfix) -> None:
+    document = json.loads(splatfix("checks", "list", "--json").stdout)
+    codes = [item["code"] for item in document["checks"]]
+    assert "no-kernel-image" in codes
+    shown = splatfix("checks", "show", "no-kernel-image")
+    assert "fat binaries" in shown.stdout
+    assert splatfix("checks", "show", "no-such").returncode == 2
+
+
+def test_an_environment_without_torch_cannot_be_certified(
+    splatfix: Splatfix, empty_venv: Path, tmp_path: Path
+) -> None:
+    done = splatfix("certify", "--python", str(empty_venv), "--out", str(tmp_path / "report"))
+    assert done.returncode == 3
+    assert "(environment-not-ready)" in done.stderr
+    assert "pip install torch numpy pillow" in done.stderr
+    assert not (tmp_path / "report").exists()
