@@ -7,7 +7,7 @@ import torch
 
 from splatfix.kernels.rasterizer import rasterize
 
-from .rasterizer_compare import cloud, compare, look_at
+from .rasterizer_compare import cloud, compare, look_at, one_thread  # noqa: F401 - a fixture
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from splatfix.kernels.rasterizer import GaussianRasterizer, rasterize
 
 from . import rasterizer_reference as reference
-from .rasterizer_compare import cloud, compare, look_at, run, weights_for
+from .rasterizer_compare import cloud, compare, look_at, one_thread, run, weights_for  # noqa: F401
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 

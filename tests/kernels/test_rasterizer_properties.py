@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from splatfix.kernels.rasterizer import rasterize
 
 from . import rasterizer_reference as reference
-from .rasterizer_compare import IMAGES, cloud, compare, look_at, weights_for
+from .rasterizer_compare import IMAGES, cloud, compare, look_at, one_thread, weights_for  # noqa: F401
 
 COMMON = settings(
     deadline=None, max_examples=15, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
