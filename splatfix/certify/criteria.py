@@ -79,12 +79,14 @@ def _finished(result: Mapping[str, Any], asked: Asked) -> Criterion:
 
 
 def _renderer(result: Mapping[str, Any], asked: Asked) -> Criterion:
-    ran = _get(result, "implementations", "renderer")
-    name = ran.get("name") if isinstance(ran, Mapping) else ran
+    ran, name = (
+        _get(result, "implementations", "renderer", "kind"),
+        _get(result, "implementations", "renderer", "name"),
+    )
     return _criterion(
         "renderer-as-asked",
-        name == asked.renderer,
-        str(name),
+        ran == asked.renderer,
+        f"{ran} ({name})",
         asked.renderer,
         "Another renderer ran than the one this certificate is about.",
     )
@@ -104,13 +106,16 @@ def _split(result: Mapping[str, Any]) -> Criterion:
 
 
 def _finite(result: Mapping[str, Any]) -> Criterion:
-    groups = _get(result, "gradients") or {}
-    bad = sum(int(_get(groups, name, "nonfinite_steps") or 0) for name in groups)
+    steps = {name: _number(_get(result, "gradients", name, "non_finite_steps")) for name in REQUIRED_GROUPS}
     first, last = _number(_get(result, "train_loss", "first")), _number(_get(result, "train_loss", "last"))
+    counted = [value for value in steps.values() if value is not None]
+    good = len(counted) == len(steps) and sum(counted) == 0 and first is not None and last is not None
     return _criterion(
         "finite-values",
-        bool(groups) and bad == 0 and first is not None and last is not None,
-        f"{bad} steps with non-finite gradients, loss {first} to {last}",
+        good,
+        f"{sum(counted):.0f} steps with non-finite gradients, loss {first} to {last}"
+        if counted
+        else "not recorded",
         "no NaN or infinity in loss or gradients",
         "NaN or infinite values spread to every Gaussian they touch.",
     )

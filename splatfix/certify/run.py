@@ -145,6 +145,8 @@ def _train(
         request.python, "-m", "smoke_trainer", scene, "--preset", request.suite.name, "--renderer", request.renderer,
         "--device", request.device, "--seed", str(request.seed), "--out", str(folder), "--json-progress",
     ]  # fmt: skip
+    if request.suite.iterations is not None:
+        argv += ["--iterations", str(request.suite.iterations)]
     progress(scene, {})
 
     def tell(line: str) -> None:
@@ -169,7 +171,7 @@ def _judge(request: Request, scene: str, folder: Path, done: Completed, seconds:
         )
         judged: tuple[Criterion, ...] = (failed,)
     else:
-        judged = criteria.judge(result, criteria.Asked(request.renderer))
+        judged = criteria.judge(result, criteria.Asked(request.renderer, request.suite.iterations))
     pictures = sorted(path.relative_to(request.out).as_posix() for path in folder.glob("renders/**/*.png"))
     log = (folder / "trainer.log").relative_to(request.out).as_posix()
     return SceneRun(scene, judged, round(seconds, 1), result, tuple(pictures[:4]), log)

@@ -16,6 +16,8 @@ class Suite:
     scenes: tuple[str, ...]
     timeout: float
     """Seconds one scene may take before the run is given up."""
+    iterations: int | None = None
+    """Another number of iterations than the preset's."""
 
 
 SUITES = {
