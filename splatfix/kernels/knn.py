@@ -576,7 +576,7 @@ def _split(frontier: _Frontier) -> List[_Frontier]:
 
 
 def _ask_napf(module: Any, points: Any, queries: Any, k: int) -> Any:
-    return module.KDT(points).knn_search(queries, k, -1)[0]
+    return module.KDT(points).knn_search(queries, k, torch.get_num_threads())[1]
 
 
 def _ask_pynanoflann(module: Any, points: Any, queries: Any, k: int) -> Any:

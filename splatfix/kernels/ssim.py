@@ -34,6 +34,9 @@ __all__ = ["GroundTruth", "fused_ssim", "fused_ssim3d", "precompute"]
 C1 = 0.01**2
 C2 = 0.03**2
 HALO = 5
+SHIFT = 0.5
+"""Taken off both images before they are squared. Variances do not change (outside the image 0 becomes -0.5), but in single
+precision E[x^2] - E[x]^2 loses far fewer digits for values centred on 0; the means get it back where they are needed."""
 _UNNORMALISED = [math.exp(-((i - HALO) ** 2) / (2 * 1.5**2)) for i in range(2 * HALO + 1)]
 WINDOW: tuple[float, ...] = tuple(v / sum(_UNNORMALISED) for v in _UNNORMALISED)
 """The 11 weights of the window: 0.00102838, 0.00759876, 0.03600077, 0.10936069, 0.21300553, 0.26601171, and back."""
@@ -55,9 +58,9 @@ class GroundTruth(NamedTuple):
     image: Tensor
     """[B, C, H, W], the image itself."""
     mean: Tensor
-    """[B, C, H, W], its Gaussian-weighted mean at each pixel."""
+    """[B, C, H, W], the Gaussian-weighted mean of image - 0.5 at each pixel."""
     mean_square: Tensor
-    """[B, C, H, W], the Gaussian-weighted mean of its square."""
+    """[B, C, H, W], the Gaussian-weighted mean of (image - 0.5)^2."""
 
 
 def fused_ssim(
@@ -101,8 +104,9 @@ def precompute(img2: Tensor) -> GroundTruth:
     """Blur a fixed ground-truth image [B, C, H, W] once, to pass the result as `img2` at every step after."""
     _check(img2, img2, "same", dims=2)
     image = img2.detach()
-    mean, square = (_blur_whole(m, 2) for m in (image, image * image))
-    return GroundTruth(image, mean, square)
+    shifted = image - SHIFT
+    mean = _blur_whole(shifted, 2, -SHIFT)
+    return GroundTruth(image, mean, _blur_whole(shifted * shifted, 2, SHIFT * SHIFT))
 
 
 class _MeanSSIM(torch.autograd.Function):
@@ -142,16 +146,17 @@ class _MeanSSIM(torch.autograd.Function):
 def _map_and_derivatives(
     mu1: Tensor, mu2: Tensor, e_squares: Tensor, e_2xy: Tensor, wants_gradient: bool
 ) -> tuple[Tensor, Sequence[tuple[Tensor, Tensor]]]:
-    """The SSIM map from the blurred x, y, x^2 + y^2 and 2xy, and on demand half its derivatives for the first and last two.
+    """The SSIM map from the blurred x, y, x^2 + y^2 and 2xy of images less `SHIFT`, and on demand its derivatives.
 
-    The derivatives (for E[x], E[x^2 + y^2] with its sign turned, E[2xy]) come as pairs of factors, so that the last product
-    can be written straight to where the next blur reads. In-place steps act only on tensors made here.
+    The derivatives come halved, in the order E[x], E[x^2 + y^2] with its sign turned, E[2xy], and as pairs of factors, so that
+    the last product can be written straight to where the next blur reads. In-place steps act only on tensors made here.
     """
     zero = torch.zeros((), dtype=mu1.dtype, device=mu1.device)
-    c = torch.addcmul(zero + C1, mu1, mu2, value=2)
-    a = torch.addcmul(zero + C1, mu1, mu1).addcmul_(mu2, mu2)
-    d = (e_2xy - c).add_(C1 + C2)
-    b = (e_squares - a).clamp_(min=-C1).add_(C1 + C2)
+    b = (e_squares - (mu1 * mu1).addcmul_(mu2, mu2)).clamp_(min=0).add_(C2)
+    d = torch.addcmul(e_2xy, mu1, mu2, value=-2).add_(C2)
+    full1, full2 = mu1 + SHIFT, mu2 + SHIFT
+    a = torch.addcmul(zero + C1, full1, full1).addcmul_(full2, full2)
+    c = torch.addcmul(zero + C1, full1, full2, value=2)
     inverse = (a * b).reciprocal_()
     ssim = (c * d).mul_(inverse)
     if not wants_gradient:
@@ -159,25 +164,31 @@ def _map_and_derivatives(
     # Every derivative has the factor 1/(ab): silencing it silences the pixels whose value was clamped.
     inverse.masked_fill_(ssim.abs() > 1, 0)
     ssim.clamp_(-1, 1)
-    # With S = cd/(ab): dS/dE[x^2 + y^2] = -S/b, dS/dE[xy] = 2c/(ab), and through the means
-    # dS/dm1 = 2 m2 (d - c)/(ab) - 2 m1 S (1/a - 1/b), where 1/a - 1/b = (b - a)/(ab).
-    half_dmu = (d - c).mul_(mu2).addcmul_((b - a).mul_(mu1), ssim, value=-1)
+    # With S = cd/(ab), c and a made of the full means m + SHIFT, d and b of the shifted ones m:
+    # dS/dE[x^2 + y^2] = -S/b, dS/dE[2xy] = c/(ab), dS/dm1 = 2 (full2 d - m2 c - S (full1 b - m1 a)) / (ab).
+    half_dmu = full2.mul_(d).addcmul_(mu2, c, value=-1)
+    half_dmu.addcmul_(full1.mul_(b).addcmul_(mu1, a, value=-1), ssim, value=-1)
     return ssim, ((half_dmu, inverse), (a.mul_(ssim), inverse), (c, inverse))
 
 
 def _fill_maps(maps: Sequence[Tensor], x: Tensor, y: Tensor, cached: bool) -> None:
-    """Write what is to be blurred: x, y, x^2 + y^2, 2xy; without the parts that the cached statistics already hold."""
+    """Write what is to be blurred: x, [y,] x^2 [+ y^2], 2xy, of the shifted images; [] unless cached statistics hold it."""
+    mean, squares, product = maps[0], maps[-2], maps[-1]
+    torch.sub(x, SHIFT, out=mean)
+    torch.mul(mean, mean, out=squares)
     if cached:
-        mean, squares, product = maps
+        torch.sub(y, SHIFT, out=product)
     else:
-        mean, mean2, squares, product = maps
-        mean2.copy_(y)
-    mean.copy_(x)
-    torch.mul(x, x, out=squares)
-    if not cached:
-        squares.addcmul_(y, y)
-    torch.mul(x, y, out=product)
-    product.mul_(2)
+        torch.sub(y, SHIFT, out=maps[1])
+        squares.addcmul_(maps[1], maps[1])
+        product.copy_(maps[1])
+    product.mul_(mean).mul_(2)
+
+
+def _outside(cached: bool) -> list[float]:
+    """The same maps where the image is zero, beyond its border."""
+    square = SHIFT * SHIFT
+    return [-SHIFT, square, 2 * square] if cached else [-SHIFT, -SHIFT, 2 * square, 2 * square]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -233,12 +244,13 @@ def _sweep(
     planes, height, width = x.shape
     steps = max(1, -(-(height + HALO) * planes * blur.columns // budget))
     rows = max(2 * HALO, -(-(height + HALO) // steps))
-    maps = x.new_zeros(3 if statistics else 4, planes, rows + 2 * HALO, blur.columns)
+    outside = x.new_tensor(_outside(bool(statistics))).view(-1, 1, 1, 1)
+    maps = outside.repeat(1, planes, rows + 2 * HALO, blur.columns)
     derivatives = x.new_zeros(3, planes, rows + 2 * HALO, blur.columns) if grad is not None else None
     total = torch.zeros((), dtype=torch.float64 if blur.sums_in_double else x.dtype, device=x.device)
-    _load_rows(maps[:, :, HALO : 2 * HALO], x, y, 0, bool(statistics))
+    _load_rows(maps[:, :, HALO : 2 * HALO], x, y, 0, outside)
     for top in range(0, height + HALO, rows):
-        _load_rows(maps[:, :, 2 * HALO :], x, y, top + HALO, bool(statistics))
+        _load_rows(maps[:, :, 2 * HALO :], x, y, top + HALO, outside)
         bottom = min(height - crop, top + rows)
         first = max(top, crop)
         if derivatives is not None:
@@ -260,32 +272,44 @@ def _sweep(
                 for slot, (p, q) in zip(target, factors):
                     torch.mul(p, q, out=slot)
         if grad is not None and derivatives is not None:
-            _emit_gradient(blur(derivatives), x, y, grad, top - HALO)
+            centred = maps[:2, :, :rows, HALO : HALO + width]
+            second = _shifted_rows(y, top - HALO, rows) if statistics else centred[1]
+            _emit_gradient(blur(derivatives), centred[0], second, grad, top - HALO)
             derivatives[:, :, : 2 * HALO] = derivatives[:, :, rows:].clone()
         maps[:, :, : 2 * HALO] = maps[:, :, rows:].clone()
     return total
 
 
-def _load_rows(maps: Tensor, x: Tensor, y: Tensor, top: int, cached: bool) -> None:
-    """Fill the given rows of the map buffer from image row `top` on; rows below the image become zero."""
+def _load_rows(maps: Tensor, x: Tensor, y: Tensor, top: int, outside: Tensor) -> None:
+    """Fill the given rows of the map buffer from image row `top` on; rows below the image are outside."""
     height, width = x.shape[-2:]
     count = max(0, min(maps.shape[2], height - top))
     if count:
         rows = slice(top, top + count)
-        _fill_maps(list(maps[:, :, :count, HALO : HALO + width]), x[:, rows], y[:, rows], cached)
-    maps[:, :, count:].zero_()
+        inner = maps[:, :, :count, HALO : HALO + width]
+        _fill_maps(list(inner), x[:, rows], y[:, rows], cached=maps.shape[0] == 3)
+    maps[:, :, count:] = outside
+
+
+def _shifted_rows(image: Tensor, top: int, rows: int) -> Tensor:
+    """Rows top ... top + rows - 1 of an image less SHIFT; what stands for rows beyond the image is never read."""
+    inside = image[:, max(0, top) : top + rows] - SHIFT
+    return F.pad(inside, [0, 0, max(0, -top), 0])
 
 
 def _emit_gradient(blurred: Tensor, x: Tensor, y: Tensor, grad: Tensor, top: int) -> None:
-    """Rows `top` on of the gradient (halved): blurred d/dE[x] + x d/dE[x^2 + y^2] + y d/dE[2xy], in that order."""
-    height, width = x.shape[-2:]
+    """Rows `top` on of the gradient (halved): blurred d/dE[x] + x d/dE[x^2 + y^2] + y d/dE[2xy], in that order.
+
+    `x` and `y` are the shifted images, from the same row on.
+    """
+    height, width = grad.shape[-2:]
     first, bottom = max(0, top), min(height, top + blurred.shape[2])
     if first >= bottom:
         return
-    dmu, dsquares, dxy = blurred[:, :, first - top : bottom - top, :width]
-    rows = slice(first, bottom)
-    torch.addcmul(dmu, dsquares, x[:, rows], value=-1, out=grad[:, rows])
-    grad[:, rows].addcmul_(dxy, y[:, rows])
+    here, rows = slice(first - top, bottom - top), slice(first, bottom)
+    dmu, dsquares, dxy = blurred[:, :, here, :width]
+    torch.addcmul(dmu, dsquares, x[:, here], value=-1, out=grad[:, rows])
+    grad[:, rows].addcmul_(dxy, y[:, here])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -294,9 +318,9 @@ def _emit_gradient(blurred: Tensor, x: Tensor, y: Tensor, grad: Tensor, top: int
 
 
 class _Blur:
-    """The fastest exact 11x11 Gaussian for this device and dtype, over maps with their zero borders in place.
+    """The fastest exact 11x11 Gaussian for this device and dtype, over maps with their borders in place.
 
-    Maps [M, P, rows + 10, columns] hold 5 zero columns, the image, and zeros up to `columns`; the result is
+    Maps [M, P, rows + 10, columns] hold 5 columns of border, the image, and border up to `columns`; the result is
     [M, P, rows, >= width]. Three ways:
 
     * oneDNN (float32 on most CPUs): see `_vertical_channels` and `_horizontal_blocks`;
@@ -398,9 +422,9 @@ def _full_precision(device: torch.device) -> ContextManager[Any]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _blur_whole(image: Tensor, dims: int) -> Tensor:
-    """The Gaussian over the last `dims` dimensions, zero outside."""
-    out = F.pad(image, [HALO, HALO] * dims)
+def _blur_whole(image: Tensor, dims: int, outside: float = 0.0) -> Tensor:
+    """The Gaussian over the last `dims` dimensions, with one value all around."""
+    out = F.pad(image, [HALO, HALO] * dims, value=outside)
     for dim in range(-dims, 0):
         out = _shifted_sums(out, image.dim() + dim)
     return out
@@ -415,13 +439,13 @@ def _whole(
     wants_gradient: bool,
 ) -> tuple[Tensor, Optional[Tensor]]:
     """Sum of the map and its halved gradient in one piece: for compilers, which fuse it, and for volumes."""
-    x, y = img1.detach(), img2.detach()
-    mu1, e_2xy, e_squares = (_blur_whole(m, dims) for m in (x, 2 * x * y, x * x if cached else x * x + y * y))
+    x, y = img1.detach() - SHIFT, img2.detach() - SHIFT
+    maps = [x, x * x, 2 * x * y] if cached else [x, y, x * x + y * y, 2 * x * y]
+    blurred = [_blur_whole(m, dims, value) for m, value in zip(maps, _outside(bool(cached)))]
+    mu1, e_squares, e_2xy = blurred[0], blurred[-2], blurred[-1]
+    mu2 = blurred[1]
     if cached:
-        mu2 = cached[0]
-        e_squares = e_squares + cached[1]
-    else:
-        mu2 = _blur_whole(y, dims)
+        mu2, e_squares = cached[0], e_squares + cached[1]
     ssim, factors = _map_and_derivatives(mu1, mu2, e_squares, e_2xy, wants_gradient)
     if padding == "valid":
         ssim = _inner(ssim, dims)

@@ -1,0 +1,263 @@
+"""The small kernels of 3DGS extensions in plain PyTorch: sparse Adam, MCMC relocation, covariances, spherical harmonics.
+
+They stand in for `adamUpdate` (taming-3dgs, FastGS, gsplat's SelectiveAdam), `compute_relocation` (3dgs-mcmc) and the
+preprocessing of `diff_gaussian_rasterization`. Any device, float32 and float64. This file needs torch >= 1.13 and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Iterable, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "SparseGaussianAdam",
+    "binomial_table",
+    "compute_relocation",
+    "covariance_from_scale_rotation",
+    "eval_sh",
+    "sparse_adam_step",
+]
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sparse Adam
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def sparse_adam_step(
+    param: Tensor,
+    grad: Tensor,
+    exp_avg: Tensor,
+    exp_avg_sq: Tensor,
+    visible: Tensor,
+    lr: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-15,
+) -> None:
+    """One Adam step in place, for the visible rows only and without bias correction.
+
+    ``m = b1 m + (1 - b1) g``, ``v = b2 v + (1 - b2) g^2``, ``param -= lr m / (sqrt(v) + eps)``; rows that are not visible keep
+    their value and both moments. (The kernel of taming-3dgs; plain Adam would let the moments of hidden rows decay.)
+
+    Args:
+        param, grad, exp_avg, exp_avg_sq: [N, ...], one shape.
+        visible: [N], bool, or radii where > 0 means visible.
+    """
+    if visible.dtype != torch.bool:
+        visible = visible > 0
+    if visible.shape != param.shape[:1]:
+        raise ValueError(
+            f"visible has shape {tuple(visible.shape)}; it needs one entry for each of the {param.shape[0]} rows."
+        )
+    rows = visible.nonzero().view(-1)
+    g = grad.index_select(0, rows)
+    m = exp_avg.index_select(0, rows).mul_(beta1).add_(g, alpha=1 - beta1)
+    v = exp_avg_sq.index_select(0, rows).mul_(beta2).addcmul_(g, g, value=1 - beta2)
+    exp_avg.index_copy_(0, rows, m)
+    exp_avg_sq.index_copy_(0, rows, v)
+    param.index_add_(0, rows, m.div_(v.sqrt_().add_(eps)).mul_(-lr))
+
+
+class SparseGaussianAdam(torch.optim.Adam):
+    """Adam over per-Gaussian parameters whose `step` takes the visibility of each Gaussian.
+
+    As in the taming-3dgs rasterizer: one parameter per group, [N, ...] each, betas 0.9 and 0.999 unless given, and
+    no bias correction.
+    The state has torch's names ("exp_avg", "exp_avg_sq"), so that densification code that edits them keeps working.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float,
+        eps: float = 1e-15,
+        betas: Tuple[float, float] = (0.9, 0.999),
+    ) -> None:
+        super().__init__(params, lr=lr, eps=eps, betas=betas)
+
+    @torch.no_grad()
+    def step(self, visibility: Tensor, N: int) -> None:  # type: ignore[override]
+        """Update the rows where `visibility` [N] is true (or a radius > 0); parameters without a gradient are left alone."""
+        if visibility.numel() != N:
+            raise ValueError(
+                f"visibility has {visibility.numel()} entries for N = {N} Gaussians; pass one per Gaussian."
+            )
+        for group in self.param_groups:
+            if len(group["params"]) != 1:
+                raise ValueError(
+                    "SparseGaussianAdam takes one parameter per group, as the 3DGS trainers build them."
+                )
+            param = group["params"][0]
+            if param.grad is None:
+                continue
+            state = self.state[param]
+            if not state:
+                state["step"] = torch.zeros((), dtype=torch.float32)
+                state["exp_avg"] = torch.zeros_like(param)
+                state["exp_avg_sq"] = torch.zeros_like(param)
+            state["step"] += 1
+            beta1, beta2 = group["betas"]
+            sparse_adam_step(
+                param,
+                param.grad,
+                state["exp_avg"],
+                state["exp_avg_sq"],
+                visibility.view(-1),
+                float(group["lr"]),
+                beta1,
+                beta2,
+                group["eps"],
+            )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# MCMC relocation
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def binomial_table(n_max: int = 51, device: Optional[torch.device] = None) -> Tensor:
+    """[n_max, n_max] float32 with C(n, k) at [n, k] and 0 for k > n, as `compute_relocation` takes it."""
+    table = torch.zeros(n_max, n_max, dtype=torch.float64)
+    for n in range(n_max):
+        for k in range(n + 1):
+            table[n, k] = math.factorial(n) // (math.factorial(k) * math.factorial(n - k))
+    return table.to(torch.float32).to(device)
+
+
+@torch.no_grad()
+def compute_relocation(
+    opacity_old: Tensor, scale_old: Tensor, N: Tensor, binoms: Tensor, n_max: int
+) -> Tuple[Tensor, Tensor]:
+    """Opacity and scale that N copies of one Gaussian need so that together they render as it did.
+
+    ``o' = 1 - (1 - o)^(1/N)`` and
+    ``s' = s o / sum_{i=1..N} sum_{k=0..i-1} C(i-1, k) (-1)^k o'^(k+1) / sqrt(k+1)``
+    (Kheradmand et al., "3D Gaussian Splatting as Markov Chain Monte Carlo", eq. 9). The alternating sum is done in float64.
+
+    Args:
+        opacity_old: [P] or [P, 1] in (0, 1); scale_old: [P, 3]; N: [P] or [P, 1], integers in 1 ... n_max.
+        binoms: [n_max, n_max] or flat, C(n, k) at [n, k]; see `binomial_table`.
+
+    Returns:
+        new_opacity of the shape of `opacity_old`, new_scale [P, 3]; clamping them is left to the caller, as in the extension.
+    """
+    if binoms.numel() != n_max * n_max:
+        raise ValueError(f"binoms has {binoms.numel()} entries; n_max = {n_max} needs {n_max * n_max}.")
+    ratio = N.reshape(-1).to(torch.int64)
+    if ratio.numel() and (int(ratio.min()) < 1 or int(ratio.max()) > n_max):
+        raise ValueError(f"N must lie between 1 and n_max = {n_max}; clamp it first.")
+    old = opacity_old.reshape(-1).double()
+    # 1 - (1 - o)^(1/N) without losing the digits of a small o.
+    new = -torch.expm1(torch.log1p(-old) / ratio)
+    k = torch.arange(n_max, dtype=torch.float64, device=old.device)
+    terms = new.unsqueeze(1) ** (k + 1) * (1 - 2 * (k % 2)) / torch.sqrt(k + 1)
+    # weights[N - 1, k] = sum over i = 1..N of C(i - 1, k); C is 0 for k > i - 1.
+    weights = binoms.view(n_max, n_max).double().cumsum(0)
+    denominator = (weights.index_select(0, ratio - 1) * terms).sum(1)
+    scale = scale_old * (old / denominator).unsqueeze(1).to(scale_old.dtype)
+    return new.to(opacity_old.dtype).view(opacity_old.shape), scale
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Covariance and colour
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def covariance_from_scale_rotation(scales: Tensor, rotations: Tensor, modifier: float = 1.0) -> Tensor:
+    """Upper triangles [P, 6] (xx, xy, xz, yy, yz, zz) of R S S^T R^T with S = diag(modifier * scales). Differentiable.
+
+    Args:
+        scales: [P, 3]; rotations: [P, 4] as (w, x, y, z), taken as they are: the extension does not normalise them either,
+            and a quaternion off the unit sphere gives its unnormalised polynomial matrix.
+    """
+    if scales.dim() != 2 or scales.shape[1] != 3 or rotations.shape != (scales.shape[0], 4):
+        raise ValueError(
+            f"scales must be [P, 3] and rotations [P, 4], not {tuple(scales.shape)} and {tuple(rotations.shape)}."
+        )
+    w, x, y, z = rotations.unbind(1)
+    rows = (
+        (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
+        (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
+        (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
+    )
+    variances = (modifier * scales).square().unbind(1)
+
+    def entry(i: int, j: int) -> Tensor:
+        return sum((rows[i][a] * rows[j][a] * variances[a] for a in range(3)), torch.zeros_like(w))
+
+    return torch.stack([entry(0, 0), entry(0, 1), entry(0, 2), entry(1, 1), entry(1, 2), entry(2, 2)], 1)
+
+
+# Real spherical harmonics with the signs of the Inria code, in the order (l, m = -l..l), as polynomials on the unit sphere.
+_SH0 = 0.5 / math.sqrt(math.pi)
+_SH1 = math.sqrt(3 / (4 * math.pi))
+
+
+def eval_sh(degree: int, sh: Tensor, dirs: Tensor) -> Tensor:
+    """Colours [..., C] from spherical harmonics of degree 0 to 4, at unit directions [..., 3].
+
+    `sh` is [..., C, n] with n of at least (degree + 1)^2; what lies beyond is ignored.
+    The constant 0.5 that the rasterizers add afterwards is not included. Differentiable in both.
+    """
+    if not 0 <= degree <= 4:
+        raise ValueError(f"degree must be 0 to 4, not {degree}.")
+    needed = (degree + 1) ** 2
+    if sh.shape[-1] < needed:
+        raise ValueError(
+            f"degree {degree} needs {needed} coefficients per channel, but sh has {sh.shape[-1]}."
+        )
+    if dirs.shape[-1] != 3:
+        raise ValueError(f"dirs must end in 3 components, not {tuple(dirs.shape)}.")
+    return (sh[..., :needed] * _sh_basis(degree, dirs).unsqueeze(-2)).sum(-1)
+
+
+def _sh_basis(degree: int, dirs: Tensor) -> Tensor:
+    """[..., (degree + 1)^2] basis values."""
+    x, y, z = dirs.unbind(-1)
+    basis = [torch.full_like(x, _SH0)]
+    if degree >= 1:
+        basis += [-_SH1 * y, _SH1 * z, -_SH1 * x]
+    xx, yy, zz = x * x, y * y, z * z
+    if degree >= 2:
+        a = math.sqrt(15 / (4 * math.pi))
+        basis += [
+            a * x * y,
+            -a * y * z,
+            math.sqrt(5 / (16 * math.pi)) * (2 * zz - xx - yy),
+            -a * x * z,
+            a / 2 * (xx - yy),
+        ]
+    if degree >= 3:
+        a, b, c = (math.sqrt(n / (32 * math.pi)) for n in (35, 105, 21))
+        basis += [
+            -a * y * (3 * xx - yy),
+            b * math.sqrt(8) * x * y * z,
+            -c * y * (4 * zz - xx - yy),
+            math.sqrt(7 / (16 * math.pi)) * z * (2 * zz - 3 * xx - 3 * yy),
+            -c * x * (4 * zz - xx - yy),
+            b * math.sqrt(2) * z * (xx - yy),
+            -a * x * (xx - 3 * yy),
+        ]
+    if degree >= 4:
+        basis += _sh_degree_4(x, y, z)
+    return torch.stack(basis, -1)
+
+
+def _sh_degree_4(x: Tensor, y: Tensor, z: Tensor) -> list[Tensor]:
+    xx, yy, zz = x * x, y * y, z * z
+    a, b, c, d = (3 / 4 * math.sqrt(n / math.pi) for n in (35, 35 / 2, 5, 5 / 2))
+    return [
+        a * x * y * (xx - yy),
+        -b * y * z * (3 * xx - yy),
+        c * x * y * (7 * zz - 1),
+        -d * y * z * (7 * zz - 3),
+        3 / 16 / math.sqrt(math.pi) * (zz * (35 * zz - 30) + 3),
+        -d * x * z * (7 * zz - 3),
+        c / 2 * (xx - yy) * (7 * zz - 1),
+        -b * x * z * (xx - 3 * yy),
+        a / 4 * (xx * (xx - 3 * yy) - yy * (3 * xx - yy)),
+    ]

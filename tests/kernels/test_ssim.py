@@ -1,0 +1,309 @@
+"""SSIM against a naive float64 reference: a dense 11x11 window, autograd, nothing shared with the kernel."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splatfix.kernels import ssim as module
+from splatfix.kernels.ssim import fused_ssim, fused_ssim3d, precompute
+
+WEIGHTS = torch.tensor([math.exp(-((i - 5) ** 2) / 4.5) for i in range(11)], dtype=torch.float64)
+WEIGHTS /= WEIGHTS.sum()
+
+
+def reference_map(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The map of the contract from dense windows, in the dtype of its inputs; 2-D or 3-D by the number of dimensions."""
+    dims = x.dim() - 2
+    window = WEIGHTS
+    for _ in range(dims - 1):
+        window = window.unsqueeze(-1) * WEIGHTS
+    channels = x.shape[1]
+    window = window.to(x.dtype).expand(channels, 1, *window.shape)
+    conv = F.conv2d if dims == 2 else F.conv3d
+
+    def blur(image: torch.Tensor) -> torch.Tensor:
+        return conv(image, window, padding=5, groups=channels)
+
+    m1, m2 = blur(x), blur(y)
+    s1, s2, s12 = blur(x * x) - m1**2, blur(y * y) - m2**2, blur(x * y) - m1 * m2
+    value = ((2 * m1 * m2 + 1e-4) * (2 * s12 + 9e-4)) / (
+        (m1**2 + m2**2 + 1e-4) * (s1.clamp(min=0) + s2.clamp(min=0) + 9e-4)
+    )
+    return value.clamp(-1, 1)
+
+
+def reference(x: torch.Tensor, y: torch.Tensor, padding: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Value and gradient in float64."""
+    x = x.detach().double().requires_grad_()
+    value = reference_map(x, y.double())
+    if padding == "valid":
+        value = value[(slice(None), slice(None), *[slice(5, -5)] * (x.dim() - 2))]
+    mean = value.mean()
+    (grad,) = torch.autograd.grad(mean, x)
+    return mean.detach(), grad
+
+
+def ours(x: torch.Tensor, y, padding: str) -> tuple[torch.Tensor, torch.Tensor]:
+    x = x.detach().clone().requires_grad_()
+    value = (fused_ssim if x.dim() == 4 else fused_ssim3d)(x, y, padding)
+    (grad,) = torch.autograd.grad(value, x)
+    assert grad.shape == x.shape and grad.dtype == x.dtype
+    return value.detach(), grad
+
+
+def picture(
+    *shape: int, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A smooth image with edges and a noisy copy: what a half-trained model shows."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.rand(shape, generator=generator, dtype=torch.float64)
+    rows = torch.linspace(0, 7, shape[-2], dtype=torch.float64).view(-1, 1)
+    columns = torch.linspace(0, 9, shape[-1], dtype=torch.float64)
+    y = (0.5 + 0.3 * torch.sin(rows) * torch.cos(columns) + 0.2 * (columns > 4) + 0.1 * noise).clamp(0, 1)
+    x = (y + 0.05 * torch.randn(shape, generator=generator, dtype=torch.float64)).clamp(0, 1)
+    return x.to(dtype), y.to(dtype)
+
+
+def relative(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a.double() - b).abs().max() / b.abs().max().clamp(min=1e-300))
+
+
+PADDINGS = ["same", "valid"]
+WAYS = ["onednn", "shifts", "depthwise"]
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    """Each way to blur, on CPU tensors: the code that runs on CUDA too."""
+    if request.param == "onednn" and not torch.backends.mkldnn.is_available():
+        pytest.skip("torch without oneDNN")
+    monkeypatch.setattr(module, "_way_to_blur", lambda like: request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("shape", [(1, 3, 135, 240), (2, 1, 64, 97), (1, 4, 33, 501)])
+def test_float32_meets_the_accuracy_target(way, shape, padding):
+    x, y = picture(*shape)
+    expected, gradient = reference(x, y, padding)
+    for target in (y, precompute(y)):
+        value, grad = ours(x, target, padding)
+        assert abs(value.double() - expected) <= 1e-6
+        assert relative(grad, gradient) <= 5e-5
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_float32_is_no_worse_than_the_dense_form_where_images_are_flat(padding):
+    """Flat images are the worst case of E[x^2] - E[x]^2 in single precision."""
+    x, y = picture(1, 3, 64, 64)
+    x, y = 0.9 + 1e-3 * (x - 0.5), 0.9 + 1e-3 * (y - 0.5)
+    expected, _ = reference(x, y, padding)
+    dense = reference_map(x, y)
+    dense = dense[:, :, 5:-5, 5:-5] if padding == "valid" else dense
+    value, _ = ours(x, y, padding)
+    assert abs(value.double() - expected) <= max(1e-6, float(abs(dense.double().mean() - expected)))
+
+
+images = st.tuples(
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.integers(1, 40),
+    st.integers(1, 70),
+    st.sampled_from(["noise", "picture", "equal", "zeros", "constant", "opposite", "beyond"]),
+    st.integers(0, 2**16),
+)
+
+
+def make_pair(spec, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    b, c, h, w, kind, seed = spec
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(b, c, h, w, generator=generator, dtype=dtype)
+    y = torch.rand(b, c, h, w, generator=generator, dtype=dtype)
+    if kind == "picture":
+        return picture(b, c, h, w, seed=seed, dtype=dtype)
+    if kind == "equal":
+        return x, x.clone()
+    if kind == "zeros":
+        return x, torch.zeros_like(x)
+    if kind == "constant":
+        return torch.full_like(x, 0.25), torch.full_like(x, 0.75)
+    if kind == "opposite":
+        return x, 1 - x
+    if kind == "beyond":  # renders leave [0, 1] before they are clamped
+        return 3 * x - 1, y
+    return x, y
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    spec=images,
+    padding=st.sampled_from(PADDINGS),
+    cached=st.booleans(),
+    numbers=st.sampled_from([64, 4096, 1 << 18]),
+)
+def test_float64_equals_the_reference_for_any_shape(spec, padding, cached, numbers):
+    if padding == "valid" and min(spec[2:4]) < 11:
+        padding = "same"
+    x, y = make_pair(spec, torch.float64)
+    expected, gradient = reference(x, y, padding)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_STRIP_NUMBERS_CPU", numbers)  # many strips or one
+        value, grad = ours(x, precompute(y) if cached else y, padding)
+    assert abs(value - expected) <= 1e-12
+    if spec[4] != "equal":  # there the exact gradient is zero, and only rounding is left on either side
+        assert relative(grad, gradient) <= 1e-7
+    else:
+        assert grad.abs().max() <= 1e-12
+
+
+@settings(max_examples=20, deadline=None)
+@given(spec=images, padding=st.sampled_from(PADDINGS), numbers=st.sampled_from([64, 4096, 1 << 18]))
+def test_float32_stays_within_its_rounding_for_any_shape(spec, padding, numbers):
+    """A map of a few pixels has no averaging: each may be off by eps * E[x^2] / C2, some 3e-4 for values around 1."""
+    if padding == "valid" and min(spec[2:4]) < 11:
+        padding = "same"
+    x, y = make_pair(spec, torch.float32)
+    expected, _ = reference(x, y, padding)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_STRIP_NUMBERS_CPU", numbers)
+        value, grad = ours(x, y, padding)
+    assert abs(value.double() - expected) <= 3e-4
+    assert bool(torch.isfinite(grad).all())
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    size=st.tuples(
+        st.integers(1, 2), st.integers(1, 2), st.integers(1, 14), st.integers(1, 14), st.integers(1, 14)
+    ),
+    padding=st.sampled_from(PADDINGS),
+    seed=st.integers(0, 999),
+)
+def test_volumes_equal_the_reference(size, padding, seed):
+    if padding == "valid":
+        size = (*size[:2], *(s + 10 for s in size[2:]))
+    generator = torch.Generator().manual_seed(seed)
+    x, y = (torch.rand(size, generator=generator, dtype=torch.float64) for _ in range(2))
+    expected, gradient = reference(x, y, padding)
+    value, grad = ours(x, y, padding)
+    assert abs(value - expected) <= 1e-12
+    assert relative(grad, gradient) <= 1e-9
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_gradcheck_in_float64(padding):
+    x, y = picture(1, 1, 12, 11, dtype=torch.float64)
+    x.requires_grad_()
+    assert torch.autograd.gradcheck(lambda image: fused_ssim(image, y, padding), (x,))
+    assert torch.autograd.gradcheck(lambda image: fused_ssim(image, precompute(y), padding), (x,))
+
+
+def test_gradcheck_of_volumes():
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.rand(1, 1, 3, 4, 5, generator=generator, dtype=torch.float64) for _ in range(2))
+    x.requires_grad_()
+    assert torch.autograd.gradcheck(lambda volume: fused_ssim3d(volume, y), (x,))
+
+
+def test_window_is_that_of_the_extension():
+    published = [0.00102838012, 0.00759875821, 0.03600077331, 0.10936068743, 0.21300552785, 0.26601171494]
+    assert module.WINDOW[:6] == pytest.approx(published, abs=2e-8)  # published in single precision
+    assert module.WINDOW[6:] == module.WINDOW[4::-1]
+    assert sum(module.WINDOW) == pytest.approx(1, abs=1e-15)
+
+
+def test_equal_images_score_one_and_pull_nowhere():
+    x, _ = picture(1, 3, 40, 50)
+    value, grad = ours(x, x.clone(), "same")
+    assert value == pytest.approx(1, abs=1e-6)
+    assert grad.abs().max() < 1e-6
+
+
+def test_same_and_valid_differ():
+    x, y = picture(1, 3, 40, 50)
+    assert abs(fused_ssim(x, y, "same") - fused_ssim(x, y, "valid")) > 1e-4
+
+
+def test_gradient_goes_to_the_first_image_only_and_scales():
+    x, y = picture(1, 3, 20, 20, dtype=torch.float64)
+    x.requires_grad_()
+    y.requires_grad_()
+    (-3 * fused_ssim(x, y)).backward()
+    assert y.grad is None
+    assert torch.allclose(x.grad, -3 * reference(x, y, "same")[1], rtol=1e-9, atol=0)
+
+
+def test_backward_twice_gives_the_same_gradient():
+    x, y = picture(1, 3, 20, 20)
+    x.requires_grad_()
+    value = fused_ssim(x, y)
+    (first,) = torch.autograd.grad(value, x, retain_graph=True)
+    (second,) = torch.autograd.grad(value, x)
+    assert torch.equal(first, second)
+
+
+def test_no_gradient_without_train_or_under_no_grad():
+    x, y = picture(1, 3, 20, 20)
+    x.requires_grad_()
+    assert not fused_ssim(x, y, train=False).requires_grad
+    with torch.no_grad():
+        assert not fused_ssim(x, y).requires_grad
+    assert fused_ssim(x, y).requires_grad
+
+
+def test_views_are_read_as_they_are():
+    x, y = picture(1, 3, 30, 40, dtype=torch.float64)
+    expected = fused_ssim(x, y)
+    last = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    assert fused_ssim(last, y) == pytest.approx(float(expected), abs=1e-14)
+
+
+def test_autocast_does_not_round_the_window():
+    x, y = picture(1, 3, 64, 64)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = fused_ssim(x, y)
+    assert inside.dtype == torch.float32
+    assert inside == fused_ssim(x, y)
+
+
+@pytest.mark.skipif(not hasattr(torch, "compiler"), reason="torch.compile needs torch 2.1")
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_compiles_into_one_graph(padding):
+    x, y = picture(1, 2, 24, 31, dtype=torch.float64)
+    x.requires_grad_()
+    compiled = torch.compile(lambda a, b: 1 - fused_ssim(a, b, padding), backend="aot_eager", fullgraph=True)
+    value = compiled(x, y)
+    value.backward()
+    expected, gradient = reference(x, y, padding)
+    assert value.item() == pytest.approx(1 - float(expected), abs=1e-12)
+    assert relative(x.grad, -gradient) <= 1e-9
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "padding", "error", "says"),
+    [
+        (torch.rand(3, 8, 8), torch.rand(3, 8, 8), "same", ValueError, "unsqueeze"),
+        (torch.rand(8, 8), torch.rand(8, 8), "same", ValueError, r"\[B, C, H, W\]"),
+        (torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 9), "same", ValueError, "one shape"),
+        (torch.rand(1, 3, 8, 8), torch.rand(1, 1, 8, 8), "same", ValueError, "broadcast"),
+        (torch.rand(1, 3, 8, 8).half(), torch.rand(1, 3, 8, 8).half(), "same", TypeError, r"\.float\(\)"),
+        (torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8).double(), "same", TypeError, "one dtype"),
+        (torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8), "reflect", ValueError, '"valid"'),
+        (torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8), "valid", ValueError, "at least 11"),
+        (torch.rand(1, 3, 0, 8), torch.rand(1, 3, 0, 8), "same", ValueError, "empty"),
+    ],
+)
+def test_errors_say_what_to_do(first, second, padding, error, says):
+    with pytest.raises(error, match=says):
+        fused_ssim(first, second, padding)
+
+
+def test_volumes_and_images_are_not_confused():
+    with pytest.raises(ValueError, match=r"\[B, C, D, H, W\]"):
+        fused_ssim3d(torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8))
