@@ -73,7 +73,9 @@ def read_colmap(root: Path) -> Reconstruction:
     xyz, rgb = readers[2](folder / f"points3D{suffix}")
     finite = (np.abs(xyz) < MAX_COORDINATE).all(axis=1)
     if not finite.all():
-        notes.append(f"{int((~finite).sum())} points have coordinates that are not numbers or absurdly large; left out")
+        notes.append(
+            f"{int((~finite).sum())} points have coordinates that are not numbers or absurdly large; left out"
+        )
     points = PointCloud(xyz[finite].astype(np.float32), rgb[finite])
     layout = "colmap-binary" if binary else "colmap-text"
     return Reconstruction(layout, tuple(images), points, tuple(notes))

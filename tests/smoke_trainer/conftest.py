@@ -65,9 +65,12 @@ def tiny_scenes() -> Callable[[str], TinyScene]:
             recipe = tiny_recipe(layout)
             poses, world = recipe.poses(), recipe.world()
             pictures = [
-                render_view(world, recipe.image_camera, pose, samples=2, distortion=recipe.distortion) for pose in poses
+                render_view(world, recipe.image_camera, pose, samples=2, distortion=recipe.distortion)
+                for pose in poses
             ]
-            points = reconstruct(pictures, recipe.image_camera, poses, recipe.distortion, recipe.points, recipe.seed)
+            points = reconstruct(
+                pictures, recipe.image_camera, poses, recipe.distortion, recipe.points, recipe.seed
+            )
             made[layout] = TinyScene(recipe, poses, pictures, points)
         return made[layout]
 
@@ -91,7 +94,9 @@ def scene_folder(tiny_scenes: Callable[[str], TinyScene], tmp_path: Path) -> Cal
 def short_run(scene_folder: Callable[[str], Path], tmp_path: Path) -> Callable[..., TrainConfig]:
     """A configuration for a few iterations on the tiny COLMAP scene."""
 
-    def make(iterations: int = 12, out: str = "out", layout: str = "colmap-binary", **changes: Any) -> TrainConfig:
+    def make(
+        iterations: int = 12, out: str = "out", layout: str = "colmap-binary", **changes: Any
+    ) -> TrainConfig:
         scene = changes.pop("scene", None) or str(scene_folder(layout))
         return scaled_to(TrainConfig(scene=scene, iterations=iterations, out=tmp_path / out, **changes))
 

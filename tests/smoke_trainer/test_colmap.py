@@ -62,7 +62,10 @@ def test_a_model_directly_in_sparse_is_found(scene_folder):
     ],
 )
 def test_camera_models(model, numbers, camera, lens):
-    assert lens_from_parameters(model, 64, 48, [float(n) for n in numbers], Path("cameras.bin")) == (camera, lens)
+    assert lens_from_parameters(model, 64, 48, [float(n) for n in numbers], Path("cameras.bin")) == (
+        camera,
+        lens,
+    )
 
 
 def test_a_fisheye_is_refused_with_a_way_out():

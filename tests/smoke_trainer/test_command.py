@@ -15,7 +15,9 @@ from smoke_trainer.presets import PRESETS
 
 def test_a_run_from_the_command_line_with_json_progress(scene_folder, tmp_path, capsys):
     out = tmp_path / "out"
-    code = main([str(scene_folder("colmap-binary")), "--iterations", "12", "--out", str(out), "--json-progress"])
+    code = main(
+        [str(scene_folder("colmap-binary")), "--iterations", "12", "--out", str(out), "--json-progress"]
+    )
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert code == 0
     assert told[-1] == {"event": "end", "status": "ok", "result": str(out / "result.json")}

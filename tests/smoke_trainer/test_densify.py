@@ -44,7 +44,11 @@ def seen(gradients, radii=None):
     """A render output whose screen gradients have the given norms."""
     points = torch.zeros(len(gradients), 3, requires_grad=True)
     points.grad = torch.tensor([[g, 0.0, 9.0] for g in gradients])
-    shown = torch.ones(len(gradients), dtype=torch.int32) if radii is None else torch.tensor(radii, dtype=torch.int32)
+    shown = (
+        torch.ones(len(gradients), dtype=torch.int32)
+        if radii is None
+        else torch.tensor(radii, dtype=torch.int32)
+    )
     return RenderOutput(torch.zeros(3, 4, 4), shown, points)
 
 
@@ -69,7 +73,9 @@ def test_keep_takes_moments_and_state_along():
     before = {name: (model.params[name].detach().clone(), moments(model, name).clone()) for name in GROUPS}
     assert ops.keep(model, state, mask) == 2
     for name, (rows, average) in before.items():
-        assert torch.equal(model.params[name], rows[mask]) and torch.equal(moments(model, name), average[mask])
+        assert torch.equal(model.params[name], rows[mask]) and torch.equal(
+            moments(model, name), average[mask]
+        )
     assert state["seen"].tolist() == [0, 2, 3, 5]
     assert_in_step(model, state)
 

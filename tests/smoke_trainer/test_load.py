@@ -44,7 +44,10 @@ def test_prepared_copies_come_before_full_size_and_the_principal_point_scales(sc
     half = load_scene(str(folder), resolution=2).train[0]
     assert half.image_path.parent.name == "images" and half.camera.width == 192
     narrow = load_scene(str(folder), resolution=24).train[0]
-    assert narrow.image_path.parent.name == "images_8" and (narrow.camera.width, narrow.camera.height) == (24, 18)
+    assert narrow.image_path.parent.name == "images_8" and (narrow.camera.width, narrow.camera.height) == (
+        24,
+        18,
+    )
 
 
 def test_a_size_that_would_enlarge_is_not_invented(scene_folder):

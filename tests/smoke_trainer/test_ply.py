@@ -17,7 +17,14 @@ FUZZ = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChe
 
 def gaussians(count=7, rest=15, seed=0):
     rng = np.random.default_rng(seed)
-    shapes = {"xyz": (3,), "f_dc": (1, 3), "f_rest": (rest, 3), "opacity": (1,), "scaling": (3,), "rotation": (4,)}
+    shapes = {
+        "xyz": (3,),
+        "f_dc": (1, 3),
+        "f_rest": (rest, 3),
+        "opacity": (1,),
+        "scaling": (3,),
+        "rotation": (4,),
+    }
     return {name: rng.normal(size=(count, *shape)).astype(np.float32) for name, shape in shapes.items()}
 
 

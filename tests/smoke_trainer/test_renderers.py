@@ -60,8 +60,9 @@ def test_the_screen_gradient_is_in_ndc_units(camera_and_view):
     (drawn.color * weight).sum().backward()
     gradient = drawn.screen_gradient()
     # Moving by one pixel moves the whole blob one pixel up the ramp; one NDC unit is W/2 pixels.
+    # (The kernel cuts the blob where alpha falls below 1/255, hence the tolerance.)
     per_pixel = drawn.color.sum().item() / (view.camera.width - 1)
-    assert gradient.item() == pytest.approx(per_pixel * view.camera.width / 2, rel=0.02)
+    assert gradient.item() == pytest.approx(per_pixel * view.camera.width / 2, rel=0.05)
 
 
 def test_asking_for_a_gpu_renderer_on_a_cpu_is_an_error_not_a_fallback():
@@ -105,13 +106,25 @@ def fake_module(fields, extra=(), arity=2):
 
         def forward(self, means3D, means2D, opacities, dc=None, shs=None, scales=None, rotations=None):
             return self._draw(
-                dc, shs, means3D=means3D, means2D=means2D, opacities=opacities, scales=scales, rotations=rotations
+                dc,
+                shs,
+                means3D=means3D,
+                means2D=means2D,
+                opacities=opacities,
+                scales=scales,
+                rotations=rotations,
             )
     else:
 
         def forward(self, means3D, means2D, opacities, shs=None, scales=None, rotations=None):
             return self._draw(
-                None, shs, means3D=means3D, means2D=means2D, opacities=opacities, scales=scales, rotations=rotations
+                None,
+                shs,
+                means3D=means3D,
+                means2D=means2D,
+                opacities=opacities,
+                scales=scales,
+                rotations=rotations,
             )
 
     GaussianRasterizer.forward = forward

@@ -99,7 +99,10 @@ VALUES = st.recursive(
 
 
 @FUZZ
-@given(key=st.sampled_from(["w", "h", "fl_x", "fl_y", "cx", "k1", "camera_model", "ply_file_path", "frames"]), value=VALUES)
+@given(
+    key=st.sampled_from(["w", "h", "fl_x", "fl_y", "cx", "k1", "camera_model", "ply_file_path", "frames"]),
+    value=VALUES,
+)
 def test_any_json_value_in_any_place_is_read_or_refused(scene_folder, key, value):
     folder = scene_folder("nerfstudio")
     edit(folder, lambda d: d.update({key: value}))
