@@ -114,9 +114,10 @@ class ElfForge:
         return raw + self.pack(f"{len(buckets)}I{len(chains)}I", *buckets, *chains)
 
     def _sysv_hash(self, exports: list[str]) -> bytes:
-        first = 1 + len(self.imports) + len(self.weak)
-        buckets, chains = [0] * self._buckets, [0] * (first + len(exports))
-        for index, name in enumerate(exports, first):
+        """Every symbol is in it, undefined ones too, as linkers write it."""
+        names = [*self.imports, *self.weak, *exports]
+        buckets, chains = [0] * self._buckets, [0] * (1 + len(names))
+        for index, name in enumerate(names, 1):
             place = sysv_hash(name) % self._buckets
             chains[index], buckets[place] = buckets[place], index
         return self.pack(f"II{len(buckets)}I{len(chains)}I", len(buckets), len(chains), *buckets, *chains)

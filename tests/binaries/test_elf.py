@@ -141,3 +141,8 @@ def test_truncation_anywhere_is_an_error_or_nothing_but_a_shorter_answer() -> No
     for size in range(len(data)):
         with pytest.raises(BinaryError):
             read(data[:size])
+
+
+def test_an_absurd_number_of_needed_libraries_is_refused() -> None:
+    with pytest.raises(BinaryError, match="needs 5000 libraries"):
+        read(ElfForge(needed=["libc.so.6"] * 5_000).build())

@@ -83,6 +83,13 @@ def test_links_out_of_the_folder_are_followed_but_not_upwards(tmp_path: Path) ->
     assert found(root) == ["a.so", "direct.so", "pkg/_C.so"]
 
 
+def test_a_link_from_outside_back_above_the_folder_is_not_followed(tmp_path: Path) -> None:
+    plant(tmp_path, **{"home/root/a.so": ELF, "home/private/b.so": ELF, "dev/_C.so": ELF})
+    (tmp_path / "home/root/dev").symlink_to(tmp_path / "dev")
+    (tmp_path / "dev/home").symlink_to(tmp_path / "home")
+    assert found(tmp_path / "home/root") == ["a.so", "dev/_C.so"]
+
+
 def test_a_ring_of_links_ends(tmp_path: Path) -> None:
     plant(tmp_path, **{"root/x/a.so": ELF, "p/one.so": ELF, "q/two.so": ELF})
     (tmp_path / "root/x/p").symlink_to(tmp_path / "p")

@@ -86,3 +86,11 @@ def test_overlapping_sections_are_refused() -> None:
     data[table + 40 + 20 : table + 40 + 24] = data[table + 20 : table + 24]
     with pytest.raises(BinaryError, match="overlaps the one before it"):
         read(bytes(data))
+
+
+def test_padding_behind_a_section_is_not_part_of_it() -> None:
+    data = PeForge(sections=((".nv_fatb", TYPICAL),)).build()
+    end = data.index(TYPICAL) + len(TYPICAL)
+    assert end < len(data)
+    binary = read(data[:end] + b"\xcc" * (len(data) - end))
+    assert [len(box.entries) for box in binary.containers] == [3, 1, 0]

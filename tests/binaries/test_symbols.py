@@ -112,3 +112,12 @@ def test_the_c_library_of_this_process() -> None:
     if libc.name == "libc.so.6":
         assert "GLIBC_2.17" in provided_versions(libc)
         assert any(library.startswith("ld-linux") for library, _ in read_needs(libc).versions)
+
+
+def test_an_absurd_number_of_versions_is_refused() -> None:
+    one_library = ElfForge(wanted=[("libc.so.6", ["GLIBC_2.34"] * 5_000)])
+    many = ElfForge(defined=["V"] * 5_000)
+    with pytest.raises(BinaryError, match="symbol versions: not a real library"):
+        parse_needs(Reader(one_library.build()))
+    with pytest.raises(BinaryError, match="claims 5001 symbol versions"):
+        parse_provided(Reader(many.build()))
