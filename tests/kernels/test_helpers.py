@@ -1,0 +1,254 @@
+"""The small kernels against direct formulas in float64."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splatfix.kernels.helpers import (
+    SparseGaussianAdam,
+    binomial_table,
+    compute_relocation,
+    covariance_from_scale_rotation,
+    eval_sh,
+    sparse_adam_step,
+)
+
+
+def rand(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# -- sparse Adam --
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(0, 30),
+    shape=st.sampled_from([(), (1,), (3,), (15, 3)]),
+    share=st.sampled_from([0.0, 0.3, 1.0]),
+    seed=st.integers(0, 999),
+)
+def test_adam_updates_visible_rows_by_the_formula_and_no_others(rows, shape, share, seed):
+    size = (rows, *shape)
+    param, m, v = rand(*size, seed=seed), rand(*size, seed=seed + 1), rand(*size, seed=seed + 2)
+    visible = rand(rows, seed=seed + 3) < share
+    expected = [param.clone(), m.clone(), v.clone()]
+    for step in range(3):
+        grad = rand(*size, seed=seed + 10 + step) - 0.5
+        for i in range(rows):
+            if visible[i]:
+                expected[1][i] = 0.9 * expected[1][i] + 0.1 * grad[i]
+                expected[2][i] = 0.999 * expected[2][i] + 0.001 * grad[i] ** 2
+                expected[0][i] -= 0.01 * expected[1][i] / (expected[2][i].sqrt() + 1e-15)
+        sparse_adam_step(param, grad, m, v, visible, lr=0.01)
+    for found, wanted in zip((param, m, v), expected, strict=True):
+        assert torch.allclose(found, wanted, rtol=1e-12, atol=1e-14)
+    assert torch.equal(param[~visible], rand(*size, seed=seed)[~visible])
+
+
+def test_adam_has_no_bias_correction():
+    """The first step of torch's Adam moves by lr; this one by lr * 0.1 / sqrt(0.001), as the extension does."""
+    param = torch.zeros(1, 1, requires_grad=True)
+    param.grad = torch.ones(1, 1)
+    SparseGaussianAdam([{"params": [param], "lr": 1.0, "name": "xyz"}], lr=0.0).step(torch.tensor([True]), 1)
+    assert param.item() == pytest.approx(-0.1 / math.sqrt(0.001), rel=1e-6)
+
+
+def test_optimizer_equals_the_step_keeps_state_and_takes_radii():
+    first, second = (torch.nn.Parameter(rand(6, 3, seed=s)) for s in (1, 2))
+    untouched = torch.nn.Parameter(rand(6, 3, seed=3))
+    before = untouched.detach().clone()
+    optimizer = SparseGaussianAdam(
+        [
+            {"params": [first], "lr": 0.1, "name": "xyz"},
+            {"params": [second], "lr": 0.2, "name": "scaling"},
+            {"params": [untouched], "lr": 0.3, "name": "opacity"},
+        ],
+        lr=0.0,
+    )
+    radii = torch.tensor([0, 3, 0, 12, 1, 0], dtype=torch.int32)
+    by_hand = [p.detach().clone() for p in (first, second)]
+    moments = [[torch.zeros(6, 3, dtype=torch.float64) for _ in range(2)] for _ in range(2)]
+    for step in range(4):
+        for n, (param, lr) in enumerate(((first, 0.1), (second, 0.2))):
+            param.grad = rand(6, 3, seed=20 + step + n)
+            sparse_adam_step(by_hand[n], param.grad, *moments[n], radii > 0, lr=lr)
+        optimizer.step(radii, 6)
+        optimizer.zero_grad(set_to_none=True)
+    assert torch.equal(first, by_hand[0]) and torch.equal(second, by_hand[1])
+    assert torch.equal(untouched, before)
+    assert torch.equal(optimizer.state[first]["exp_avg"], moments[0][0])
+    assert torch.equal(optimizer.state[first]["exp_avg_sq"], moments[0][1])
+    assert untouched not in optimizer.state
+
+
+def test_adam_refuses_a_wrong_visibility():
+    param = torch.nn.Parameter(torch.zeros(4, 3))
+    param.grad = torch.ones(4, 3)
+    optimizer = SparseGaussianAdam([param], lr=0.1)
+    with pytest.raises(ValueError, match="one per Gaussian"):
+        optimizer.step(torch.ones(3, dtype=torch.bool), 4)
+    with pytest.raises(ValueError, match="4 rows"):
+        optimizer.step(torch.ones(3, dtype=torch.bool), 3)
+
+
+# -- relocation --
+
+
+@settings(max_examples=60, deadline=None)
+@given(opacity=st.floats(1e-4, 0.995), copies=st.integers(1, 51))
+def test_relocation_equals_the_double_sum(opacity, copies):
+    new_opacity = 1 - (1 - opacity) ** (1 / copies)
+    denominator = math.fsum(
+        math.comb(i - 1, k) * (-1) ** k * new_opacity ** (k + 1) / math.sqrt(k + 1)
+        for i in range(1, copies + 1)
+        for k in range(i)
+    )
+    scales = torch.tensor([[0.1, 1.0, 7.0]], dtype=torch.float64)
+    found_opacity, found_scale = compute_relocation(
+        torch.tensor([opacity], dtype=torch.float64), scales, torch.tensor([copies]), binomial_table(), 51
+    )
+    assert found_opacity.item() == pytest.approx(new_opacity, rel=1e-10)
+    assert torch.allclose(found_scale, scales * opacity / denominator, rtol=1e-5, atol=0)
+
+
+def test_relocation_composes_opacity_and_keeps_a_lone_gaussian():
+    opacity = rand(200).mul(0.98).add(0.01).float().unsqueeze(1)
+    scales = rand(200, 3, seed=1).float()
+    copies = torch.arange(200) % 51 + 1
+    new_opacity, new_scale = compute_relocation(
+        opacity, scales, copies.unsqueeze(1), binomial_table().flatten(), 51
+    )
+    assert (
+        new_opacity.shape == (200, 1) and new_scale.shape == (200, 3) and new_opacity.dtype == torch.float32
+    )
+    together = 1 - (1 - new_opacity.double().squeeze(1)) ** copies
+    assert torch.allclose(together, opacity.double().squeeze(1), rtol=1e-5)
+    alone = copies == 1
+    assert torch.allclose(new_opacity[alone], opacity[alone], rtol=1e-6)
+    assert torch.allclose(new_scale[alone], scales[alone], rtol=1e-6)
+    assert (new_scale[~alone] < scales[~alone] * 1.0001).all()
+
+
+@pytest.mark.parametrize("copies", [0, 52])
+def test_relocation_refuses_counts_outside_the_table(copies):
+    with pytest.raises(ValueError, match="clamp"):
+        compute_relocation(
+            torch.tensor([0.5]), torch.ones(1, 3), torch.tensor([copies]), binomial_table(), 51
+        )
+
+
+def test_binomials():
+    table = binomial_table(6)
+    assert table[5].tolist() == [1, 5, 10, 10, 5, 1]
+    assert table[2].tolist() == [1, 2, 1, 0, 0, 0]
+
+
+# -- covariance --
+
+
+def test_covariance_equals_the_matrix_product():
+    scales, rotations = rand(50, 3) + 0.01, rand(50, 4, seed=1) - 0.5
+    unit = rotations / rotations.norm(dim=1, keepdim=True)
+    axis, angle = unit[:, 1:], 2 * torch.acos(unit[:, 0].clamp(-1, 1))
+    axis = axis / axis.norm(dim=1, keepdim=True)
+    cross = torch.zeros(50, 3, 3, dtype=torch.float64)
+    cross[:, 0, 1], cross[:, 0, 2], cross[:, 1, 2] = -axis[:, 2], axis[:, 1], -axis[:, 0]
+    cross = cross - cross.transpose(1, 2)
+    rotation = torch.matrix_exp(angle.view(-1, 1, 1) * cross)
+    expected = rotation @ torch.diag_embed((1.7 * scales) ** 2) @ rotation.transpose(1, 2)
+    found = covariance_from_scale_rotation(scales, unit, 1.7)
+    upper = expected[:, [0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
+    assert torch.allclose(found, upper, rtol=1e-9, atol=1e-12)
+
+
+def test_covariance_of_the_identity_and_of_a_quarter_turn():
+    scales = torch.tensor([[1.0, 2.0, 3.0]])
+    identity = covariance_from_scale_rotation(scales, torch.tensor([[1.0, 0, 0, 0]]))
+    assert identity.tolist() == [[1, 0, 0, 4, 0, 9]]
+    turned = covariance_from_scale_rotation(scales, torch.tensor([[math.sqrt(0.5), 0, 0, math.sqrt(0.5)]]))
+    assert turned[0].tolist() == pytest.approx([4, 0, 0, 1, 0, 9], abs=1e-6)
+
+
+def test_covariance_gradcheck_and_shapes():
+    scales, rotations = rand(3, 3).requires_grad_(), rand(3, 4, seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda s, r: covariance_from_scale_rotation(s, r, 0.8), (scales, rotations)
+    )
+    with pytest.raises(ValueError, match=r"\[P, 4\]"):
+        covariance_from_scale_rotation(torch.ones(3, 3), torch.ones(2, 4))
+
+
+# -- spherical harmonics --
+
+INRIA = [
+    0.28209479177387814, -0.4886025119029199, 0.4886025119029199, -0.4886025119029199,
+    1.0925484305920792, -1.0925484305920792, 0.31539156525252005, -1.0925484305920792, 0.5462742152960396,
+    -0.5900435899266435, 2.890611442640554, -0.4570457994644658, 0.3731763325901154,
+    -0.4570457994644658, 1.445305721320277, -0.5900435899266435,
+    2.5033429417967046, -1.7701307697799304, 0.9461746957575601, -0.6690465435572892, 0.10578554691520431,
+    -0.6690465435572892, 0.47308734787878004, -1.7701307697799304, 0.6258357354491761,
+]  # fmt: skip
+
+
+def monomials(d: torch.Tensor) -> torch.Tensor:
+    """The polynomial that each published constant multiplies."""
+    x, y, z = d.unbind(-1)
+    xx, yy, zz = x * x, y * y, z * z
+    return torch.stack(
+        [
+            torch.ones_like(x), y, z, x,
+            x * y, y * z, 2 * zz - xx - yy, x * z, xx - yy,
+            y * (3 * xx - yy), x * y * z, y * (4 * zz - xx - yy), z * (2 * zz - 3 * xx - 3 * yy),
+            x * (4 * zz - xx - yy), z * (xx - yy), x * (xx - 3 * yy),
+            x * y * (xx - yy), y * z * (3 * xx - yy), x * y * (7 * zz - 1), y * z * (7 * zz - 3),
+            zz * (35 * zz - 30) + 3, x * z * (7 * zz - 3), (xx - yy) * (7 * zz - 1), x * z * (xx - 3 * yy),
+            xx * (xx - 3 * yy) - yy * (3 * xx - yy),
+        ],
+        -1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("degree", range(5))
+def test_sh_equals_the_published_constants(degree):
+    directions = torch.nn.functional.normalize(rand(40, 3) - 0.5, dim=1)
+    coefficients = rand(40, 3, 25, seed=2) - 0.5
+    used = (degree + 1) ** 2
+    basis = monomials(directions) * torch.tensor(INRIA, dtype=torch.float64)
+    expected = (coefficients[..., :used] * basis[:, None, :used]).sum(-1)
+    assert torch.allclose(eval_sh(degree, coefficients, directions), expected, rtol=0, atol=1e-12)
+
+
+def test_sh_basis_is_orthonormal_on_the_sphere():
+    """An integral that knows no constants: Gauss-Legendre in z, equal steps around it, exact for degree 8."""
+    z, weight = (torch.tensor(v) for v in _gauss_legendre_8())
+    phi = torch.arange(16, dtype=torch.float64) * (2 * math.pi / 16)
+    ring = (1 - z**2).sqrt().unsqueeze(1)
+    directions = torch.stack([ring * phi.cos(), ring * phi.sin(), z.unsqueeze(1).expand(-1, 16)], -1).reshape(
+        -1, 3
+    )
+    weights = (weight.unsqueeze(1) * torch.full((16,), 2 * math.pi / 16, dtype=torch.float64)).reshape(-1)
+    basis = eval_sh(4, torch.eye(25, dtype=torch.float64).expand(128, 25, 25), directions)
+    product = basis.t() @ (basis * weights.unsqueeze(1))
+    assert torch.allclose(product, torch.eye(25, dtype=torch.float64), atol=1e-12)
+
+
+def _gauss_legendre_8():
+    import numpy as np
+
+    return np.polynomial.legendre.leggauss(8)
+
+
+def test_sh_gradcheck_and_errors():
+    coefficients = rand(4, 3, 16).requires_grad_()
+    directions = torch.nn.functional.normalize(rand(4, 3, seed=1) - 0.5, dim=1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda c, d: eval_sh(3, c, d), (coefficients, directions))
+    with pytest.raises(ValueError, match="needs 25 coefficients"):
+        eval_sh(4, coefficients, directions)
+    with pytest.raises(ValueError, match="0 to 4"):
+        eval_sh(5, coefficients, directions)

@@ -1,0 +1,249 @@
+"""Nearest neighbours against brute force in float64: direct differences, all pairs, nothing shared with the kernel."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splatfix.kernels import knn as module
+from splatfix.kernels.knn import available_engines, distCUDA2, knn, last_engine
+
+ENGINES = available_engines()
+FLT_MAX = torch.finfo(torch.float32).max
+
+
+def all_squared(points: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
+    """[Q, P] in float64."""
+    return (queries.double().unsqueeze(1) - points.double().unsqueeze(0)).square().sum(2)
+
+
+def mean_of_three(points: torch.Tensor) -> torch.Tensor:
+    squared = all_squared(points, points)
+    squared.fill_diagonal_(float("inf"))
+    return squared.sort(1)[0][:, :3].mean(1)
+
+
+def cloud(kind: str, count: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    g = torch.Generator().manual_seed(seed)
+    uniform = torch.rand(count, 3, generator=g, dtype=torch.float64)
+    normal = torch.randn(count, 3, generator=g, dtype=torch.float64)
+    if kind == "clustered":  # dense flat clusters of many sizes, and stragglers far away
+        centres = torch.randn(12, 3, generator=g, dtype=torch.float64)
+        which = torch.randint(0, 12, (count,), generator=g)
+        size = 10.0 ** (-3 * torch.rand(12, 1, generator=g, dtype=torch.float64))
+        points = centres[which] + normal * size[which] * torch.tensor([1.0, 0.5, 0.02])
+        straggler = torch.rand(count, generator=g) < 0.05
+        points[straggler] = normal[straggler] * 50
+    elif kind == "duplicated":
+        points = uniform[torch.randint(0, max(1, count // 6), (count,), generator=g)]
+    elif kind == "one point":
+        points = uniform[:1].expand(count, 3).clone()
+    elif kind == "collinear":
+        points = uniform[:, :1] * torch.tensor([1.0, -2.0, 0.5])
+    elif kind == "planar":
+        points = uniform * torch.tensor([1.0, 0.0, 1.0])
+    elif kind == "grid":  # equal distances everywhere
+        points = torch.randint(0, 5, (count, 3), generator=g).double()
+    elif kind == "far":
+        points = uniform + torch.tensor([1e5, -1e5, 1e5])
+    elif kind == "tiny":
+        points = uniform * 1e-12
+    else:
+        points = uniform
+    return points.to(dtype)
+
+
+KINDS = ["uniform", "clustered", "duplicated", "one point", "collinear", "planar", "grid", "far", "tiny"]
+
+
+def assert_close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    eps = torch.finfo(found.dtype).eps
+    assert torch.allclose(found.double(), expected, rtol=8 * eps, atol=0), (
+        (found.double() - expected).abs().max()
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_mean_of_three_is_exact(engine, kind, dtype):
+    points = cloud(kind, 1500, seed=3, dtype=dtype)
+    found = distCUDA2(points, engine=engine)
+    assert last_engine() == engine
+    assert found.dtype == dtype and found.shape == (1500,)
+    assert_close(found, mean_of_three(points))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    count=st.integers(4, 400),
+    seed=st.integers(0, 2**16),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    pairs=st.sampled_from([1 << 8, 1 << 17]),
+    per_leaf=st.sampled_from([2, 64, 10**9]),
+)
+def test_torch_engine_is_exact_for_any_cloud(kind, count, seed, dtype, pairs, per_leaf):
+    """With frontiers that split early or never, and with none, few or most leaves searched point by point."""
+    points = cloud(kind, count, seed, dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_CPU_PAIRS", pairs)
+        patch.setattr(module, "_MOST_PAIRS_PER_LEAF", per_leaf)
+        found = distCUDA2(points, engine="torch")
+    assert_close(found, mean_of_three(points))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    asked=st.sampled_from(KINDS),
+    count=st.integers(1, 300),
+    queries=st.integers(0, 60),
+    k=st.integers(1, 12),
+    seed=st.integers(0, 2**16),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    engine=st.sampled_from(ENGINES),
+)
+def test_knn_is_exact(kind, asked, count, queries, k, seed, dtype, engine):
+    k = min(k, count)
+    points, wanted = cloud(kind, count, seed, dtype), cloud(asked, queries, seed + 1, dtype)
+    squared, index = knn(points, wanted, k, engine=engine)
+    assert squared.shape == index.shape == (queries, k)
+    assert squared.dtype == dtype and index.dtype == torch.int64
+    everything = all_squared(points, wanted)
+    assert_close(squared, everything.sort(1)[0][:, :k])
+    assert_close(squared, everything.gather(1, index))
+    assert all(len(set(row)) == k for row in index.tolist())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_points_find_themselves(engine):
+    points = cloud("clustered", 800, 5)
+    squared, index = knn(points, points, 1, engine=engine)
+    assert squared.max() == 0
+    assert torch.equal(points[index[:, 0]], points)
+
+
+@pytest.mark.parametrize("engine", [None, *ENGINES])
+def test_fewer_than_four_points_as_the_extension(engine):
+    three = torch.tensor([[0.0, 0, 0], [1, 0, 0], [0, 2, 0]])
+    assert distCUDA2(three, engine=engine).tolist() == pytest.approx([FLT_MAX / 3] * 3, rel=1e-6)
+    assert distCUDA2(three[:2], engine=engine).tolist() == [float("inf")] * 2
+    assert distCUDA2(three[:1], engine=engine).tolist() == [float("inf")]
+    assert distCUDA2(three[:0], engine=engine).shape == (0,)
+
+
+def test_four_points_by_hand():
+    points = torch.tensor([[0.0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 3]])
+    assert distCUDA2(points).tolist() == pytest.approx([14 / 3, 16 / 3, 22 / 3, 32 / 3])
+
+
+def test_the_whole_cloud_is_searched_whatever_the_batches():
+    """The known failure of batched fallbacks: neighbours in another batch are missed, and the mean grows."""
+    points = cloud("uniform", 2500, 9)
+    whole = distCUDA2(points, engine="torch")
+    assert_close(whole, mean_of_three(points))
+    assert torch.equal(distCUDA2(points, engine="torch", budget_bytes=1 << 16), whole)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_input_order_does_not_matter(engine):
+    points = cloud("clustered", 3000, 4)
+    shuffled = torch.randperm(3000, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(
+        distCUDA2(points[shuffled], engine=engine),
+        distCUDA2(points, engine=engine)[shuffled],
+        rtol=1e-6,
+        atol=0,
+    )
+
+
+def test_running_out_of_memory_halves_the_batch_and_says_so_once(monkeypatch):
+    monkeypatch.setattr(module, "_warned", False)
+    true_distance = module._box_distance
+    refused = []
+
+    def short_of_memory(boxes, a, b):
+        if a.numel() > 2000:
+            refused.append(a.numel())
+            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+        return true_distance(boxes, a, b)
+
+    monkeypatch.setattr(module, "_box_distance", short_of_memory)
+    points = cloud("clustered", 6000, 2)
+    with pytest.warns(RuntimeWarning, match="out of memory") as seen:
+        found = distCUDA2(points, engine="torch")
+    assert len(refused) >= 2 and len(seen) == 1
+    monkeypatch.undo()
+    assert torch.allclose(found, distCUDA2(points, engine="torch"), rtol=1e-6, atol=0)
+
+
+def test_other_errors_are_not_taken_for_lack_of_memory(monkeypatch):
+    def broken(boxes, a, b):
+        raise RuntimeError("device-side assert triggered")
+
+    monkeypatch.setattr(module, "_box_distance", broken)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeError, match="device-side assert"):
+            distCUDA2(cloud("uniform", 1000, 1), engine="torch")
+
+
+def test_engines_absent_are_not_claimed(monkeypatch):
+    monkeypatch.setattr(module, "_library", lambda engine: None)
+    assert available_engines() == ("torch",)
+    distCUDA2(cloud("uniform", 50, 1))
+    assert last_engine() == "torch"
+    with pytest.raises(ValueError, match="not installed"):
+        distCUDA2(cloud("uniform", 50, 1), engine="scipy")
+
+
+def test_only_torch_serves_other_devices():
+    assert available_engines("cuda") == ("torch",)
+    with pytest.raises(ValueError, match="CPU tensors only"):
+        module._choose("scipy", torch.empty(10, 3, device="meta"))
+    assert module._choose(None, torch.empty(10, 3, device="meta")) == "torch"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (lambda: distCUDA2(torch.rand(5, 2)), ValueError, r"\[N, 3\]"),
+        (lambda: distCUDA2(torch.rand(5, 3).half()), TypeError, r"\.float\(\)"),
+        (
+            lambda: distCUDA2(torch.tensor([[0.0, 0, float("nan")]] * 5)),
+            ValueError,
+            "5 of the 5 points hold NaN",
+        ),
+        (lambda: distCUDA2(torch.rand(5, 3), engine="faiss"), ValueError, "unknown"),
+        (lambda: knn(torch.rand(5, 3), torch.rand(5, 3), 6), ValueError, "between 1 and"),
+        (lambda: knn(torch.rand(5, 3), torch.rand(5, 3), 0), ValueError, "between 1 and"),
+        (lambda: knn(torch.rand(5, 3), torch.rand(5, 3).double(), 1), TypeError, "share dtype"),
+    ],
+)
+def test_errors_say_what_to_do(call, error, says):
+    with pytest.raises(error, match=says):
+        call()
+
+
+@pytest.mark.slow
+def test_a_million_clustered_points_agree_with_scipy():
+    spatial = pytest.importorskip("scipy.spatial")
+    points = cloud("clustered", 1_000_000, 0)
+    found, _ = spatial.cKDTree(points.double().numpy()).query(points.double().numpy(), k=4, workers=-1)
+    expected = torch.from_numpy(found[:, 1:]).square().mean(1)
+    assert torch.allclose(distCUDA2(points, engine="torch").double(), expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("kind", KINDS)
+def test_cuda_equals_cpu(kind):
+    points = cloud(kind, 5000, 1)
+    assert torch.allclose(
+        distCUDA2(points.cuda()).cpu(), distCUDA2(points, engine="torch"), rtol=1e-5, atol=0
+    )
