@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from typing import Any, NamedTuple, Optional, Sequence
 
 import torch
@@ -60,7 +61,7 @@ _BIN = 16  # v1's tile edge: decides how far a Gaussian may reach
 _TILE = 8  # our raster tile edge, divides _BIN
 _AREA = _TILE * _TILE
 _DEPTH_BLOCK = 32  # pairs of one tile worked on at a time; stopped tiles leave between blocks
-_BUFFERS = 7  # chunk-sized buffers alive at once in the backward pass
+_BUFFERS = 6  # chunk-sized buffers alive at once in the backward pass
 _CPU_CHUNK = 1 << 19  # more pixel-pairs in a chunk fall out of the CPU caches
 _OFF = -1.0e4  # log2 of the opacity of padding: exp2 gives 0
 _LOG2E = 1.0 / math.log(2.0)
@@ -462,18 +463,33 @@ class _Scene(NamedTuple):
 
 
 class _Workspace:
-    """Buffers that every chunk reuses: fresh pages cost more than the arithmetic on them."""
+    """Buffers that every chunk reuses: on a CPU, fresh pages cost more than the arithmetic on them."""
 
     def __init__(self, like: Tensor) -> None:
-        self._like = like
+        self._like = like.new_empty(0)
         self._flat: list[Tensor] = []
 
     def take(self, slot: int, count: int) -> Tensor:
         while len(self._flat) <= slot:
-            self._flat.append(self._like.new_empty(0))
+            self._flat.append(self._like)
         if self._flat[slot].numel() < count:
             self._flat[slot] = self._like.new_empty(count)
         return self._flat[slot][:count]
+
+
+_kept = threading.local()
+
+
+def _workspace(like: Tensor) -> _Workspace:
+    """A workspace; on a CPU the thread keeps it for its next call (6 buffers of at most `_CPU_CHUNK` numbers)."""
+    if like.device.type != "cpu":
+        return _Workspace(like)
+    name = str(like.dtype)
+    found: Optional[_Workspace] = getattr(_kept, name, None)
+    if found is None:
+        found = _Workspace(like)
+        setattr(_kept, name, found)
+    return found
 
 
 class _Alpha(NamedTuple):
@@ -555,7 +571,7 @@ def _blend(scene: _Scene, channels: int, cells: int, keep: bool) -> tuple[Tensor
     tiles = pairs.tile.numel()
     sums = features.new_zeros(tiles, channels, _AREA)
     transmittance = torch.ones_like(scene.inside)
-    work = _Workspace(features)
+    work = _workspace(features)
     chunks: list[_Chunk] = []
     active = torch.arange(tiles, device=features.device)
     first = 0
@@ -607,7 +623,7 @@ def _blend_backward(
     moments = scene.geometry.new_zeros(6, visible)
     features = scene.features.new_zeros(channels, visible)
     absolute = scene.geometry.new_zeros(2, visible) if with_absolute else None
-    work = _Workspace(scene.features)
+    work = _workspace(scene.features)
     for chunk in reversed(chunks):
         groups, depth = chunk.tiles.numel(), chunk.depth
         size, slab = depth * groups * _AREA, (depth, groups * _AREA)
@@ -616,11 +632,12 @@ def _blend_backward(
 
         rows = scene.features.index_select(0, state.rows).view(depth, groups, -1)[:, :, :channels]
         gradient = upstream.index_select(0, chunk.tiles)
-        per_tile = work.take(4, size).view(groups, depth, _AREA)
+        # `per_tile` is done with when `seen`, in the same buffer, begins
+        seen = work.take(5, size + groups * _AREA).view(depth + 1, groups * _AREA)
+        per_tile = work.take(5, size).view(groups, depth, _AREA)
         torch.bmm(rows.transpose(0, 1).contiguous(), gradient, out=per_tile)
-        own = work.take(5, size).view(slab)
+        own = work.take(4, size).view(slab)
         own.view(depth, groups, _AREA).copy_(per_tile.transpose(0, 1))
-        seen = work.take(6, size + groups * _AREA).view(depth + 1, groups * _AREA)
         seen[depth] = behind.index_select(0, chunk.tiles).view(-1)
         steps, owns, alphas = seen.unbind(0), own.unbind(0), state.alpha.unbind(0)
         for rank in range(depth - 1, -1, -1):
