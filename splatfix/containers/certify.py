@@ -93,7 +93,7 @@ def certify_in_container(
         outcome = run_in_container(
             engine,
             image,
-            command or certify_command(suite or chosen.suite),
+            command or certify_command(suite or chosen.suite, chosen.arguments),
             lane=chosen.name,
             gpu=chosen.gpu,
             timeout_s=chosen.timeout_s if timeout_s is None else timeout_s,
@@ -111,9 +111,9 @@ def certify_in_container(
     )
 
 
-def certify_command(suite: str) -> list[str]:
+def certify_command(suite: str, arguments: Sequence[str] = ()) -> list[str]:
     """What runs inside: the same command a person would type there."""
-    return ["splatfix", "certify", "--suite", suite, "--out", REPORT_FOLDER, "--json"]
+    return ["splatfix", "certify", "--suite", suite, "--out", REPORT_FOLDER, "--json", *arguments]
 
 
 def gather_for(

@@ -9,7 +9,7 @@ import os
 import re
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -79,7 +79,7 @@ def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], Non
                 buildargs={**_build_args(recipe), **_proxies(os.environ)},
                 labels={LANE_LABEL: recipe.lane.name},
             )
-            _follow(answers, recipe.lane, sink, log, progress)
+            follow_build(answers, recipe.lane, sink, log, progress)
     built = _find(engine, tag)
     if built is None:
         raise SplatfixError("docker-build-failed", f"The engine ended the build without an image; see {log}.")
@@ -123,32 +123,44 @@ _CAUSES: tuple[tuple[tuple[str, ...], str], ...] = (
 """In the order of how deep a cause lies: a full disk also makes apt and pip fail."""
 
 
-def _follow(
-    answers: Iterator[Mapping[str, Any]],
+def follow_build(
+    answers: Iterable[Mapping[str, Any]],
     lane: Lane,
     sink: IO[str],
     log: Path,
     progress: Callable[[str], None],
 ) -> None:
-    """Read the build's output to its end; raise when the engine says that it failed."""
+    """Read the engine's answers to a build to their end: each line goes to ``sink`` and ``progress``.
+
+    Raises:
+        SplatfixError: ``docker-build-failed`` with the root cause, when the engine says that it failed.
+    """
     lines: list[str] = []
-    for answer in answers:
-        text = _COLOUR.sub("", str(answer.get("stream", "") or answer.get("error", "")))
-        sink.write(text if text.endswith("\n") or not text else f"{text}\n")
-        sink.flush()
-        for line in text.splitlines():
+
+    def hear(heard: Iterable[str]) -> None:
+        for line in heard:
+            sink.write(f"{line}\n")
             if line.strip():
                 lines.append(line)
                 progress(line.rstrip())
-        if "error" in answer:
-            cause, todo = root_cause(lines)
-            raise SplatfixError(
-                "docker-build-failed",
-                f"The image of lane {lane.name} could not be built: {cause}",
-                meaning=f"The whole output of the build is in {log}.",
-                todo=(todo,) if todo else (),
-                details={"log": str(log), "engine": str(answer["error"])},
-            )
+        sink.flush()
+
+    pending = ""  # answers are pieces of text, not lines
+    for answer in answers:
+        *whole, pending = (pending + _COLOUR.sub("", str(answer.get("stream", "")))).split("\n")
+        hear(whole)
+        if "error" not in answer:
+            continue
+        hear([pending, str(answer["error"])])
+        cause, todo = root_cause(lines)
+        raise SplatfixError(
+            "docker-build-failed",
+            f"The image of lane {lane.name} could not be built: {cause}",
+            meaning=f"The whole output of the build is in {log}.",
+            todo=(todo,) if todo else (),
+            details={"log": str(log), "engine": str(answer["error"])},
+        )
+    hear([pending])
 
 
 def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> str:

@@ -30,6 +30,7 @@ class Lane:
     timeout_s: int
     requirements: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     build_args: Mapping[str, str] = field(default_factory=dict)
 
     @property

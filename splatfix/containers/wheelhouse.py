@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.runner import Runner
 
+_UNUSED_S = 30 * 24 * 3600
 _ROUNDS = 5
 """How often missing requirements of requirements are fetched; each round goes one level deeper."""
 
@@ -89,6 +92,7 @@ def gather(
     key = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]
     folder = cache / f"wheelhouse-{lane.name}-{key}"
     if known := _load(folder):
+        os.utime(folder)  # used today
         progress(f"{len(known.pins)} Python packages for lane {lane.name} are in the cache")
         return known
     cache.mkdir(parents=True, exist_ok=True)
@@ -105,6 +109,7 @@ def gather(
         )
         shutil.rmtree(folder, ignore_errors=True)  # what is there was found incomplete
         work.rename(folder)
+    _forget_old(cache, f"wheelhouse-{lane.name}-", keep=folder)
     return Wheelhouse(folder, found.pins, found.digest, torch_from)
 
 
@@ -182,6 +187,13 @@ def _close(
         "lane-packages-unavailable",
         f"The requirements of lane {pip.lane.name} do not close after {_ROUNDS} rounds.",
     )
+
+
+def _forget_old(cache: Path, prefix: str, *, keep: Path) -> None:
+    """Remove a lane's sets that were not used for a month: each weighs hundreds of megabytes, and pins do change."""
+    for folder in cache.glob(f"{prefix}*"):
+        if folder != keep and time.time() - folder.stat().st_mtime > _UNUSED_S:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _describe(folder: Path, torch_from: str) -> Wheelhouse:

@@ -13,7 +13,7 @@ import time
 import uuid
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,7 +23,9 @@ from splatfix.containers.gpu import require_gpu
 from splatfix.containers.image import LANE_LABEL, Image, Recipe, build_image
 from splatfix.containers.run import Outcome, run_in_container
 from splatfix.core.errors import Exit, SplatfixError
-from tests.containers.conftest import TestEngine
+
+if TYPE_CHECKING:
+    from tests.containers.conftest import TestEngine
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
@@ -238,6 +240,17 @@ class TestWholeLine:
         assert (caught.value.code, caught.value.exit_code) == ("container-no-report", Exit.UNDETERMINED)
         assert "no torch here" in caught.value.meaning
         assert not (out / "certificate.json").exists()
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(1800)
+    def test_the_quick_suite_is_granted_inside(self, docker_engine: TestEngine, tmp_path: Path) -> None:
+        """The real certification of this checkout, with nothing standing in for anything."""
+        result = self.certify(docker_engine, tmp_path / "out", suite="quick")
+        assert result.certificate["granted"] is True, result.certificate["reasons"]
+        assert result.exit_code == 0
+        assert result.certificate["environment"]["torch"].endswith("+cpu")
+        assert result.certificate["environment"]["python"].startswith("3.11.")
+        assert "granted" in (tmp_path / "out" / "certificate.md").read_text().lower()
 
 
 class TestGpu:

@@ -3,7 +3,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,7 +68,6 @@ def test_something_else_behind_the_socket(open_folder: Path) -> None:
         server.bind(str(path))
         server.listen()
         server.settimeout(10)
-        import threading
 
         def hang_up() -> None:
             while True:
@@ -104,7 +106,7 @@ def test_an_address_that_is_none_is_a_wrong_call(host: str) -> None:
 
 
 def test_missing_sdk_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "docker", None)
+    monkeypatch.setitem(sys.modules, "docker", None)
     error = refusal(None)
     assert (error.code, error.exit_code) == ("docker-sdk-missing", Exit.UNDETERMINED)
     assert error.todo == ('pip install "splatfix[containers]"',)
@@ -177,3 +179,23 @@ def test_the_whole_line_stops_before_anything_is_made(
     assert caught.value.exit_code == 3
     assert not out.exists()
     assert said == []
+
+
+@pytest.mark.parametrize("address", ["unix://{folder}/none.sock", "tcp://127.0.0.1:{port}"])
+def test_the_command_exits_with_3_and_shows_no_traceback(
+    address: str, tmp_path: Path, closed_port: int
+) -> None:
+    host = address.format(folder=tmp_path, port=closed_port)
+    done = subprocess.run(
+        [sys.executable, "-m", "splatfix", "certify", "--container", "cpu", "--out", tmp_path / "out"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "DOCKER_HOST": host},
+    )
+    assert done.returncode == 3
+    assert "docker-engine-unreachable" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

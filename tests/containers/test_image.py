@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import io
+from pathlib import Path
+
 import pytest
 
-from splatfix.containers.image import root_cause
+from splatfix.containers.image import follow_build, root_cause
+from splatfix.containers.lanes import find_lane
+from splatfix.core.errors import SplatfixError
 
 # Each log is the end of a real failed build, shortened to the lines that matter.
 OFFLINE = """\
@@ -59,3 +64,34 @@ def test_root_cause(log: str, cause: str, todo: str) -> None:
     found, remedy = root_cause(log.splitlines())
     assert cause in found
     assert todo in remedy
+
+
+def test_pieces_become_lines_without_paint() -> None:
+    """A recorded failure: the engine sends apt's red line in two pieces."""
+    answers = [
+        {"stream": "Step 6/21 : RUN apt-get install nothing\n"},
+        {"stream": "Reading package lists..."},
+        {"stream": "\n"},
+        {"stream": "\x1b[91mE\x1b[0m"},
+        {"stream": "\x1b[91m: Unable to locate package nothing\n\x1b[0m"},
+        {"aux": {"ID": "sha256:0"}},
+        {
+            "errorDetail": {"code": 100},
+            "error": "The command 'apt-get install nothing' returned a non-zero code: 100",
+        },
+    ]
+    told: list[str] = []
+    sink = io.StringIO()
+    with pytest.raises(SplatfixError) as caught:
+        follow_build(answers, find_lane("cpu"), sink, Path("build.log"), told.append)
+    assert caught.value.what.endswith("could not be built: E: Unable to locate package nothing")
+    assert "build.log" in caught.value.meaning
+    assert told[1:3] == ["Reading package lists...", "E: Unable to locate package nothing"]
+    assert "\x1b" not in sink.getvalue()
+    assert sink.getvalue().endswith("code: 100\n")
+
+
+def test_a_build_that_ends_well_raises_nothing() -> None:
+    told: list[str] = []
+    follow_build([{"stream": "a\nb"}], find_lane("cpu"), io.StringIO(), Path("build.log"), told.append)
+    assert told == ["a", "b"]

@@ -212,3 +212,18 @@ class TestGather:
         again, _ = self.gather(lane, tmp_path)
         assert again.pins == first.pins
         assert list(again.folder.glob("alpha*"))
+
+    def test_sets_unused_for_a_month_are_forgotten(
+        self, lane: Lane, tmp_path: Path, make_wheel: MakeWheel
+    ) -> None:
+        self.index(tmp_path / "host-index", [make_wheel("torch", "9.9.9+cpu"), make_wheel("alpha")])
+        folders = [
+            tmp_path / "cache" / name
+            for name in ("wheelhouse-cpu-old", "wheelhouse-cpu-new", "wheelhouse-x-old")
+        ]
+        for folder in folders:
+            folder.mkdir(parents=True)
+            if folder.name.endswith("old"):
+                os.utime(folder, (1, 1))
+        found, _ = self.gather(lane, tmp_path)
+        assert [folder.exists() for folder in (*folders, found.folder)] == [False, True, True, True]
