@@ -88,10 +88,10 @@ class SetupScript:
         return None
 
 
-def read_setup_script(file: Path) -> SetupScript:
-    """Parse ``file``; a file that is not Python gives a script with ``error`` set."""
+def read_setup_script(file: Path, text: str | None = None) -> SetupScript:
+    """Parse ``file``, or ``text`` in its place; a file that is not Python gives a script with ``error`` set."""
     try:
-        tree = ast.parse(file.read_bytes(), filename=str(file))
+        tree = ast.parse(file.read_bytes() if text is None else text, filename=str(file))
     except OSError as error:
         return SetupScript(error=f"{file.name} cannot be read: {error.strerror or error}")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -150,8 +150,7 @@ def _flag_texts(tree: ast.Module) -> Iterator[str]:
         for key, value in zip(node.keys, node.values, strict=True)
         if isinstance(key, ast.Constant) and key.value == "nvcc"
     ]
-    # flags["nvcc"] += [...] and flags["nvcc"].append(...)
-    roots += [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _touches_nvcc_item(node)]
+    roots += [value for node in ast.walk(tree) for value in _put_under_nvcc(node)]
     names: set[str] = set()
     while roots:
         root = roots.pop()
@@ -162,15 +161,16 @@ def _flag_texts(tree: ast.Module) -> Iterator[str]:
                 roots.extend(_statements_that_fill(tree, node.id))
 
 
-def _touches_nvcc_item(node: ast.stmt) -> bool:
+def _put_under_nvcc(node: ast.AST) -> Iterator[ast.expr]:
+    """What ``flags["nvcc"] += [...]`` and ``flags["nvcc"].append(...)`` put there; not what else ``flags`` holds."""
     if isinstance(node, (ast.AugAssign, ast.Assign)):
         targets = [node.target] if isinstance(node, ast.AugAssign) else node.targets
-        return any(isinstance(target, ast.Subscript) and _is_nvcc_key(target.slice) for target in targets)
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        function = node.value.func
-        holder = function.value if isinstance(function, ast.Attribute) else None
-        return isinstance(holder, ast.Subscript) and _is_nvcc_key(holder.slice)
-    return False
+        if any(isinstance(target, ast.Subscript) and _is_nvcc_key(target.slice) for target in targets):
+            yield node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        holder = node.func.value
+        if isinstance(holder, ast.Subscript) and _is_nvcc_key(holder.slice):
+            yield from node.args
 
 
 def _is_nvcc_key(node: ast.AST) -> bool:

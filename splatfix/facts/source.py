@@ -64,13 +64,17 @@ class Source:
         return self.name or Path(self.folder).name
 
 
-def read_source(folder: Path) -> Source:
-    """Read one extension's source folder; ``folder`` must exist. Nothing in it is executed."""
+def read_source(folder: Path, setup_text: str | None = None) -> Source:
+    """Read one extension's source folder; ``folder`` must exist. Nothing in it is executed.
+
+    Args:
+        setup_text: read this in the place of setup.py's content, to see what an edit would come to.
+    """
     files = tuple(
         name for name in ("setup.py", "pyproject.toml", "CMakeLists.txt") if (folder / name).is_file()
     )
     pyproject, toml_error = _pyproject(folder / "pyproject.toml")
-    script = read_setup_script(folder / "setup.py") if "setup.py" in files else SetupScript()
+    script = read_setup_script(folder / "setup.py", setup_text) if "setup.py" in files else SetupScript()
     project = pyproject.get("project", {})
     system = pyproject.get("build-system", {})
     modules = tuple(_modules(folder, script))

@@ -117,9 +117,20 @@ def _put_back(item: SavedFile, folder: Path) -> None:
         return
     if path.is_symlink():
         path.unlink()
-    write_bytes(path, (folder / "blobs" / item.blob).read_bytes())
-    path.chmod(item.mode)
-    os.utime(path, ns=(item.mtime_ns, item.mtime_ns))
+    # a name that is always the same, so that a restore killed here and done again leaves nothing behind
+    temporary = path.with_name(f".{path.name}.splatfix-restoring")
+    try:
+        temporary.write_bytes((folder / "blobs" / item.blob).read_bytes())
+        temporary.chmod(item.mode)
+        os.utime(temporary, ns=(item.mtime_ns, item.mtime_ns))
+        temporary.replace(path)
+    except OSError as error:
+        raise SplatfixError(
+            "cannot-restore",
+            f"{path} could not be put back: {error.strerror or error}.",
+            meaning="The environment is between two states; the backup is complete.",
+            todo=("Make room or make the folder writable, then: splatfix revert",),
+        ) from error
 
 
 def _check_blobs(backup: Backup, folder: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Runner
+from splatfix.install.edit import apply_edits
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
 from splatfix.install.target import Target, child_environment
@@ -45,6 +46,7 @@ def build_wheel(
         with scratch_folder() as scratch:
             doing("copying the source")
             copy_source(Path(action.source), scratch.source)
+            apply_edits(scratch.source, action.edits)
             cause = _run_pip(action, target, runner, scratch, log, doing, timeout)
             if cause is None:
                 return _take_wheel(action, scratch, wheels, log)
@@ -105,7 +107,8 @@ def _run_pip(
         return None
     if done.error:
         return RootCause("unknown", (done.error,))
-    return find_root_cause(done.stdout)
+    # the scratch copy is gone when a person reads this; paths below it mean the source folder
+    return find_root_cause(done.stdout.replace(f"{scratch.source}/", ""))
 
 
 def _take_wheel(action: BuildWheel, scratch: Scratch, wheels: Path, log: Path) -> Path:
@@ -126,6 +129,7 @@ def _take_wheel(action: BuildWheel, scratch: Scratch, wheels: Path, log: Path) -
             "source": action.source,
             "targets": list(action.targets),
             "variables": dict(action.variables),
+            "edits": [edit.rule for edit in action.edits],
         },
     )
     wheels.mkdir(parents=True, exist_ok=True)

@@ -87,7 +87,7 @@ def carry_out(
         entry=work.entry.id,
         items=work.results(),
         log=str(journal.folder_of(work.entry)),
-        recovered=tuple(entry.id for entry in recovered),
+        recovered=tuple(item.entry.id for item in recovered),
         seconds=time.monotonic() - started,
     )
 

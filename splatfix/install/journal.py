@@ -29,6 +29,8 @@ class Status(str, Enum):
     """It ended before anything was installed."""
     ROLLED_BACK = "rolled-back"
     """Something was installed, then failed its check; everything is as before."""
+    REVERTING = "reverting"
+    """Being taken back; if nobody holds the lock, the process died in the middle."""
     REVERTED = "reverted"
     """A person took it back."""
 
@@ -67,7 +69,7 @@ class Entry:
     @property
     def stands(self) -> bool:
         """What it did, or a part of it, is still in the environment."""
-        return bool(self.changes) and self.status in (Status.RUNNING, Status.DONE)
+        return bool(self.changes) and self.status in (Status.RUNNING, Status.DONE, Status.REVERTING)
 
 
 class Journal:
@@ -140,8 +142,8 @@ class Journal:
         )
 
     def unfinished(self) -> tuple[Entry, ...]:
-        """Entries that say they are running. Ask only while holding the lock: then their processes are dead."""
-        return tuple(entry for entry in self.entries() if entry.status is Status.RUNNING)
+        """Entries that say they are being worked on. Ask only while holding the lock: then their processes are dead."""
+        return tuple(entry for entry in self.entries() if entry.status in (Status.RUNNING, Status.REVERTING))
 
     def _load(self, path: Path) -> Entry:
         document = read_json(path, "a journal entry of splatfix")

@@ -30,7 +30,7 @@ def environment_lock(folder: Path) -> Iterator[None]:
             todo=("Use an environment you may write to.",),
         ) from error
     try:
-        if not _try_lock(handle):
+        if not try_lock(handle):
             holder = os.read(handle, 64).decode("ascii", "replace").strip()
             raise SplatfixError(
                 "environment-busy",
@@ -45,7 +45,8 @@ def environment_lock(folder: Path) -> Iterator[None]:
         os.close(handle)  # closing releases the lock
 
 
-def _try_lock(handle: int) -> bool:
+def try_lock(handle: int) -> bool:
+    """Take the operating system's lock on an open file, or say False at once."""
     if sys.platform == "win32":
         import msvcrt
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
@@ -11,7 +13,7 @@ from splatfix.install.journal import Entry, Journal, Status, Step
 from splatfix.install.lock import environment_lock
 from splatfix.install.outcome import RevertOutcome
 from splatfix.install.target import Target, open_target
-from splatfix.install.undo import undo_changes
+from splatfix.install.undo import recover, undo_changes
 
 
 def revert(python: str, identity: str | None = None, *, runner: Runner | None = None) -> RevertOutcome:
@@ -27,6 +29,10 @@ def revert(python: str, identity: str | None = None, *, runner: Runner | None = 
         raise _nothing(target)
     target.require_writable()
     with environment_lock(target.own_folder):
+        for item in recover(target, journal):
+            # a dead run is taken back in any case; asked for nothing else, that was it
+            if item.items and (identity is None or item.entry.id.startswith(identity)):
+                return RevertOutcome(item.entry.id, str(target.prefix), item.items)
         entries = journal.entries()
         entry = journal.find(identity) if identity else next((e for e in reversed(entries) if e.stands), None)
         if entry is None or not entry.stands:
@@ -34,6 +40,7 @@ def revert(python: str, identity: str | None = None, *, runner: Runner | None = 
         _refuse_out_of_order(entry, entries)
         for step in entry.changes:
             _refuse_if_changed(target, step)
+        entry = journal.save(replace(entry, status=Status.REVERTING))
         restored = undo_changes(target, journal, entry)
         journal.end(entry, Status.REVERTED)
     return RevertOutcome(entry.id, str(target.prefix), restored)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from splatfix.install.backup import read_backup, restore
 from splatfix.install.journal import Entry, Journal, Status
 from splatfix.install.outcome import Restored
+from splatfix.install.pip import wait_for_pip
 from splatfix.install.target import Target
 
 
@@ -19,14 +22,30 @@ def undo_changes(target: Target, journal: Journal, entry: Entry) -> tuple[Restor
     return tuple(done)
 
 
-def recover(target: Target, journal: Journal) -> tuple[Entry, ...]:
-    """Put back what runs left that died in the middle. Only for the holder of the environment's lock."""
+@dataclass(frozen=True)
+class Recovered:
+    """One dead run that was put back."""
+
+    entry: Entry
+    items: tuple[Restored, ...]
+
+
+def recover(target: Target, journal: Journal) -> tuple[Recovered, ...]:
+    """Put back what runs left that died in the middle, the latest first. Only for the holder of the environment's lock.
+
+    Raises:
+        SplatfixError: ``environment-busy`` when a dead run's pip is still at work after a while.
+    """
     found = journal.unfinished()
+    if not found:
+        return ()
+    wait_for_pip(target)
+    done: list[Recovered] = []
     for entry in reversed(found):
-        changed = bool(undo_changes(target, journal, entry))
-        journal.end(
-            entry,
-            Status.ROLLED_BACK if changed else Status.FAILED,
-            "its process ended before it was finished",
-        )
-    return found
+        items = undo_changes(target, journal, entry)
+        if entry.status is Status.REVERTING:
+            status = Status.REVERTED
+        else:
+            status = Status.ROLLED_BACK if items else Status.FAILED
+        done.append(Recovered(journal.end(entry, status, "its process ended before it was finished"), items))
+    return tuple(done)

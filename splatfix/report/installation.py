@@ -105,6 +105,10 @@ def _show_environment(console: Console, action: BuildWheel) -> None:
         console.print(f"       [cyan]{escape(name)}[/]={escape(value)}", soft_wrap=True)
     for name in action.unset:
         console.print(f"       [cyan]{escape(name)}[/] [dim]is taken out[/]", soft_wrap=True)
+    for edit in action.edits:
+        console.print(
+            f"       [magenta]edit {escape(edit.rule)}[/] {escape(', '.join(edit.files))}", soft_wrap=True
+        )
 
 
 def _show_item(console: Console, item: InstalledItem) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from splatfix.resolve.edits import PlannedEdit
+
 PLAN_VERSION = 1
 
 
@@ -52,6 +54,8 @@ class BuildWheel:
     """Present now and taken out for the build."""
     path_first: tuple[str, ...]
     """Folders put in front of PATH."""
+    edits: tuple[PlannedEdit, ...] = ()
+    """Cures for known breakages, applied to the scratch copy."""
     reasons: tuple[Reason, ...] = ()
     kind: str = "build-wheel"
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatfix import __version__
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.facts import Facts, Torch
 from splatfix.facts.source import Source, extension_folders, read_source
 from splatfix.resolve.arch_choice import ArchChoice, Decider, choose
 from splatfix.resolve.build_environment import build_environment, job_count
+from splatfix.resolve.edits import Context, PlannedEdit, edited, needed_edits
 from splatfix.resolve.plan import (
     Action,
     BuildWheel,
@@ -27,7 +28,13 @@ from splatfix.resolve.plan import (
 from splatfix.resolve.requirements import check_build_tools, interpreter_of, torch_of, version_of
 from splatfix.resolve.swaps import choose_swaps, known_names
 from splatfix.resolve.targets import check_spelling, resolve_targets
-from splatfix.resolve.toolchain import CompilerDecision, ToolkitDecision, choose_compilers, choose_toolkit
+from splatfix.resolve.toolchain import (
+    CompilerDecision,
+    ToolkitDecision,
+    choose_compilers,
+    choose_toolkit,
+    release_numbers,
+)
 
 
 def make_plan(request: Request, facts: Facts) -> Plan:
@@ -127,7 +134,7 @@ def _cuda_tools(request: Request, facts: Facts) -> _CudaTools:
 def _cuda_build(
     source: Source, request: Request, facts: Facts, tools: _CudaTools
 ) -> tuple[BuildWheel, list[RoadNotTaken]]:
-    choice = choose(source, tools.toolkit.build_archs, tools.torch.version)
+    choice, edits = _arch_and_edits(source, facts, tools)
     made = build_environment(
         facts,
         tools.toolkit.toolkit,
@@ -145,9 +152,32 @@ def _cuda_build(
         variables=made.variables,
         unset=made.unset,
         path_first=made.path_first,
-        reasons=reasons,
+        edits=edits,
+        reasons=(*reasons, *(Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in edits)),
     )
     return action, _arch_roads(choice)
+
+
+def _arch_and_edits(
+    source: Source, facts: Facts, tools: _CudaTools
+) -> tuple[ArchChoice, tuple[PlannedEdit, ...]]:
+    """Who decides on architectures, and the edits needed; numbers written in setup.py are edited away where they are wrong."""
+    context = Context(
+        tools.toolkit.version[:2], release_numbers(tools.torch.version)[:2], facts.machine.system
+    )
+    archs, version = tools.toolkit.build_archs, tools.torch.version
+    try:
+        return choose(source, archs, version), needed_edits(source, context)
+    except SplatfixError as error:
+        edits = needed_edits(source, replace(context, arch_missing=True))
+        setup = Path(source.folder) / "setup.py"
+        if not any("setup.py" in edit.files for edit in edits):
+            raise
+        text = edited("setup.py", setup.read_text(encoding="utf-8", errors="surrogateescape"), edits)
+        choice = choose(read_source(Path(source.folder), text), archs, version)
+        if choice.decider is not Decider.TORCH:
+            raise error
+        return choice, edits
 
 
 def _plain_build(source: Source, request: Request, facts: Facts) -> BuildWheel:

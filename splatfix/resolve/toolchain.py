@@ -49,7 +49,7 @@ def choose_toolkit(
         SplatfixError: ``no-matching-toolkit``, ``arch-unknown-to-torch``, with every candidate and what speaks against it.
     """
     assert torch.cuda is not None
-    wanted = _numbers(torch.cuda)
+    wanted = release_numbers(torch.cuda)
     build_archs = tuple(_served_by(target, torch) for target in targets)
     candidates = _named(facts, cuda_home) if cuda_home else list(facts.machine.toolkits.value or ())
     rejected: list[RoadNotTaken] = []
@@ -59,7 +59,7 @@ def choose_toolkit(
         if objection:
             rejected.append(RoadNotTaken(f"toolkit {toolkit.root}", objection))
             continue
-        version = _numbers(toolkit.version or "")
+        version = release_numbers(toolkit.version or "")
         fitting.append((abs(version[1] - wanted[1]) if len(version) > 1 else 99, toolkit, version))
     if not fitting:
         raise _no_toolkit(torch.cuda, targets, rejected, cuda_home)
@@ -127,7 +127,7 @@ def _newer_torch(target: Arch) -> str:
 
 
 def _objection(toolkit: Toolkit, wanted: tuple[int, ...], build_archs: Iterable[Arch]) -> str | None:
-    version = _numbers(toolkit.version or "")
+    version = release_numbers(toolkit.version or "")
     if toolkit.nvcc is None or not version:
         return toolkit.error or "it has no nvcc"
     if version[0] != wanted[0]:
@@ -193,13 +193,13 @@ def _preference(compiler: Compiler) -> tuple[int, list[int], str]:
     by_variable = "CXX" in compiler.found_via
     plain = compiler.path.replace("\\", "/").rsplit("/", 1)[-1] in ("g++", "g++.exe", "cl.exe", "cl")
     rank = 0 if by_variable else 1 if plain else 2 if compiler.kind == "g++" else 3
-    return rank, [-n for n in _numbers(compiler.version or "")], compiler.path
+    return rank, [-n for n in release_numbers(compiler.version or "")], compiler.path
 
 
 def _compiler_objection(
     compiler: Compiler, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
 ) -> str | None:
-    numbers = _numbers(compiler.version or "")
+    numbers = release_numbers(compiler.version or "")
     if not numbers:
         return compiler.error or "it does not say its version"
     if compiler.kind == "cl":
@@ -245,5 +245,6 @@ def _no_compiler(toolkit: Toolkit, rejected: Sequence[RoadNotTaken]) -> Splatfix
     )
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def release_numbers(text: str) -> tuple[int, ...]:
+    """``2.11.0+cu130`` -> (2, 11, 0); the first three numbers, fewer when there are fewer."""
     return tuple(int(n) for n in re.findall(r"\d+", text)[:3])

@@ -103,6 +103,10 @@ def test_flags_are_found_wherever_they_come_from(tmp_path: Path, code: str) -> N
 def test_flags_of_the_host_compiler_are_not_nvcc_flags(tmp_path: Path) -> None:
     code = 'cxx = ["-march=native"]\nsetup(x={"cxx": cxx + ["-DHOST"], "nvcc": ["-O3"]})'
     assert source(tmp_path, code).nvcc_flags == ("-O3",)
+    code = (
+        'args = {"cxx": ["-march=native"], "nvcc": ["-O3"]}\nargs["nvcc"].append("-lineinfo")\nsetup(x=args)'
+    )
+    assert set(source(tmp_path, code).nvcc_flags) == {"-O3", "-lineinfo"}
 
 
 def test_computed_names_stay_unknown(tmp_path: Path) -> None:

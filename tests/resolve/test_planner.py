@@ -240,3 +240,20 @@ def test_pure_plans(tmp_path: Path) -> None:
     with pytest.raises(SplatfixError) as caught:
         make_plan(Request(("x",), backend="magic"), cpu)
     assert caught.value.exit_code is Exit.USAGE
+
+
+def test_numbers_in_setup_py_that_leave_the_target_out_are_edited_away(tmp_path: Path) -> None:
+    folder = cuda_source(tmp_path, flags='"-O3", "-gencode=arch=compute_70,code=sm_70"')
+    build = build_of(plan(folder))
+    assert build.variables["TORCH_CUDA_ARCH_LIST"] == "12.0"
+    assert [edit.rule for edit in build.edits] == ["fixed-architectures"]
+    assert "compute_70" in (folder / "setup.py").read_text(), "the checkout was edited"
+    kept = cuda_source(tmp_path / "b", flags='"-gencode=arch=compute_120,code=sm_120"')
+    assert build_of(plan(kept)).edits == ()
+
+
+def test_numbers_that_no_rule_can_edit_are_refused(tmp_path: Path) -> None:
+    before = 'pairs = ["arch=compute_75,code=sm_75"]\n'
+    refused(
+        "arch-fixed-in-source", cuda_source(tmp_path, flags='"-gencode"] + pairs + ["-O3"', before=before)
+    )

@@ -1,0 +1,126 @@
+"""kill -9 at every moment of an installation and of a revert: afterwards all of it is there, or all is as before."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.install.journal import Journal, Status
+from splatfix.install.lock import environment_lock
+from splatfix.install.pip import pip_install
+from splatfix.install.swap_wheels import make_swap_wheel
+from splatfix.install.target import Target
+from splatfix.install.undo import recover
+
+from .environments import snapshot
+from .test_cli import fake_torch
+
+ROOT = Path(__file__).parents[2]
+
+# Counts every change of a file and every start and end of a child, and kills itself at the n-th.
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+from splatfix.core.runner import ProcessRunner
+
+countdown = int(sys.argv[1])
+def tick():
+    global countdown
+    countdown -= 1
+    if countdown == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def counted(function):
+    def wrapper(*args, **kwargs):
+        tick()
+        result = function(*args, **kwargs)
+        tick()
+        return result
+    return wrapper
+
+from splatfix.facts import gather
+from splatfix.install import carry_out, revert
+from splatfix.install.outcome import Rung
+from splatfix.resolve import Request, make_plan
+
+# whether the module imports is another test's matter, and torch is slow to load
+sys.modules["splatfix.install.carry_out"].check_import = lambda *_: Rung("loads", True, "not looked at")
+
+def start_counting():
+    Path.replace = counted(Path.replace)
+    Path.unlink = counted(Path.unlink)
+    ProcessRunner.run = counted(ProcessRunner.run)
+
+python, what = sys.argv[2:]
+if what == "install":
+    facts = gather(python)
+    plan = make_plan(Request(("fused_ssim",), backend="pure"), facts)
+    start_counting()
+    carry_out(plan, facts)
+else:
+    start_counting()
+    revert(python)
+"""
+
+
+def driven(target: Target, at: int, what: str) -> Completed:
+    argv = [sys.executable, "-c", DRIVER, str(at), target.python, what]
+    return ProcessRunner().run(argv, timeout=120.0, cwd=ROOT)
+
+
+def settle(target: Target) -> None:
+    journal = Journal(target.own_folder)
+    with environment_lock(target.own_folder):
+        recover(target, journal)
+        assert journal.unfinished() == ()
+        assert recover(target, journal) == ()
+
+
+@pytest.fixture
+def prepared(environment: Target, tmp_path: Path) -> Target:
+    """An environment with an older drop-in, which the installation will replace."""
+    fake_torch(environment, "2.11.0+cpu", None)
+    old = make_swap_wheel("fused-ssim", "0+older", tmp_path / "wheels")
+    pip_install(old, environment, ProcessRunner(), tmp_path / "pip.log")
+    return environment
+
+
+@pytest.mark.slow
+def test_install_killed_everywhere(prepared: Target) -> None:
+    walk(prepared, "install")
+
+
+@pytest.mark.slow
+def test_revert_killed_everywhere(prepared: Target) -> None:
+    before = snapshot(prepared)
+    assert driven(prepared, 0, "install").ok
+    walk(prepared, "revert", before)
+
+
+def walk(target: Target, what: str, goal: dict[str, tuple[int, str]] | None = None) -> None:
+    """Kill at the first moment, the second, and so on, until a run gets through."""
+    before = snapshot(target)
+    finished = Status.DONE if what == "install" else Status.REVERTED
+    for at in range(1, 200):
+        done = driven(target, at, what)
+        settle(target)
+        now = snapshot(target)
+        if done.ok:
+            assert at > 15, "the kills did not come"
+            assert now != before and (goal is None or now == goal)
+            return
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        if now == before:
+            continue
+        # killed too late to matter: then it must be complete, and the journal must say so
+        assert Journal(target.own_folder).entries()[-1].status is finished
+        assert goal is None or now == goal
+        assert driven(target, 0, "revert" if what == "install" else "install").ok
+        if what == "install":
+            assert snapshot(target) == before
+        before = snapshot(target)
+    raise AssertionError("no run got through")

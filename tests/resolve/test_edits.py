@@ -1,0 +1,139 @@
+"""The edit rules on small texts of the shapes they are for; each is safe to apply twice and leaves all else alone."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.codec import from_json, to_json
+from splatfix.facts.source import read_source
+from splatfix.resolve.edits import Context, PlannedEdit, Rule, edited, needed_edits, rule, rules
+
+from .machines import cuda_source
+
+LINUX_13 = Context((13, 0), (2, 11), "linux")
+
+HEADER = """\
+// a licence text
+
+#pragma once
+
+#include <iostream>
+#include <vector>
+
+struct State { uint32_t* touched; };
+"""
+FORWARD = """\
+#include "forward.h"
+#include <cub/cub.cuh>
+#ifdef DEBUG
+#include <iostream>
+#endif
+#include <cooperative_groups.h>
+
+__global__ void k() { x.Reduce(depth, cub::Max()); y(cub::Sum{}); cub::MaxNotThis(); }
+"""
+
+
+@pytest.mark.parametrize("item", rules(), ids=lambda item: item.id)
+def test_every_rule_says_what_and_why(item: Rule) -> None:
+    assert len(item.cures) > 20 and item.source and item.files and item.edits
+    assert set(item.when) <= {
+        "cuda_from", "cuda_below", "torch_from", "torch_below", "system", "arch_missing", "sources_match",
+    }  # fmt: skip
+
+
+SAMPLES = {
+    "cstdint": ("state.h", HEADER, "#pragma once\n#include <cstdint>\n\n#include <iostream>"),
+    "cfloat": ("knn.cu", "#include <cuda.h>\nfloat x = FLT_MAX;\n", "#include <cfloat>\n#include <cuda.h>\n"),
+    "cub-functors": ("forward.cu", FORWARD, "Reduce(depth, splatfix_cub::Max())"),
+    "cxx-standard-20": ("setup.py", 'flags = ["-std=c++17", "/std:c++14"]', '["-std=c++20", "/std:c++20"]'),
+    "cxx-standard-17": ("setup.py", 'flags = ["-std=c++14"]', '["-std=c++17"]'),
+    "fixed-architectures": (
+        "setup.py",
+        """x = ["-O3", "-gencode", "arch=compute_70,code=sm_70", '-gencode=arch=compute_75,code=sm_75', "-arch=sm_80"]
+os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5;8.0"
+""",
+        'x = ["-O3", "-DSPLATFIX_TORCH_DECIDES", "-DSPLATFIX_TORCH_DECIDES", "-DSPLATFIX_TORCH_DECIDES"]\n'
+        'os.environ.get("TORCH_CUDA_ARCH_LIST")\n',
+    ),
+    "type-is-cuda": ("ext.cpp", "CHECK(x.type().is_cuda());", "CHECK(x.is_cuda());"),
+    "thrust-headers": (
+        "knn.cu",
+        "#include <cuda.h>\nthrust::device_vector<int> v;",
+        "#include <thrust/device_vector.h>\n#include <cuda.h>",
+    ),
+    "windows-small-char": ("setup.py", '{"cxx": ["-O3"], "nvcc": []}', '"nvcc": ["-DWIN32_LEAN_AND_MEAN", ]'),
+    "gnu-unique": ("setup.py", '{"nvcc": ["-O3"]}', '{"nvcc": ["-Xcompiler", "-fno-gnu-unique", "-O3"]}'),
+}
+
+
+@pytest.mark.parametrize("item", rules(), ids=lambda item: item.id)
+def test_every_rule_does_its_edit_once(item: Rule) -> None:
+    name, before, expected = SAMPLES[item.id]
+    assert item.concerns(name, before)
+    after = item.apply(before)
+    assert expected in after
+    assert item.apply(after) == after, "applied twice, it changed something twice"
+    assert not item.concerns(name, after), "the cured file still seems to need it"
+    assert not item.concerns("notes.txt", before)
+
+
+def test_functors_stand_after_the_includes_and_before_their_use() -> None:
+    after = rule("cub-functors").apply(FORWARD)
+    assert (
+        after.index("cooperative_groups")
+        < after.index("namespace splatfix_cub {")
+        < after.index("__global__")
+    )
+    assert "cub::MaxNotThis" in after and "splatfix_cub::Sum{}" in after
+
+
+def test_an_include_guard_is_respected() -> None:
+    text = "#ifndef X_H\n#define X_H\n#include <cub/cub.cuh>\nint a = cub::Max;\n#endif\n"
+    after = rule("cub-functors").apply(text)
+    assert after.index("cub/cub.cuh") < after.index("namespace splatfix_cub") < after.index("int a")
+
+
+def test_a_file_without_includes() -> None:
+    assert rule("cstdint").apply("uint8_t x;\n") == "#include <cstdint>\nuint8_t x;\n"
+
+
+def test_which_rules_a_source_needs(tmp_path: Path) -> None:
+    folder = cuda_source(tmp_path)
+    (folder / "forward.cu").write_text(FORWARD)
+    (folder / "state.h").write_text(HEADER)
+    (folder / "third_party" / "glm").mkdir(parents=True)
+    (folder / "third_party" / "glm" / "x.h").write_text("uint32_t x;")
+    source = read_source(folder)
+
+    def needed(context: Context) -> dict[str, tuple[str, ...]]:
+        return {edit.rule: edit.files for edit in needed_edits(source, context)}
+
+    assert needed(LINUX_13) == {
+        "cstdint": ("state.h",),
+        "cub-functors": ("forward.cu",),
+        "gnu-unique": ("setup.py",),
+    }
+    assert set(needed(Context((12, 8), (2, 11), "linux"))) == {"cstdint", "gnu-unique"}
+    assert set(needed(Context((13, 0), (2, 11), "windows"))) == {
+        "cstdint",
+        "cub-functors",
+        "windows-small-char",
+    }
+    edits = needed_edits(source, LINUX_13)
+    assert from_json(tuple[PlannedEdit, ...], to_json(edits)) == edits  # type: ignore[arg-type]
+    text = (folder / "state.h").read_text()
+    assert "<cstdint>" in edited("state.h", text, edits) and edited("other.h", text, edits) == text
+
+
+def test_the_functors_compute(tmp_path: Path) -> None:
+    """What they are replaced by compiles as C++ and gives the same results as the names say."""
+    body = "int main() { return splatfix_cub::Max()(1, 2) == 2 && splatfix_cub::Min{}(1, 2) == 1 && "
+    body += "splatfix_cub::Sum()(1, 2) == 3 ? 0 : 1; }\n"
+    text = "#define __host__\n#define __device__\n" + rule("cub-functors").apply("// cub::Max\n") + body
+    (tmp_path / "x.cpp").write_text(text)
+    subprocess.run(["g++", "-std=c++17", "-o", tmp_path / "x", tmp_path / "x.cpp"], check=True)
+    assert subprocess.run([tmp_path / "x"], check=False).returncode == 0
