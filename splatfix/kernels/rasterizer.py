@@ -40,10 +40,11 @@ alpha from per-block transmittance checkpoints and walks the blocks back to fron
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import threading
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, Iterator, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -413,9 +414,8 @@ def _list_pairs(camera: _Camera, splats: _Ellipses, reach: _Reach, margin: float
     tiles_x = (camera.width + _TILE - 1) // _TILE
     tiles_y = (camera.height + _TILE - 1) // _TILE
     row, pair0 = _arange_per_row(columns)
-    tile = torch.arange(row.numel(), device=row.device) + (band * tiles_x + column0 - pair0).index_select(
-        0, row
-    )
+    first_tile = band * tiles_x + column0 - pair0
+    tile = torch.arange(row.numel(), device=row.device) + first_tile.index_select(0, row)
     tile, order = torch.sort(tile.to(torch.int32), stable=True)
     gaussian = owner.to(torch.int32).index_select(0, row).index_select(0, order)
     counts = torch.bincount(tile, minlength=tiles_x * tiles_y)
@@ -451,9 +451,7 @@ class _Scene(NamedTuple):
     """What the blending reads: per-Gaussian tables with one extra row for padding, and the pixel grid."""
 
     geometry: Tensor  # [V + 1, 6] x, y, then -a'/2, -b', -c'/2 of the conic and the opacity, as log2
-    ceiling: Optional[
-        Tensor
-    ]  # [V + 1] highest allowed log2 alpha where the conic is indefinite; None if none is
+    ceiling: Optional[Tensor]  # [V + 1] highest log2 alpha where a conic is indefinite; None if none is
     features: Tensor  # [V + 1, F] colours, then depth, inverse depth and 1
     pairs: _Pairs
     center_x: Tensor  # [N] tile centres, geometry precision
@@ -466,15 +464,16 @@ class _Workspace:
     """Buffers that every chunk reuses: on a CPU, fresh pages cost more than the arithmetic on them."""
 
     def __init__(self, like: Tensor) -> None:
-        self._like = like.new_empty(0)
-        self._flat: list[Tensor] = []
+        self._dtype, self._device = like.dtype, like.device
+        self._flat: dict[int, Tensor] = {}
 
     def take(self, slot: int, count: int) -> Tensor:
-        while len(self._flat) <= slot:
-            self._flat.append(self._like)
-        if self._flat[slot].numel() < count:
-            self._flat[slot] = self._like.new_empty(count)
-        return self._flat[slot][:count]
+        found = self._flat.get(slot)
+        if found is None or found.numel() < count:
+            with torch.inference_mode(False):  # a tensor born in inference mode could not be used in training
+                found = torch.empty(count, dtype=self._dtype, device=self._device)
+            self._flat[slot] = found
+        return found[:count]
 
 
 _kept = threading.local()
@@ -490,6 +489,23 @@ def _workspace(like: Tensor) -> _Workspace:
         found = _Workspace(like)
         setattr(_kept, name, found)
     return found
+
+
+@contextlib.contextmanager
+def _full_precision(device: torch.device) -> Iterator[None]:
+    """No autocast and no TF32 inside: the products here need every bit of their type."""
+    with contextlib.ExitStack() as stack:
+        if device.type in ("cpu", "cuda"):
+            stack.enter_context(torch.autocast(device.type, enabled=False))
+        matmul: Any = torch.backends.cuda.matmul
+        # torch 2.9 renamed the switch, and refuses to read the old name once the new one was used
+        switch, exact = (
+            ("fp32_precision", "ieee") if hasattr(matmul, "fp32_precision") else ("allow_tf32", False)
+        )
+        if device.type == "cuda":
+            stack.callback(setattr, matmul, switch, getattr(matmul, switch))
+            setattr(matmul, switch, exact)
+        yield
 
 
 class _Alpha(NamedTuple):
@@ -735,9 +751,8 @@ def _visible_order(splats: _Ellipses, reach: _Reach, like: Tensor) -> Tensor:
     # The 1/255 bound is exact per pair and pixel later; here a hair of slack keeps rounding out of the question.
     index = ((reach.radius > 0) & (splats.opacity >= _ALPHA_MIN * (1 - 1e-6))).nonzero().view(-1)
     depth = splats.z.index_select(0, index).to(like.dtype)
-    bits = depth.view(
-        torch.int32 if depth.dtype == torch.float32 else torch.int64
-    )  # depth > 0: the same order, faster
+    # depth > 0, so its bits sort as it does, and integers sort faster
+    bits = depth.view(torch.int32 if depth.dtype == torch.float32 else torch.int64)
     return index.index_select(0, torch.sort(bits, stable=True)[1])
 
 
@@ -811,6 +826,83 @@ def _to_tiles(image: Tensor, plan_tiles: tuple[int, int], tile: Tensor) -> Tenso
     return full.reshape(rows * columns, channels, _AREA).index_select(0, tile)
 
 
+def _forward(
+    ctx: Any,
+    settings: GaussianRasterizationSettings,
+    budget_bytes: int,
+    means3D: Tensor,
+    means2D: Tensor,
+    opacities: Tensor,
+    shs: Optional[Tensor],
+    colors_precomp: Optional[Tensor],
+    scales: Optional[Tensor],
+    rotations: Optional[Tensor],
+    cov3D: Optional[Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Project, list, blend; leaves a `_Plan` in `ctx` if a gradient may be asked for."""
+    height, width = int(settings.image_height), int(settings.image_width)
+    camera = _camera(settings, means3D)
+    splats = _project(camera, settings, means3D, opacities, scales, rotations, cov3D)
+    reach = _reach(camera, splats)
+    broken = _non_finite_rows((means3D, opacities, shs, colors_precomp, scales, rotations, cov3D))
+    if broken is not None:
+        reach.radius[broken] = 0
+    order = _visible_order(splats, reach, means3D)
+    splats = _Ellipses(*(field.index_select(0, order) for field in splats))
+    ordered = _Reach(*(field.index_select(0, order) for field in reach))
+    margin = 1e-3
+    if _moves_pixels(settings):
+        assert settings.subpixel_offset is not None
+        margin += float(settings.subpixel_offset.abs().max())
+    pairs = _list_pairs(camera, splats, ordered, margin)
+
+    colors = _colors(
+        settings, means3D.index_select(0, order), _take(shs, order), _take(colors_precomp, order)
+    )
+    geometry, ceiling, features = _tables(splats, colors)
+    scene = _Scene(geometry, ceiling, features, pairs, *_pixel_grid(settings, pairs.tile, means3D))
+    differentiable = any(ctx.needs_input_grad)
+    sums, chunks = _blend(scene, features.shape[1], _chunk_cells(budget_bytes, means3D), differentiable)
+
+    tiles = ((height + _TILE - 1) // _TILE, (width + _TILE - 1) // _TILE)
+    image = _to_image(sums, tiles, pairs.tile, height, width)
+    count = colors.shape[1]
+    depth, invdepth, alpha = image[count : count + 1], image[count + 1 : count + 2], image[count + 2 :]
+    background = settings.bg.detach().to(means3D).reshape(-1, 1, 1)
+    color = image[:count] + (1.0 - alpha) * background
+    if differentiable:
+        ctx.save_for_backward(means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D)
+        ctx.plan = _Plan(settings, order, scene, chunks, tiles)
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(reach.radius)
+    return color, reach.radius, invdepth.contiguous(), alpha.contiguous(), depth.contiguous()
+
+
+def _backward(
+    ctx: Any,
+    color: Optional[Tensor],
+    invdepth: Optional[Tensor],
+    alpha: Optional[Tensor],
+    depth: Optional[Tensor],
+) -> tuple[Optional[Tensor], ...]:
+    """Gradients of everything `_Rasterize.forward` takes, from those of the images."""
+    plan: _Plan = ctx.plan
+    scene, settings = plan.scene, plan.settings
+    inputs: tuple[Optional[Tensor], ...] = ctx.saved_tensors
+    means3D = inputs[0]
+    assert means3D is not None
+    upstream, behind = _upstream(plan, (color, depth, invdepth, alpha), scene.features)
+    mip = settings.kernel_size is not None
+    pulled = _blend_backward(scene, plan.chunks, upstream, behind, with_absolute=mip)
+    gradients = _pull_through_projection(plan, inputs, pulled)
+
+    means2D = inputs[1]
+    if means2D is not None and ctx.needs_input_grad[3]:
+        gradients[1] = _screen_gradient(plan, pulled, means2D)
+    kept = (g if need else None for g, need in zip(gradients, ctx.needs_input_grad[2:]))
+    return (None, None, *kept)
+
+
 class _Rasterize(torch.autograd.Function):
     """(means3D, means2D, opacities, shs, colours, scales, rotations, cov3D) -> colour, radii, 1/depth, alpha, depth."""
 
@@ -828,42 +920,9 @@ class _Rasterize(torch.autograd.Function):
         rotations: Optional[Tensor],
         cov3D: Optional[Tensor],
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        height, width = int(settings.image_height), int(settings.image_width)
-        camera = _camera(settings, means3D)
-        splats = _project(camera, settings, means3D, opacities, scales, rotations, cov3D)
-        reach = _reach(camera, splats)
-        broken = _non_finite_rows((means3D, opacities, shs, colors_precomp, scales, rotations, cov3D))
-        if broken is not None:
-            reach.radius[broken] = 0
-        order = _visible_order(splats, reach, means3D)
-        splats = _Ellipses(*(field.index_select(0, order) for field in splats))
-        ordered = _Reach(*(field.index_select(0, order) for field in reach))
-        margin = 1e-3
-        if _moves_pixels(settings):
-            assert settings.subpixel_offset is not None
-            margin += float(settings.subpixel_offset.abs().max())
-        pairs = _list_pairs(camera, splats, ordered, margin)
-
-        colors = _colors(
-            settings, means3D.index_select(0, order), _take(shs, order), _take(colors_precomp, order)
-        )
-        geometry, ceiling, features = _tables(splats, colors)
-        scene = _Scene(geometry, ceiling, features, pairs, *_pixel_grid(settings, pairs.tile, means3D))
-        differentiable = any(ctx.needs_input_grad)
-        sums, chunks = _blend(scene, features.shape[1], _chunk_cells(budget_bytes, means3D), differentiable)
-
-        tiles = ((height + _TILE - 1) // _TILE, (width + _TILE - 1) // _TILE)
-        image = _to_image(sums, tiles, pairs.tile, height, width)
-        count = colors.shape[1]
-        depth, invdepth, alpha = image[count : count + 1], image[count + 1 : count + 2], image[count + 2 :]
-        background = settings.bg.detach().to(means3D).reshape(-1, 1, 1)
-        color = image[:count] + (1.0 - alpha) * background
-        if differentiable:
-            ctx.save_for_backward(means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D)
-            ctx.plan = _Plan(settings, order, scene, chunks, tiles)
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(reach.radius)
-        return color, reach.radius, invdepth.contiguous(), alpha.contiguous(), depth.contiguous()
+        with _full_precision(means3D.device):
+            inputs = (means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D)
+            return _forward(ctx, settings, budget_bytes, *inputs)
 
     @staticmethod
     @once_differentiable
@@ -875,21 +934,8 @@ class _Rasterize(torch.autograd.Function):
         alpha: Optional[Tensor],
         depth: Optional[Tensor],
     ) -> tuple[Optional[Tensor], ...]:
-        plan: _Plan = ctx.plan
-        scene, settings = plan.scene, plan.settings
-        inputs: tuple[Optional[Tensor], ...] = ctx.saved_tensors
-        means3D = inputs[0]
-        assert means3D is not None
-        upstream, behind = _upstream(plan, (color, depth, invdepth, alpha), scene.features)
-        mip = settings.kernel_size is not None
-        pulled = _blend_backward(scene, plan.chunks, upstream, behind, with_absolute=mip)
-        gradients = _pull_through_projection(plan, inputs, pulled)
-
-        means2D = inputs[1]
-        if means2D is not None and ctx.needs_input_grad[3]:
-            gradients[1] = _screen_gradient(plan, pulled, means2D)
-        kept = (g if need else None for g, need in zip(gradients, ctx.needs_input_grad[2:]))
-        return (None, None, *kept)
+        with _full_precision(ctx.plan.order.device):
+            return _backward(ctx, color, invdepth, alpha, depth)
 
 
 def _upstream(plan: _Plan, images: Sequence[Optional[Tensor]], features: Tensor) -> tuple[Tensor, Tensor]:

@@ -158,7 +158,7 @@ def test_a_wall_of_opaque_gaussians_stops_every_pixel(dtype):
         for k in range(40)
     ]
     got, found = compare(look_at(20, 20), joined(*layers), dtype)
-    assert float((1 - got.alpha).min()) >= 0.99e-4
+    assert float((1 - got.alpha.detach()).min()) >= 0.99e-4
     assert not found["opacities"][30:].any()
 
 
@@ -167,7 +167,8 @@ def test_pixels_stop_in_different_blocks_of_depth():
     inputs = cloud(150, spread=0.3, size=(0.05, 0.6), precomputed=True)
     inputs["opacities"] = inputs["opacities"] * 0.25
     got, _ = compare(look_at(12, 12), inputs)
-    assert float(got.alpha.min()) < 0.999 < float(got.alpha.max())
+    alpha = got.alpha.detach()
+    assert float(alpha.min()) < 0.999 < float(alpha.max())
 
 
 @pytest.mark.slow
@@ -319,3 +320,26 @@ def test_opacities_of_shape_p_alone():
     assert torch.equal(
         rasterize(settings, means2D=None, **inputs).color, rasterize(settings, means2D=None, **flat).color
     )
+
+
+def test_inference_mode_does_not_spoil_the_next_training_step():
+    settings, inputs = look_at(20, 16), {k: v.float() for k, v in cloud(6).items()}
+    with torch.inference_mode():
+        rasterize(settings, means2D=None, **inputs)
+    leaves = {name: tensor.requires_grad_() for name, tensor in inputs.items()}
+    rasterize(settings, means2D=None, **leaves).color.sum().backward()
+    assert leaves["means3D"].grad.abs().sum() > 0
+
+
+def test_autocast_does_not_reach_inside():
+    settings, inputs = look_at(20, 16), {k: v.float() for k, v in cloud(6).items()}
+    leaves = [tensor.requires_grad_() for tensor in inputs.values()]
+
+    def images_and_gradients():
+        got = rasterize(settings, means2D=None, **dict(zip(inputs, leaves, strict=True)))
+        return [got.color, *torch.autograd.grad(got.color.square().sum(), leaves)]
+
+    expected = images_and_gradients()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = images_and_gradients()
+    assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
