@@ -22,7 +22,8 @@ from splatfix.core.resources import bundled, user_cache
 from splatfix.core.runner import ProcessRunner, Runner
 
 _CERTIFICATE = "certificate.json"
-_REPORT_FILES = (_CERTIFICATE, "certificate.md")
+_BUILD_LOG, _PIP_LOG, _LOG = "image-build.log", "packages.log", "container.log"
+_OWN_FILES = (_CERTIFICATE, "certificate.md", "container.json", _BUILD_LOG, _PIP_LOG, _LOG)
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,9 @@ def certify_in_container(
     try:
         if chosen.gpu:
             require_gpu(engine)
-        out.mkdir(parents=True, exist_ok=True)
-        build_log, log = out / "image-build.log", out / "container.log"
-        wheels = gather_for(chosen, engine, runner or ProcessRunner(), progress, out / "packages.log")
+        _prepare(out)
+        build_log, log = out / _BUILD_LOG, out / _LOG
+        wheels = gather_for(chosen, engine, runner or ProcessRunner(), progress, out / _PIP_LOG)
         with tempfile.TemporaryDirectory(prefix="splatfix-") as folder:
             own = pack_own_wheel(Path(folder))
             recipe = Recipe(chosen, base_image or chosen.base_image, wheels, own, certificates)
@@ -98,7 +99,7 @@ def certify_in_container(
             gpu=chosen.gpu,
             timeout_s=chosen.timeout_s if timeout_s is None else timeout_s,
             limits=limits or Limits(),
-            out=_cleared(out),
+            out=out,
             progress=progress,
             log=log,
         )
@@ -139,11 +140,19 @@ def gather_for(
     )
 
 
-def _cleared(out: Path) -> Path:
-    """``out`` without an earlier certificate: whoever finds one there afterwards must find this run's."""
-    for name in _REPORT_FILES:
-        (out / name).unlink(missing_ok=True)
-    return out
+def _prepare(out: Path) -> None:
+    """Make ``out`` ready: what an earlier run left is removed, so that nobody takes it for this run's."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in _OWN_FILES:
+            (out / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise SplatfixError(
+            "cannot-write",
+            f"Cannot write the report into {out}: {error.strerror or error}.",
+            todo=("Name a folder you may write to with --out.",),
+            exit_code=Exit.USAGE,
+        ) from error
 
 
 def _certificate(outcome: Outcome, out: Path, log: Path) -> dict[str, Any]:

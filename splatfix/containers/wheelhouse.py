@@ -9,7 +9,8 @@ import shutil
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
@@ -92,11 +93,9 @@ def gather(
     key = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]
     folder = cache / f"wheelhouse-{lane.name}-{key}"
     if known := _load(folder):
-        os.utime(folder)  # used today
         progress(f"{len(known.pins)} Python packages for lane {lane.name} are in the cache")
         return known
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=cache) as temporary:
+    with _work_folder(cache, folder.name) as temporary:
         work = Path(temporary) / "wheels"
         work.mkdir()
         pip = PipDownload(lane, arch, runner, work, progress, log)
@@ -107,10 +106,11 @@ def gather(
         write_json(
             work / "wheelhouse.json", {"pins": found.pins, "digest": found.digest, "torch_from": torch_from}
         )
-        shutil.rmtree(folder, ignore_errors=True)  # what is there was found incomplete
-        work.rename(folder)
+        if _load(folder) is None:  # another run may have been faster; its set is as good
+            shutil.rmtree(folder, ignore_errors=True)
+            work.rename(folder)
     _forget_old(cache, f"wheelhouse-{lane.name}-", keep=folder)
-    return Wheelhouse(folder, found.pins, found.digest, torch_from)
+    return _load(folder) or Wheelhouse(folder, found.pins, found.digest, torch_from)
 
 
 def applicable_constraints(text: str, environment: Mapping[str, str], *, without: str) -> list[str]:
@@ -189,6 +189,24 @@ def _close(
     )
 
 
+@contextmanager
+def _work_folder(cache: Path, name: str) -> Iterator[str]:
+    """A folder beside the finished sets, so that moving a new one there is one step; gone at the end."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.mkdtemp(prefix=f".{name}.", dir=cache)
+    except OSError as error:
+        raise SplatfixError(
+            "cannot-write",
+            f"Cannot keep the lane's packages in {cache}: {error.strerror or error}.",
+            todo=("Name a folder you may write to in SPLATFIX_CACHE.",),
+        ) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _forget_old(cache: Path, prefix: str, *, keep: Path) -> None:
     """Remove a lane's sets that were not used for a month: each weighs hundreds of megabytes, and pins do change."""
     for folder in cache.glob(f"{prefix}*"):
@@ -215,8 +233,11 @@ def _load(folder: Path) -> Wheelhouse | None:
         pins, digest, origin = tuple(document["pins"]), str(document["digest"]), str(document["torch_from"])
     except (OSError, ValueError, KeyError, TypeError):
         return None  # never finished, or damaged: it is gathered anew
-    complete = tuple(_pins(sorted(folder.glob("*.whl")))) == pins
-    return Wheelhouse(folder, pins, digest, origin) if complete else None
+    if tuple(_pins(sorted(folder.glob("*.whl")))) != pins:
+        return None
+    with suppress(OSError):  # a cache that may only be read is as good
+        os.utime(folder)  # used today
+    return Wheelhouse(folder, pins, digest, origin)
 
 
 def _pins(wheels: Iterable[Path]) -> list[str]:

@@ -227,3 +227,10 @@ class TestGather:
                 os.utime(folder, (1, 1))
         found, _ = self.gather(lane, tmp_path)
         assert [folder.exists() for folder in (*folders, found.folder)] == [False, True, True, True]
+
+    def test_a_cache_that_cannot_be_made_is_told(self, lane: Lane, tmp_path: Path) -> None:
+        (tmp_path / "cache").write_text("a file")
+        with pytest.raises(SplatfixError) as caught:
+            self.gather(lane, tmp_path)
+        assert caught.value.code == "cannot-write"
+        assert "SPLATFIX_CACHE" in caught.value.todo[0]
