@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from splatfix.checks.coverage import Coverage, judge
 from splatfix.core.errors import Exit
-from splatfix.facts import Binary
+from splatfix.facts import Binary, loaded_containers
 from splatfix.facts.files import NativeFiles
 from splatfix.knowledge.archs import Arch
 
@@ -38,10 +38,9 @@ def inspect_files(native: NativeFiles, targets: tuple[str, ...]) -> Inspection:
     archs = [Arch.parse(name) for name in targets]
     files = []
     for binary in native.binaries:
-        filled = any(container.entries for container in binary.containers)
-        files.append(
-            InspectedFile(binary, tuple(judge(binary.containers, arch) for arch in archs) if filled else ())
-        )
+        loaded = loaded_containers(binary.containers)
+        verdicts = tuple(judge(loaded, arch) for arch in archs) if loaded else ()
+        files.append(InspectedFile(binary, verdicts))
     return Inspection(targets, tuple(files), native.unreadable)
 
 

@@ -32,6 +32,7 @@ from splatfix.facts.model import (
     ToolkitChoice,
     Torch,
     group_containers,
+    loaded_containers,
 )
 from splatfix.facts.system import LiveSystem, System
 
@@ -62,6 +63,7 @@ __all__ = [
     "gather",
     "group_containers",
     "load",
+    "loaded_containers",
     "probe_environment",
     "resolve_python",
 ]

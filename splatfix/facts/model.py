@@ -219,10 +219,18 @@ def group_containers(containers: Iterable[FatContainer]) -> tuple[ContainerGroup
         tuple(
             sorted({(entry.kind, entry.arch, entry.ptx_version) for entry in container.entries}, key=_order)
         )
-        for container in containers
-        if container.entries
+        for container in loaded_containers(containers)
     )
     return tuple(ContainerGroup(tuple(Code(*entry) for entry in key), n) for key, n in counts.most_common())
+
+
+def loaded_containers(containers: Iterable[FatContainer]) -> tuple[FatContainer, ...]:
+    """The containers that a driver loads: not the empty ones, and of a separately compiled file (``-rdc=true``) only the
+    device-linked ones. Its relocatable containers are link-time input that stays behind in the file; they count only
+    where nothing was linked, as in an object file."""
+    filled = [container for container in containers if container.entries]
+    linked = tuple(container for container in filled if not container.relocatable)
+    return linked or tuple(filled)
 
 
 def _order(

@@ -1,0 +1,141 @@
+"""Certification for real: a granted certificate, and refusals when the stack is sabotaged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix.certify import Certificate, Outcome, Request, RungName, certify, run_and_report
+from splatfix.certify.stage import stage
+from splatfix.certify.suites import SUITES, Suite
+from splatfix.facts import Facts
+
+pytest.importorskip("torch")
+
+SHORT = Suite("quick", "one scene, a few steps", ("figurine",), 600.0, iterations=40)
+
+
+def request(out: Path, suite: Suite = SHORT) -> Request:
+    return Request(python=sys.executable, suite=suite, out=out)
+
+
+def sabotage(file: str, lines: str) -> object:
+    """A stage whose copy of ``file`` ends in ``lines``: the installed package stays as it is."""
+
+    def put_in_place(folder: Path) -> Path:
+        path = stage(folder)
+        with (path / file).open("a", encoding="utf-8") as target:
+            target.write(lines)
+        return path
+
+    return put_in_place
+
+
+def refused(tmp_path: Path, file: str, lines: str) -> Certificate:
+    certificate, _ = certify(request(tmp_path), put_in_place=sabotage(file, lines))  # type: ignore[arg-type]
+    assert not certificate.granted
+    assert certificate.reasons
+    assert certificate.claim.startswith("Refused")
+    return certificate
+
+
+def rung(certificate: Certificate, name: RungName) -> bool | None:
+    return next(item.reached for item in certificate.proof if item.name is name)
+
+
+@pytest.mark.slow
+def test_the_quick_suite_is_granted_and_claims_what_it_showed(tmp_path: Path) -> None:
+    certificate, facts = run_and_report(request(tmp_path, SUITES["quick"]))
+    assert certificate.granted, certificate.reasons
+    assert isinstance(facts, Facts)
+    assert "Nothing was shown about CUDA" in certificate.claim
+    assert {item.name: item.reached for item in certificate.proof} == {
+        RungName.RESOLVED: True,
+        RungName.BUILT: None,
+        RungName.LOADS: True,
+        RungName.COMPUTES: True,
+        RungName.TRAINS: True,
+        RungName.REPRODUCES: None,
+    }
+    document = json.loads((tmp_path / "certificate.json").read_text())
+    assert (document["schema_version"], document["kind"], document["granted"]) == (1, "certificate", True)
+    text = (tmp_path / "certificate.md").read_text()
+    for run in certificate.scenes:
+        assert run.pictures
+        for picture in run.pictures:
+            assert (tmp_path / picture).exists()
+            assert picture in text
+
+
+def test_detached_gradients_are_refused(tmp_path: Path) -> None:
+    """Rendering works, the loss is computed, but nothing reaches the parameters."""
+    certificate = refused(
+        tmp_path,
+        "smoke_trainer/renderers/torch_.py",
+        "\n\nimport dataclasses\n\n_real_render = TorchRenderer.render\n\n"
+        "def _detached(self, camera, splats, background):\n"
+        "    drawn = _real_render(self, camera, splats, background)\n"
+        "    zero = sum(value.sum() * 0.0 for value in splats if hasattr(value, 'sum'))\n"
+        "    return dataclasses.replace(drawn, color=drawn.color.detach() + zero)\n\n"
+        "TorchRenderer.render = _detached\n",
+    )
+    failed = {
+        item.code for run in certificate.scenes for item in run.criteria if item.outcome is Outcome.FAILED
+    }
+    assert {"gradients-xyz", "gradients-opacity", "gradients-f-dc"} <= failed
+    assert "densification-works" in failed
+    assert any("No gradient reaches xyz" in reason for reason in certificate.reasons)
+    assert rung(certificate, RungName.TRAINS) is False
+
+
+@pytest.mark.parametrize(
+    ("file", "lines", "kernel"),
+    [
+        (
+            "splatfix/kernels/ssim.py",
+            "\n\n_real = fused_ssim\n\ndef fused_ssim(*a, **k):\n    return _real(*a, **k) * 1.01\n",
+            "ssim",
+        ),
+        (
+            "splatfix/kernels/knn.py",
+            "\n\n_real = distCUDA2\n\ndef distCUDA2(points):\n    return _real(points) * 1.2\n",
+            "knn",
+        ),
+        (
+            "splatfix/kernels/rasterizer.py",
+            "\n\n_forward = GaussianRasterizer.forward\n\ndef _half(self, *a, **k):\n"
+            "    color, radii = _forward(self, *a, **k)\n    return color.detach() + 0.5 * (color - color.detach()), radii\n\n"
+            "GaussianRasterizer.forward = _half\n",
+            "rasterizer",
+        ),
+    ],
+)
+def test_a_wrong_kernel_does_not_compute(tmp_path: Path, file: str, lines: str, kernel: str) -> None:
+    """SSIM 1 % off, neighbour distances inflated as a search inside batches does, gradients halved."""
+    folder = sabotage(file, lines)(tmp_path)  # type: ignore[operator]
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).parents[2] / "splatfix" / "certify" / "kernel_probe.py")],
+        env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    outcomes = {item["name"]: item["outcome"] for item in json.loads(done.stdout)["kernels"]}
+    assert outcomes.pop(kernel) == "failed"
+    assert set(outcomes.values()) == {"met"}
+
+
+def test_a_trainer_that_crashes_is_refused_with_its_words(tmp_path: Path) -> None:
+    certificate = refused(
+        tmp_path,
+        "smoke_trainer/losses.py",
+        "\n\ndef photometric_loss(*a, **k):\n    raise RuntimeError('out of luck')\n",
+    )
+    assert any("out of luck" in reason for reason in certificate.reasons)
+
+
+def test_kernels_that_cannot_be_imported_reach_no_rung_above(tmp_path: Path) -> None:
+    certificate = refused(tmp_path, "splatfix/kernels/ssim.py", "\n\nimport no_such_module\n")
+    assert rung(certificate, RungName.COMPUTES) is False
+    assert rung(certificate, RungName.TRAINS) is False
