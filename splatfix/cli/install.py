@@ -40,6 +40,9 @@ def install(
     cuda_home: Annotated[
         Optional[str], typer.Option("--cuda-home", help="Toolkit root to build with.", metavar="DIR")
     ] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Compile even what was compiled before.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before changing anything.")] = False,
     as_json: options.Json = False,
     verbose: options.Verbose = False,
@@ -47,7 +50,7 @@ def install(
     """Build an extension for a GPU, prove the result, and install it so that it can be taken back."""
     from splatfix.core.files import dumps
     from splatfix.facts import gather, resolve_python
-    from splatfix.install import carry_out
+    from splatfix.install import WheelCache, carry_out
     from splatfix.report import console, installation
     from splatfix.report.install_progress import InstallProgress
     from splatfix.resolve import Request, make_plan
@@ -66,7 +69,7 @@ def install(
         if not yes and console.out().is_terminal:
             typer.confirm("Go ahead?", default=True, abort=True)
     with InstallProgress(console.err(), verbose=verbose) as progress:
-        outcome = carry_out(plan, facts, progress=progress)
+        outcome = carry_out(plan, facts, progress=progress, cache=None if no_cache else WheelCache())
     if as_json:
         typer.echo(dumps(installation.outcome_document(outcome)), nl=False)
     else:

@@ -5,8 +5,10 @@ from splatfix.install.journal import Entry, Journal, Status
 from splatfix.install.outcome import InstalledItem, Outcome, RevertOutcome, Rung
 from splatfix.install.progress import Progress, Silent
 from splatfix.install.revert import read_journal, revert
+from splatfix.install.wheel_cache import CachedWheel, WheelCache
 
 __all__ = [
+    "CachedWheel",
     "Entry",
     "InstalledItem",
     "Journal",
@@ -16,6 +18,7 @@ __all__ = [
     "Rung",
     "Silent",
     "Status",
+    "WheelCache",
     "carry_out",
     "read_journal",
     "revert",

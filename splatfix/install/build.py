@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from splatfix.install.edit import apply_edits
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
 from splatfix.install.target import Target, child_environment
+from splatfix.install.wheel_cache import WheelCache, wheel_key
 from splatfix.install.wheel_file import add_manifest
 from splatfix.resolve.plan import BuildWheel
 
@@ -32,12 +34,18 @@ def build_wheel(
     wheels: Path,
     log: Path,
     doing: Callable[[str], None],
+    cache: WheelCache | None = None,
+    built_with: Mapping[str, str] | None = None,
     timeout: float = BUILD_TIMEOUT,
 ) -> Path:
     """Build the action's source and leave its wheel, with our manifest in it, in ``wheels``.
 
     A compiler that the system killed for memory is tried once more with half as many side by side. ``log`` receives
     everything the build prints.
+
+    Args:
+        cache: where a wheel of the same source and tools may lie already, and where this one is kept.
+        built_with: versions of everything that goes into the build, for the cache's key.
 
     Raises:
         SplatfixError: ``build-failed`` with the root cause, ``disk-full``, ``cannot-copy``, ``no-scratch``.
@@ -47,14 +55,44 @@ def build_wheel(
             doing("copying the source")
             copy_source(Path(action.source), scratch.source)
             apply_edits(scratch.source, action.edits)
+            identity = _identity(action, built_with or {})
+            key = wheel_key(scratch.source, identity) if cache else ""
+            if cache and (kept := cache.take(key, wheels)):
+                doing("found in the wheel cache")
+                return kept
             cause = _run_pip(action, target, runner, scratch, log, doing, timeout)
             if cause is None:
-                return _take_wheel(action, scratch, wheels, log)
+                made = _take_wheel(action, scratch, wheels, log)
+                if cache:
+                    cache.put(key, made, identity)
+                return made
         jobs = int(action.variables.get("MAX_JOBS", "1"))
         if cause.kind != "killed" or jobs == 1:
             raise _failed(action, cause, log)
         doing(f"a compiler was killed for memory; again with {jobs // 2} job(s)")
         action = replace(action, variables={**action.variables, "MAX_JOBS": str(jobs // 2)})
+
+
+def _identity(action: BuildWheel, built_with: Mapping[str, str]) -> dict[str, str]:
+    """Everything beside the source's bytes that decides what comes out; how many compile side by side does not."""
+    variables = {name: value for name, value in action.variables.items() if name != "MAX_JOBS"}
+    kept = {
+        name: os.environ[name] for name in _FLAG_VARIABLES if name in os.environ and name not in action.unset
+    }
+    return {"subject": action.subject, "splatfix": __version__, **built_with, **kept, **variables}
+
+
+# Variables of the person's own that reach the compilers.
+_FLAG_VARIABLES = (
+    "CFLAGS",
+    "CXXFLAGS",
+    "CPPFLAGS",
+    "LDFLAGS",
+    "CPATH",
+    "LIBRARY_PATH",
+    "NVCC_FLAGS",
+    "DEBUG",
+)
 
 
 def compiling(line: str) -> str | None:

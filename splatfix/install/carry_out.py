@@ -24,6 +24,7 @@ from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.target import Target, open_target
 from splatfix.install.undo import recover, undo_changes
 from splatfix.install.verify import verify_wheel
+from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheel_file import WheelFile, open_wheel
 from splatfix.resolve.plan import Action, BuildWheel, CheckImport, InstallWheel, MakeSwap, Plan, VerifyWheel
 from splatfix.resolve.swaps import SWAPS
@@ -49,10 +50,14 @@ def carry_out(
     *,
     runner: Runner | None = None,
     progress: Progress | None = None,
+    cache: WheelCache | None = None,
 ) -> Outcome:
     """Do what the plan says. Afterwards the environment holds all of it, proven, or is as it was.
 
     Left-overs of a run that died are put back first. Every step is in the journal before it is taken.
+
+    Args:
+        cache: where built wheels are looked for and kept; None builds everything afresh.
 
     Raises:
         SplatfixError: what went wrong; nothing of the plan is then left in the environment.
@@ -70,6 +75,7 @@ def carry_out(
             "subjects": " ".join(plan.subjects),
         }
         work = _Work(plan, facts, target, run, progress or Silent(), journal)
+        work.cache = cache
         work.entry = journal.start(request, plan.python, "-".join(plan.subjects)[:60])
         write_json(journal.folder_of(work.entry) / "plan.json", _plan_document(plan))
         try:
@@ -96,6 +102,7 @@ class _Work:
     """One run through a plan's actions."""
 
     entry: Entry
+    cache: WheelCache | None = None
 
     def __init__(
         self, plan: Plan, facts: Facts, target: Target, runner: Runner, progress: Progress, journal: Journal
@@ -135,7 +142,16 @@ class _Work:
         log = self.folder / f"build-{_file_name(action.subject)}.log"
         wheels = self.folder / "wheels"
         path, item.seconds = _timed(
-            lambda: build_wheel(action, self.target, self.runner, wheels, log, self.progress.doing)
+            lambda: build_wheel(
+                action,
+                self.target,
+                self.runner,
+                wheels,
+                log,
+                self.progress.doing,
+                self.cache,
+                built_with(self.facts, action),
+            )
         )
         item.wheel = open_wheel(path)
         item.native, item.gpu_code = True, bool(action.targets)
@@ -196,6 +212,23 @@ class _Work:
             seconds=item.seconds,
             proof=(resolved, *item.rungs, *_NOT_REACHED),
         )
+
+
+def built_with(facts: Facts, action: BuildWheel) -> dict[str, str]:
+    """Versions of what a build uses, from the facts: interpreter, torch, toolkit, compilers, setuptools."""
+    interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
+    found = {"python": f"{interpreter.version} {interpreter.abi_tag}" if interpreter else ""}
+    found["torch"] = f"{torch.version} {torch.cuda}" if torch else ""
+    for toolkit in facts.machine.toolkits.value or ():
+        if toolkit.root == action.variables.get("CUDA_HOME"):
+            found["toolkit"] = toolkit.version or ""
+    for compiler in facts.machine.compilers.value or ():
+        if compiler.path == action.variables.get("CXX", compiler.path):
+            found[f"compiler {compiler.path}"] = compiler.version or ""
+    for item in facts.environment.distributions.value or ():
+        if item.name in ("setuptools", "wheel", "pip", "pybind11"):
+            found[item.name] = item.version
+    return found
 
 
 # What no installation shows. Said, so that nobody takes an import for a proof of numbers.

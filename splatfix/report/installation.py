@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import InstalledItem, Outcome, RevertOutcome
+from splatfix.install.wheel_cache import CachedWheel
 from splatfix.report.document import envelope
 from splatfix.resolve.plan import BuildWheel, Plan
 
@@ -34,6 +36,24 @@ def revert_document(outcome: RevertOutcome) -> dict[str, Any]:
 def journal_document(entries: Sequence[Entry]) -> dict[str, Any]:
     """The JSON document of ``revert --list``."""
     return envelope("journal", Exit.OK, entries=to_json(tuple(entries)))
+
+
+def cache_document(folder: Path, entries: Sequence[CachedWheel]) -> dict[str, Any]:
+    """The JSON document of ``cache list``."""
+    return envelope("wheel-cache", Exit.OK, folder=str(folder), wheels=to_json(tuple(entries)))
+
+
+def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -> None:
+    """One line for each wheel: name, size, and what it was built for and with."""
+    for entry in entries:
+        archs = next(
+            (v for k, v in entry.identity.items() if "ARCH" in k and k != "CUDA_HOME"), "no GPU code"
+        )
+        built = f"{archs}, torch {entry.identity.get('torch', '').split(' ')[0] or 'none'}"
+        console.print(
+            f"{escape(entry.wheel)}  {entry.size / 2**20:.1f} MiB  [dim]{escape(built)}[/]", soft_wrap=True
+        )
+    console.print(f"{len(entries)} wheel(s) in {escape(str(folder))}", soft_wrap=True)
 
 
 def show_plan(console: Console, plan: Plan, *, why: bool = False, dry_run: bool = False) -> None:

@@ -61,7 +61,8 @@ class BuildWheel:
 
     def describe(self) -> str:
         """One line for a person."""
-        return f"build {self.subject} for {', '.join(self.targets)} from a scratch copy of {self.source}"
+        goal = f" for {', '.join(self.targets)}" if self.targets else ""
+        return f"build {self.subject}{goal} from a scratch copy of {self.source}"
 
 
 @dataclass(frozen=True)

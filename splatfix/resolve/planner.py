@@ -9,9 +9,10 @@ from pathlib import Path
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.facts import Facts, Torch
-from splatfix.facts.source import Source, extension_folders, read_source
+from splatfix.facts.source import Source, read_source
 from splatfix.resolve.arch_choice import ArchChoice, Decider, choose
 from splatfix.resolve.build_environment import build_environment, job_count
+from splatfix.resolve.checkout import sources_in
 from splatfix.resolve.edits import Context, PlannedEdit, edited, needed_edits
 from splatfix.resolve.plan import (
     Action,
@@ -26,7 +27,7 @@ from splatfix.resolve.plan import (
     VerifyWheel,
 )
 from splatfix.resolve.requirements import check_build_tools, interpreter_of, torch_of, version_of
-from splatfix.resolve.swaps import choose_swaps, known_names
+from splatfix.resolve.swaps import choose_swaps
 from splatfix.resolve.targets import check_spelling, resolve_targets
 from splatfix.resolve.toolchain import (
     CompilerDecision,
@@ -51,42 +52,6 @@ def make_plan(request: Request, facts: Facts) -> Plan:
     raise usage_error("unknown-backend", f"{request.backend!r} is no backend.", "Choose native or pure.")
 
 
-def checked_source(text: str) -> Source:
-    """Read a source folder a person named.
-
-    Raises:
-        SplatfixError: ``not-a-folder``, ``not-an-extension``, ``source-unreadable`` (exit 2) or ``source-incomplete``.
-    """
-    folder = Path(text).expanduser()
-    if not folder.is_dir():
-        what = "is a file, not a folder" if folder.is_file() else "is not there"
-        todo = ["Give the folder that holds the extension's setup.py."]
-        if text.replace("-", "_") in known_names():
-            todo.append(f"For the drop-in of that name: splatfix install {text} --backend pure")
-        raise usage_error("not-a-folder", f"{text} {what}.", *todo)
-    folder = folder.resolve()
-    source = read_source(folder)
-    if not {"setup.py", "pyproject.toml"} & set(source.build_files):
-        inside = extension_folders(folder)
-        todo = [f"splatfix install {path}" for path in inside[:8]] or ["Give the folder that holds setup.py."]
-        found = f" Below it there are {len(inside)} extensions." if inside else ""
-        raise usage_error(
-            "not-an-extension", f"{folder} holds neither setup.py nor pyproject.toml.{found}", *todo
-        )
-    if source.error:
-        raise usage_error(
-            "source-unreadable", f"{folder}: {source.error}.", "Repair that file, then run this again."
-        )
-    lacking = [*source.missing_folders, *(item for module in source.modules for item in module.missing)]
-    if lacking:
-        raise usage_error(
-            "source-incomplete",
-            f"{source.label} is incomplete: {', '.join(lacking)} is missing or empty.",
-            f"In the checkout: git -C {folder} submodule update --init --recursive",
-        )
-    return source
-
-
 @dataclass(frozen=True)
 class _CudaTools:
     """What every CUDA source of one plan shares."""
@@ -98,7 +63,7 @@ class _CudaTools:
 
 
 def _native_plan(request: Request, facts: Facts) -> Plan:
-    sources = [checked_source(text) for text in request.sources]
+    sources, notes = sources_in(request.sources)
     interpreter = interpreter_of(facts)
     tools = _cuda_tools(request, facts) if any(source.needs_cuda for source in sources) else None
     roads: list[RoadNotTaken] = []
@@ -119,7 +84,13 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
     targets = tools.targets if tools else ()
     actions = _in_order(facts, builds)
     return Plan(
-        interpreter.executable, interpreter.prefix, "native", targets, actions, tuple(dict.fromkeys(roads))
+        interpreter.executable,
+        interpreter.prefix,
+        "native",
+        targets,
+        actions,
+        tuple(dict.fromkeys(roads)),
+        notes,
     )
 
 

@@ -77,12 +77,39 @@ def test_install_and_revert_as_typed(
     assert "tiny_probe 1.0 removed; there was none before" in capsys.readouterr().out
 
 
+def test_typed_inside_a_checkout_it_installs_every_extension(
+    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = tmp_path / "mine"
+    write_extension(checkout / "submodules" / "second", name="second_probe", answer=2)
+    write_extension(checkout / "submodules" / "first", name="first_probe", answer=1)
+    for name in ("train.py", "full_eval.py", "convert.py"):
+        (checkout / name).write_text("")
+    before = snapshot(environment)
+    monkeypatch.chdir(checkout)
+    assert splatfix("install", "--python", environment.python) == 0
+    text = capsys.readouterr().out
+    assert "a checkout of" in text and "its extensions: first, second" in text
+    code = "import first_probe, second_probe; print(first_probe.answer(), second_probe.answer())"
+    assert run_in(environment, code) == "1 2"
+    assert splatfix("revert", "--python", environment.python) == 0
+    assert snapshot(environment) == before
+
+
+def test_two_sources_of_one_name(
+    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [str(write_extension(tmp_path / name)) for name in ("a", "b")]
+    assert splatfix("install", *folders, "--python", environment.python) == 1
+    assert "(same-name-twice)" in capsys.readouterr().err
+
+
 BAD_INPUT = [
     # (what is typed, exit code, error code, words in the message)
     (["nowhere"], 2, "not-a-folder", "nowhere is not there"),
     (["fused_ssim"], 2, "not-a-folder", "--backend pure"),
     (["{empty}"], 2, "not-an-extension", "neither setup.py nor pyproject.toml"),
-    (["{checkout}"], 2, "not-an-extension", "submodules/simple-knn"),
+    (["{checkout}"], 2, "source-incomplete", "submodules/simple-knn is missing or empty"),
     (["{file}"], 2, "not-a-folder", "is a file"),
     (["{broken}"], 2, "source-unreadable", "setup.py is not Python"),
     (["{probe}", "--target", "sm_12"], 2, "unknown-arch", "sm_12"),
@@ -118,7 +145,8 @@ def test_bad_input(
         places[name].mkdir()
     places["file"].write_text("")
     (places["broken"] / "setup.py").write_text("def half(:\n")
-    write_extension(places["checkout"] / "submodules" / "simple-knn", name="simple_knn")
+    (places["checkout"] / "submodules" / "simple-knn").mkdir(parents=True)
+    (places["checkout"] / ".gitmodules").write_text('[submodule "x"]\n\tpath = submodules/simple-knn\n')
     write_extension(places["source"])
     before = snapshot(environment)
     arguments = [item.format(**places) for item in typed]

@@ -1,0 +1,105 @@
+"""Keeps built wheels: the same source, with the same tools, for the same GPUs, is compiled once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.files import read_json, write_bytes, write_json
+from splatfix.core.resources import user_cache
+
+
+@dataclass(frozen=True)
+class CachedWheel:
+    """One wheel in the cache."""
+
+    key: str
+    wheel: str
+    size: int
+    digest: str
+    identity: Mapping[str, str]
+    """What the key stands for, in words."""
+
+
+class WheelCache:
+    """A folder of wheels by key; every entry is checked before it is used."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """``folder`` None: in the user's cache."""
+        self.folder = folder or user_cache() / "wheels"
+
+    def take(self, key: str, destination: Path) -> Path | None:
+        """Copy the wheel of that key into ``destination``; None when there is none, or a damaged one."""
+        entry = self._entry(self.folder / key)
+        if entry is None:
+            return None
+        content = (self.folder / key / entry.wheel).read_bytes()
+        if hashlib.sha256(content).hexdigest() != entry.digest:
+            shutil.rmtree(self.folder / key, ignore_errors=True)
+            return None
+        destination.mkdir(parents=True, exist_ok=True)
+        path = destination / entry.wheel
+        write_bytes(path, content)
+        return path
+
+    def put(self, key: str, wheel: Path, identity: Mapping[str, str]) -> None:
+        """Keep a wheel. A cache that cannot be written is no reason to fail: the wheel is there all the same."""
+        content = wheel.read_bytes()
+        document = {
+            "wheel": wheel.name,
+            "size": len(content),
+            "digest": hashlib.sha256(content).hexdigest(),
+            "identity": dict(identity),
+        }
+        try:
+            write_bytes(self.folder / key / wheel.name, content)
+            write_json(self.folder / key / "entry.json", document)
+        except SplatfixError:
+            shutil.rmtree(self.folder / key, ignore_errors=True)
+
+    def entries(self) -> tuple[CachedWheel, ...]:
+        """Everything in the cache, in order of wheel name."""
+        folders = sorted(self.folder.iterdir()) if self.folder.is_dir() else []
+        found = [entry for entry in map(self._entry, folders) if entry is not None]
+        return tuple(sorted(found, key=lambda entry: (entry.wheel, entry.key)))
+
+    def clear(self) -> int:
+        """Remove everything; how many wheels there were."""
+        count = len(self.entries())
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return count
+
+    def _entry(self, folder: Path) -> CachedWheel | None:
+        try:
+            document = read_json(folder / "entry.json", "an entry of the wheel cache")
+            entry = CachedWheel(
+                key=folder.name,
+                wheel=Path(str(document["wheel"])).name,
+                size=int(document["size"]),
+                digest=str(document["digest"]),
+                identity={str(name): str(value) for name, value in document["identity"].items()},
+            )
+        except (SplatfixError, KeyError, TypeError, ValueError, AttributeError):
+            return None
+        return entry if (folder / entry.wheel).is_file() else None
+
+
+def wheel_key(source: Path, identity: Mapping[str, str]) -> str:
+    """A key for what building ``source`` (the edited scratch copy) gives: its every byte, and what it is built with."""
+    state = hashlib.sha256(json.dumps(dict(identity), sort_keys=True).encode())
+    for folder, folders, files in os.walk(source):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(folder) / name
+            state.update(f"\0{path.relative_to(source).as_posix()}\0".encode("utf-8", "surrogateescape"))
+            if path.is_symlink():
+                state.update(b"link" + os.fsencode(path.readlink()))
+            else:
+                state.update(hashlib.sha256(path.read_bytes()).digest())
+    return state.hexdigest()[:32]

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.runner import ProcessRunner
+from splatfix.install import WheelCache
+from splatfix.install.target import Target
+from splatfix.install.wheel_cache import wheel_key
+
+from .environments import run_in, write_extension
+from .test_cli import splatfix
+
+
+def keep(cache: WheelCache, folder: Path, key: str = "k") -> Path:
+    wheel = folder / "pkg-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    cache.put(key, wheel, {"torch": "2.11"})
+    return wheel
+
+
+def test_what_is_kept_comes_back(tmp_path: Path) -> None:
+    cache = WheelCache(tmp_path / "cache")
+    assert cache.take("k", tmp_path / "out") is None and cache.entries() == ()
+    keep(cache, tmp_path)
+    taken = cache.take("k", tmp_path / "out")
+    assert taken == tmp_path / "out" / "pkg-1.0-py3-none-any.whl" and taken.read_bytes() == b"a wheel"
+    (entry,) = cache.entries()
+    assert (entry.wheel, entry.size, entry.identity) == ("pkg-1.0-py3-none-any.whl", 7, {"torch": "2.11"})
+    assert cache.clear() == 1 and cache.entries() == ()
+
+
+@pytest.mark.parametrize(
+    "damage", ["wheel changed", "wheel gone", "entry cut short", "entry of another shape"]
+)
+def test_a_damaged_entry_is_no_entry(tmp_path: Path, damage: str) -> None:
+    cache = WheelCache(tmp_path / "cache")
+    wheel = keep(cache, tmp_path)
+    entry = cache.folder / "k" / "entry.json"
+    if damage == "wheel changed":
+        (cache.folder / "k" / wheel.name).write_bytes(b"another")
+    elif damage == "wheel gone":
+        (cache.folder / "k" / wheel.name).unlink()
+    elif damage == "entry cut short":
+        entry.write_text(entry.read_text()[:20])
+    else:
+        entry.write_text('{"wheel": 1}')
+    assert cache.take("k", tmp_path / "out") is None
+
+
+def test_the_key_is_of_every_byte_and_every_version(tmp_path: Path) -> None:
+    source = write_extension(tmp_path / "source")
+    base = wheel_key(source, {"torch": "2.11", "arch": "12.0"})
+    assert wheel_key(source, {"arch": "12.0", "torch": "2.11"}) == base
+    assert wheel_key(source, {"torch": "2.12", "arch": "12.0"}) != base
+    (source / "probe.c").write_text((source / "probe.c").read_text() + " ")
+    changed = wheel_key(source, {"torch": "2.11", "arch": "12.0"})
+    assert changed != base
+    (source / "probe.c").rename(source / "other.c")
+    assert wheel_key(source, {"torch": "2.11", "arch": "12.0"}) not in (base, changed)
+
+
+def test_the_second_install_compiles_nothing(
+    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_extension(tmp_path / "source")
+    builds = []
+    real = ProcessRunner.run
+
+    def counted(self: ProcessRunner, argv, **options):  # type: ignore[no-untyped-def]
+        builds.append(argv) if "wheel" in argv else None
+        return real(self, argv, **options)
+
+    monkeypatch.setattr(ProcessRunner, "run", counted)
+    install = ("install", str(source), "--python", environment.python)
+    assert splatfix(*install) == 0 and len(builds) == 1
+    assert splatfix("revert", "--python", environment.python) == 0
+    assert splatfix(*install) == 0 and len(builds) == 1
+    assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "42"
+    assert splatfix(*install, "--no-cache") == 0 and len(builds) == 2
+    (source / "probe.c").write_text((source / "probe.c").read_text().replace("42", "43"))
+    assert splatfix(*install) == 0 and len(builds) == 3
+    assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "43"
