@@ -10,7 +10,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
 CPU_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: help demo test check lint types native native-venv docker-test benchmarks gpu-check clean
+.PHONY: help demo test check lint types native native-slow native-venv slow docker-test benchmarks gpu-check clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,7 +71,10 @@ $(NATIVE)/.made: ## A second venv with a CUDA build of torch (2.8 GB), kept in t
 	@touch $@
 
 native: $(VENV)/.dev $(NATIVE)/.made ## Real CUDA builds for sm_120 against cuobjdump; needs nvcc, no GPU
-	SPLATFIX_NATIVE_LANE=1 SPLATFIX_NATIVE_PYTHON=$(NATIVE)/venv/bin/python $(PY) -m pytest -q -m "native and not gpu"
+	SPLATFIX_NATIVE_LANE=1 SPLATFIX_NATIVE_PYTHON=$(NATIVE)/venv/bin/python $(PY) -m pytest -q -m "native and not gpu and not slow"
+
+native-slow: $(VENV)/.dev $(NATIVE)/.made ## The whole CUDA torch and real Windows wheels against cuobjdump
+	SPLATFIX_NATIVE_LANE=1 SPLATFIX_NATIVE_PYTHON=$(NATIVE)/venv/bin/python $(PY) -m pytest -q -m "native and slow and not gpu"
 
 slow: $(VENV)/.dev ## The long tests: fuzzing, every scene, large inputs
 	$(PY) -m pytest -q -m "slow and not native and not gpu and not docker"
