@@ -889,18 +889,14 @@ def _backward(
     plan: _Plan = ctx.plan
     scene, settings = plan.scene, plan.settings
     inputs: tuple[Optional[Tensor], ...] = ctx.saved_tensors
-    means3D = inputs[0]
-    assert means3D is not None
     upstream, behind = _upstream(plan, (color, depth, invdepth, alpha), scene.features)
     mip = settings.kernel_size is not None
     pulled = _blend_backward(scene, plan.chunks, upstream, behind, with_absolute=mip)
-    gradients = _pull_through_projection(plan, inputs, pulled)
-
-    means2D = inputs[1]
-    if means2D is not None and ctx.needs_input_grad[3]:
-        gradients[1] = _screen_gradient(plan, pulled, means2D)
-    kept = (g if need else None for g, need in zip(gradients, ctx.needs_input_grad[2:]))
-    return (None, None, *kept)
+    needed = ctx.needs_input_grad[2:]
+    gradients = _pull_through_projection(plan, inputs, needed, pulled)
+    if inputs[1] is not None and needed[1]:
+        gradients[1] = _screen_gradient(plan, pulled, inputs[1])
+    return (None, None, *gradients)
 
 
 class _Rasterize(torch.autograd.Function):
@@ -958,49 +954,50 @@ def _conic(splats: _Ellipses) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _pull_through_projection(
-    plan: _Plan, inputs: Sequence[Optional[Tensor]], pulled: _PairGradients
+    plan: _Plan, inputs: Sequence[Optional[Tensor]], needed: Sequence[bool], pulled: _PairGradients
 ) -> list[Optional[Tensor]]:
     """Gradients of the inputs, by running the projection of the visible Gaussians again under autograd."""
     settings = plan.settings
-    leaves = [None if t is None else _take(t, plan.order) for t in inputs]
-    leaves[1] = None  # means2D takes no part
+    leaves = [_take(tensor, plan.order) for tensor in inputs]
+    wanted = [k for k, need in enumerate(needed) if need and k != 1]  # 1 is means2D, which takes no part
     with torch.enable_grad():
-        for leaf in leaves:
-            if leaf is not None:
-                leaf.requires_grad_(True)
+        for k in wanted:
+            leaf = leaves[k]
+            assert leaf is not None
+            leaf.requires_grad_(True)
         means, _, opacities, shs, precomputed, scales, rotations, cov3D = leaves
         assert means is not None and opacities is not None
         camera = _camera(settings, means)
         splats = _project(camera, settings, means, opacities, scales, rotations, cov3D)
         colors = _colors(settings, means, shs, precomputed)
         conic = _conic(splats)
+
     gx, gy = _position_gradient(splats, pulled)
     m0, _, _, mxx, mxy, myy = pulled.moments.unbind(0)
     damping = splats.det.detach() ** 2
     damping = damping / (damping + 1e-7)
     count = colors.shape[1]
-    outputs = [splats.x, splats.y, *conic, splats.opacity]
-    given = [gx, gy, -0.5 * mxx * damping, -mxy * damping, -0.5 * myy * damping, m0 / splats.opacity.detach()]
+    flow = [
+        (splats.x, gx),
+        (splats.y, gy),
+        (conic[0], -0.5 * mxx * damping),
+        (conic[1], -mxy * damping),
+        (conic[2], -0.5 * myy * damping),
+        (splats.opacity, m0 / splats.opacity.detach()),
+        (colors, pulled.features[:count].t()),
+    ]
     if pulled.features.shape[0] > count:
         z = splats.z.detach()
-        outputs.append(splats.z)
-        given.append(pulled.features[count] - pulled.features[count + 1] / (z * z))
-    if colors.requires_grad:
-        outputs.append(colors)
-        given.append(pulled.features[:count].t())
-    wanted = [leaf for leaf in leaves if leaf is not None]
-    found = iter(
-        torch.autograd.grad(
-            outputs, wanted, [g.to(o.dtype) for g, o in zip(given, outputs)], allow_unused=True
-        )
-    )
-    gradients: list[Optional[Tensor]] = []
-    for leaf, source in zip(leaves, inputs):
-        gradient = None if leaf is None else next(found)
-        if gradient is None or source is None:
-            gradients.append(None)
-        else:
-            gradients.append(torch.zeros_like(source).index_copy_(0, plan.order, gradient))
+        flow.append((splats.z, pulled.features[count] - pulled.features[count + 1] / (z * z)))
+    flow = [(output, gradient.to(output.dtype)) for output, gradient in flow if output.requires_grad]
+    gradients: list[Optional[Tensor]] = [None] * len(leaves)
+    if flow:
+        targets = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
+        found = torch.autograd.grad([o for o, _ in flow], targets, [g for _, g in flow], allow_unused=True)
+        for k, gradient in zip(wanted, found):
+            source = inputs[k]
+            if gradient is not None and source is not None:
+                gradients[k] = torch.zeros_like(source).index_copy_(0, plan.order, gradient)
     return gradients
 
 

@@ -343,3 +343,15 @@ def test_autocast_does_not_reach_inside():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = images_and_gradients()
     assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize("alone", ["means3D", "opacities", "shs", "scales", "rotations", "means2D"])
+def test_one_input_alone_may_need_a_gradient(alone):
+    settings, inputs = look_at(20, 16), cloud(6)
+    inputs["means2D"] = torch.zeros(6, 3, dtype=torch.float64)
+    everything = {name: tensor.clone().requires_grad_() for name, tensor in inputs.items()}
+    single = dict(inputs, **{alone: inputs[alone].clone().requires_grad_()})
+    rasterize(settings, **everything).color.square().sum().backward()
+    rasterize(settings, **single).color.square().sum().backward()
+    assert torch.equal(everything[alone].grad, single[alone].grad)
+    assert all(tensor.grad is None for name, tensor in single.items() if name != alone)
