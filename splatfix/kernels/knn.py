@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -173,12 +174,26 @@ class _Search:
         )
         self.device = points.device
         self.dtype = points.dtype
-        self.budget = budget_bytes
-        most = budget_bytes // _BYTES_PER_PAIR
-        self.most_pairs = max(256, min(most, _CPU_PAIRS) if points.device.type == "cpu" else most)
-        self.most_queries = max(
-            1, min(budget_bytes // _BYTES_PER_QUERY, 1 << (16 if points.device.type == "cpu" else 20))
-        )
+        on_cpu = points.device.type == "cpu"
+        # On a CPU whole parts of the tree go to one thread each: single tensor operations are too small to be worth sharing.
+        self.threads = torch.get_num_threads() if on_cpu else 1
+        self.budget = budget_bytes // self.threads
+        most = self.budget // _BYTES_PER_PAIR
+        self.most_pairs = max(256, min(most, _CPU_PAIRS) if on_cpu else most)
+        self.most_queries = max(1, min(self.budget // _BYTES_PER_QUERY, 1 << (16 if on_cpu else 20)))
+
+    def _in_parallel(self, work: Callable[[Any], None], parts: Sequence[Any]) -> None:
+        """Run `work` on every part, in threads that do not split single operations any further."""
+        if self.threads == 1 or len(parts) == 1:
+            for part in parts:
+                work(part)
+            return
+        try:
+            with ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+                for _ in pool.map(work, parts):
+                    pass  # an exception of a thread is raised here
+        finally:
+            torch.set_num_threads(self.threads)
 
     # -- distCUDA2 --
 
@@ -228,8 +243,21 @@ class _Search:
     def _all_leaves(self, best: Tensor, radii: List[Tensor]) -> Tensor:
         """Walk down from (root, root), improving `best`; returns the leaves [n] that are left to `_of_members`."""
         root = torch.zeros(1, dtype=torch.int32, device=self.device)
+        hard: list[Tensor] = [torch.zeros(0, dtype=torch.int64, device=self.device)]
         work = [_Frontier(0, 0, 1, root, root)]
-        hard: List[Tensor] = []
+        while self.threads > 1 and len(work) < 4 * self.threads and work[0].level < min(8, self.tree.depth):
+            nodes = []
+            for frontier in work:
+                deeper, given_up = self._descend(frontier, radii)
+                hard.append(given_up)
+                nodes += _split(deeper)
+            work = nodes
+        self._in_parallel(lambda frontier: self._below(frontier, best, radii, hard), work)
+        return torch.cat(hard)
+
+    def _below(self, frontier: _Frontier, best: Tensor, radii: list[Tensor], hard: list[Tensor]) -> None:
+        """Finish what hangs below one frontier, in pieces of at most `most_pairs` pairs."""
+        work = [frontier]
         while work:
             frontier = work.pop()
             if 4 * frontier.queries.numel() > self.most_pairs and frontier.width > 1:
@@ -245,7 +273,6 @@ class _Search:
             except (RuntimeError, MemoryError) as error:
                 self.most_pairs = _halved(self.most_pairs, 256, error)
                 work.append(frontier)
-        return torch.cat(hard) if hard else torch.zeros(0, dtype=torch.int64, device=self.device)
 
     def _descend(self, frontier: _Frontier, radii: List[Tensor]) -> Tuple[_Frontier, Tensor]:
         """Replace each pair by those of its four child pairs that are close enough. Returns also the leaves given up:
@@ -309,24 +336,30 @@ class _Search:
 
     def nearest(self, queries: Tensor, k: int) -> Tuple[Tensor, Tensor]:
         """Squared distances and indices [Q, k], depth first from the root, the nearer child first."""
-        squared = queries.new_empty(queries.shape[0], k)
-        index = torch.empty(queries.shape[0], k, dtype=torch.int64, device=self.device)
-        start = 0
-        per_query = _BYTES_PER_QUERY + 64 * k
-        batch = max(1, min(self.most_queries, self.budget // per_query))
-        while start < queries.shape[0]:
-            rows = slice(start, start + batch)
-            try:
-                squared[rows], index[rows] = self._depth_first(queries[rows], k)
-            except (RuntimeError, MemoryError) as error:
-                batch = self.most_queries = _halved(batch, 1, error)
-                continue
-            start += batch
+        count = queries.shape[0]
+        squared = queries.new_empty(count, k)
+        index = torch.empty(count, k, dtype=torch.int64, device=self.device)
+        if self._flat is None:
+            self._flat = [torch.cat([level[side] for level in self.tree.boxes]) for side in range(6)]
+
+        def answer(rows: range) -> None:
+            start, batch = rows.start, len(rows)
+            while start < rows.stop:
+                here = slice(start, min(start + batch, rows.stop))
+                try:
+                    squared[here], index[here] = self._depth_first(queries[here], k)
+                except (RuntimeError, MemoryError) as error:
+                    batch = _halved(batch, 1, error)
+                    continue
+                start += batch
+
+        most = min(self.most_queries, self.budget // (_BYTES_PER_QUERY + 64 * k), -(-count // self.threads))
+        batch = max(1, most)
+        self._in_parallel(answer, [range(at, min(at + batch, count)) for at in range(0, count, batch)])
         return squared, index
 
     def _depth_first(self, queries: Tensor, k: int) -> Tuple[Tensor, Tensor]:
-        if self._flat is None:
-            self._flat = [torch.cat([level[side] for level in self.tree.boxes]) for side in range(6)]
+        assert self._flat is not None
         return _Walk(queries, k, self.tree, self._flat, self.count).run()
 
 

@@ -1,0 +1,179 @@
+"""SSIM forward and backward against its peers in one run: time ratios, errors against float64, peak extra memory.
+
+    python tests/benchmarks/bench_ssim.py [--size 540 960] [--repeats 15] [--json FILE]
+
+Peers: the dense 11x11 depthwise form of the Inria code (written out here), and pytorch_msssim and torchmetrics where
+installed. Calls are interleaved and the fastest of the repeats counts; compare ratios, not milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from splatfix.kernels.ssim import WINDOW, fused_ssim, precompute
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def dense(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Five dense depthwise convolutions, autograd through all of them."""
+    weights = torch.tensor(WINDOW, dtype=x.dtype)
+    window = torch.outer(weights, weights).expand(x.shape[1], 1, 11, 11).contiguous()
+
+    def blur(image: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(image, window, padding=5, groups=x.shape[1])
+
+    m1, m2 = blur(x), blur(y)
+    s1, s2, s12 = blur(x * x) - m1 * m1, blur(y * y) - m2 * m2, blur(x * y) - m1 * m2
+    return (
+        ((2 * m1 * m2 + 1e-4) * (2 * s12 + 9e-4)) / ((m1 * m1 + m2 * m2 + 1e-4) * (s1 + s2 + 9e-4))
+    ).mean()
+
+
+def pair(height: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.rand(1, 3, height // 8 + 2, width // 8 + 2, generator=generator)
+    y = F.interpolate(coarse, size=(height, width), mode="bicubic").clamp(0, 1)
+    x = (
+        F.avg_pool2d(F.pad(y, [1] * 4, mode="replicate"), 3, 1)
+        + 0.03 * torch.randn(y.shape, generator=generator)
+    ).clamp(0, 1)
+    return x, y
+
+
+def contestants(y: torch.Tensor) -> dict[str, Loss]:
+    cached = precompute(y)
+    found: dict[str, Loss] = {
+        "splatfix": fused_ssim,
+        "splatfix, cached ground truth": lambda x, _: fused_ssim(x, cached),
+        "dense 11x11 (Inria form)": dense,
+    }
+    if importlib.util.find_spec("pytorch_msssim"):
+        from pytorch_msssim import ssim
+
+        found["pytorch_msssim"] = lambda x, y: ssim(x, y, data_range=1.0)
+    if importlib.util.find_spec("torchmetrics"):
+        from torchmetrics.functional.image import structural_similarity_index_measure as metric
+
+        found["torchmetrics"] = lambda x, y: metric(x, y, data_range=1.0)
+    return found
+
+
+def timed(
+    names: dict[str, Loss], x: torch.Tensor, y: torch.Tensor, repeats: int, backward: bool
+) -> dict[str, float]:
+    best = dict.fromkeys(names, float("inf"))
+    for _ in range(repeats + 1):  # the first round warms up; a minimum does not mind it
+        for name, loss in names.items():
+            image = x.clone().requires_grad_(backward)
+            start = time.perf_counter()
+            value = loss(image, y)
+            if backward:
+                value.backward()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return {name: 1e3 * seconds for name, seconds in best.items()}
+
+
+def peak_memory(name: str, height: int, width: int) -> float:
+    """Images' worth of memory (3 planes each) that forward and backward hold beyond the two images, in a fresh process."""
+    command = [sys.executable, __file__, "--size", str(height), str(width), "--memory-of", name]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(answer.split()[-1])
+
+
+def memory_of(name: str, height: int, width: int) -> float:
+    def status(field: str) -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+    x, y = pair(height, width)
+    loss = contestants(y)[name]
+    small = (t[..., :64, :64].contiguous() for t in (x, y))
+    if "cached" not in name:
+        first, second = small
+        loss(first.requires_grad_(), second).backward()  # loads code and thread pools, which are not counted
+    x.requires_grad_()
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = status("VmRSS")
+    loss(x, y).backward()
+    return (status("VmHWM") - before) / (4 * x.numel())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size", type=int, nargs=2, default=[540, 960], metavar=("H", "W"))
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    height, width = args.size
+    if args.memory_of:
+        print(memory_of(args.memory_of, height, width))
+        return
+    x, y = pair(height, width)
+    names = contestants(y)
+    with torch.no_grad():
+        forward = timed(names, x, y, args.repeats, backward=False)
+    both = timed(names, x, y, args.repeats, backward=True)
+    exact = x.double().requires_grad_()
+    value = dense(exact, y.double())
+    (gradient,) = torch.autograd.grad(value, exact)
+    rows = []
+    for name, loss in names.items():
+        image = x.clone().requires_grad_()
+        found = loss(image, y)
+        found.backward()
+        found = found.detach()
+        same_padding = name.startswith(("splatfix", "dense"))
+        float((image.grad.double() - gradient).abs().max() / gradient.abs().max())
+        row = {
+            "name": name,
+            "forward_ms": forward[name],
+            "forward_backward_ms": both[name],
+            "times_slower_than_splatfix": both[name] / both["splatfix"],
+            "value_error": abs(float(found) - float(value.detach())) if same_padding else None,
+            "gradient_error": float((image.grad.double() - gradient).abs().max() / gradient.abs().max())
+            if same_padding
+            else None,
+        }
+        if sys.platform == "linux":
+            row["extra_images"] = peak_memory(name, height, width)
+        rows.append(row)
+    print(
+        f"SSIM 3x{height}x{width}, torch {torch.__version__}, {args.threads} threads, fastest of {args.repeats}"
+    )
+    print(
+        f"{'':32}{'fwd ms':>9}{'fwd+bwd':>9}{'x ours':>8}{'|dS|':>10}{'rel grad':>10}{'extra memory, images':>22}"
+    )
+    for row in rows:
+        errors = [
+            f"{row[key]:10.1e}" if row[key] is not None else f"{'padding':>10}"
+            for key in ("value_error", "gradient_error")
+        ]
+        print(
+            f"{row['name']:32}{row['forward_ms']:9.1f}{row['forward_backward_ms']:9.1f}"
+            f"{row['times_slower_than_splatfix']:8.2f}{''.join(errors)}{row.get('extra_images', float('nan')):22.1f}"
+        )
+    if args.json:
+        args.json.write_text(
+            json.dumps({"size": [3, height, width], "torch": torch.__version__, "rows": rows}, indent=1)
+        )
+
+
+if __name__ == "__main__":
+    main()
