@@ -68,7 +68,16 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
     iterations = options.iterations or (preset.iterations if preset else PAPER_ITERATIONS)
     resolution = options.resolution or (preset.resolution if preset else -1)
     background = options.background or (preset.background if preset else "black")
-    config = TrainConfig(iterations=iterations, resolution=resolution, background=background, **given)
+    # A floor was measured for exactly one length; another one makes it meaningless.
+    floor = preset.psnr_floor if preset and iterations == preset.iterations else None
+    config = TrainConfig(
+        iterations=iterations,
+        resolution=resolution,
+        background=background,
+        preset=options.preset,
+        psnr_floor=floor,
+        **given,
+    )
     densify = config.densify
     if options.cap is not None:
         densify = dataclasses.replace(densify, max_gaussians=options.cap)

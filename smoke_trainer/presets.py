@@ -23,7 +23,14 @@ PRESETS: Dict[str, Dict[str, Preset]] = {
         "courtyard": Preset(200, 128, psnr_floor=21.0),
         "figurine": Preset(200, -1, "random", psnr_floor=28.5),
     },
-    "standard": {},
+    "standard": {
+        "courtyard": Preset(300, -1, psnr_floor=20.0),
+        "study": Preset(300, -1, psnr_floor=20.0),
+        "fruit": Preset(300, -1, psnr_floor=18.0),
+        "figurine": Preset(300, -1, "random", psnr_floor=28.0),
+        "trellis": Preset(300, -1, psnr_floor=20.0),
+        "plaza": Preset(300, -1, psnr_floor=20.0),
+    },
 }
 
 

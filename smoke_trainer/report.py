@@ -55,6 +55,7 @@ def write_result(run: Run, status: str, heldout: Quality) -> Result:
         "scene": run.scene.name,
         "layout": run.scene.layout,
         "status": status,
+        "asked": asked(run.config),
         "iterations": run.done,
         "iterations_per_second": steps / trained if trained > 0 else None,
         "heldout": heldout.as_json(),
@@ -69,8 +70,6 @@ def write_result(run: Run, status: str, heldout: Quality) -> Result:
         "gradients": run.monitor.health.as_json(),
         "opacity_resets": run.monitor.opacity_resets,
         "sh_degree": run.model.sh_degree,
-        "strategy": run.config.strategy,
-        "seed": run.config.seed,
         "resolution": [run.scene.test[0].camera.width, run.scene.test[0].camera.height],
         "peaks": run.monitor.memory.as_json(),
         "implementations": implementations(run),
@@ -98,6 +97,7 @@ def write_error(config: TrainConfig, error: SmokeTrainerError) -> Result:
     document = {
         "schema_version": SCHEMA_VERSION,
         "scene": config.scene,
+        "asked": asked(config),
         "status": "failed" if error.exit_code == EXIT_FAILURE else error.code,
         "error": {
             "code": error.code,
@@ -125,11 +125,31 @@ def ply_difference(run: Run, path: Path) -> float:
     return float((one - two).abs().max())
 
 
+def asked(config: TrainConfig) -> Dict[str, Any]:
+    """What the run was asked to be, for whoever judges it."""
+    return {
+        "preset": config.preset,
+        "iterations": config.iterations,
+        "psnr_floor": config.psnr_floor,
+        "renderer": config.renderer,
+        "device": config.device,
+        "resolution": config.resolution,
+        "strategy": config.strategy,
+        "background": config.background,
+        "seed": config.seed,
+    }
+
+
 def implementations(run: Run) -> Dict[str, Any]:
     """Which implementation of each part really ran."""
     renderer = run.renderer
     return {
-        "renderer": {"name": renderer.name, "version": renderer.version, "engine": renderer.engine},
+        "renderer": {
+            "kind": renderer.kind,
+            "name": renderer.name,
+            "version": renderer.version,
+            "engine": renderer.engine,
+        },
         "ssim": run.ssim.as_json(),
         "knn": run.knn.as_json(),
         "optimizer": {

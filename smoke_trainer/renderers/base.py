@@ -87,8 +87,9 @@ class RenderOutput:
 
 
 class Renderer:
-    """Draws splats. Subclasses set the three names that end up in the report."""
+    """Draws splats. Subclasses set what ends up in the report: the name it is asked for by, and what really runs."""
 
+    kind = ""
     name = ""
     version = ""
     engine = ""

@@ -17,6 +17,7 @@ NEAR_PLANE = 0.2  # where the reference rasterizer culls
 class GsplatRenderer(Renderer):
     """gsplat.rasterization behind the protocol."""
 
+    kind = "gsplat"
     name = "gsplat"
 
     def __init__(self, device: torch.device, antialiasing: bool) -> None:

@@ -38,6 +38,7 @@ def variant_of(fields: Tuple[str, ...]) -> str:
 class InriaRenderer(Renderer):
     """diff_gaussian_rasterization of whichever variant is installed."""
 
+    kind = "inria"
     name = MODULE
 
     def __init__(self, device: torch.device, antialiasing: bool) -> None:

@@ -12,6 +12,7 @@ from smoke_trainer.renderers.base import RenderCamera, Renderer, RenderOutput
 class TorchRenderer(Renderer):
     """splatfix.kernels.rasterizer behind the protocol."""
 
+    kind = "torch"
     name = "splatfix.kernels.rasterizer"
 
     def __init__(self, device: torch.device, antialiasing: bool) -> None:

@@ -65,11 +65,11 @@ def test_cuda_without_a_gpu_is_an_answer_not_a_fallback(tmp_path, capsys):
 def test_presets_give_iterations_and_explicit_options_win():
     quick = PRESETS["quick"]["figurine"]
     config = config_from(parser().parse_args(["figurine", "--preset", "quick"]))
-    assert (config.iterations, config.resolution, config.background) == (
-        quick.iterations, quick.resolution, quick.background,
-    )  # fmt: skip
+    assert (config.iterations, config.resolution) == (quick.iterations, quick.resolution)
+    assert (config.background, config.psnr_floor) == (quick.background, quick.psnr_floor)
     config = config_from(parser().parse_args(["figurine", "--preset", "quick", "--iterations", "33"]))
     assert config.iterations == 33 and config.densify.last == 23
+    assert config.psnr_floor is None  # measured for another length
 
 
 def test_help_needs_no_torch():

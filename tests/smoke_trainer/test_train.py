@@ -52,7 +52,9 @@ def test_a_run_leaves_everything_that_the_certificate_reads(finished):
         assert 0 < health["min"] <= health["median"] <= health["max"]
     assert document["gradients"]["xyz"]["steps"] == 40 > document["gradients"]["f_rest"]["steps"]
     assert document["peaks"]["rss"] > 50e6 and document["peaks"]["cuda"] is None
-    assert document["implementations"]["renderer"]["engine"] == "torch-cpu"
+    renderer = document["implementations"]["renderer"]
+    assert (renderer["kind"], renderer["engine"]) == (document["asked"]["renderer"], "torch-cpu")
+    assert document["asked"]["iterations"] == 40
     assert document["ply"]["round_trip_difference"] <= 1e-6
 
 

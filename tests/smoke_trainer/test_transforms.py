@@ -47,7 +47,7 @@ def test_images_absent_from_disk_are_named(scene_folder):
 def test_blender_without_its_test_file_is_an_error(scene_folder):
     folder = scene_folder("blender")
     (folder / "transforms_test.json").unlink()
-    with pytest.raises(SceneError, match="transforms_test.json is missing"):
+    with pytest.raises(SceneError, match=r"transforms_test\.json is missing"):
         load_scene(str(folder))
 
 
