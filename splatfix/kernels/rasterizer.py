@@ -497,12 +497,11 @@ def _full_precision(device: torch.device) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if device.type in ("cpu", "cuda"):
             stack.enter_context(torch.autocast(device.type, enabled=False))
-        matmul: Any = torch.backends.cuda.matmul
-        # torch 2.9 renamed the switch, and refuses to read the old name once the new one was used
-        switch, exact = (
-            ("fp32_precision", "ieee") if hasattr(matmul, "fp32_precision") else ("allow_tf32", False)
-        )
         if device.type == "cuda":
+            matmul: Any = torch.backends.cuda.matmul
+            # torch 2.9 renamed the switch, and refuses to read the old name once the new one was used
+            renamed = hasattr(torch.backends, "fp32_precision")
+            switch, exact = ("fp32_precision", "ieee") if renamed else ("allow_tf32", False)
             stack.callback(setattr, matmul, switch, getattr(matmul, switch))
             setattr(matmul, switch, exact)
         yield
