@@ -14,6 +14,13 @@ from splatfix.containers.package import own_metadata, pack_own_wheel, requiremen
 from splatfix.containers.wheelhouse import marker_environment
 
 
+def contents(wheel: Path) -> dict[str, bytes]:
+    """Every file of a wheel, requirements in any spelling left to the other tests."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if not name.endswith(("METADATA", "RECORD"))]
+        return {name: archive.read(name) for name in names}
+
+
 def test_the_packed_wheel_is_what_runs_here(tmp_path: Path) -> None:
     """Installed by pip into an empty folder it imports from there, brings its data, and its script starts."""
     wheel = pack_own_wheel(tmp_path)
@@ -37,6 +44,8 @@ def test_the_packed_wheel_is_what_runs_here(tmp_path: Path) -> None:
         "from splatfix.containers import load_lanes\n"
         "print(splatfix.__file__); print(smoke_trainer.__file__); print(bundled('dockerfiles'))\n"
         "print(','.join(load_lanes())); print(m.version('splatfix'))\n"
+        "from pathlib import Path; from splatfix.containers.package import pack_own_wheel\n"
+        "Path('again').mkdir(); pack_own_wheel(Path('again'))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -52,6 +61,8 @@ def test_the_packed_wheel_is_what_runs_here(tmp_path: Path) -> None:
     assert "cpu" in lanes.split(",")
     assert version == __version__
     assert (target / "bin" / "splatfix").exists()
+    again = tmp_path / "again" / wheel.name
+    assert contents(again) == contents(wheel), "an installed splatfix packs itself as its checkout does"
 
 
 def test_equal_sources_give_an_equal_wheel(tmp_path: Path) -> None:
