@@ -233,7 +233,7 @@ def built_with(facts: Facts, action: BuildWheel) -> dict[str, str]:
 
 # What no installation shows. Said, so that nobody takes an import for a proof of numbers.
 _NOT_REACHED = (
-    Rung("computes", False, "its kernels were not run here"),
+    Rung("computes", False, "nothing of it was run beyond the import"),
     Rung("trains", False, "nothing was trained here; splatfix certify does that"),
 )
 

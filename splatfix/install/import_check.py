@@ -20,13 +20,16 @@ _MARK = "splatfix-imported "
 _SCRIPT = """
 import importlib, json, sys
 mark, modules = sys.argv[1], sys.argv[2:]
-try:
-    import torch
-except ImportError:
-    pass
-for name in modules:
+def load(name):
     module = importlib.import_module(name)
     print(mark + json.dumps([name, getattr(module, "__file__", None)]), flush=True)
+try:
+    load("torch")
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+for name in modules:
+    load(name)
 """
 
 
@@ -48,6 +51,7 @@ def check_import(modules: Sequence[str], installed: Collection[Path], target: Ta
     loaded = dict(
         json.loads(line.removeprefix(_MARK)) for line in done.stdout.splitlines() if line.startswith(_MARK)
     )
+    after = " after torch" if loaded.pop("torch", None) else ""
     ours = {path.resolve() for path in installed}
     for name, file in loaded.items():
         if file and Path(file).resolve() not in ours:
@@ -63,7 +67,7 @@ def check_import(modules: Sequence[str], installed: Collection[Path], target: Ta
     return Rung(
         "loads",
         True,
-        f"imported {', '.join(modules)} after torch in a child process, in {done.seconds:.1f} s",
+        f"imported {', '.join(modules)}{after} in a child process, in {done.seconds:.1f} s",
     )
 
 

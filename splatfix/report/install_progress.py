@@ -48,7 +48,7 @@ class InstallProgress:
         """What is being worked on within the action."""
         if self._living and self._task is not None:
             head = str(self._living.tasks[0].description).split("  ", 1)[0]
-            self._living.update(self._task, description=f"{head}  [dim]{escape(text)}[/]")
+            self._living.update(self._task, description=f"{head}  [dim]{escape(text)}[/]", refresh=True)
         elif self._verbose:
             self._console.print(f"      {escape(text)}", soft_wrap=True)
 

@@ -12,16 +12,29 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import gather
-from splatfix.install import Journal, Outcome, Status, carry_out, revert
+from splatfix.install import Journal, Outcome, Status, WheelCache, carry_out, revert
 from splatfix.install.target import Target
 from splatfix.resolve import Request, make_plan
 
 from .environments import run_in, snapshot, write_extension
 
 
-def install(target: Target, source: Path, runner: ProcessRunner | None = None) -> Outcome:
+@pytest.fixture(scope="module", autouse=True)
+def _kept_wheels(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Most tests here are about what comes after the build; equal sources are compiled once for all of them."""
+    global CACHE
+    CACHE = WheelCache(tmp_path_factory.mktemp("wheels"))
+
+
+CACHE: WheelCache
+
+
+def install(
+    target: Target, source: Path, runner: ProcessRunner | None = None, *, afresh: bool = False
+) -> Outcome:
     facts = gather(target.python)
-    return carry_out(make_plan(Request((str(source),)), facts), facts, runner=runner)
+    plan = make_plan(Request((str(source),)), facts)
+    return carry_out(plan, facts, runner=runner, cache=None if afresh else CACHE)
 
 
 def last_status(target: Target) -> Status:
@@ -36,7 +49,7 @@ def test_install_then_revert_leaves_the_environment_as_it_was(environment: Targe
     source = write_extension(tmp_path / "source")
     files = sorted(path.name for path in source.rglob("*"))
 
-    outcome = install(environment, source)
+    outcome = install(environment, source, afresh=True)
 
     assert run_in(environment, ANSWER) == "42"
     assert sorted(path.name for path in source.rglob("*")) == files, "the build touched the person's checkout"
@@ -187,7 +200,7 @@ def test_two_at_once_in_one_environment(environment: Target, tmp_path: Path) -> 
 
     def first() -> None:
         try:
-            install(environment, write_extension(tmp_path / "one"), Waiting())
+            install(environment, write_extension(tmp_path / "one"), Waiting(), afresh=True)
         except BaseException as error:  # noqa: BLE001 - reported by the assertion below
             errors.append(error)
 
@@ -221,7 +234,7 @@ def test_the_build_sees_only_its_own_settings(
     monkeypatch.setenv("PIP_USER", "1")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "tiny_probe.py").write_text("raise SystemExit('wrong module')\n")
-    install(environment, write_extension(tmp_path / "source"))
+    install(environment, write_extension(tmp_path / "source"), afresh=True)
     monkeypatch.delenv("PYTHONPATH")
     assert run_in(environment, ANSWER) == "42"
     assert not elsewhere.exists()

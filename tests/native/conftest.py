@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +19,14 @@ def absent(what: str) -> NoReturn:
     if os.environ.get("SPLATFIX_NATIVE_LANE") == "1":
         pytest.fail(f"the native lane is not complete: {what}")
     pytest.skip(what)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compile here and now: a wheel kept from an earlier run would prove nothing about this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPLATFIX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

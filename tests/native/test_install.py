@@ -80,6 +80,24 @@ def test_a_splatting_extension_from_source_to_proof_and_back(native: Target, cuo
     assert code == 0, inspected
     assert splatfix("inspect", library, "--target", "sm_75")[0] == 1
 
+    installed = library.read_bytes()
+    assert splatfix("revert", "--python", native.python)[0] == 0
+    assert content(native) == before
+
+    # once more: the wheel was kept, so nothing is compiled, and the very same library comes back
+    code, again = splatfix(
+        "install",
+        FIXTURES / "splat_probe",
+        "--target",
+        "sm_120",
+        "--target",
+        "8.6",
+        "--python",
+        native.python,
+    )
+    assert code == 0, again
+    assert not list(Path(again["outcome"]["log"]).glob("build-*.log"))
+    assert library.read_bytes() == installed
     assert splatfix("revert", "--python", native.python)[0] == 0
     assert content(native) == before
 

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from splatfix.install.build import compiling
+from splatfix.report.install_progress import InstallProgress
+from splatfix.resolve import CheckImport, VerifyWheel
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "  [2/5] /usr/local/cuda/bin/nvcc -MD -c -c /s/cuda_rasterizer/forward.cu -o f.o",
+            "compiling forward.cu (2 of 5)",
+        ),
+        ("  gcc -Wall -fPIC -I/usr/include -c probe.c -o build/probe.o", "compiling probe.c"),
+        ("  g++ -shared -Wl,-rpath build/probe.o -o _C.so", "linking"),
+        ("  copying pkg/__init__.py -> build/lib/pkg", None),
+        ("", None),
+    ],
+)
+def test_what_a_line_of_a_build_says(line: str, said: str | None) -> None:
+    assert compiling(line) == said
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_it_says_what_is_done_and_shows_what_is_going_on(terminal: bool) -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=300, color_system=None)
+    with InstallProgress(console, verbose=True) as progress:
+        for number, action in enumerate((VerifyWheel("a[b]", ("sm_120",)), CheckImport("a[b]")), 1):
+            progress.begin(action, number, 2)
+            progress.doing("compiling [x].cu")
+            progress.end(action, "fits [all]")
+    text = stream.getvalue()
+    assert "✓ verify-wheel a[b]: fits [all]" in text and "✓ check-import a[b]: fits [all]" in text
+    assert "[1/2]" in text and "compiling [x].cu" in text
