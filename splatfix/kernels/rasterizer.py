@@ -62,7 +62,7 @@ _BIN = 16  # v1's tile edge: decides how far a Gaussian may reach
 _TILE = 8  # our raster tile edge, divides _BIN
 _AREA = _TILE * _TILE
 _DEPTH_BLOCK = 32  # pairs of one tile worked on at a time; stopped tiles leave between blocks
-_BUFFERS = 6  # chunk-sized buffers alive at once in the backward pass
+_BUFFERS = 7  # chunk-sized buffers alive at once in the backward pass: six, and the smaller ones together
 _CPU_CHUNK = 1 << 19  # more pixel-pairs in a chunk fall out of the CPU caches
 _OFF = -1.0e4  # log2 of the opacity of padding: exp2 gives 0
 _LOG2E = 1.0 / math.log(2.0)
@@ -595,7 +595,7 @@ def _blend(scene: _Scene, channels: int, cells: int, keep: bool) -> tuple[Tensor
         at = 0
         while at < len(counts):
             depth = min(_DEPTH_BLOCK, counts[at] - first)
-            chosen = active[at : at + max(1, cells // (depth * _AREA))]
+            chosen = active[at : at + max(1, cells // ((depth + 1) * _AREA))]
             at += chosen.numel()
             before = transmittance.index_select(0, chosen)
             state = _alpha(scene, work, chosen, first, depth, before)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import pytest
 import torch
 from torch import Tensor
 
+from splatfix.kernels import rasterizer
 from splatfix.kernels.rasterizer import GaussianRasterizer, rasterize
 
 from . import rasterizer_reference as reference
@@ -275,17 +277,17 @@ def test_garbage_in_means2D_does_not_matter():
 
 def test_what_v1_refuses_is_refused():
     settings, inputs = look_at(20, 16), cloud(6)
-    rasterizer = GaussianRasterizer(settings)
+    module = GaussianRasterizer(settings)
     means2D = torch.zeros(6, 3, dtype=torch.float64)
     with pytest.raises(Exception, match="exactly one of either SHs or precomputed colors"):
-        rasterizer(means2D=means2D, **{k: v for k, v in inputs.items() if k != "shs"})
+        module(means2D=means2D, **{k: v for k, v in inputs.items() if k != "shs"})
     with pytest.raises(Exception, match="exactly one of either SHs or precomputed colors"):
-        rasterizer(means2D=means2D, colors_precomp=torch.rand(6, 3).double(), **inputs)
+        module(means2D=means2D, colors_precomp=torch.rand(6, 3).double(), **inputs)
     for missing in ("scales", "rotations"):
         with pytest.raises(Exception, match="exactly one of either scale/rotation pair"):
-            rasterizer(means2D=means2D, **{k: v for k, v in inputs.items() if k != missing})
+            module(means2D=means2D, **{k: v for k, v in inputs.items() if k != missing})
     with pytest.raises(Exception, match="exactly one of either scale/rotation pair"):
-        rasterizer(means2D=means2D, cov3D_precomp=torch.rand(6, 6).double(), **inputs)
+        module(means2D=means2D, cov3D_precomp=torch.rand(6, 6).double(), **inputs)
     inputs["means3D"][0, 2] = -30.0
     with pytest.raises(RuntimeError, match="prefiltered"):
         rasterize(settings._replace(prefiltered=True), means2D=None, **inputs)
@@ -355,3 +357,21 @@ def test_one_input_alone_may_need_a_gradient(alone):
     rasterize(settings, **single).color.square().sum().backward()
     assert torch.equal(everything[alone].grad, single[alone].grad)
     assert all(tensor.grad is None for name, tensor in single.items() if name != alone)
+
+
+def test_buffers_stay_within_the_budget():
+    budget, sizes = 2 << 20, []
+
+    def work():  # a fresh thread has no buffers yet
+        inputs = cloud(300, size=(0.1, 0.5))
+        inputs["opacities"][:] = 0.995  # so that the buffer of the cap is needed, too
+        leaves = {name: tensor.float().requires_grad_() for name, tensor in inputs.items()}
+        got = rasterize(look_at(150, 110), means2D=None, budget_bytes=budget, **leaves)
+        got.color.sum().backward()
+        kept = rasterizer._workspace(leaves["means3D"])
+        sizes.extend(buffer.numel() * buffer.element_size() for buffer in kept._flat.values())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert len(sizes) == 6 and 0.5 * budget < sum(sizes) <= budget

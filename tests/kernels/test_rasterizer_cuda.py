@@ -1,0 +1,70 @@
+"""On a GPU: our rasterizer on CUDA against itself on the CPU, and against the CUDA extension where one is installed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from splatfix.kernels.rasterizer import GaussianRasterizer, rasterize
+
+from .rasterizer_compare import cloud, look_at
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU and a CUDA build of torch"),
+]
+
+
+def on(device, settings, inputs):
+    """Settings and leaves in float32 on a device."""
+    matrices = {
+        name: getattr(settings, name).float().to(device)
+        for name in ("bg", "viewmatrix", "projmatrix", "campos")
+    }
+    leaves = {name: tensor.float().to(device).requires_grad_() for name, tensor in inputs.items()}
+    means2D = torch.zeros_like(leaves["means3D"]).requires_grad_()
+    return settings._replace(**matrices), leaves, means2D
+
+
+def gradients(color, leaves, means2D):
+    generator = torch.Generator().manual_seed(3)
+    upstream = torch.randn(color.shape, generator=generator).to(color.device)
+    found = torch.autograd.grad(color, [*leaves.values(), means2D], upstream)
+    return dict(zip([*leaves, "means2D"], (g.cpu() for g in found), strict=True))
+
+
+def close(ours, theirs, tolerance):
+    for name, expected in theirs.items():
+        error = (ours[name] - expected).abs().max() / expected.abs().max().clamp_min(1e-9)
+        assert error < tolerance, f"{name}: {error:.1e}"
+
+
+@pytest.mark.parametrize("allow_tf32", [False, True])
+def test_cuda_equals_cpu(allow_tf32, monkeypatch):
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", allow_tf32)
+    settings, inputs = look_at(120, 90), cloud(500, size=(0.02, 0.3))
+    results = []
+    for device in ("cpu", "cuda"):
+        view, leaves, means2D = on(device, settings, inputs)
+        got = rasterize(view, means2D=means2D, **leaves)
+        results.append((got.color.detach().cpu(), got.radii.cpu(), gradients(got.color, leaves, means2D)))
+    (color, radii, expected), (cuda_color, cuda_radii, found) = results
+    assert torch.equal(radii, cuda_radii)
+    assert ((color - cuda_color).abs() > 1e-5).sum() <= 3 and (color - cuda_color).abs().max() < 5e-3
+    close(found, expected, 1e-3)
+
+
+def test_equals_the_extension():
+    native = pytest.importorskip("diff_gaussian_rasterization")
+    fields = native.GaussianRasterizationSettings._fields
+    if set(fields) - {"antialiasing"} - set(look_at(1, 1)._fields[:12]):
+        pytest.skip(f"the installed diff_gaussian_rasterization is another variant: {fields}")
+    settings, inputs = look_at(120, 90), cloud(500, size=(0.02, 0.3))
+    view, leaves, means2D = on("cuda", settings, inputs)
+    ours = GaussianRasterizer(view)(means2D=means2D, **leaves)
+    expected_settings = native.GaussianRasterizationSettings(**{name: getattr(view, name) for name in fields})
+    theirs = native.GaussianRasterizer(expected_settings)(means2D=means2D, **leaves)
+    assert torch.equal(ours[1], theirs[1])
+    error = (ours[0] - theirs[0]).detach().abs()
+    assert (error > 1e-4).float().mean() < 1e-3 and error.max() < 1e-2
+    close(gradients(ours[0], leaves, means2D), gradients(theirs[0], leaves, means2D), 1e-2)
