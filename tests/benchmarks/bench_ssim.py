@@ -1,6 +1,6 @@
 """SSIM forward and backward against its peers in one run: time ratios, errors against float64, peak extra memory.
 
-    python tests/benchmarks/bench_ssim.py [--size 540 960] [--repeats 15] [--json FILE]
+    python tests/benchmarks/bench_ssim.py [--size 540 960] [--repeats 15] [--memory] [--json FILE]
 
 Peers: the dense 11x11 depthwise form of the Inria code (written out here), and pytorch_msssim and torchmetrics where
 installed. Calls are interleaved and the fastest of the repeats counts; compare ratios, not milliseconds.
@@ -118,6 +118,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--memory", action="store_true", help="also peak extra memory, one process each (Linux)"
+    )
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -151,7 +154,7 @@ def main() -> None:
             if same_padding
             else None,
         }
-        if sys.platform == "linux":
+        if args.memory:
             row["extra_images"] = peak_memory(name, height, width)
         rows.append(row)
     print(
