@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.facts.source import Source, extension_folders, read_source
 from splatfix.knowledge.stacks import recognise_checkout
@@ -110,7 +112,7 @@ def _checked(folder: Path) -> Source:
 def _refuse_same_names(sources: Iterable[Source]) -> None:
     by_name: dict[str, str] = {}
     for source in sources:
-        other = by_name.setdefault(source.label, source.folder)
+        other = by_name.setdefault(canonicalize_name(source.label), source.folder)
         if other != source.folder:
             raise SplatfixError(
                 "same-name-twice",

@@ -26,7 +26,7 @@ from splatfix.resolve.plan import (
     RoadNotTaken,
     VerifyWheel,
 )
-from splatfix.resolve.requirements import check_build_tools, interpreter_of, torch_of, version_of
+from splatfix.resolve.requirements import check_build_tools, interpreter_of, replaced_version, torch_of
 from splatfix.resolve.swaps import choose_swaps
 from splatfix.resolve.targets import check_spelling, resolve_targets
 from splatfix.resolve.toolchain import (
@@ -197,7 +197,7 @@ def _in_order(facts: Facts, makers: Sequence[Action]) -> tuple[Action, ...]:
     ]
     installs: list[Action] = []
     for item in makers:
-        installs.append(InstallWheel(item.subject, version_of(facts, item.subject) or ""))
+        installs.append(InstallWheel(item.subject, replaced_version(facts, item.subject)))
         installs.append(CheckImport(item.subject))
     return (*makers, *verifications, *installs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import PurePath
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -120,6 +121,20 @@ def version_of(facts: Facts, name: str) -> str | None:
         if canonicalize_name(item.name) == wanted:
             return item.version
     return None
+
+
+def replaced_version(facts: Facts, name: str) -> str:
+    """The version that installing ``name`` will replace; "" when there is none inside the environment itself.
+
+    A distribution that the environment only sees (another environment's, through a .pth file) stays where it is.
+    """
+    interpreter = facts.environment.interpreter.value
+    prefix = interpreter.prefix if interpreter else ""
+    wanted = canonicalize_name(name)
+    for item in facts.environment.distributions.value or ():
+        if canonicalize_name(item.name) == wanted and PurePath(item.location).is_relative_to(prefix):
+            return item.version
+    return ""
 
 
 def _build_tools(facts: Facts, source: Source) -> Iterable[str]:

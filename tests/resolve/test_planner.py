@@ -50,6 +50,16 @@ def test_everything_is_built_and_proven_before_anything_is_installed(tmp_path: P
     assert to_json(made)["schema_version"] == 1
 
 
+def test_what_only_shines_through_is_not_replaced(tmp_path: Path) -> None:
+    """A distribution of another environment, seen through a .pth file, stays where it is."""
+    facts = machine(packages=_PACKAGES | {"dgr": "1.0"})
+    found = facts.environment.distributions.value or ()
+    elsewhere = tuple(dataclasses.replace(item, location="/other/site-packages") for item in found)
+    moved = dataclasses.replace(facts.environment, distributions=Fact(elsewhere, "test"))
+    made = plan(cuda_source(tmp_path), dataclasses.replace(facts, environment=moved))
+    assert [action.replaces for action in made.actions if isinstance(action, InstallWheel)] == [""]
+
+
 _PACKAGES = {"pip": "25.0", "setuptools": "80.0", "ninja": "1.11"}
 
 

@@ -1,0 +1,89 @@
+"""The second installation of the same extension against the first: a kept wheel against a compilation.
+
+    python tests/benchmarks/bench_install.py [--source DIR --target ARCH --python ENV] [--rounds N] [--json FILE]
+
+Without --source a small C extension is built in a fresh venv. Every time is that of the whole command, as a process of
+its own, with everything it proves (verification, installation, import); between two of them the first is taken back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+TARGET_SECONDS = 5.0
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="A kept wheel against a compilation.")
+    parser.add_argument("--source", type=Path, help="extension source folder")
+    parser.add_argument("--target", help="GPU architecture, for CUDA sources")
+    parser.add_argument("--python", help="environment to install into")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="installations from the cache (the median counts)"
+    )
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    return parser.parse_args(arguments)
+
+
+def timed(*words: str) -> float:
+    begun = time.perf_counter()
+    command = [sys.executable, "-m", "splatfix", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
+    return time.perf_counter() - begun
+
+
+def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
+    from install.environments import make_environment, write_extension
+
+    os.environ["SPLATFIX_CACHE"] = str(folder / "cache")
+    source = options.source.resolve() if options.source else write_extension(folder / "source")
+    python = options.python or make_environment(folder / "env").python
+    install = ["install", str(source), "--python", python]
+    install += ["--target", options.target] if options.target else []
+    first = timed(*install)
+    again = []
+    for _ in range(options.rounds):
+        timed("revert", "--python", python)
+        again.append(timed(*install))
+    timed("revert", "--python", python)
+    second = statistics.median(again)
+    return {
+        "source": source.name,
+        "target": options.target or "",
+        "first_s": round(first, 2),
+        "second_s": round(second, 2),
+        "ratio": round(first / second, 2),
+        "limit_s": TARGET_SECONDS,
+        "within_limit": second <= TARGET_SECONDS,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parsed(arguments)
+    with tempfile.TemporaryDirectory(prefix="splatfix-bench-") as folder:
+        result = measure(options, Path(folder))
+    print(
+        f"{result['source']}: first {result['first_s']} s, again {result['second_s']} s "
+        f"({result['ratio']} times faster; limit {TARGET_SECONDS:g} s)"
+    )
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+    return 0 if result["within_limit"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
