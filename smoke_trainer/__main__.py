@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -123,6 +124,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
         sys.stderr.write(f"error[{error.code}]: {error}\n")
         return error.exit_code
 
+    # OpenMP threads that spin while they wait starve each other where another process shares the cores; measured on
+    # two busy cores: below 0.6 iterations a second spinning, 5 to 15 sleeping. Must be said before torch loads OpenMP.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from smoke_trainer.train import train  # torch is imported only for a command that makes sense
 
     result = train(config, progress_printer(config.json_progress))
