@@ -359,7 +359,12 @@ def _way_to_blur(like: Tensor) -> str:
     if like.device.type == "cuda":
         return "depthwise"
     # Built in, and not switched off by torch.backends.mkldnn.flags(); without it the convolutions are 30 times slower.
-    has_onednn = torch._C._has_mkldnn and getattr(torch._C, "_get_mkldnn_enabled", lambda: True)()
+    has_onednn = (
+        torch.backends.mkldnn.is_available()
+        and getattr(  # type: ignore[no-untyped-call]
+            torch._C, "_get_mkldnn_enabled", lambda: True
+        )()
+    )
     if like.device.type == "cpu" and like.dtype == torch.float32 and has_onednn:
         return "onednn"
     return "shifts"
