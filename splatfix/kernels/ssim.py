@@ -359,12 +359,8 @@ def _way_to_blur(like: Tensor) -> str:
     if like.device.type == "cuda":
         return "depthwise"
     # Built in, and not switched off by torch.backends.mkldnn.flags(); without it the convolutions are 30 times slower.
-    has_onednn = (
-        torch.backends.mkldnn.is_available()
-        and getattr(  # type: ignore[no-untyped-call]
-            torch._C, "_get_mkldnn_enabled", lambda: True
-        )()
-    )
+    built_in: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    has_onednn = built_in and getattr(torch._C, "_get_mkldnn_enabled", lambda: True)()
     if like.device.type == "cpu" and like.dtype == torch.float32 and has_onednn:
         return "onednn"
     return "shifts"
