@@ -20,7 +20,7 @@ def test_the_readme_opens_with_the_two_commands() -> None:
 
 
 def test_every_command_of_the_readme_exists() -> None:
-    named = set(re.findall(r"^\$? ?splatfix ([a-z]+)", README, re.MULTILINE))
+    named = set(re.findall(r"^    (?:\$ )?splatfix ([a-z]+)", README, re.MULTILINE))
     shown = CliRunner().invoke(app, ["--help"]).output
     assert named
     for command in named:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated, Optional
 
@@ -47,10 +48,16 @@ app.command("certify")(certify.certify)
 app.add_typer(checks.app, name="checks")
 
 
+def _interrupt(_number: int, _frame: object) -> None:
+    """SIGTERM ends a command as Ctrl-C does, so that containers and children are cleaned up."""
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     """Run the command line; nothing but this function ends the process, and no traceback reaches a person."""
     from splatfix.core.errors import Exit, SplatfixError
 
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         app(prog_name="splatfix")
     except SplatfixError as problem:

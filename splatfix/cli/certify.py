@@ -12,8 +12,13 @@ from splatfix.cli import options
 
 def certify(
     suite: Annotated[
-        str, typer.Option("--suite", help="quick (two scenes) or standard (all sample scenes).")
-    ] = "quick",
+        Optional[str],
+        typer.Option(
+            "--suite",
+            help="quick (two scenes) or standard (all sample scenes).",
+            show_default="quick, or the lane's own",
+        ),
+    ] = None,
     python: options.Python = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the report.", metavar="DIR")] = Path(
         "splatfix-report"
@@ -37,13 +42,19 @@ def certify(
     base_image: Annotated[
         Optional[str], typer.Option("--base-image", help="Start the lane from this image.")
     ] = None,
+    ca_certificates: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--ca-certificates", help="PEM file that the image build's package sources need.", metavar="FILE"
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Train the bundled scenes in the target environment and report what was really shown."""
     from splatfix.core.files import dumps
 
     if container is not None:
-        _in_container(container, suite, out, docker_host, base_image, as_json)
+        _in_container(container, suite, out, docker_host, base_image, ca_certificates, as_json)
     from splatfix import facts
     from splatfix.certify import Request, run_and_report
     from splatfix.certify import suite as suite_named
@@ -54,7 +65,7 @@ def certify(
 
     request = Request(
         python=facts.resolve_python(python),
-        suite=suite_named(suite),
+        suite=suite_named(suite or "quick"),
         out=out.absolute(),
         renderer=renderer,
         device=device,
@@ -72,7 +83,13 @@ def certify(
 
 
 def _in_container(
-    lane: str, suite: str, out: Path, docker_host: str | None, base_image: str | None, as_json: bool
+    lane: str,
+    suite: str | None,
+    out: Path,
+    docker_host: str | None,
+    base_image: str | None,
+    ca_certificates: Path | None,
+    as_json: bool,
 ) -> None:
     from splatfix.containers import certify_in_container
     from splatfix.core.files import dumps
@@ -84,6 +101,7 @@ def _in_container(
         out=out.absolute(),
         docker_host=docker_host,
         base_image=base_image,
+        ca_certificates=ca_certificates,
         progress=lambda line: console.err().print(line, style="dim", markup=False, soft_wrap=True),
     )
     if as_json:
