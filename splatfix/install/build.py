@@ -178,9 +178,7 @@ def _failed(action: BuildWheel, cause: RootCause, log: Path) -> SplatfixError:
     return SplatfixError(
         "disk-full" if cause.kind == "disk-full" else "build-failed",
         f"The build of {action.subject} failed: {cause.lines[0] if cause.lines else 'it said nothing'}",
-        meaning=" ".join(
-            filter(None, ["\n  ".join(cause.lines[1:]), cause.meaning, "Nothing was installed."])
-        ),
+        meaning="\n  ".join([*cause.lines[1:], f"{cause.meaning} Nothing was installed.".strip()]),
         todo=(*cause.todo, f"Full log: {log}"),
         details={"cause": cause.kind, "lines": list(cause.lines), "log": str(log)},
     )

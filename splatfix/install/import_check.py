@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -64,11 +65,8 @@ def check_import(modules: Sequence[str], installed: Collection[Path], target: Ta
     missing = [name for name in modules if name not in loaded]
     if not done.ok or missing:
         raise _import_failed(missing[0] if missing else modules[-1], done)
-    return Rung(
-        "loads",
-        True,
-        f"imported {', '.join(modules)}{after} in a child process, in {done.seconds:.1f} s",
-    )
+    how = f"imported {', '.join(modules)}{after} in a child process, in {done.seconds:.1f} s"
+    return Rung("loads", True, how)
 
 
 def _import_failed(module: str, done: Completed) -> SplatfixError:
@@ -78,10 +76,15 @@ def _import_failed(module: str, done: Completed) -> SplatfixError:
         "import-failed",
         f"{module} does not import: {said}",
         meaning="It was installed, failed its check, and everything was put back as it was.",
-        todo=(
-            "An undefined symbol means another torch than it was built against; rebuild from clean sources.",
-        )
-        if "undefined symbol" in said
-        else (),
+        todo=_advice(said),
         details={"module": module, "stderr": "\n".join(lines[-30:])},
     )
+
+
+def _advice(said: str) -> tuple[str, ...]:
+    symbol = re.search(r"undefined symbol: (\S+)", said)
+    if symbol is None:
+        return ()
+    if re.search(r"3c10|2at|5torch", symbol.group(1)):
+        return ("That symbol is torch's: it was compiled against another torch. Rebuild from clean sources.",)
+    return (f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py.",)

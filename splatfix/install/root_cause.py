@@ -98,8 +98,10 @@ def _explained(kind: str, lines: tuple[str, ...]) -> RootCause:
         return RootCause(
             kind, lines, meaning, (f"Install it there first: python -m pip install {missing.group(1)}",)
         )
+    # the code below a compiler's message is only context: what it mentions is not what is wrong
+    said = text if kind == "python" else lines[0]
     for pattern, meaning, todo in _KNOWN:
-        if pattern.search(text):
+        if pattern.search(said):
             return RootCause(kind, lines, meaning, todo)
     return RootCause(kind, lines)
 
@@ -107,12 +109,14 @@ def _explained(kind: str, lines: tuple[str, ...]) -> RootCause:
 # Sources of these: splatting projects' issue threads and compile tests with nvcc 13.0.
 _KNOWN: tuple[tuple[re.Pattern[str], str, tuple[str, ...]], ...] = (
     (
-        re.compile(r"uint(8|16|32|64)_t|uintptr_t"),
+        re.compile(
+            r"(u?int(8|16|32|64)_t|uintptr_t)\W.*(not declared|undefined|not name a type|unknown type|not a member)"
+        ),
         "The source relies on <cstdint> being included by other headers; gcc 13 and newer no longer do.",
         ("Add '#include <cstdint>' at the top of the file named above.",),
     ),
     (
-        re.compile(r"FLT_MAX"),
+        re.compile(r"(FLT|DBL)_(MAX|MIN)\W.*(not declared|undefined)"),
         "The source relies on <cfloat> being included by other headers; newer CUDA headers no longer do.",
         ("Add '#include <cfloat>' at the top of the file named above.",),
     ),

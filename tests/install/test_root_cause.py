@@ -99,6 +99,12 @@ def test_code_around_a_compiler_error_is_kept_and_the_next_error_is_not() -> Non
     assert not any("expected ';'" in line for line in cause.lines)
 
 
+def test_what_the_code_mentions_is_not_what_is_wrong() -> None:
+    log = "x.c:2:17: error: expected expression before ';'\n    2 | uint32_t half = ;\n      |                 ^\n"
+    cause = find_root_cause(log)
+    assert cause.kind == "compiler" and not cause.todo and not cause.meaning
+
+
 def test_the_text_of_a_python_error_is_kept() -> None:
     assert any("12.1" in line and "mismatches" in line for line in find_root_cause(VERSION).lines)
 
