@@ -14,6 +14,7 @@ from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import read_json
 from splatfix.facts.model import (
     SCHEMA_VERSION,
+    Adapter,
     Code,
     Compiler,
     ContainerGroup,
@@ -38,6 +39,7 @@ from splatfix.facts.system import LiveSystem, System
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Adapter",
     "Binary",
     "Code",
     "Compiler",

@@ -59,6 +59,12 @@ class Gpu:
     mig: bool | None = None
     display: bool | None = None
     """A screen is attached."""
+    pci_id: str | None = None
+    """Vendor and device such as ``10de:2c02``."""
+    kernel_driver: str | None = None
+    """The kernel driver bound to the card (``nvidia``, ``nouveau``, ``vfio-pci``, ``amdgpu``...); "" when none is."""
+    mig_devices: tuple[str, ...] = ()
+    """Names of its MIG instances, when it is cut into some."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,22 @@ class Driver:
     open_module: bool | None = None
     library_version: str | None = None
     """Version of the user-mode library, when it differs from the kernel module's or is known apart."""
+    nvml_error: int | None = None
+    """NVML's own code when it refused to start (18: library and kernel module differ)."""
+    cuda_error: int | None = None
+    """``cuInit``'s code when the driver refused to start (803: as above; 100: no device)."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One device that a Vulkan or Metal program (a wgpu trainer such as brush) would see."""
+
+    name: str
+    backend: str
+    """``vulkan`` or ``metal``."""
+    kind: str
+    """``discrete``, ``integrated``, ``virtual``, ``cpu`` or ``other``."""
+    driver: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,7 +112,11 @@ class Toolkit:
     """Highest gcc major that its own ``crt/host_config.h`` accepts."""
     clang_max: int | None = None
     missing: tuple[str, ...] = ()
-    """Headers and libraries a splatting extension needs that are not there."""
+    """Headers, libraries and compiler parts a splatting extension needs that are not there."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Missing headers that the environment's own NVIDIA packages hold, each with its include folder."""
+    msvc_max: int | None = None
+    """Highest ``_MSC_VER`` that its ``crt/host_config.h`` accepts, such as 1939."""
     error: str = ""
 
 
@@ -131,6 +157,12 @@ class Resources:
     swap_total: int | None = None
     disk_free: Mapping[str, int] = field(default_factory=dict)
     """Bytes free where builds (``temporary``), caches (``cache``) and the environment (``environment``) lie."""
+    shared_memory: int | None = None
+    """Bytes free in /dev/shm."""
+    limits: Mapping[str, str] = field(default_factory=dict)
+    """Soft limits of this process by name (``open files``: ``1024``, or ``unlimited``)."""
+    cgroup: str = ""
+    """``v1`` or ``v2`` when a control group holds memory or cores down; "" otherwise."""
 
 
 @dataclass(frozen=True)
@@ -144,15 +176,24 @@ class MachineFacts:
     kernel: str = ""
     distribution: str = ""
     glibc: str | None = None
+    libc: Fact[str] = field(default_factory=Fact)
+    """Such as ``glibc 2.35`` or ``musl 1.2.4``; wheels of torch need glibc."""
+    model: str = ""
+    """The machine's own name where it decides something: ``NVIDIA Jetson AGX Orin Developer Kit``, ``Apple M2 Max``."""
+    l4t: str | None = None
+    """Release of NVIDIA's Linux for Tegra, such as ``36.4.3``."""
     container: str | None = None
     """``docker``, ``podman``, ``kubernetes``... or None."""
     wsl: bool = False
+    wsl_version: int | None = None
+    """1 or 2; only 2 has a GPU."""
     gpus: Fact[tuple[Gpu, ...]] = field(default_factory=Fact)
     driver: Fact[Driver] = field(default_factory=Fact)
+    adapters: Fact[tuple[Adapter, ...]] = field(default_factory=Fact)
     toolkits: Fact[tuple[Toolkit, ...]] = field(default_factory=Fact)
     compilers: Fact[tuple[Compiler, ...]] = field(default_factory=Fact)
     tools: Mapping[str, str] = field(default_factory=dict)
-    """Version of each build tool that was found: ninja, cmake, git, docker, ccache."""
+    """Version of each build tool that was found: ninja, cmake, git, docker, ccache, colmap."""
     resources: Resources = field(default_factory=Resources)
     variables: Mapping[str, str] = field(default_factory=dict)
     """The environment variables that decide something in a splatting build or run."""
