@@ -43,6 +43,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import sys
 import threading
 from typing import Any, Iterator, NamedTuple, Optional, Sequence
 
@@ -476,19 +477,21 @@ class _Workspace:
         return found[:count]
 
 
-_kept = threading.local()
+class _Kept(threading.local):
+    """The workspaces of this thread."""
+
+    def __init__(self) -> None:
+        self.by_dtype: dict[torch.dtype, _Workspace] = {}
+
+
+_kept = _Kept()
 
 
 def _workspace(like: Tensor) -> _Workspace:
     """A workspace; on a CPU the thread keeps it for its next call (6 buffers of at most `_CPU_CHUNK` numbers)."""
     if like.device.type != "cpu":
         return _Workspace(like)
-    name = str(like.dtype)
-    found: Optional[_Workspace] = getattr(_kept, name, None)
-    if found is None:
-        found = _Workspace(like)
-        setattr(_kept, name, found)
-    return found
+    return _kept.by_dtype.setdefault(like.dtype, _Workspace(like))
 
 
 @contextlib.contextmanager
@@ -1021,6 +1024,15 @@ def _screen_gradient(plan: _Plan, pulled: _PairGradients, means2D: Tensor) -> Te
     return gradient.index_copy_(0, plan.order, torch.stack(columns, dim=1).to(means2D.dtype))
 
 
+def _apply(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    apply: Any = _Rasterize.apply
+    found: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = apply(*arguments)
+    return found
+
+
+_apply_untraced: Any = getattr(torch, "_disable_dynamo", lambda function: function)(_apply)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The public face.
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1139,9 +1151,9 @@ def rasterize(
         raise RuntimeError("A point is behind the near plane although `prefiltered` promises that none is.")
     if means2D is None:
         means2D = means3D.new_zeros(means3D.shape)
-    apply: Any = _Rasterize.apply
-    color, radii, invdepth, alpha, depth = apply(settings, budget_bytes, means3D, means2D, *inputs[2:])
-    return Rendered(color, radii, invdepth, alpha, depth)
+    # Chunks depend on the data: nothing for a compiler to trace. Where nobody compiles, nobody should load one.
+    apply = _apply_untraced if "torch._dynamo" in sys.modules else _apply
+    return Rendered(*apply(settings, budget_bytes, means3D, means2D, *inputs[2:]))
 
 
 class GaussianRasterizer(nn.Module):

@@ -375,3 +375,19 @@ def test_buffers_stay_within_the_budget():
     thread.start()
     thread.join()
     assert len(sizes) == 6 and 0.5 * budget < sum(sizes) <= budget
+
+
+@pytest.mark.slow
+def test_a_compiled_caller_gets_the_same():
+    settings, inputs = look_at(20, 16), cloud(6)
+    leaves = {name: tensor.requires_grad_() for name, tensor in inputs.items()}
+
+    def doubled(**leaves):
+        return rasterize(settings, means2D=None, **leaves).color * 2.0
+
+    expected = doubled(**leaves)
+    found = torch.compile(doubled, backend="aot_eager")(**leaves)
+    assert torch.equal(found, expected)
+    wanted = torch.autograd.grad(expected.square().sum(), list(leaves.values()))
+    got = torch.autograd.grad(found.square().sum(), list(leaves.values()))
+    assert all(torch.equal(a, b) for a, b in zip(got, wanted, strict=True))
