@@ -1,7 +1,7 @@
 """Runs the trainer and the kernel checks in the target environment and judges the outcome against written criteria."""
 
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Rung, RungName, SceneRun
-from splatfix.certify.run import Request, certify, run_and_report
+from splatfix.certify.run import Request, certify, run_and_report, verify
 from splatfix.certify.suites import SUITES, suite
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "certify",
     "run_and_report",
     "suite",
+    "verify",
 ]

@@ -8,6 +8,8 @@ kernels. Imports torch and splatfix.kernels only; Python 3.8.
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import json
 import math
 import sys
@@ -111,10 +113,8 @@ def relative_error(found: Tensor, wanted: Tensor) -> float:
     return float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-12))
 
 
-def check_ssim(device: str) -> Dict[str, Any]:
-    """The SSIM of this environment's trainer."""
-    from splatfix.kernels.ssim import fused_ssim
-
+def check_ssim(kernel: Any, device: str) -> Dict[str, Any]:
+    """A ``fused_ssim``: value and the gradient of the first image."""
     generator = torch.Generator().manual_seed(1)
     first = torch.rand(1, 3, 45, 61, generator=generator)
     second = (first + 0.1 * torch.randn(1, 3, 45, 61, generator=generator)).clamp(0, 1)
@@ -122,34 +122,27 @@ def check_ssim(device: str) -> Dict[str, Any]:
     wanted = ssim_reference(exact, second.double())
     torch.autograd.backward(wanted)
     given = first.to(device).requires_grad_(True)
-    found = fused_ssim(given, second.to(device))
+    found = kernel.fused_ssim(given, second.to(device))
     torch.autograd.backward(found)
-    return _outcome(
-        "ssim",
-        fused_ssim.__module__,
-        relative_error(found, wanted),
-        1e-5,
-        _gradient_error([given], [exact]),
-        1e-4,
-    )
+    return _errors(relative_error(found, wanted), 1e-5, _gradient_error([given], [exact]), 1e-4)
 
 
-def check_knn(device: str) -> Dict[str, Any]:
-    """The neighbour distances that initial scales come from."""
-    from splatfix.kernels.knn import distCUDA2
-
+def check_knn(kernel: Any, device: str) -> Dict[str, Any]:
+    """A ``distCUDA2``: the neighbour distances that initial scales come from."""
     points = torch.randn(700, 3, generator=torch.Generator().manual_seed(2))
     points[10] = points[11]  # a duplicate counts with distance 0
-    found = distCUDA2(points.to(device))
+    found = kernel.distCUDA2(points.to(device))
     wanted = knn_reference(points.double())
     error = float(((found.double().cpu() - wanted).abs() / wanted.clamp_min(1e-12)).max())
-    return _outcome("knn", distCUDA2.__module__, error, 1e-4, None, None)
+    return _errors(error, 1e-4, None, None)
 
 
-def check_rasterizer(device: str) -> Dict[str, Any]:
-    """The rasterizer: a small scene, colour and the gradient of every input."""
-    from splatfix.kernels.rasterizer import GaussianRasterizationSettings, GaussianRasterizer
+# What a settings field gets, where leaving the optional part off is the base rasterizer; other fields have no reference.
+_NEUTRAL = {"antialiasing": False, "kernel_size": None, "subpixel_offset": None}
 
+
+def check_rasterizer(kernel: Any, device: str) -> Dict[str, Any]:
+    """A ``GaussianRasterizer``: a small scene, colour and the gradient of every input."""
     width, height, focal, count = 40, 32, 40.0, 30
     generator = torch.Generator().manual_seed(3)
 
@@ -178,29 +171,31 @@ def check_rasterizer(device: str) -> Dict[str, Any]:
     projection = torch.zeros(4, 4)
     projection[0, 0], projection[1, 1], projection[3, 2] = 1 / tan_x, 1 / tan_y, 1.0
     projection[2, 2], projection[2, 3] = far / (far - near), -far * near / (far - near)
-    settings = GaussianRasterizationSettings(
-        image_height=height, image_width=width, tanfovx=tan_x, tanfovy=tan_y, bg=background.to(device),
-        scale_modifier=1.0, viewmatrix=view.T.contiguous().to(device),
-        projmatrix=(projection @ view).T.contiguous().to(device), sh_degree=0, campos=torch.zeros(3, device=device),
-        prefiltered=False, debug=False,
-    )  # fmt: skip
+    values = {
+        "image_height": height, "image_width": width, "tanfovx": tan_x, "tanfovy": tan_y, "bg": background.to(device),
+        "scale_modifier": 1.0, "viewmatrix": view.T.contiguous().to(device),
+        "projmatrix": (projection @ view).T.contiguous().to(device), "sh_degree": 0,
+        "campos": torch.zeros(3, device=device), "prefiltered": False, "debug": False,
+    }  # fmt: skip
+    extra = [name for name in kernel.GaussianRasterizationSettings._fields if name not in values]
+    unknown = [name for name in extra if name not in _NEUTRAL]
+    if unknown:
+        raise NotMeasured(f"this variant has settings without a reference here: {', '.join(unknown)}")
+    values.update({name: _NEUTRAL[name] for name in extra})
     screen = torch.zeros(count, 3, device=device, requires_grad=True)
-    color, _radii = GaussianRasterizer(settings)(
+    color = kernel.GaussianRasterizer(kernel.GaussianRasterizationSettings(**values))(
         means3D=given[0], means2D=screen, opacities=given[3][:, None], colors_precomp=given[4], scales=given[1],
         rotations=given[2],
-    )  # fmt: skip
+    )[0]  # fmt: skip
     torch.autograd.backward((color * weight.to(device)).sum())
-    result = _outcome(
-        "rasterizer",
-        GaussianRasterizer.__module__,
-        relative_error(color, wanted),
-        5e-5,
-        _gradient_error(given, exact),
-        5e-4,
-    )
+    result = _errors(relative_error(color, wanted), 5e-5, _gradient_error(given, exact), 5e-4)
     if screen.grad is None or not bool(screen.grad.abs().sum() > 0):
         result.update(outcome="failed", detail="means2D got no gradient: densification would see nothing")
     return result
+
+
+class NotMeasured(Exception):
+    """This implementation cannot be held against the reference here; the message says why."""
 
 
 def _gradient_error(given: List[Tensor], exact: List[Tensor]) -> float:
@@ -212,13 +207,9 @@ def _gradient_error(given: List[Tensor], exact: List[Tensor]) -> float:
     return worst
 
 
-def _outcome(
-    name: str, where: str, value: float, allowed: float, gradient: Any, gradient_allowed: Any
-) -> Dict[str, Any]:
+def _errors(value: float, allowed: float, gradient: Any, gradient_allowed: Any) -> Dict[str, Any]:
     good = value <= allowed and (gradient is None or gradient <= gradient_allowed)
     return {
-        "name": name,
-        "implementation": where,
         "outcome": "met" if good else "failed",
         "value_error": _finite(value),
         "value_allowed": allowed,
@@ -232,23 +223,60 @@ def _finite(number: Any) -> Any:
     return number if number is None or math.isfinite(number) else None
 
 
+# Kernel, its check, ours, and the module under which the stack installs its own.
+KERNELS: List[Tuple[str, Callable[[Any, str], Dict[str, Any]], str, str]] = [
+    ("ssim", check_ssim, "splatfix.kernels.ssim", "fused_ssim"),
+    ("knn", check_knn, "splatfix.kernels.knn", "simple_knn._C"),
+    ("rasterizer", check_rasterizer, "splatfix.kernels.rasterizer", "diff_gaussian_rasterization"),
+]
+
+
+def installed(module: str) -> Any:
+    """The stack's own module, or None where it is not installed."""
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    return importlib.import_module(module) if found else None
+
+
+def is_native(module: Any) -> bool:
+    """It, or what it hands its work to, is compiled (a swap of splatfix's is not)."""
+    names = (module.__name__, f"{module.__name__}._C", f"{module.__name__}_cuda")
+    files = [getattr(sys.modules.get(name), "__file__", None) or "" for name in names]
+    return any(file.endswith((".so", ".pyd")) for file in files)
+
+
+def look(
+    kernel: str, check: Callable[[Any, str], Dict[str, Any]], name: str, own: bool, device: str
+) -> Dict[str, Any]:
+    """One implementation against the reference; whatever it raises is its result."""
+    blank = {"value_error": None, "value_allowed": 0.0, "gradient_error": None, "gradient_allowed": None}
+    try:
+        if device != "cpu" and not torch.cuda.is_available():
+            raise NotMeasured("torch sees no GPU here")
+        module = importlib.import_module(name) if own else installed(name)
+        if module is None:
+            raise NotMeasured("not installed in this environment")
+        if not own and device == "cpu" and is_native(module):
+            raise NotMeasured("a CUDA extension; its kernels run only on a GPU")
+        outcome = check(module, device)
+    except NotMeasured as reason:
+        outcome = dict(blank, outcome="not-measured", detail=str(reason))
+    except Exception as error:  # noqa: BLE001 - whatever a kernel raises is this check's result
+        outcome = dict(blank, outcome="failed", detail=f"{type(error).__name__}: {error}")
+    return dict({"name": kernel, "implementation": name}, **outcome)
+
+
 def main() -> int:
-    """Check every kernel on one device and print one JSON object."""
+    """Check every implementation of every kernel on one device and print one JSON object."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     device = parser.parse_args().device
-    checks: List[Tuple[str, Callable[[str], Dict[str, Any]]]] = [
-        ("ssim", check_ssim), ("knn", check_knn), ("rasterizer", check_rasterizer)
-    ]  # fmt: skip
     results = []
-    for name, run in checks:
-        try:
-            results.append(run(device))
-        except Exception as error:  # noqa: BLE001 - whatever a kernel raises is this check's result
-            results.append(
-                {"name": name, "implementation": "", "outcome": "failed", "value_error": None, "value_allowed": 0.0,
-                 "gradient_error": None, "gradient_allowed": None, "detail": f"{type(error).__name__}: {error}"}
-            )  # fmt: skip
+    for kernel, check, ours, theirs in KERNELS:
+        results.append(look(kernel, check, ours, True, device))
+        results.append(look(kernel, check, theirs, False, device))
     sys.stdout.write(json.dumps({"device": device, "torch": torch.__version__, "kernels": results}) + "\n")
     return 0
 

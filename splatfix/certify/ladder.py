@@ -100,17 +100,17 @@ def _loads(kernels: tuple[KernelCheck, ...], scenes: tuple[SceneRun, ...]) -> Ru
 
 
 def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
-    bad = [item for item in kernels if item.outcome is not Outcome.MET]
-    if bad or not kernels:
-        why = (
-            "; ".join(f"{item.name}: {item.detail or 'outside its tolerance'}" for item in bad)
-            or "nothing was checked"
-        )
-        return Rung(RungName.COMPUTES, False, why)
+    bad = [item for item in kernels if item.outcome is Outcome.FAILED]
+    good = [item for item in kernels if item.outcome is Outcome.MET]
+    if bad or not good:
+        words = [
+            f"{item.name} ({item.implementation}): {item.detail or 'outside its tolerance'}" for item in bad
+        ]
+        return Rung(RungName.COMPUTES, False, "; ".join(words) or "nothing was checked")
     worst = ", ".join(
-        f"{item.name} {item.value_error:.1e}"
+        f"{item.implementation} {item.value_error:.1e}"
         + (f" (gradient {item.gradient_error:.1e})" if item.gradient_error is not None else "")
-        for item in kernels
+        for item in good
         if item.value_error is not None
     )
     return Rung(RungName.COMPUTES, True, f"forward and gradient agree with float64 references: {worst}")

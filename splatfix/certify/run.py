@@ -65,12 +65,13 @@ def certify(
     processes = runner or ProcessRunner()
     progress("environment", {})
     facts = gather(request.python)
-    _require(facts, request)
+    _require(facts, request.python, _NEEDED)
     request.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="splatfix-certify-") as folder:
         variables = _variables(put_in_place(Path(folder)))
         progress("kernels", {})
-        kernels = check_kernels(processes, request, Path(folder), variables)
+        kernels = check_kernels(processes, request.python, request.device, Path(folder), variables)
+        _require_device(kernels, request.device)
         scenes = tuple(_train(processes, request, name, variables, progress) for name in request.suite.scenes)
     findings = run_checks(facts, Goal())
     proof = ladder.climb(facts, findings, kernels, scenes, request.baseline, request.renderer)
@@ -106,13 +107,27 @@ def run_and_report(
     return result, facts
 
 
+def verify(
+    python: str, device: str, *, runner: Runner | None = None, put_in_place: Callable[[Path], Path] = stage
+) -> tuple[KernelCheck, ...]:
+    """Every implementation of SSIM, kNN and rasterizer in an environment, ours and the stack's, against float64.
+
+    Raises:
+        SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
+    """
+    _require(gather(python), python, ("torch",))
+    with tempfile.TemporaryDirectory(prefix="splatfix-verify-") as folder:
+        variables = _variables(put_in_place(Path(folder)))
+        return check_kernels(runner or ProcessRunner(), python, device, Path(folder), variables)
+
+
 def check_kernels(
-    runner: Runner, request: Request, staged: Path, variables: Mapping[str, str]
+    runner: Runner, python: str, device: str, staged: Path, variables: Mapping[str, str]
 ) -> tuple[KernelCheck, ...]:
     """Each kernel against its float64 reference, in one child of the target environment."""
     script = staged / "kernel_probe.py"
     script.write_bytes(Path(__file__).with_name("kernel_probe.py").read_bytes())
-    argv = [request.python, str(script), "--device", request.device]
+    argv = [python, str(script), "--device", device]
     done = runner.run(argv, timeout=KERNEL_TIMEOUT, env=variables, cwd=staged)
     try:
         document = json.loads(done.stdout.splitlines()[-1])
@@ -192,7 +207,7 @@ def _last_words(done: Completed) -> str:
     return lines[-1].strip() if lines else (done.why() or "The trainer left no result.")
 
 
-def _require(facts: Facts, request: Request) -> None:
+def _require(facts: Facts, python: str, needed: tuple[str, ...]) -> None:
     environment = facts.environment
     if environment.interpreter.value is None:
         raise SplatfixError(
@@ -203,7 +218,7 @@ def _require(facts: Facts, request: Request) -> None:
     have = {item.name.lower().replace("_", "-") for item in environment.distributions.value or ()}
     missing = [
         name
-        for name in _NEEDED
+        for name in needed
         if name not in have and not (name == "torch" and environment.torch_installed.value)
     ]
     if missing:
@@ -212,9 +227,21 @@ def _require(facts: Facts, request: Request) -> None:
             f"This environment lacks {' and '.join(missing)}, so no training can run in it.",
             meaning="Nothing was certified or refused: there was nothing to look at.",
             todo=(
-                f'"{request.python}" -m pip install {" ".join(missing)}',
+                f'"{python}" -m pip install {" ".join(missing)}',
                 "Or name the environment of your splatting stack: splatfix certify --python path/to/venv",
             ),
+            exit_code=Exit.UNDETERMINED,
+        )
+
+
+def _require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:
+    """A GPU that is not there is nothing to certify or refuse."""
+    if device != "cpu" and all(item.outcome is Outcome.NOT_MEASURED for item in kernels):
+        raise SplatfixError(
+            "no-gpu",
+            f"Nothing can run on {device}: {kernels[0].detail}.",
+            meaning="Nothing was certified or refused: there was nothing to look at.",
+            todo=("splatfix diagnose says what is in the way; --device cpu certifies without a GPU.",),
             exit_code=Exit.UNDETERMINED,
         )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import certify, checks, diagnose, inspect_, install
+from splatfix.cli import certify, checks, diagnose, inspect_, install, verify
 
 app = typer.Typer(
     name="splatfix",
@@ -44,6 +44,7 @@ app.command("diagnose")(diagnose.diagnose)
 app.command("inspect")(inspect_.inspect_files)
 app.command("install")(install.install)
 app.command("revert")(install.revert)
+app.command("verify")(verify.verify)
 app.command("certify")(certify.certify)
 app.add_typer(checks.app, name="checks")
 

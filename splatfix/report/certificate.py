@@ -13,6 +13,11 @@ from splatfix.core.errors import Exit
 from splatfix.facts.model import Facts
 from splatfix.report.document import envelope
 
+_MARKS = {
+    Outcome.MET: "[green]✓[/]",
+    Outcome.FAILED: "[bold red]✗[/]",
+    Outcome.NOT_MEASURED: "[dim]–[/]",
+}
 _WORDS = {Outcome.MET: "met", Outcome.FAILED: "FAILED", Outcome.NOT_MEASURED: "not measured"}
 
 
@@ -44,14 +49,16 @@ def markdown(certificate: Certificate) -> str:
         "",
         "## Kernels against float64 references",
         "",
-        "| kernel | value error | gradient error | outcome |",
-        "|---|---|---|---|",
+        "| kernel | implementation | value error | gradient error | outcome |",
+        "|---|---|---|---|---|",
     ]
-    lines += [
-        f"| {item.name} | {_error(item.value_error, item.value_allowed)} | {_error(item.gradient_error, item.gradient_allowed)} "
-        f"| {_cell(_kernel_words(item))} |"
-        for item in certificate.kernels
-    ]
+    for item in certificate.kernels:
+        value, gradient = (
+            _error(item.value_error, item.value_allowed),
+            _error(item.gradient_error, item.gradient_allowed),
+        )
+        outcome = _cell(_kernel_words(item))
+        lines.append(f"| {item.name} | {item.implementation} | {value} | {gradient} | {outcome} |")
     for run in certificate.scenes:
         lines += [
             "",
@@ -95,15 +102,37 @@ def terminal(console: Console, certificate: Certificate) -> None:
             f"\n[bold]{escape(run.scene)}[/] {met} of {len(run.criteria)} criteria met, {run.seconds:.0f} s"
         )
         for item in run.criteria:
-            mark = {
-                Outcome.MET: "[green]✓[/]",
-                Outcome.FAILED: "[bold red]✗[/]",
-                Outcome.NOT_MEASURED: "[dim]–[/]",
-            }[item.outcome]
+            mark = _MARKS[item.outcome]
             console.print(
                 f"  {mark} {item.code}: {escape(item.measured)} [dim]({escape(item.required)})[/]",
                 soft_wrap=True,
             )
+
+
+def kernels_document(kernels: tuple[KernelCheck, ...], device: str) -> dict[str, Any]:
+    """The JSON document of ``verify``."""
+    return envelope("verification", kernels_exit_code(kernels), device=device, kernels=to_json(kernels))
+
+
+def kernels_exit_code(kernels: tuple[KernelCheck, ...]) -> Exit:
+    """1 when an implementation is wrong, 3 when none could be measured, else 0."""
+    outcomes = {item.outcome for item in kernels}
+    if Outcome.FAILED in outcomes:
+        return Exit.FAILURE
+    return Exit.OK if Outcome.MET in outcomes else Exit.UNDETERMINED
+
+
+def kernels_terminal(console: Console, kernels: tuple[KernelCheck, ...]) -> None:
+    """Every implementation of every kernel, side by side, with its errors against float64."""
+    for item in kernels:
+        errors = f"value {_error(item.value_error, item.value_allowed)}"
+        if item.gradient_allowed:
+            errors += f", gradient {_error(item.gradient_error, item.gradient_allowed)}"
+        words = item.detail if item.value_error is None else ", ".join(filter(None, (errors, item.detail)))
+        console.print(
+            f"{_MARKS[item.outcome]} {item.name:<10} {item.implementation:<28} {escape(words)}",
+            soft_wrap=True,
+        )
 
 
 def _reached(rung: Rung) -> str:
@@ -111,7 +140,7 @@ def _reached(rung: Rung) -> str:
 
 
 def _error(found: float | None, allowed: float | None) -> str:
-    if allowed is None:
+    if not allowed:
         return "–"
     return f"{'none' if found is None else f'{found:.1e}'} (allowed {allowed:.0e})"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify import Certificate, Outcome, Request, RungName, certify, run_and_report
+from splatfix.certify import Certificate, Outcome, Request, RungName, certify, run_and_report, verify
 from splatfix.certify.stage import stage
 from splatfix.certify.suites import SUITES, Suite
+from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts
 
 pytest.importorskip("torch")
@@ -121,7 +123,10 @@ def test_a_wrong_kernel_does_not_compute(tmp_path: Path, file: str, lines: str, 
         [sys.executable, str(Path(__file__).parents[2] / "splatfix" / "certify" / "kernel_probe.py")],
         env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    outcomes = {item["name"]: item["outcome"] for item in json.loads(done.stdout)["kernels"]}
+    ours = [
+        item for item in json.loads(done.stdout)["kernels"] if item["implementation"].startswith("splatfix.")
+    ]
+    outcomes = {item["name"]: item["outcome"] for item in ours}
     assert outcomes.pop(kernel) == "failed"
     assert set(outcomes.values()) == {"met"}
 
@@ -139,3 +144,41 @@ def test_kernels_that_cannot_be_imported_reach_no_rung_above(tmp_path: Path) -> 
     certificate = refused(tmp_path, "splatfix/kernels/ssim.py", "\n\nimport no_such_module\n")
     assert rung(certificate, RungName.COMPUTES) is False
     assert rung(certificate, RungName.TRAINS) is False
+
+
+def test_verify_finds_ours_good_and_says_what_it_could_not_measure() -> None:
+    kernels = verify(sys.executable, "cpu")
+    ours = [item for item in kernels if item.implementation.startswith("splatfix.")]
+    assert {item.outcome for item in ours} == {Outcome.MET}
+    assert len(ours) == 3
+    theirs = [item for item in kernels if item not in ours]
+    assert all(item.outcome is not Outcome.FAILED and item.detail for item in theirs)
+
+
+def test_without_a_gpu_nothing_is_claimed_or_refused_for_one(tmp_path: Path) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    assert {item.outcome for item in verify(sys.executable, "cuda")} == {Outcome.NOT_MEASURED}
+    with pytest.raises(SplatfixError) as caught:
+        certify(dataclasses.replace(request(tmp_path), device="cuda"))
+    assert (caught.value.code, int(caught.value.exit_code)) == ("no-gpu", 3)
+
+
+def test_a_swap_is_measured_beside_ours(tmp_path: Path) -> None:
+    """A pure-PyTorch fused_ssim on the path, here one that is wrong, is held against the reference too."""
+
+    def with_swap(folder: Path) -> Path:
+        path = stage(folder)
+        (path / "fused_ssim.py").write_text(
+            "from splatfix.kernels.ssim import fused_ssim as _right\n"
+            "def fused_ssim(a, b, padding='same', train=True):\n    return _right(a, b, 'valid', train)\n"
+        )
+        return path
+
+    outcomes = {
+        item.implementation: item.outcome for item in verify(sys.executable, "cpu", put_in_place=with_swap)
+    }
+    assert outcomes["fused_ssim"] is Outcome.FAILED
+    assert outcomes["splatfix.kernels.ssim"] is Outcome.MET

@@ -1,0 +1,28 @@
+"""``splatfix verify``: do the kernels of this environment compute what they should."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from splatfix.cli import options
+
+
+def verify(
+    python: options.Python = None,
+    device: Annotated[str, typer.Option("--device", help="cpu or cuda.")] = "cpu",
+    as_json: options.Json = False,
+) -> None:
+    """Hold SSIM, kNN and rasterizer, native and swapped side by side, against float64 references."""
+    from splatfix.certify import verify as check
+    from splatfix.core.files import dumps
+    from splatfix.facts import resolve_python
+    from splatfix.report import certificate, console
+
+    kernels = check(resolve_python(python), device)
+    if as_json:
+        typer.echo(dumps(certificate.kernels_document(kernels, device)), nl=False)
+    else:
+        certificate.kernels_terminal(console.out(), kernels)
+    raise typer.Exit(int(certificate.kernels_exit_code(kernels)))
