@@ -1,6 +1,7 @@
 """Differentiable Gaussian rasterizer in plain PyTorch, with the interface and numbers of `diff_gaussian_rasterization`.
 
-The file stands alone (standard library and torch >= 1.13, Python >= 3.8) and runs on every torch device.
+The file stands alone: standard library and torch >= 1.13, Python >= 3.8, float32 and float64. It is written for CPU, CUDA
+and MPS tensors, and tuned on CPUs.
 
 Contract (Inria v1, the EWA splatting of Kerbl et al. 2023, and the options of its family)
 ------------------------------------------------------------------------------------------
