@@ -86,8 +86,9 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     for item in outcome.items:
         _show_item(console, item)
     console.print(f"Done in {outcome.seconds:.0f} s. Logs: {escape(outcome.log)}", soft_wrap=True)
+    number = outcome.entry.partition("-")[0]
     console.print(
-        f"Take it back with: splatfix revert {outcome.entry} --python {escape(outcome.plan.python)}",
+        f"Take it back with: splatfix revert {number} --python {escape(outcome.plan.python)}",
         soft_wrap=True,
     )
 
