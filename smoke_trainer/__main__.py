@@ -26,6 +26,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--preset", choices=("quick", "standard"), help="iterations and resolution measured for the samples"
     )
+    p.add_argument(
+        "--data", type=Path, metavar="ROOT", help="folder of the public scenes (garden, truck, ...)"
+    )
     p.add_argument("--iterations", type=int)
     p.add_argument(
         "--out", type=Path, default=Path("smoke-output"), help="folder for everything that is written"
@@ -57,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
 
 def config_from(options: argparse.Namespace) -> TrainConfig:
     """The run that the options ask for: preset first, then what was said explicitly, then the schedule."""
+    from smoke_trainer.data.public import PUBLIC_SCENES, locate
     from smoke_trainer.presets import preset_for
 
     given: Dict[str, Any] = {
@@ -65,9 +69,13 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
                      "sh_degree", "antialiasing", "cache_mb", "checkpoint_every", "resume", "evaluate_every",
                      "tensorboard", "census", "json_progress")
     }  # fmt: skip
+    usual = -1
+    if options.data is not None:
+        given["scene"] = str(locate(options.scene, options.data))
+        usual = PUBLIC_SCENES[options.scene].divisor if options.scene in PUBLIC_SCENES else usual
     preset = preset_for(Path(options.scene).name, options.preset) if options.preset else None
     iterations = options.iterations or (preset.iterations if preset else PAPER_ITERATIONS)
-    resolution = options.resolution or (preset.resolution if preset else -1)
+    resolution = options.resolution or (preset.resolution if preset else usual)
     background = options.background or (preset.background if preset else "black")
     # A floor was measured for exactly one length; another one makes it meaningless.
     floor = preset.psnr_floor if preset and iterations == preset.iterations else None

@@ -172,6 +172,14 @@ class Monitor:
         self._file = (out / "metrics.jsonl").open("a" if append else "w", encoding="utf-8")
         self._board = _summary_writer(out) if tensorboard else None
 
+    def rewind(self, iteration: int) -> None:
+        """Drop lines after an iteration, for a run that resumes there in the folder of the run that went further."""
+        self._file.close()
+        path = Path(self._file.name)
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if _iteration_of(line) <= iteration), encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8")
+
     def record(
         self, iteration: int, loss: Loss, norms: Dict[str, Tensor], gaussians: int, event: DensifyEvent
     ) -> None:
@@ -237,6 +245,14 @@ class Monitor:
         for name in ("vram_allocated_gb", "vram_reserved_gb", "vram_creep_gb"):
             if name in line:
                 self._board.add_scalar(f"memory/{name}", line[name], step)
+
+
+def _iteration_of(line: str) -> float:
+    """The iteration of a metrics line; infinite for a line that was cut short."""
+    try:
+        return float(json.loads(line)["iteration"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf
 
 
 def _json_number(value: float) -> Optional[float]:

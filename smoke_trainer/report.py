@@ -92,8 +92,8 @@ def write_result(run: Run, status: str, heldout: Quality) -> Result:
     return Result(status, code, document)
 
 
-def write_error(config: TrainConfig, error: SmokeTrainerError) -> Result:
-    """Write a result.json that says why there is no result."""
+def write_error(config: TrainConfig, error: SmokeTrainerError, traceback: str = "") -> Result:
+    """Write a result.json that says why there is no result; `traceback` is for whoever mends the cause."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "scene": config.scene,
@@ -104,6 +104,7 @@ def write_error(config: TrainConfig, error: SmokeTrainerError) -> Result:
             "happened": error.happened,
             "meaning": error.meaning,
             "remedy": error.remedy,
+            "traceback": traceback or None,
         },
         "versions": versions(),
     }

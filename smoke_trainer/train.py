@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional
 
@@ -180,18 +181,31 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Re
     Ctrl-C leaves a checkpoint. Errors that a person can act on come back as a result with their message and code.
     """
     started = time.perf_counter()
+    run: Optional[Run] = None
     try:
         run = prepare(config)
-    except SmokeTrainerError as error:
-        return report.write_error(config, error)
-    try:
         status = _train(run, progress)
+        quality = evaluate(run, previews=f"{run.done:06d}")
         run.seconds["total"] = time.perf_counter() - started
-        return report.write_result(run, status, evaluate(run, previews=f"{run.done:06d}"))
+        return report.write_result(run, status, quality)
     except SmokeTrainerError as error:
         return report.write_error(config, error)
+    except (RuntimeError, TypeError, ValueError) as error:
+        # What torch and foreign kernels raise: CUDA errors, memory, calls that an extension does not understand.
+        where = "before the first iteration" if run is None else f"after iteration {run.done}"
+        return report.write_error(config, _broken(error, where), traceback.format_exc())
     finally:
-        run.monitor.close()
+        if run is not None:
+            run.monitor.close()
+
+
+def _broken(error: Exception, where: str) -> TrainingFailed:
+    words = str(error).strip().splitlines() or [""]
+    return TrainingFailed(
+        f"{type(error).__name__} {where}: {words[0]}",
+        "the renderer, the SSIM or the kNN under test failed, or the device ran out of memory",
+        "read the traceback in result.json; `splatfix diagnose` knows the signatures of the common causes",
+    )
 
 
 def _train(run: Run, progress: Optional[Progress]) -> str:
@@ -269,6 +283,7 @@ def _resume(run: Run, payload: Dict[str, Any]) -> None:
     run.bag, run.initial_count = list(rest["bag"]), rest["initial_count"]
     run.strategy.initial_count = run.initial_count
     monitor = run.monitor
+    monitor.rewind(run.done)
     monitor.losses, monitor.counts = list(rest["losses"]), dict(rest["counts"])
     monitor.health.norms = {name: list(values) for name, values in rest["norms"].items()}
     monitor.opacity_resets, monitor.peak_gaussians = rest["opacity_resets"], rest["peak_gaussians"]

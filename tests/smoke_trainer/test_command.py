@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from smoke_trainer.__main__ import config_from, main, parser
+from smoke_trainer.data.public import PUBLIC_SCENES
 from smoke_trainer.presets import PRESETS
 
 
@@ -70,6 +71,21 @@ def test_presets_give_iterations_and_explicit_options_win():
     config = config_from(parser().parse_args(["figurine", "--preset", "quick", "--iterations", "33"]))
     assert config.iterations == 33 and config.densify.last == 23
     assert config.psnr_floor is None  # measured for another length
+
+
+def test_public_scenes_are_found_at_their_usual_size_and_missing_ones_named(tmp_path, capsys):
+    (tmp_path / "360_v2" / "garden").mkdir(parents=True)
+    (tmp_path / "truck").mkdir()
+    config = config_from(parser().parse_args(["garden", "--data", str(tmp_path)]))
+    assert (config.scene, config.resolution, config.iterations) == (
+        str(tmp_path / "360_v2" / "garden"),
+        4,
+        30_000,
+    )
+    assert config_from(parser().parse_args(["truck", "--data", str(tmp_path)])).resolution == 1
+    assert main(["room", "--data", str(tmp_path)]) == 3
+    assert "garden, truck" in capsys.readouterr().err
+    assert len(PUBLIC_SCENES) == 13
 
 
 def test_help_needs_no_torch():

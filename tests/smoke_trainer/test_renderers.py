@@ -14,6 +14,7 @@ from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import RendererUnavailable, UsageError
 from smoke_trainer.model import Splats
 from smoke_trainer.renderers import RenderCamera, make_renderer
+from smoke_trainer.renderers.gsplat_ import GsplatRenderer
 from smoke_trainer.renderers.inria import InriaRenderer, variant_of
 from splatfix.kernels import rasterizer
 
@@ -173,6 +174,35 @@ def test_antialiasing_needs_a_variant_that_has_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(B))
     with pytest.raises(RendererUnavailable, match="no antialiasing"):
         InriaRenderer.__new__(InriaRenderer)._load(antialiasing=True)
+
+
+@pytest.mark.parametrize("axes", [0, 2])
+def test_gsplats_answer_is_brought_into_the_protocol(axes, camera_and_view):
+    """gsplat needs a GPU; a stand-in with its signature and shapes shows what is passed and how it is read."""
+    camera, view = camera_and_view
+    asked = {}
+
+    def rasterization(means, quats, scales, opacities, colors, viewmats, Ks, width, height, **options):
+        asked.update(options, viewmats=viewmats, Ks=Ks, opacities=opacities, colors=colors)
+        means2d = (means[None, :, :2] * 1.0).contiguous()
+        picture = torch.zeros(1, height, width, 3) + means2d.sum() + options["backgrounds"][0]
+        radii = torch.tensor([[3, 5]]) if axes == 0 else torch.tensor([[[3, 2], [4, 5]]])
+        return picture, torch.zeros(1, height, width, 1), {"means2d": means2d, "radii": radii}
+
+    renderer = GsplatRenderer.__new__(GsplatRenderer)
+    renderer._gsplat, renderer._mode = types.SimpleNamespace(rasterization=rasterization), "classic"
+    splats = splats_at([[0.0, 0.0, 0.0], [0.1, 0.1, 0.1]], grad=True)._replace(sh_degree=1)
+    drawn = renderer.render(camera, splats, torch.tensor([0.1, 0.2, 0.3]))
+    assert drawn.color.shape == (3, view.camera.height, view.camera.width)
+    assert drawn.radii.tolist() == [3, 5]
+    assert torch.allclose(asked["viewmats"][0], torch.tensor(view.world_to_camera).float())
+    assert asked["Ks"][0, 0, 2].item() == view.camera.cx
+    assert asked["colors"].shape == (2, 4, 3) and asked["opacities"].shape == (2,)
+    assert (asked["near_plane"], asked["eps2d"], asked["packed"]) == (0.2, 0.3, False)
+    drawn.color.sum().backward()
+    count = drawn.color.numel()
+    expected = count * np.hypot(view.camera.width / 2, view.camera.height / 2)
+    assert drawn.screen_gradient().tolist() == pytest.approx([expected] * 2, rel=1e-5)
 
 
 def test_a_module_that_breaks_while_loading_is_an_error_with_its_reason(monkeypatch):

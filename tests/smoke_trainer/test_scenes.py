@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -141,6 +143,12 @@ def test_making_twice_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
     assert len(files) == 12
     for file in files:
         assert (one / file).read_bytes() == (two / file).read_bytes(), file
+
+
+def test_making_scenes_needs_no_torch():
+    code = "import sys; sys.modules['torch'] = None; from smoke_trainer.scenes.__main__ import main; main(['list'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "courtyard" in done.stdout, done.stderr
 
 
 def test_command_line_lists_and_refuses(capsys: pytest.CaptureFixture[str]):

@@ -129,6 +129,20 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_so(short_run):
     assert result.document["iterations"] == 7 and len(lines(config)) == 7
 
 
+def test_resuming_in_the_same_folder_leaves_each_iteration_once(short_run):
+    config = short_run(20, checkpoint_every=8)
+
+    def interrupt(state):
+        if state["iteration"] == 13:
+            (config.out / "kept.pt").write_bytes((config.out / "checkpoint.pt").read_bytes())
+            raise KeyboardInterrupt
+
+    assert train(config, interrupt).document["iterations"] == 13
+    result = train(short_run(20, resume=config.out / "kept.pt"))
+    assert result.status == "ok" and result.document["iterations"] == 20
+    assert [row["iteration"] for row in lines(config)] == list(range(1, 21))
+
+
 def test_a_damaged_checkpoint_is_an_error(short_run, tmp_path):
     (tmp_path / "bad.pt").write_bytes(b"not a checkpoint")
     result = train(short_run(5, resume=tmp_path / "bad.pt"))
@@ -152,6 +166,24 @@ def test_a_renderer_that_gives_no_numbers_is_a_failure(short_run, monkeypatch):
     result = train(config)
     assert (result.status, result.exit_code) == ("failed", 1)
     assert "not a number" in result.document["error"]["happened"]
+
+
+def test_a_kernel_that_raises_is_a_failure_with_its_words_and_traceback(short_run, monkeypatch):
+    from smoke_trainer.renderers.torch_ import TorchRenderer
+
+    honest = TorchRenderer.render
+
+    def breaks_later(self, camera, splats, background):
+        if splats.sh_degree > 0:
+            raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nmore")
+        return honest(self, camera, splats, background)
+
+    monkeypatch.setattr(TorchRenderer, "render", breaks_later)
+    result = train(short_run(30))
+    error = result.document["error"]
+    assert (result.status, result.exit_code) == ("failed", 1)
+    assert "RuntimeError after iteration 4: CUDA error: no kernel image" in error["happened"]
+    assert "breaks_later" in error["traceback"]
 
 
 def test_a_renderer_without_gradients_is_seen_in_the_gradients(short_run, monkeypatch):
