@@ -162,6 +162,31 @@ class Interrupting(ProcessRunner):
         return done
 
 
+class HalfPip(ProcessRunner):
+    """pip fails after it has changed a good deal: the new version is there, its bookkeeping is not."""
+
+    def run(self, argv: Sequence[str | Path], **options: object) -> Completed:  # type: ignore[override]
+        done = super().run(argv, **options)  # type: ignore[arg-type]
+        if "--force-reinstall" not in argv:
+            return done
+        site = Path(str(argv[0])).parents[1] / "lib"
+        for record in site.glob("python*/site-packages/tiny_probe-*.dist-info/RECORD"):
+            record.unlink()
+        return dataclasses.replace(
+            done, returncode=1, stdout="ERROR: Could not install packages: [Errno 28]\n"
+        )
+
+
+def test_a_pip_that_fails_half_way_is_cleaned_up_after(environment: Target, tmp_path: Path) -> None:
+    install(environment, write_extension(tmp_path / "one"))
+    before = snapshot(environment)
+    with pytest.raises(SplatfixError) as caught:
+        install(environment, write_extension(tmp_path / "two", answer=7, version="2.0"), HalfPip())
+    assert caught.value.code == "pip-failed" and "Errno 28" in caught.value.what
+    assert snapshot(environment) == before
+    assert run_in(environment, ANSWER) == "42"
+
+
 def test_an_interrupt_puts_everything_back(environment: Target, tmp_path: Path) -> None:
     before = snapshot(environment)
     with pytest.raises(KeyboardInterrupt):
