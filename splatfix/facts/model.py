@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from splatfix.binaries import EntryKind, FatContainer, arch_order
+from splatfix.facts.source import Source
 
 T = TypeVar("T")
 
@@ -231,9 +232,14 @@ class Distribution:
     editable: bool = False
     installer: str = ""
     origin: str = ""
-    """Where it was installed from, when pip wrote it down (``direct_url.json``)."""
+    """Where it was installed from, when pip wrote it down (``direct_url.json``), or where an egg-link points."""
     made_by_splatfix: str = ""
     """``built`` or ``swap`` when splatfix installed it; "" otherwise."""
+    source_gone: bool = False
+    """An editable install whose source folder is no longer there."""
+    pins: tuple[str, ...] = ()
+    """Its ``Requires-Dist`` entries that name torch, triton or numpy exactly (``torch==2.9.1``); read for torch's own
+    family of packages only."""
 
 
 @dataclass(frozen=True)
@@ -298,6 +304,120 @@ class Torch:
     """Why ``libtorch_cuda`` could not be read, when it could not."""
     knows_archs: tuple[str, ...] = ()
     """The list that its ``cpp_extension`` accepts in TORCH_CUDA_ARCH_LIST, read from its source."""
+    builder_imports: tuple[str, ...] = ()
+    """What its ``cpp_extension`` imports of setuptools' family, such as ``pkg_resources`` or ``pkg_resources.packaging``."""
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """What the loader would find for one native file; nothing was loaded to learn it."""
+
+    unresolved: tuple[str, ...] = ()
+    """Libraries of ``needed`` that lie nowhere the loader would look, with torch imported first."""
+    versions: tuple[tuple[str, str], ...] = ()
+    """The highest symbol version wanted of each family, with its library: ``("libstdc++.so.6", "GLIBCXX_3.4.32")``."""
+    torch_symbols: int = 0
+    """How many of its imports are names of torch's C++ namespaces or Python glue."""
+    torch_missing: tuple[str, ...] = ()
+    """Those that the installed torch does not export (at most twenty are kept)."""
+    own_missing: tuple[str, ...] = ()
+    """Other imports that no library it needs, and not the interpreter, exports (at most twenty are kept)."""
+    cxx11_abi: bool | None = None
+    """std::string of the new C++ ABI in the names it imports from torch; None when no name tells."""
+    error: str = ""
+    """Why part of this could not be learned, when it could not."""
+
+
+@dataclass(frozen=True)
+class RuntimeLibrary:
+    """A library of the C and C++ runtime as the target interpreter would load it."""
+
+    name: str
+    """``libc.so.6`` or ``libstdc++.so.6``."""
+    path: str
+    versions: tuple[str, ...]
+    """The highest symbol version that it defines of each family: ``GLIBCXX_3.4.30``, ``CXXABI_1.3.13``."""
+
+
+@dataclass(frozen=True)
+class RuntimeCopy:
+    """One copy of a library of which a process should hold one: ``libcudart``, ``libc10``, ``libtorch``."""
+
+    library: str
+    """``libcudart``, ``libc10``..., without version and hash."""
+    path: str
+    """Relative to its site-packages folder."""
+    version: str
+    """The digits behind ``.so.`` ("" where there are none)."""
+    bundled: bool
+    """Renamed with a hash by a wheel-repair tool, so that a second copy is loaded beside torch's own."""
+
+
+@dataclass(frozen=True)
+class SplatPackage:
+    """The Python side of a splatting extension, read as source text."""
+
+    module: str
+    """Importable name: ``diff_gaussian_rasterization``."""
+    folder: str
+    distributions: tuple[str, ...] = ()
+    """Every installed distribution that ships or claims this module name."""
+    native: tuple[str, ...] = ()
+    """Compiled modules its source imports: ``diff_gaussian_rasterization._C``."""
+    native_missing: tuple[str, ...] = ()
+    """Those of ``native`` for which there is no file."""
+    settings: tuple[str, ...] | None = None
+    """Fields of its Settings tuple, in order; None where it has none."""
+    settings_defaults: int = 0
+    """How many fields, counted from the end, may be left out."""
+    classes: tuple[str, ...] = ()
+    forward: tuple[str, ...] | None = None
+    """Parameters of the rasterizer's forward, without self."""
+    forward_required: int = 0
+    """How many of them, counted from the start, a caller must give."""
+    returns: int | None = None
+    """How many values a forward gives back; None where the source does not say."""
+    exports: tuple[str, ...] = ()
+    """Functions of its compiled module that its source calls."""
+    exports_missing: tuple[str, ...] = ()
+    """Those of ``exports`` whose name is nowhere in the compiled file."""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """A module or package in a folder that Python searches first, of the name of an installed one."""
+
+    module: str
+    path: str
+    native: bool
+    """It holds compiled modules itself (built in place), so that importing it can work."""
+
+
+@dataclass(frozen=True)
+class JitCache:
+    """One extension in torch's cache of extensions that were compiled at first use."""
+
+    name: str
+    folder: str
+    tag: str
+    """Folder of its Python and CUDA, such as ``py311_cu130``; "" under a TORCH_EXTENSIONS_DIR of the user's."""
+    current: bool
+    """It is the folder that the target environment itself would look in."""
+    built: str | None
+    """When the library was written (UTC, ISO 8601); None when there is none."""
+    locked: str | None
+    """When a ``lock`` file was left there (UTC, ISO 8601); None when there is none."""
+    library: str | None
+    code: tuple[ContainerGroup, ...] = ()
+    torch_folder: str = ""
+    """The torch whose headers build.ninja names."""
+    cuda_home: str = ""
+    """The toolkit whose nvcc build.ninja calls."""
+    gencode: tuple[str, ...] = ()
+    """The architecture flags in build.ninja."""
+    linkage: Linkage = field(default_factory=Linkage)
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -317,6 +437,8 @@ class Extension:
     size: int
     error: str = ""
     """Why the file could not be read, when it could not."""
+    linkage: Linkage | None = None
+    """What the loader would find for it; None for a file that was not looked at so closely."""
 
 
 @dataclass(frozen=True)
@@ -343,6 +465,110 @@ class EnvironmentFacts:
     toolkit_choice: Fact[ToolkitChoice] = field(default_factory=Fact)
     extensions: Fact[tuple[Extension, ...]] = field(default_factory=Fact)
     imports: tuple[ImportProbe, ...] = ()
+    packages: Fact[tuple[SplatPackage, ...]] = field(default_factory=Fact)
+    runtime_libraries: Fact[tuple[RuntimeLibrary, ...]] = field(default_factory=Fact)
+    runtime_copies: Fact[tuple[RuntimeCopy, ...]] = field(default_factory=Fact)
+    shadows: Fact[tuple[Shadow, ...]] = field(default_factory=Fact)
+    jit_caches: Fact[tuple[JitCache, ...]] = field(default_factory=Fact)
+
+
+# --- a checkout --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Submodule:
+    """One entry of a checkout's .gitmodules."""
+
+    path: str
+    url: str
+    empty: bool
+    """Its folder is missing or holds nothing."""
+    commit: str | None = None
+    """The commit that is checked out in it, when git wrote it down."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One requirement that a checkout writes down."""
+
+    file: str
+    name: str
+    spec: str
+    """``==1.12.1``, ``>=2.0`` or "" for any version."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A place in an extension's C++ or CUDA source on which builds are known to break."""
+
+    kind: str
+    """``cub-max``, ``no-cstdint`` or ``no-cfloat``."""
+    file: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class CheckoutSource:
+    """One extension source inside a checkout."""
+
+    path: str
+    """Relative to the checkout."""
+    source: Source
+    cxx_flags: tuple[str, ...] = ()
+    """Flags in setup.py that set a C++ standard, for either compiler."""
+    passages: tuple[Passage, ...] = ()
+
+
+@dataclass(frozen=True)
+class GuardedImport:
+    """An import whose failure the code hides, and goes on without."""
+
+    file: str
+    line: int
+    module: str
+    names: tuple[str, ...]
+    catches: str
+    """``everything``, or the exceptions that are named."""
+
+
+@dataclass(frozen=True)
+class RenderCall:
+    """Where a checkout calls a rasterizer, and with what."""
+
+    file: str
+    line: int
+    module: str
+    settings: tuple[str, ...] = ()
+    """Keywords of the Settings call."""
+    settings_positional: int = 0
+    forward: tuple[str, ...] = ()
+    """Keywords of the rasterizer's call."""
+    unpacks: int | None = None
+    """How many values it takes apart; None when it keeps them together."""
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A stack's folder, read as text."""
+
+    folder: str
+    paths: tuple[str, ...]
+    """Names by which a stack is recognised: the upper two levels, as far as they are code."""
+    remote: str = ""
+    """Where it was cloned from, without credentials."""
+    commit: str | None = None
+    branch: str = ""
+    submodules: tuple[Submodule, ...] = ()
+    pins: tuple[Pin, ...] = ()
+    sources: tuple[CheckoutSource, ...] = ()
+    imports: tuple[str, ...] = ()
+    """Top-level names of splatting extensions that its Python files import."""
+    guarded: tuple[GuardedImport, ...] = ()
+    calls: tuple[RenderCall, ...] = ()
+    shadows: tuple[Shadow, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Python files that are not Python this version can read."""
 
 
 @dataclass(frozen=True)
@@ -355,4 +581,6 @@ class Facts:
     """The version of splatfix that gathered the facts."""
     gathered: str = ""
     """UTC time, ISO 8601."""
+    checkout: Fact[Checkout] = field(default_factory=Fact)
+    """The stack's folder that ``--repo`` names; unknown without one."""
     schema_version: int = SCHEMA_VERSION

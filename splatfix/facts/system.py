@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from splatfix.binaries import Binary, read_binary
+from splatfix.binaries import (
+    Binary,
+    SymbolNeeds,
+    missing_exports,
+    provided_versions,
+    read_binary,
+    read_needs,
+)
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 
 
@@ -57,6 +65,42 @@ class System(Protocol):
         Raises:
             BinaryError: when the file is not one, or is damaged.
         """
+        ...
+
+    def symbol_needs(self, path: str) -> SymbolNeeds:
+        """Symbols and symbol versions that a native file wants from others.
+
+        Raises:
+            BinaryError: when the file is not one, or is damaged.
+        """
+        ...
+
+    def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
+        """Those of ``names`` that none of the libraries exports.
+
+        Raises:
+            BinaryError: when a library is not one, or is damaged.
+        """
+        ...
+
+    def provided_versions(self, path: str) -> tuple[str, ...]:
+        """Symbol versions that a library defines.
+
+        Raises:
+            BinaryError: when the file is not one, or is damaged.
+        """
+        ...
+
+    def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
+        """Those of ``texts`` that the file's bytes hold, each ended by a zero byte as a C string is.
+
+        Raises:
+            OSError: when the file cannot be read.
+        """
+        ...
+
+    def modified(self, path: str) -> float | None:
+        """When the file was last written, in seconds since 1970; None when it is not there."""
         ...
 
     def starts_with_script(self, path: str) -> bool:
@@ -127,6 +171,33 @@ class LiveSystem:
     def read_binary(self, path: str) -> Binary:
         """See :class:`System`."""
         return read_binary(path)
+
+    def symbol_needs(self, path: str) -> SymbolNeeds:
+        """See :class:`System`."""
+        return read_needs(path)
+
+    def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
+        """See :class:`System`."""
+        return missing_exports(names, [Path(library) for library in libraries])
+
+    def provided_versions(self, path: str) -> tuple[str, ...]:
+        """See :class:`System`."""
+        return provided_versions(path)
+
+    def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
+        """See :class:`System`."""
+        with Path(path).open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                return ()
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return tuple(text for text in texts if content.find(text.encode() + b"\0") >= 0)
+
+    def modified(self, path: str) -> float | None:
+        """See :class:`System`."""
+        try:
+            return Path(path).stat().st_mtime
+        except OSError:
+            return None
 
     def starts_with_script(self, path: str) -> bool:
         """See :class:`System`."""
