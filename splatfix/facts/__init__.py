@@ -78,10 +78,10 @@ def gather(python: str | None = None, *, system: System | None = None, try_impor
         python: the target environment's interpreter (see :func:`resolve_python`); None is splatfix's own.
         try_imports: also import torch and every extension in a child process (seconds instead of milliseconds).
     """
-    from splatfix.facts import environment, machine
+    from splatfix.facts import environment, machine, toolkits
 
     live = system or LiveSystem()
-    interpreter = python or sys.executable
+    interpreter = python or live.python
     facts, raw = environment.probe(live, interpreter)
     modules: list[str] = []
     if facts.torch_installed.value and (try_imports or not environment.torch_as_installed(live, facts)):
@@ -91,8 +91,9 @@ def gather(python: str | None = None, *, system: System | None = None, try_impor
     probes = tuple(environment.try_import(live, interpreter, module) for module in modules)
     facts = dataclasses.replace(facts, imports=probes)
     extra = environment.packaged_toolkits(live, raw)
+    includes = toolkits.packaged_includes(live, raw.get("site_packages", ()))
     return Facts(
-        machine=machine.probe(live, sys.executable, extra, str(raw.get("prefix", interpreter))),
+        machine=machine.probe(live, extra, str(raw.get("prefix", interpreter)), includes),
         environment=facts,
         splatfix=__version__,
         gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

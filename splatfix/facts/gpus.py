@@ -2,208 +2,171 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import dataclasses
 import re
 from typing import Any
 
+from splatfix.facts import gpu_roads, pci
+from splatfix.facts.gpu_roads import Answer, capability, cuda_level
 from splatfix.facts.model import Driver, Fact, Gpu, unknown
 from splatfix.facts.system import System
 
-_TIMEOUT = 5.0
-
-# Runs in a child interpreter, because a damaged libcuda may crash the process that loads it.
-# Attributes 75/76: compute capability (CUDA driver API, CUdevice_attribute).
-_LIBCUDA_SCRIPT = """
-import ctypes, json, sys
-try:
-    cuda = ctypes.CDLL(sys.argv[1])
-except OSError as error:
-    print(json.dumps({"error": str(error)})); sys.exit()
-code = cuda.cuInit(0)
-version = ctypes.c_int(); cuda.cuDriverGetVersion(ctypes.byref(version))
-out = {"init": code, "cuda": version.value, "gpus": []}
-count = ctypes.c_int()
-if code == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
-    for index in range(count.value):
-        device = ctypes.c_int(); name = ctypes.create_string_buffer(256)
-        major = ctypes.c_int(); minor = ctypes.c_int(); total = ctypes.c_size_t()
-        cuda.cuDeviceGet(ctypes.byref(device), index)
-        cuda.cuDeviceGetName(name, 256, device)
-        cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
-        cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
-        cuda.cuDeviceTotalMem_v2(ctypes.byref(total), device)
-        out["gpus"].append({"index": index, "name": name.value.decode("utf-8", "replace"),
-                            "cc": [major.value, minor.value], "memory_total": total.value})
-print(json.dumps(out))
-"""
-
-_SMI_FIELDS = "index,name,compute_cap,driver_version,memory.total,memory.free,pci.bus_id,uuid"
-_NVIDIA_VENDOR = "0x10de"
+_LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 
 
-def probe(system: System, python: str) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
-    """GPUs and driver of a machine.
+def probe(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
+    """GPUs and NVIDIA driver of a machine.
 
-    Order: NVML, then libcuda in a child of ``python``, then nvidia-smi, then /proc, then the PCI bus; the first that
-    shows GPUs wins, and the misses are told in ``found_via``. An empty tuple means that every road was tried and no
-    NVIDIA GPU is there; unknown means that something of NVIDIA's is there but nothing could be asked.
-
-    Args:
-        python: any working interpreter, to load libcuda in a child process.
+    Order: NVML, then libcuda in a child process, then nvidia-smi, then /proc/driver/nvidia, then the device tree of a
+    Jetson, then the PCI bus; the first that shows NVIDIA GPUs wins, and the misses are told in ``found_via``. What it
+    leaves open, the PCI bus fills in; cards of other makers come from there too. An empty tuple means that every road
+    was tried and no GPU is there; unknown means that something of NVIDIA's is there but nothing could be asked.
     """
-    misses: list[str] = []
+    if system.name == "darwin":
+        return _of_a_mac(system)
+    on_bus = pci.cards(system)
     kernel = _kernel_module(system)
     reply = system.nvml()
-    if "error" not in reply:
-        return _from_nvml(system, reply, kernel)
-    misses.append(f"NVML: {reply['error']}")
-    if not _anything_of_nvidia(system):
-        cards = _pci_cards(system)
-        if not cards:
-            via = "; ".join([*misses, "no NVIDIA device files, no PCI device of vendor 10de"])
-            return Fact((), via), Fact(None, via, "no NVIDIA driver on this machine")
-    by_libcuda = _from_libcuda(system, python, misses)
-    by_smi = None if by_libcuda else _from_smi(system, misses)
-    gpus, cuda, smi_driver = by_libcuda or by_smi or ((), None, None)
-    version = (kernel[0] if kernel else None) or smi_driver
-    via = "/proc/driver/nvidia/version" if kernel else ("nvidia-smi" if smi_driver else "")
+    nvml = _from_nvml(reply)
+    if nvml is not None and (nvml.gpus or not any(card.vendor == "nvidia" for card in on_bus)):
+        gpus, via = _completed(nvml.gpus, on_bus), "NVML"
+        return Fact(gpus, via), Fact(_driver(system, kernel, nvml, reply), _via("NVML", kernel))
+    misses = [f"NVML: {reply.get('error') or 'it shows no GPU'}"]
+    if not _anything_of_nvidia(system) and not any(card.vendor == "nvidia" for card in on_bus):
+        via = "; ".join([*misses, "no NVIDIA device files, no NVIDIA card on the PCI bus"])
+        return Fact(on_bus, via), Fact(None, via, "no NVIDIA driver on this machine")
+    by_cuda = gpu_roads.libcuda(system, misses)
+    best = by_cuda if by_cuda and by_cuda.gpus else None
+    best = (
+        best
+        or gpu_roads.nvidia_smi(system, misses)
+        or gpu_roads.proc_files(system)
+        or gpu_roads.jetson(system)
+    )
+    known = dataclasses.replace(
+        best or Answer(""),
+        cuda=by_cuda.cuda if by_cuda else None,
+        cuda_error=by_cuda.cuda_error if by_cuda else None,
+    )
+    made = _driver(system, kernel, known, reply)
     driver: Fact[Driver] = (
-        Fact(Driver(version, cuda, kernel[1] if kernel else None), via or "libcuda")
-        if version or cuda
+        Fact(made, _via(known.via, kernel) or "libcuda")
+        if made.version or made.cuda
         else Fact(None, "; ".join(misses), "no NVIDIA driver is loaded on this machine")
     )
-    if gpus:
-        return Fact(tuple(gpus), "libcuda" if by_libcuda else "nvidia-smi"), driver
-    cards = _pci_cards(system)
-    if cards:
-        return Fact(cards, "; ".join([*misses, "/sys/bus/pci/devices"])), driver
+    gpus = _completed(known.gpus, on_bus)
+    if any(gpu.vendor == "nvidia" for gpu in gpus):
+        told = known.via if known.gpus else "; ".join([*misses, "/sys/bus/pci/devices"])
+        return Fact(gpus, told), driver
     return unknown("; ".join(misses)), driver
 
 
-def _from_nvml(
-    system: System, reply: dict[str, Any], kernel: tuple[str, bool] | None
-) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
-    gpus = tuple(
-        Gpu(
-            index=item["index"],
-            name=item.get("name") or "unknown",
-            cc=_cc(item.get("cc")),
-            memory_total=item.get("memory_total"),
-            memory_free=item.get("memory_free"),
-            bus_id=item.get("bus_id"),
-            uuid=item.get("uuid"),
-            mig=item.get("mig"),
-            display=item.get("display"),
-        )
-        for item in reply["gpus"]
-    )
-    driver = Driver(
-        version=kernel[0] if kernel else reply["driver"],
-        cuda=_cuda_level(reply.get("cuda")),
-        open_module=kernel[1] if kernel else None,
-        library_version=reply["driver"],
-    )
-    return Fact(gpus, "NVML"), Fact(driver, "NVML" + (" and /proc/driver/nvidia/version" if kernel else ""))
+def _of_a_mac(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
+    answer = gpu_roads.apple(system)
+    no_driver: Fact[Driver] = Fact(None, "macOS", "there is no NVIDIA driver for this system")
+    if answer is None:
+        return unknown("system_profiler SPDisplaysDataType shows no GPU"), no_driver
+    return Fact(answer.gpus, answer.via), no_driver
 
 
-def _kernel_module(system: System) -> tuple[str, bool] | None:
-    """Version and openness of the loaded kernel module, from its own /proc file (or /sys, without openness)."""
-    text = system.read("/proc/driver/nvidia/version")
-    if text:
-        for line in text.splitlines():
-            match = re.match(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", line + " ")
-            if match:
-                return match.group(1), "Open Kernel Module" in line
-    plain = system.read("/sys/module/nvidia/version")
-    if plain and re.fullmatch(r"\d{3,}\.\d+(\.\d+)?", plain.strip()):
-        return plain.strip(), False
-    return None
-
-
-def _libcuda_names(system: System) -> tuple[str, ...]:
-    if system.name == "windows":
-        return ("nvcuda.dll",)
-    wsl = "/usr/lib/wsl/lib/libcuda.so.1"
-    return (wsl, "libcuda.so.1") if system.exists(wsl) else ("libcuda.so.1",)
-
-
-def _from_libcuda(
-    system: System, python: str, misses: list[str]
-) -> tuple[tuple[Gpu, ...], str | None, str | None] | None:
-    for library in _libcuda_names(system):
-        done = system.run([python, "-c", _LIBCUDA_SCRIPT, library], _TIMEOUT)
-        try:
-            reply = json.loads(done.stdout)
-        except ValueError:
-            misses.append(f"{library}: {done.why() or 'no readable answer'}")
+def _from_nvml(reply: dict[str, Any]) -> Answer | None:
+    """NVML's plain data (see :func:`splatfix.facts.nvml.ask`) as GPUs; None when it gave none to read."""
+    items = reply.get("gpus")
+    if "error" in reply or not isinstance(items, list):
+        return None
+    gpus: list[Gpu] = []
+    for item in items:
+        if not isinstance(item, dict):
             continue
-        if "error" in reply:
-            misses.append(f"libcuda: {reply['error']}")
-            continue
-        if reply["init"] != 0:
-            misses.append(f"{library}: cuInit gives error {reply['init']}")
-            continue
-        gpus = tuple(
-            Gpu(g["index"], g["name"], cc=_cc(g["cc"]), memory_total=g["memory_total"]) for g in reply["gpus"]
-        )
-        return gpus, _cuda_level(reply["cuda"]), None
-    return None
-
-
-def _from_smi(system: System, misses: list[str]) -> tuple[tuple[Gpu, ...], str | None, str | None] | None:
-    names = ["/usr/lib/wsl/lib/nvidia-smi"] if system.exists("/usr/lib/wsl/lib/nvidia-smi") else []
-    for program in [*names, "nvidia-smi"]:
-        done = system.run([program, f"--query-gpu={_SMI_FIELDS}", "--format=csv,noheader,nounits"], _TIMEOUT)
-        if not done.ok:
-            misses.append(f"nvidia-smi: {done.why()}")
-            continue
-        gpus, driver = [], None
-        for row in csv.reader(io.StringIO(done.stdout), skipinitialspace=True):
-            if len(row) != len(_SMI_FIELDS.split(",")):
-                misses.append(f"nvidia-smi: unexpected line {','.join(row)!r}")
-                continue
-            index, name, cc, driver, total, free, bus, uuid = (cell.strip() for cell in row)
-            gpus.append(
-                Gpu(
-                    int(index),
-                    name,
-                    cc=cc if re.fullmatch(r"\d+\.\d", cc) else None,
-                    memory_total=int(total) * 2**20 if total.isdigit() else None,
-                    memory_free=int(free) * 2**20 if free.isdigit() else None,
-                    bus_id=bus,
-                    uuid=uuid,
-                )
+        mig_devices = item.get("mig_devices")
+        gpus.append(
+            Gpu(
+                index=len(gpus),
+                name=_text(item.get("name")) or "unknown",
+                cc=capability(item.get("cc")),
+                memory_total=_whole(item.get("memory_total")),
+                memory_free=_whole(item.get("memory_free")),
+                bus_id=_text(item.get("bus_id")),
+                uuid=_text(item.get("uuid")),
+                mig=item["mig"] if isinstance(item.get("mig"), bool) else None,
+                display=item["display"] if isinstance(item.get("display"), bool) else None,
+                mig_devices=tuple(map(str, mig_devices)) if isinstance(mig_devices, list) else (),
             )
-        if gpus:
-            return tuple(gpus), None, driver
+        )
+    return Answer("NVML", tuple(gpus), cuda_level(reply.get("cuda")), _text(reply.get("driver")))
+
+
+def _driver(
+    system: System, kernel: tuple[str, bool | None] | None, answer: Answer, reply: dict[str, Any]
+) -> Driver:
+    code = reply.get("error_code")
+    return Driver(
+        version=kernel[0] if kernel else answer.driver,
+        cuda=answer.cuda,
+        open_module=kernel[1] if kernel else None,
+        library_version=answer.driver or _library_version(system),
+        nvml_error=code if isinstance(code, int) else None,
+        cuda_error=answer.cuda_error,
+    )
+
+
+def _library_version(system: System) -> str | None:
+    """The version in the real file name of the installed user-mode driver: ``libcuda.so.575.57.08``."""
+    for folder in _LIBRARY_FOLDERS:
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            if system.exists(f"{folder}/{name}"):
+                match = re.search(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$", system.realpath(f"{folder}/{name}"))
+                if match:
+                    return match.group(1)
     return None
+
+
+def _completed(gpus: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """GPUs that a driver showed with what the PCI bus adds; then the cards that only the bus shows."""
+    left = list(on_bus)
+    found = []
+    for gpu in gpus:
+        twin = next((card for card in left if pci.same_bus(card.bus_id, gpu.bus_id)), None)
+        if twin is not None:
+            left.remove(twin)
+            gpu = dataclasses.replace(
+                gpu,
+                cc=gpu.cc or twin.cc,
+                display=gpu.display if gpu.display is not None else twin.display,
+                pci_id=twin.pci_id,
+                kernel_driver=twin.kernel_driver,
+            )
+        found.append(gpu)
+    # a road without bus numbers (an old libcuda) already showed every NVIDIA card there is to use
+    if any(gpu.vendor == "nvidia" and gpu.bus_id is None for gpu in gpus):
+        left = [card for card in left if card.vendor != "nvidia"]
+    return tuple(dataclasses.replace(gpu, index=i) for i, gpu in enumerate([*found, *left]))
+
+
+def _kernel_module(system: System) -> tuple[str, bool | None] | None:
+    """Version and openness of the loaded kernel module, from its own /proc file (or /sys, which is silent on that)."""
+    for line in (system.read("/proc/driver/nvidia/version") or "").splitlines():
+        match = re.match(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", line + " ")
+        if match:
+            return match.group(1), "Open Kernel Module" in line
+    plain = (system.read("/sys/module/nvidia/version") or "").strip()
+    return (plain, None) if re.fullmatch(r"\d{3,}\.\d+(\.\d+)?", plain) else None
 
 
 def _anything_of_nvidia(system: System) -> bool:
-    traces = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/sys/module/nvidia", "/dev/nvhost-gpu")
+    traces = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/sys/module/nvidia", "/dev/nvhost-gpu",
+              "/etc/nv_tegra_release")  # fmt: skip
     return system.name == "windows" or any(system.exists(path) for path in traces)
 
 
-def _pci_cards(system: System) -> tuple[Gpu, ...]:
-    """Display controllers of NVIDIA on the PCI bus, known even where no driver is loaded."""
-    base = "/sys/bus/pci/devices"
-    cards: list[Gpu] = []
-    for name in system.listdir(base):
-        vendor = (system.read(f"{base}/{name}/vendor") or "").strip()
-        kind = (system.read(f"{base}/{name}/class") or "").strip()
-        if vendor != _NVIDIA_VENDOR or not kind.startswith(("0x0300", "0x0302")):
-            continue
-        device = (system.read(f"{base}/{name}/device") or "").strip()
-        cards.append(Gpu(len(cards), f"NVIDIA PCI device {device.removeprefix('0x')}", bus_id=name))
-    return tuple(cards)
+def _via(road: str, kernel: tuple[str, bool | None] | None) -> str:
+    said = "/proc/driver/nvidia/version" if kernel and kernel[1] is not None else "/sys/module/nvidia/version"
+    return " and ".join(part for part in (road, said if kernel else "") if part)
 
 
-def _cc(pair: list[int] | None) -> str | None:
-    return f"{pair[0]}.{pair[1]}" if pair else None
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
-def _cuda_level(number: int | None) -> str | None:
-    """``13000`` -> ``13.0`` (CUDA driver API, cuDriverGetVersion)."""
-    return f"{number // 1000}.{number % 1000 // 10}" if number else None
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,114 +1,155 @@
-"""What is true of the machine itself: system, resources, container, deciding environment variables."""
+"""What is true of the machine itself: system, model, container, deciding environment variables, and all other probes."""
 
 from __future__ import annotations
 
 import re
-import tempfile
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from splatfix.facts import compilers, gpus, toolkits
-from splatfix.facts.model import MachineFacts, Resources
+from splatfix.facts import adapters, compilers, gpus, resources, toolkits
+from splatfix.facts.gpu_roads import SYSCTL_NAMES
+from splatfix.facts.model import Fact, MachineFacts, Resources, unknown
+from splatfix.facts.side_by_side import side_by_side
 from splatfix.facts.system import System
+
+# No probe may hold up a diagnosis longer than this; children end earlier, at timeouts of their own.
+LIMIT = 60.0
+_TIMEOUT = 5.0
 
 # Variables that decide something when a splatting stack is built or run.
 DECIDING_VARIABLES = (
-    "CC", "CXX", "CUDAHOSTCXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING",
-    "CUDA_ARCHITECTURES", "CUDAARCHS", "CONDA_PREFIX", "CPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH",
-    "MAX_JOBS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVIDIA_DRIVER_CAPABILITIES",
-    "NVIDIA_VISIBLE_DEVICES", "PYTHONPATH", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NVCC",
-    "TCNN_CUDA_ARCHITECTURES", "TORCH_CUDA_ARCH_LIST", "TORCH_DONT_CHECK_COMPILER_ABI", "TORCH_EXTENSIONS_DIR",
-    "VIRTUAL_ENV",
+    "CC", "CXX", "CUDAHOSTCXX", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING", "CUDA_ARCHITECTURES", "CUDAARCHS", "CONDA_PREFIX", "CPATH", "CPLUS_INCLUDE_PATH",
+    "DISTUTILS_USE_SDK", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "MAX_JOBS", "NVCC_APPEND_FLAGS",
+    "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_REQUIRE_CUDA", "NVIDIA_VISIBLE_DEVICES", "PYTHONPATH", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NVCC", "TCNN_CUDA_ARCHITECTURES", "TORCH_CUDA_ARCH_LIST", "TORCH_DONT_CHECK_COMPILER_ABI",
+    "TORCH_EXTENSIONS_DIR", "VIRTUAL_ENV", "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VSCMD_ARG_TGT_ARCH",
+    "WSL_DISTRO_NAME",
 )  # fmt: skip
 
 
 def probe(
-    system: System, python: str, extra_toolkits: list[tuple[str, str]], environment: str
+    system: System,
+    extra_toolkits: list[tuple[str, str]] | None = None,
+    environment: str = "",
+    includes: tuple[str, ...] = (),
 ) -> MachineFacts:
-    """Everything about the machine; the slow probes run side by side.
+    """Everything about the machine; the probes run side by side, and one that hangs or breaks costs only its own fact.
 
     Args:
-        python: an interpreter for children that load native libraries.
         extra_toolkits: toolkit folders known from elsewhere, as (folder, how it came up).
-        environment: a path in the target environment, to tell the free space there.
+        environment: the target environment's folder, whose disk and compilers are looked at too.
+        includes: include folders of the environment's own NVIDIA packages.
     """
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        gpu_job = pool.submit(gpus.probe, system, python)
-        toolkit_job = pool.submit(toolkits.probe, system, extra_toolkits)
-        compiler_job = pool.submit(compilers.probe, system)
-        tool_job = pool.submit(compilers.tools, system)
-        found_gpus, driver = gpu_job.result()
-        kernel = (system.read("/proc/sys/kernel/osrelease") or "").strip()
-        return MachineFacts(
-            system=system.name,
-            machine=system.machine,
-            kernel=kernel,
-            distribution=_distribution(system),
-            glibc=_glibc(system),
-            container=_container(system),
-            wsl="microsoft" in kernel.lower(),
-            gpus=found_gpus,
-            driver=driver,
-            toolkits=toolkit_job.result(),
-            compilers=compiler_job.result(),
-            tools=tool_job.result(),
-            resources=_resources(system, environment),
-            variables={name: system.env[name] for name in DECIDING_VARIABLES if name in system.env},
-        )
+    found = side_by_side(
+        LIMIT,
+        {
+            "gpus": lambda: gpus.probe(system),
+            "adapters": lambda: adapters.probe(system),
+            "toolkits": lambda: toolkits.probe(system, extra_toolkits or (), includes),
+            "compilers": lambda: compilers.probe(system, environment),
+            "tools": lambda: compilers.tools(system),
+            "resources": lambda: resources.probe(system, environment),
+            "libc": lambda: _libc(system),
+            "distribution": lambda: _distribution(system),
+        },
+    )
+    found_gpus, driver = found["gpus"][0] or (unknown(found["gpus"][1]), unknown(found["gpus"][1]))
+    kernel = (system.read("/proc/sys/kernel/osrelease") or "").strip()
+    libc = _fact(found["libc"])
+    wsl = "microsoft" in kernel.lower()
+    return MachineFacts(
+        system=system.name,
+        machine=system.machine,
+        kernel=kernel,
+        distribution=found["distribution"][0] or "",
+        glibc=libc.value.removeprefix("glibc ") if libc.value and libc.value.startswith("glibc ") else None,
+        libc=libc,
+        model=_model(system),
+        l4t=_l4t(system),
+        container=_container(system),
+        wsl=wsl,
+        wsl_version=(1 if kernel.endswith("-Microsoft") else 2) if wsl else None,
+        gpus=found_gpus,
+        driver=driver,
+        adapters=_fact(found["adapters"]),
+        toolkits=_fact(found["toolkits"]),
+        compilers=_fact(found["compilers"]),
+        tools=found["tools"][0] or {},
+        resources=found["resources"][0] or Resources(),
+        variables={name: system.env[name] for name in DECIDING_VARIABLES if name in system.env},
+    )
+
+
+def _fact(outcome: tuple[Any, str]) -> Fact[Any]:
+    value, problem = outcome
+    return value if value is not None else unknown(problem)
 
 
 def _distribution(system: System) -> str:
+    if system.name == "windows":
+        reply = resources.windows_system(system)
+        return " ".join(str(reply[name]) for name in ("Caption", "Version") if name in reply)
+    if system.name == "darwin":
+        said = dict(re.findall(r"^(\w+):\s*(.*)$", system.run(["sw_vers"], _TIMEOUT).stdout, re.MULTILINE))
+        return f"{said.get('ProductName', 'macOS')} {said.get('ProductVersion', '')}".strip()
     match = re.search(r'^PRETTY_NAME="?([^"\n]+)', system.read("/etc/os-release") or "", re.MULTILINE)
     return match.group(1) if match else ""
 
 
-def _glibc(system: System) -> str | None:
+def _libc(system: System) -> Fact[str]:
     if system.name != "linux":
-        return None
-    match = re.search(r"glibc (\d+\.\d+)", system.run(["getconf", "GNU_LIBC_VERSION"], 5.0).stdout)
-    return match.group(1) if match else None
+        return unknown(f"{system.name} has none of its own")
+    done = system.run(["getconf", "GNU_LIBC_VERSION"], _TIMEOUT)
+    if match := re.search(r"glibc (\d+\.\d+)", done.stdout):
+        return Fact(f"glibc {match.group(1)}", "getconf GNU_LIBC_VERSION")
+    musl = system.run(["ldd", "--version"], _TIMEOUT)  # musl's says so on stderr and ends with 1
+    said = musl.stdout + musl.stderr
+    if "musl" in said:
+        version = re.search(r"Version (\d[\d.]*)", said)
+        return Fact(f"musl {version.group(1) if version else ''}".strip(), "ldd --version")
+    if match := re.search(r"(?:GLIBC|GNU libc)\D.*?(\d+\.\d+)\s*$", said, re.MULTILINE | re.IGNORECASE):
+        return Fact(f"glibc {match.group(1)}", "ldd --version")
+    return unknown(f"getconf GNU_LIBC_VERSION: {done.why() or 'no version in its answer'}")
+
+
+def _model(system: System) -> str:
+    """The machine's name from its device tree (Jetson), its firmware, or its chip (Mac); "" when nothing says one."""
+    if system.name == "darwin":
+        said = system.run(["sysctl", *SYSCTL_NAMES], _TIMEOUT).stdout
+        match = re.search(r"^machdep\.cpu\.brand_string: (.+)$", said, re.MULTILINE)
+        return match.group(1).strip() if match else ""
+    for path in ("/proc/device-tree/model", "/sys/class/dmi/id/product_name"):
+        name = (system.read(path) or "").replace("\0", "").strip()
+        if name and name not in ("System Product Name", "To Be Filled By O.E.M.", "Default string"):
+            return name
+    return ""
+
+
+def _l4t(system: System) -> str | None:
+    """``# R36 (release), REVISION: 4.3, GCID: ...`` -> ``36.4.3``."""
+    text = system.read("/etc/nv_tegra_release") or ""
+    match = re.match(r"# R(\d+) \(release\), REVISION: (\d+(?:\.\d+)*)", text)
+    return f"{match.group(1)}.{match.group(2)}" if match else None
 
 
 def _container(system: System) -> str | None:
-    if system.exists("/run/.containerenv"):
-        return "podman"
+    """Which kind of container this is, by the marks that each kind leaves; None outside one."""
     if "KUBERNETES_SERVICE_HOST" in system.env:
         return "kubernetes"
-    return "docker" if system.exists("/.dockerenv") else None
-
-
-def _resources(system: System, environment: str) -> Resources:
-    memory = _meminfo(system.read("/proc/meminfo") or "")
-    total, available = memory.get("MemTotal"), memory.get("MemAvailable")
-    limit = (system.read("/sys/fs/cgroup/memory.max") or "").strip()
-    if limit.isdigit() and total is not None and int(limit) < total:
-        used = (system.read("/sys/fs/cgroup/memory.current") or "").strip()
-        total = int(limit)
-        available = min(available or total, total - int(used)) if used.isdigit() else available
-    places = {"temporary": tempfile.gettempdir(), "environment": environment}
-    if home := system.env.get("HOME"):
-        places["cache"] = f"{home}/.cache"
-    free = {name: system.free_bytes(path) for name, path in places.items()}
-    return Resources(
-        cores=_cores(system),
-        memory_total=total,
-        memory_available=available,
-        swap_total=memory.get("SwapTotal"),
-        disk_free={name: size for name, size in free.items() if size is not None},
-    )
-
-
-def _meminfo(text: str) -> Mapping[str, int]:
-    """Bytes by name from /proc/meminfo, whose unit is KiB."""
-    return {name: int(size) * 1024 for name, size in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
-
-
-def _cores(system: System) -> int | None:
-    """Cores this process may use: the CPU mask's, cut down by a cgroup quota."""
-    status = system.read("/proc/self/status") or ""
-    mask = re.search(r"^Cpus_allowed:\s+([0-9a-f,]+)$", status, re.MULTILINE)
-    cores = bin(int(mask.group(1).replace(",", ""), 16)).count("1") if mask else None
-    quota = (system.read("/sys/fs/cgroup/cpu.max") or "").split()
-    if cores and len(quota) == 2 and quota[0].isdigit():
-        cores = max(1, min(cores, round(int(quota[0]) / int(quota[1]))))
-    return cores
+    if system.exists("/run/.containerenv"):
+        return "podman"
+    if system.exists("/.singularity.d"):
+        return "apptainer"
+    if system.exists("/.dockerenv"):
+        return "docker"
+    groups = system.read("/proc/1/cgroup") or ""
+    for mark, name in (
+        ("kubepods", "kubernetes"),
+        ("docker", "docker"),
+        ("libpod", "podman"),
+        ("/lxc/", "lxc"),
+    ):
+        if mark in groups:
+            return name
+    return (system.env.get("container") or "").strip() or None  # systemd-nspawn and lxc set it

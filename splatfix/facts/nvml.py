@@ -2,33 +2,62 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
+from splatfix.facts.side_by_side import within
 
-def ask() -> dict[str, Any]:
+_TIMEOUT = 10.0
+_WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
+_LIBRARY_NOT_FOUND = 12
+
+
+def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
     """NVML's answers, or the reason why it gave none.
+
+    Args:
+        timeout: seconds until a driver that hangs (a GPU that fell off the bus) is given up.
 
     Returns:
         ``{"error": str, "error_code": int | None}`` when NVML could not be started; else ``driver`` (text), ``cuda``
         (integer as ``cuDriverGetVersion`` gives it, e.g. 13000, or None) and ``gpus``, a list of ``index``, ``name``,
-        ``cc`` ([major, minor]), ``memory_total``/``memory_free`` (bytes), ``bus_id``, ``uuid``, ``mig``, ``display``;
-        what a card does not answer is None.
+        ``cc`` ([major, minor]), ``memory_total``/``memory_free`` (bytes), ``bus_id``, ``uuid``, ``mig``,
+        ``mig_devices`` (names), ``display``; what a card does not answer is None.
     """
+    answer, problem = within(timeout, _ask)
+    return answer if answer is not None else {"error": f"NVML: {problem}", "error_code": None}
+
+
+def _ask() -> dict[str, Any]:
     import pynvml
 
     try:
-        pynvml.nvmlInit()
+        _start(pynvml)
     except pynvml.NVMLError as error:
         return {"error": str(error), "error_code": int(error.value)}
     try:
         return {
-            "driver": _try(pynvml, pynvml.nvmlSystemGetDriverVersion),
+            "driver": _text(_try(pynvml, pynvml.nvmlSystemGetDriverVersion)),
             "cuda": _try(pynvml, pynvml.nvmlSystemGetCudaDriverVersion_v2),
             "gpus": [_gpu(pynvml, index) for index in range(_try(pynvml, pynvml.nvmlDeviceGetCount) or 0)],
         }
     finally:
         pynvml.nvmlShutdown()
+
+
+def _start(pynvml: Any) -> None:
+    """Start NVML; on WSL its library may lie off the loader's path, so it is loaded by hand and tried again."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        if int(error.value) != _LIBRARY_NOT_FOUND:
+            raise
+        try:
+            ctypes.CDLL(_WSL_LIBRARY)  # once it is loaded, the loader finds it by its name
+        except OSError:
+            raise error from None
+        pynvml.nvmlInit()
 
 
 def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
@@ -48,8 +77,17 @@ def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
         "bus_id": _text(pci.busId) if pci else None,
         "uuid": _text(_try(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
         "mig": bool(mig[0]) if mig else None,
+        "mig_devices": _mig_devices(pynvml, handle) if mig and mig[0] else [],
         "display": _yes(_try(pynvml, pynvml.nvmlDeviceGetDisplayMode, handle)),
     }
+
+
+def _mig_devices(pynvml: Any, handle: Any) -> list[str]:
+    """Names such as ``NVIDIA A100-SXM4-40GB MIG 1g.5gb`` of the instances that a card is cut into."""
+    places = range(_try(pynvml, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0)
+    instances = (_try(pynvml, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place) for place in places)
+    names = (_text(_try(pynvml, pynvml.nvmlDeviceGetName, item)) for item in instances if item is not None)
+    return [name for name in names if name]
 
 
 def _try(pynvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -39,6 +39,11 @@ class System(Protocol):
         """The environment variables."""
         ...
 
+    @property
+    def python(self) -> str:
+        """splatfix's own interpreter, for children that load native libraries."""
+        ...
+
     def read(self, path: str) -> str | None:
         """A text file's content; None when it is not there or not readable."""
         ...
@@ -138,6 +143,11 @@ class LiveSystem:
     def env(self) -> Mapping[str, str]:
         """See :class:`System`."""
         return self._env
+
+    @property
+    def python(self) -> str:
+        """See :class:`System`."""
+        return sys.executable
 
     def read(self, path: str) -> str | None:
         """See :class:`System`."""

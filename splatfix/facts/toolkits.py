@@ -12,12 +12,18 @@ from splatfix.facts.system import System, which_all
 
 _TIMEOUT = 8.0
 
+_TARGETS = ("x86_64-linux", "sbsa-linux", "aarch64-linux")
+_WINDOWS = "C:/Program Files/NVIDIA GPU Computing Toolkit/CUDA"
+# Debian and Ubuntu split their own package: nvcc's parts here, headers in /usr/include, libraries in the usual folder
+_DEBIAN = "/usr/lib/nvidia-cuda-toolkit"
+
 # What the sources of splatting extensions include or link, through ATen/cuda/CUDAContext.h
 # and the kernels themselves (headers of a default toolkit installation).
 NEEDED_HEADERS = (
     "cuda_runtime.h",
     "cuda_runtime_api.h",
     "cublas_v2.h",
+    "cublasLt.h",
     "cusparse.h",
     "cusolverDn.h",
     "cooperative_groups.h",
@@ -26,11 +32,15 @@ NEEDED_HEADERS = (
 )
 
 
-def probe(system: System, extra_roots: Iterable[tuple[str, str]] = ()) -> Fact[tuple[Toolkit, ...]]:
+def probe(
+    system: System, extra_roots: Iterable[tuple[str, str]] = (), includes: tuple[str, ...] = ()
+) -> Fact[tuple[Toolkit, ...]]:
     """All toolkits, each once, with every road that leads to it.
 
     Args:
         extra_roots: further folders to look at, as (folder, how it came up), e.g. a pip-installed ``nvidia/cu13``.
+        includes: include folders of the environment's own NVIDIA packages (see :func:`packaged_includes`), to say
+            which of them holds a header that a toolkit lacks.
     """
     roads: dict[str, list[str]] = {}
     for root, via in [*_candidates(system), *extra_roots]:
@@ -41,8 +51,20 @@ def probe(system: System, extra_roots: Iterable[tuple[str, str]] = ()) -> Fact[t
         if via not in roads[real]:
             roads[real].append(via)
     with ThreadPoolExecutor(max_workers=4) as pool:
-        found = list(pool.map(lambda item: _describe(system, item[0], tuple(item[1])), roads.items()))
+        found = list(
+            pool.map(lambda item: _describe(system, item[0], tuple(item[1]), includes), roads.items())
+        )
     return Fact(tuple(found), "CUDA_HOME, CUDA_PATH, PATH, the usual folders, the environment's own packages")
+
+
+def packaged_includes(system: System, sites: Iterable[str]) -> tuple[str, ...]:
+    """The include folders that pip's NVIDIA packages bring: ``nvidia/cu13/include``, ``nvidia/cublas/include``..."""
+    return tuple(
+        folder
+        for site in sites
+        for name in system.listdir(f"{site}/nvidia")
+        if system.exists(folder := f"{site}/nvidia/{name}/include")
+    )
 
 
 def torch_choice(system: System, *, torch_is_cuda: bool, needs_cuda_build: bool = True) -> ToolkitChoice:
@@ -74,10 +96,9 @@ def torch_choice(system: System, *, torch_is_cuda: bool, needs_cuda_build: bool 
         root = posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
         return _choice(system, root, f"the folder above the one of the first nvcc on PATH ({nvcc})", nvcc)
     if system.name == "windows":
-        base = "C:/Program Files/NVIDIA GPU Computing Toolkit/CUDA"
-        versions = [name for name in system.listdir(base) if re.fullmatch(r"v\d+\.\d+", name)]
+        versions = [name for name in system.listdir(_WINDOWS) if re.fullmatch(r"v\d+\.\d+", name)]
         if versions:
-            return _choice(system, f"{base}/{versions[0]}", "the first folder of the CUDA installation")
+            return _choice(system, f"{_WINDOWS}/{versions[0]}", "the first folder of the CUDA installation")
         return ToolkitChoice(None, "no CUDA_HOME, no nvcc on PATH, no CUDA installation folder")
     if system.exists("/usr/local/cuda"):
         return _choice(system, "/usr/local/cuda", "the default folder /usr/local/cuda")
@@ -102,7 +123,8 @@ def ask_root(system: System, nvcc: str) -> str | None:
     match = re.search(r"^#\$ TOP=(.+)$", done.stderr + done.stdout, re.MULTILINE)
     if not match:
         return None
-    return system.realpath(match.group(1).strip())
+    root = system.realpath(match.group(1).strip())
+    return "/usr" if root == _DEBIAN else root
 
 
 def _candidates(system: System) -> list[tuple[str, str]]:
@@ -121,19 +143,41 @@ def _candidates(system: System) -> list[tuple[str, str]]:
             found.append((root, f"PATH, through the link {nvcc}"))
         else:
             found.append((root, f"PATH ({nvcc})"))
+    return [*found, *_usual_folders(system), *_conda(system)]
+
+
+def _usual_folders(system: System) -> list[tuple[str, str]]:
     if system.name == "windows":
-        base = "C:/Program Files/NVIDIA GPU Computing Toolkit/CUDA"
-        found += [(f"{base}/{name}", base) for name in system.listdir(base)]
-    else:
-        for base in ("/usr/local", "/opt", "/usr/lib"):
+        found = [(f"{_WINDOWS}/{name}", _WINDOWS) for name in system.listdir(_WINDOWS)]
+        # the installer sets one variable per version: CUDA_PATH_V12_4
+        versions = sorted(name for name in system.env if re.fullmatch(r"CUDA_PATH_V\d+_\d+", name.upper()))
+        return [*found, *((system.env[name], name) for name in versions)]
+    found = [
+        (f"{base}/{name}", f"{base}/{name}")
+        for base in ("/usr/local", "/opt", "/usr/lib")
+        for name in system.listdir(base)
+        if re.match(r"cuda(-|$)", name)
+    ]
+    if system.exists(f"{_DEBIAN}/bin/nvcc"):
+        found.append(("/usr", f"{_DEBIAN} (the distribution's own package)"))
+    hpc = "/opt/nvidia/hpc_sdk"
+    for folder in (f"{hpc}/{name}" for name in system.listdir(hpc) if name.startswith("Linux_")):
+        for release in system.listdir(folder):
+            base = f"{folder}/{release}/cuda"
             found += [
-                (f"{base}/{name}", f"{base}/{name}")
-                for name in system.listdir(base)
-                if re.match(r"cuda(-|$)", name)
+                (f"{base}/{name}", hpc) for name in system.listdir(base) if re.fullmatch(r"\d+\.\d+", name)
             ]
-    if conda := system.env.get("CONDA_PREFIX"):
-        found += [(conda, "CONDA_PREFIX"), (f"{conda}/targets/x86_64-linux", "CONDA_PREFIX")]
     return found
+
+
+def _conda(system: System) -> list[tuple[str, str]]:
+    prefix = system.env.get("CONDA_PREFIX")
+    if not prefix:
+        return []
+    inside = [prefix, f"{prefix}/Library"] if system.name == "windows" else [prefix]
+    if not _nvcc_in(system, prefix):
+        inside += [f"{prefix}/targets/{target}" for target in _TARGETS]
+    return [(folder, "CONDA_PREFIX") for folder in inside]
 
 
 def _nvcc_in(system: System, root: str) -> str | None:
@@ -153,7 +197,7 @@ def _holds_toolkit(system: System, root: str) -> bool:
 
 
 def _include(system: System, root: str) -> str | None:
-    for folder in ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include"):
+    for folder in ("include", *(f"targets/{target}/include" for target in _TARGETS)):
         if system.exists(f"{root}/{folder}/cuda_runtime.h") or system.exists(
             f"{root}/{folder}/crt/host_config.h"
         ):
@@ -161,7 +205,9 @@ def _include(system: System, root: str) -> str | None:
     return None
 
 
-def _describe(system: System, root: str, found_via: tuple[str, ...]) -> Toolkit:
+def _describe(
+    system: System, root: str, found_via: tuple[str, ...], includes: tuple[str, ...] = ()
+) -> Toolkit:
     nvcc = _nvcc_in(system, root)
     include = _include(system, root)
     limits = system.read(f"{include}/crt/host_config.h") if include else None
@@ -176,6 +222,7 @@ def _describe(system: System, root: str, found_via: tuple[str, ...]) -> Toolkit:
         archs = tuple(
             line.strip() for line in listed.stdout.splitlines() if re.fullmatch(r"sm_\d+[af]?", line.strip())
         )
+    missing = _missing(system, root, include, nvcc)
     return Toolkit(
         root=root,
         version=version,
@@ -183,8 +230,10 @@ def _describe(system: System, root: str, found_via: tuple[str, ...]) -> Toolkit:
         nvcc=nvcc,
         archs=archs,
         gcc_max=_limit(limits, r"__GNUC__ > (\d+)"),
-        clang_max=_clang_max(limits),
-        missing=_missing(system, root, include, nvcc),
+        clang_max=_below(limits, r"__clang_major__ >= (\d+)"),
+        msvc_max=_below(limits, r"_MSC_VER >= (\d+)"),
+        missing=missing,
+        elsewhere=_elsewhere(system, missing, includes),
         error=error,
     )
 
@@ -194,21 +243,57 @@ def _limit(text: str | None, pattern: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _clang_max(text: str | None) -> int | None:
-    """The header refuses ``__clang_major__ >= N``; the highest accepted major is N - 1."""
-    bound = _limit(text, r"__clang_major__ >= (\d+)")
+def _below(text: str | None, pattern: str) -> int | None:
+    """The header refuses ``__clang_major__ >= N`` and ``_MSC_VER >= N``; the highest it accepts is N - 1."""
+    bound = _limit(text, pattern)
     return bound - 1 if bound is not None else None
 
 
 def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:
     missing = [] if nvcc else ["bin/nvcc"]
+    if nvcc:
+        missing += [part for part, places in _compiler_parts(system).items()
+                    if not any(system.exists(f"{root}/{place}") for place in places)]  # fmt: skip
     for header in NEEDED_HEADERS:
         # CUDA 13 keeps cub and thrust under include/cccl
         places = (f"{include}/{header}", f"{include}/cccl/{header}") if include else ()
         if not any(system.exists(place) for place in places):
             missing.append(f"include/{header}")
-    libraries = ("lib64", "lib", "lib/x64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
-    names = ("libcudart.so", "cudart.lib")
-    if not any(system.exists(f"{root}/{folder}/{name}") for folder in libraries for name in names):
+    if not any(system.exists(f"{root}/{place}") for place in _cudart_places(system)):
         missing.append("lib64/libcudart.so" if system.name != "windows" else "lib/x64/cudart.lib")
     return tuple(missing)
+
+
+def _compiler_parts(system: System) -> dict[str, tuple[str, ...]]:
+    """What nvcc starts or reads itself, each with the places it may lie in (NVIDIA's, then Debian's layout)."""
+    debian = _DEBIAN.removeprefix("/usr/")
+    programs: dict[str, tuple[str, ...]] = {
+        part: (part, f"{debian}/{part}", f"{debian}/bin/{part.rpartition('/')[2]}")
+        for part in ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc")
+    }
+    if system.name == "windows":
+        programs = {f"{part}.exe": (f"{part}.exe",) for part in programs}
+    bitcode = "nvvm/libdevice/libdevice.10.bc"
+    return {**programs, bitcode: (bitcode, f"{debian}/libdevice/libdevice.10.bc")}
+
+
+def _cudart_places(system: System) -> tuple[str, ...]:
+    if system.name == "windows":
+        return ("lib/x64/cudart.lib",)
+    folders = ["lib64", "lib", *(f"targets/{target}/lib" for target in _TARGETS)]
+    folders += [f"lib/{machine}-linux-gnu" for machine in ("x86_64", "aarch64")]
+    return tuple(f"{folder}/libcudart.so" for folder in folders)
+
+
+def _elsewhere(system: System, missing: tuple[str, ...], includes: tuple[str, ...]) -> dict[str, str]:
+    """Of the missing headers those that some other include folder holds: ``cublas_v2.h`` -> that folder."""
+    found: dict[str, str] = {}
+    for part in missing:
+        header = part.removeprefix("include/")
+        if header == part:
+            continue
+        for folder in (place for base in includes for place in (base, f"{base}/cccl")):
+            if system.exists(f"{folder}/{header}"):
+                found[header] = folder
+                break
+    return found

@@ -49,6 +49,9 @@ def toolkit(tmp_path: Path, script: Script) -> Path:
             (root / "include" / header).touch()
     (root / "include" / "crt").mkdir()
     (root / "include" / "crt" / "host_config.h").write_text(HOST_CONFIG)
+    for part in ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc"):
+        (root / part).parent.mkdir(parents=True, exist_ok=True)
+        (root / part).touch()
     (root / "lib64").mkdir()
     (root / "lib64" / "libcudart.so").touch()
     return root
