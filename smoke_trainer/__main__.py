@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 from smoke_trainer.config import PAPER_ITERATIONS, TrainConfig, scaled_to
-from smoke_trainer.errors import EXIT_USAGE, SmokeTrainerError
+from smoke_trainer.errors import EXIT_UNKNOWN, EXIT_USAGE, SmokeTrainerError
 
 PROGRESS_EVERY = 1.0  # seconds between two progress lines
 
@@ -137,7 +137,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from smoke_trainer.train import train  # torch is imported only for a command that makes sense
 
-    result = train(config, progress_printer(config.json_progress))
+    try:
+        result = train(config, progress_printer(config.json_progress))
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped at once, without a checkpoint of this moment\n")
+        return EXIT_UNKNOWN
     _tell(config, result.status, result.document)
     return result.exit_code
 

@@ -17,6 +17,7 @@ from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.densify import Strategy, make_strategy
 from smoke_trainer.errors import SmokeTrainerError, TrainingFailed, UsageError
+from smoke_trainer.interrupt import StopWish
 from smoke_trainer.losses import photometric_loss
 from smoke_trainer.metrics import Quality, QualityMean
 from smoke_trainer.model import Gaussians, gaussians_from_points
@@ -178,7 +179,7 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
 def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Result:
     """Train to the end and leave result.json, metrics.jsonl, the PLY and previews in `config.out`.
 
-    Ctrl-C leaves a checkpoint. Errors that a person can act on come back as a result with their message and code.
+    The first Ctrl-C leaves a checkpoint. Errors that a person can act on come back as a result with their message and code.
     """
     started = time.perf_counter()
     run: Optional[Run] = None
@@ -213,36 +214,38 @@ def _train(run: Run, progress: Optional[Progress]) -> str:
     config = run.config
     if run.initial_quality is None:
         run.initial_quality = evaluate(run)
-    run.seconds["train"] = 0.0
-    begun_at, status = run.done, "ok"
-    try:
-        for iteration in range(run.done + 1, config.iterations + 1):
+    run.seconds["train"], begun_at = 0.0, run.done
+    run.monitor.memory.begin()
+    with StopWish() as stop:
+        while run.done < config.iterations and not stop.wished:
             began = time.perf_counter()
-            if iteration == begun_at + 1:
-                run.monitor.memory.begin()
-            train_step(run, iteration)
+            train_step(run, run.done + 1)
             run.seconds["train"] += time.perf_counter() - began
             if progress is not None:
                 progress(_state(run))
-            if config.checkpoint_every and iteration % config.checkpoint_every == 0:
+            if _due(config.checkpoint_every, run.done):
                 save(run)
-            if (
-                config.evaluate_every
-                and iteration % config.evaluate_every == 0
-                and iteration < config.iterations
-            ):
-                run.monitor.memory.end("train")
-                quality = evaluate(run)
-                run.monitor.memory.begin()
-                if progress is not None:
-                    progress(dict(_state(run), heldout_psnr=quality.psnr))
-    except KeyboardInterrupt:
+            if _due(config.evaluate_every, run.done) and run.done < config.iterations:
+                _evaluate_between(run, progress)
+    if stop.wished:
         save(run)
-        status = "interrupted"
     run.monitor.flush()
     run.monitor.memory.end("train")
     run.seconds["iterations"] = float(run.done - begun_at)
-    return status
+    return "interrupted" if stop.wished else "ok"
+
+
+def _due(every: int, iteration: int) -> bool:
+    return every > 0 and iteration % every == 0
+
+
+def _evaluate_between(run: Run, progress: Optional[Progress]) -> None:
+    """Held-out quality on the way, with its memory kept apart from training's."""
+    run.monitor.memory.end("train")
+    quality = evaluate(run)
+    run.monitor.memory.begin()
+    if progress is not None:
+        progress(dict(_state(run), heldout_psnr=quality.psnr))
 
 
 def _state(run: Run) -> Dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(strategy, short_r
 
     def stop_later(state):
         if state["iteration"] == 19:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     checkpoint = first.out / "checkpoint.pt"
     kept = first.out / "kept.pt"
@@ -121,12 +122,23 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_so(short_run):
 
     def interrupt(state):
         if state["iteration"] == 7:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     result = train(config, interrupt)
     assert (result.status, result.exit_code) == ("interrupted", 3)
     assert read_checkpoint(config.out / "checkpoint.pt", torch.device("cpu"))["iteration"] == 7
     assert result.document["iterations"] == 7 and len(lines(config)) == 7
+
+
+def test_a_second_ctrl_c_stops_at_once(short_run):
+    def interrupt(state):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train(short_run(30), interrupt)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_resuming_in_the_same_folder_leaves_each_iteration_once(short_run):
@@ -135,7 +147,7 @@ def test_resuming_in_the_same_folder_leaves_each_iteration_once(short_run):
     def interrupt(state):
         if state["iteration"] == 13:
             (config.out / "kept.pt").write_bytes((config.out / "checkpoint.pt").read_bytes())
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     assert train(config, interrupt).document["iterations"] == 13
     result = train(short_run(20, resume=config.out / "kept.pt"))
