@@ -80,6 +80,7 @@ def test_a_kill_at_any_moment_of_pip(environment: Target, tmp_path: Path, stage:
     assert snapshot(environment) == before
 
 
+@pytest.mark.slow
 def test_a_development_install_is_put_back(environment: Target, tmp_path: Path) -> None:
     site = environment.purelib
     (site / "pkg.egg-link").write_text(f"{tmp_path}/checkout\n.")
@@ -115,6 +116,7 @@ def test_what_has_no_record_is_refused(environment: Target, tmp_path: Path) -> N
     assert caught.value.code == "cannot-back-up"
 
 
+@pytest.mark.slow
 def test_names_are_compared_as_pip_does(environment: Target, tmp_path: Path) -> None:
     path = write_wheel(tmp_path, "Simple_KNN.x", "1.0", {"simple_knn/__init__.py": b""}, "")
     put(open_wheel(path), environment, tmp_path)

@@ -195,6 +195,7 @@ def test_an_interrupt_puts_everything_back(environment: Target, tmp_path: Path) 
     assert last_status(environment) is Status.ROLLED_BACK
 
 
+@pytest.mark.slow
 def test_what_a_dead_run_left_is_put_back_by_the_next(environment: Target, tmp_path: Path) -> None:
     before = snapshot(environment)
     install(environment, write_extension(tmp_path / "one"))

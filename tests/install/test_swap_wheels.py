@@ -77,6 +77,7 @@ def test_drop_ins_from_the_command_line_to_removal(
     assert snapshot(target) == before
 
 
+@pytest.mark.slow
 def test_pip_can_uninstall_a_drop_in(environment: Target, tmp_path: Path) -> None:
     before = snapshot(environment)
     for swap in SWAPS:

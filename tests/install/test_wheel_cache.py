@@ -61,6 +61,7 @@ def test_the_key_is_of_every_byte_and_every_version(tmp_path: Path) -> None:
     assert wheel_key(source, {"torch": "2.11", "arch": "12.0"}) not in (base, changed)
 
 
+@pytest.mark.slow
 def test_the_second_install_compiles_nothing(
     environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
