@@ -109,11 +109,10 @@ def progress_printer(as_json: bool) -> Callable[[Dict[str, Any]], None]:
             sys.stdout.write(json.dumps(dict(state, event="progress")) + "\n")
             sys.stdout.flush()
             return
-        speed = state["iteration"] / state["seconds"] if state["seconds"] else 0.0
         loss = "" if state["loss"] is None else f"  loss {state['loss']:.4f}"
         quality = f"  held-out {state['heldout_psnr']:.2f} dB" if "heldout_psnr" in state else ""
         sys.stderr.write(
-            f"{state['iteration']:6d}/{state['iterations']}  {speed:6.2f} it/s{loss}{quality}"
+            f"{state['iteration']:6d}/{state['iterations']}  {state['iterations_per_second']:6.2f} it/s{loss}{quality}"
             f"  {state['gaussians']} Gaussians\n"
         )
 

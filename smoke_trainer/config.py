@@ -95,7 +95,7 @@ def scaled_to(config: TrainConfig) -> TrainConfig:
     total = config.iterations
     if total >= SHORT_RUN:
         return config
-    every = max(5, total // 12)
+    every = max(1, min(10, total // 6), total // 12)
     densify = replace(
         config.densify,
         first=max(1, total // 5),

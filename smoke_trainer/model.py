@@ -84,11 +84,24 @@ def make_adam(params: Dict[str, Tensor], rates: LearningRates) -> Tuple[torch.op
         for name in GROUPS
     ]
     options: Dict[str, Any] = {"lr": 0.0, "eps": 1e-15}
-    try:
+    device = params["xyz"].device
+    if fused_adam_works(device):
         return torch.optim.Adam(groups, fused=True, **options), "fused"
-    except (RuntimeError, TypeError):
-        # Older torch has no fused Adam (TypeError) or only has it on CUDA (RuntimeError).
-        return torch.optim.Adam(groups, **options), "foreach" if params["xyz"].is_cuda else "for-loop"
+    return torch.optim.Adam(groups, **options), "foreach" if device.type == "cuda" else "for-loop"
+
+
+def fused_adam_works(device: torch.device) -> bool:
+    """Whether this torch has a fused Adam for the device, by one step of a single number.
+
+    Asking the constructor is not enough: torch 1.13 accepts `fused=True` on the CPU and fails at the first step.
+    """
+    number = torch.ones(1, device=device, requires_grad=True)
+    number.grad = torch.ones_like(number)
+    try:
+        torch.optim.Adam([number], fused=True).step()
+    except (RuntimeError, TypeError):  # no kernel for this device; no such argument
+        return False
+    return True
 
 
 def gaussians_from_points(

@@ -45,6 +45,7 @@ class Run:
     monitor: Monitor
     initial_count: int
     done: int = 0  # iterations behind us
+    begun_at: int = 0  # of which an earlier run did this many
     bag: List[int] = field(default_factory=list)  # training views not yet seen in this round
     cameras: Dict[str, RenderCamera] = field(default_factory=dict)
     seconds: Dict[str, float] = field(default_factory=dict)
@@ -203,7 +204,7 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Re
 def _broken(error: Exception, where: str) -> TrainingFailed:
     words = str(error).strip().splitlines() or [""]
     return TrainingFailed(
-        f"{type(error).__name__} {where}: {words[0]}",
+        f"{type(error).__name__} {where}: {words[0][:300]}",
         "the renderer, the SSIM or the kNN under test failed, or the device ran out of memory",
         "read the traceback in result.json; `splatfix diagnose` knows the signatures of the common causes",
     )
@@ -214,7 +215,7 @@ def _train(run: Run, progress: Optional[Progress]) -> str:
     config = run.config
     if run.initial_quality is None:
         run.initial_quality = evaluate(run)
-    run.seconds["train"], begun_at = 0.0, run.done
+    run.seconds["train"], run.begun_at = 0.0, run.done
     run.monitor.memory.begin()
     with StopWish() as stop:
         while run.done < config.iterations and not stop.wished:
@@ -231,7 +232,7 @@ def _train(run: Run, progress: Optional[Progress]) -> str:
         save(run)
     run.monitor.flush()
     run.monitor.memory.end("train")
-    run.seconds["iterations"] = float(run.done - begun_at)
+    run.seconds["iterations"] = float(run.done - run.begun_at)
     return "interrupted" if stop.wished else "ok"
 
 
@@ -250,13 +251,14 @@ def _evaluate_between(run: Run, progress: Optional[Progress]) -> None:
 
 def _state(run: Run) -> Dict[str, Any]:
     """What a progress line shows."""
-    losses = run.monitor.losses
+    losses, seconds = run.monitor.losses, run.seconds["train"]
     return {
         "iteration": run.done,
         "iterations": run.config.iterations,
         "loss": losses[-1] if losses else None,
         "gaussians": len(run.model),
-        "seconds": round(run.seconds["train"], 3),
+        "seconds": round(seconds, 3),
+        "iterations_per_second": round((run.done - run.begun_at) / seconds, 3) if seconds > 0 else 0.0,
     }
 
 
