@@ -15,12 +15,30 @@ def diagnose(
     target: options.Targets = None,
     facts_file: Annotated[
         Optional[Path],
-        typer.Option("--facts", help="Judge facts saved elsewhere instead of this machine.", metavar="FILE"),
+        typer.Option(
+            "--facts",
+            help="Judge facts saved (or a machine recorded) elsewhere instead of this one.",
+            metavar="FILE",
+        ),
     ] = None,
     save: Annotated[
         Optional[Path],
         typer.Option("--save", help="Also write the facts to FILE, for another machine.", metavar="FILE"),
     ] = None,
+    record: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--record",
+            help="Also write the raw answers of this machine into the new folder DIR, to be played back elsewhere.",
+            metavar="DIR",
+        ),
+    ] = None,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            " /--no-redact", help="Keep user and host names, home folders, GPU UUIDs and tokens in --record."
+        ),
+    ] = True,
     imports: Annotated[
         bool,
         typer.Option(
@@ -47,13 +65,14 @@ def diagnose(
     goal = Goal(options.arch_names(target))
     checks = select(only or (), skip or ())
     if facts_file is not None:
-        if python is not None or imports:
+        if python is not None or imports or record is not None:
             raise usage_error(
-                "facts-and-python", "--facts judges saved facts; --python and --imports look at this machine."
+                "facts-and-python",
+                "--facts judges saved facts; --python, --imports and --record look at this machine.",
             )
         known = facts.load(facts_file)
     else:
-        known = facts.gather(facts.resolve_python(python), try_imports=imports)
+        known = facts.gather(facts.resolve_python(python), try_imports=imports, record=record, redact=redact)
     if save is not None:
         write_json(save, to_json(known))
     findings = run(known, goal, checks)

@@ -71,16 +71,36 @@ __all__ = [
 ]
 
 
-def gather(python: str | None = None, *, system: System | None = None, try_imports: bool = False) -> Facts:
+def gather(
+    python: str | None = None,
+    *,
+    system: System | None = None,
+    try_imports: bool = False,
+    record: Path | None = None,
+    redact: bool = True,
+) -> Facts:
     """All facts about this machine and the environment of ``python``.
 
     Args:
         python: the target environment's interpreter (see :func:`resolve_python`); None is splatfix's own.
         try_imports: also import torch and every extension in a child process (seconds instead of milliseconds).
+        record: a new folder for the raw answers, to be played back elsewhere (``diagnose --record``).
+        redact: keep what is personal out of that folder.
     """
+    live = system or LiveSystem()
+    if record is None:
+        return _gather(live, python, try_imports)
+    from splatfix.facts.record import RecordingSystem
+
+    recording = RecordingSystem(live, record)  # refuses a folder in use before anything is asked
+    facts = _gather(recording, python, try_imports)
+    recording.write(python or live.python, redact=redact, imports=try_imports)
+    return facts
+
+
+def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
     from splatfix.facts import environment, machine, toolkits
 
-    live = system or LiveSystem()
     interpreter = python or live.python
     facts, raw = environment.probe(live, interpreter)
     modules: list[str] = []
@@ -139,11 +159,16 @@ def resolve_python(given: str | None) -> str:
 
 
 def load(path: Path) -> Facts:
-    """Facts that ``diagnose --save`` wrote, on this machine or another.
+    """Facts that ``diagnose --save`` wrote, on this machine or another; or those of a machine that ``--record`` wrote.
 
     Raises:
         SplatfixError: exit code 2, when the file is no such document or comes from a newer splatfix.
     """
+    if path.is_dir():
+        from splatfix.facts.recorded import RecordedSystem
+
+        played = RecordedSystem(path)
+        return gather(played.target, system=played, try_imports=bool(played.about.get("imports")))
     document = read_json(path, "a facts file of splatfix")
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:

@@ -1,0 +1,140 @@
+"""A machine is written down while it is asked, and played back it gives the same facts and the same findings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from splatfix.checks import Goal, run
+from splatfix.core.codec import to_json
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Facts, gather, load
+from splatfix.facts.record import RecordingSystem
+from splatfix.facts.recorded import RecordedSystem
+from splatfix.facts.redact import HIDDEN, Redactor
+from splatfix.facts.system import LiveSystem
+
+UUID = "GPU-e24bed87-5853-1036-cbfc-b54eac6acda1"
+
+
+def timeless(facts: Facts) -> object:
+    return to_json(dataclasses.replace(facts, gathered=""))
+
+
+def test_this_machine_played_back_gives_equal_facts_and_findings(tmp_path: Path) -> None:
+    recording = RecordingSystem(LiveSystem(), tmp_path / "machine")
+    facts = gather(sys.executable, system=recording)
+    assert facts.environment.interpreter.known, "the comparison must be about something"
+    recording.write(sys.executable, redact=False)
+    again = load(tmp_path / "machine")
+    assert timeless(again) == timeless(facts)
+    before, after = (json.dumps(to_json(run(item, Goal(("sm_120",))))) for item in (facts, again))
+    assert before == after
+
+
+def test_redaction_changes_the_facts_only_by_redaction(tmp_path: Path, empty_venv: Path) -> None:
+    folder = str(tmp_path)
+    recording = RecordingSystem(
+        LiveSystem(env={**os.environ, "HOME": folder, "USER": "grace"}), tmp_path / "machine"
+    )
+    facts = gather(str(empty_venv), system=recording)
+    redactor = recording.write(str(empty_venv))
+    assert redactor is not None
+    again = load(tmp_path / "machine")
+    assert again.environment.interpreter.value is not None
+    assert again.environment.interpreter.value.prefix == "/home/user/venv", "the temporary HOME is redacted"
+    assert timeless(again) == redactor.data(timeless(facts))
+
+
+PERSON = {
+    "HOME": "/home/grace", "USER": "grace", "HOSTNAME": "hopper-desk", "PATH": "/home/grace/bin:/usr/bin",
+    "HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyz", "TORCH_CUDA_ARCH_LIST": "12.0", "LD_PRELOAD": "/home/grace/x.so",
+    "PIP_INDEX_URL": "https://grace:secret@packages.example/simple",
+}  # fmt: skip
+
+
+@pytest.fixture
+def redactor() -> Redactor:
+    return Redactor(PERSON, "hopper-desk.lan")
+
+
+def test_what_is_personal_is_replaced_and_stays_consistent(redactor: Redactor) -> None:
+    env = redactor.variables(PERSON)
+    assert env["HF_TOKEN"] == HIDDEN
+    assert env["TORCH_CUDA_ARCH_LIST"] == "12.0"
+    assert env["PIP_INDEX_URL"] == f"https://{HIDDEN}@packages.example/simple"
+    assert env["LD_PRELOAD"].startswith(env["HOME"] + "/")
+    assert redactor.text("grace@hopper-desk:~$ ls /home/grace/venv /home/ada/x") == (
+        "user@host:~$ ls /home/user/venv /home/user2/x"
+    )
+    assert redactor.text(f"{UUID} and {UUID}, not {UUID[:-1]}0").count("000000000001") == 2
+    assert "grace" not in json.dumps(
+        redactor.data({"/home/grace": ["token hf_" + "a" * 30, "C:\\Users\\grace"]})
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["/usr/lib/python3.11/site-packages/torch", "sm_120", "gcc version 13.3.0 (GCC)"]
+)
+def test_what_is_not_personal_stays(redactor: Redactor, text: str) -> None:
+    assert redactor.text(text) == text
+
+
+def test_a_user_named_like_a_word_of_the_field_does_not_break_paths() -> None:
+    redactor = Redactor({"HOME": "/home/python", "USER": "python"}, "torch")
+    assert redactor.text("/home/python/venv/bin/python") == "/home/user/venv/bin/python"
+    assert redactor.text("/usr/lib/python3/torch") == "/usr/lib/python3/torch"
+
+
+def test_a_home_outside_the_usual_places_is_moved() -> None:
+    redactor = Redactor({"HOME": "/data/people/grace", "USER": "grace"}, "n1")
+    assert redactor.text("/data/people/grace/venv") == "/home/user/venv"
+    assert redactor.text("/data/people/gracefully") == "/data/people/gracefully"
+
+
+def test_only_variables_that_were_looked_at_are_written(tmp_path: Path) -> None:
+    recording = RecordingSystem(LiveSystem(env={"PATH": "/usr/bin", "DIARY": "dear diary"}), tmp_path / "m")
+    assert recording.env.get("PATH") == "/usr/bin"
+    recording.write("/usr/bin/python3")
+    assert json.loads((tmp_path / "m" / "env.json").read_text()) == {"PATH": "/usr/bin"}
+
+
+def test_errors_and_timeouts_are_played_back_too(tmp_path: Path, script: Callable[[Path, str], Path]) -> None:
+    slow = script(tmp_path / "slow", "#!/bin/sh\nsleep 5\n")
+    (tmp_path / "text.so").write_text("no binary")
+    recording = RecordingSystem(LiveSystem(env={}), tmp_path / "m")
+    recording.run([str(slow)], 0.2)
+    with pytest.raises(Exception, match=r"text\.so"):
+        recording.read_binary(str(tmp_path / "text.so"))
+    recording.write("python", redact=False)
+    played = RecordedSystem(tmp_path / "m")
+    assert played.run([str(slow)], 0.2).error == "no answer within 0.2 s"
+    assert "could not start" in played.run(["something-else"], 1).why()
+    with pytest.raises(Exception, match=r"text\.so"):
+        played.read_binary(str(tmp_path / "text.so"))
+
+
+def test_a_recording_never_lands_in_a_folder_with_something_in_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(SplatfixError) as caught:
+        RecordingSystem(LiveSystem(env={}), tmp_path)
+    assert caught.value.code == "folder-not-empty"
+
+
+def test_a_folder_that_is_no_recording_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "machine.json").write_text('{"format": 99}')
+    with pytest.raises(SplatfixError, match="not a recorded machine"):
+        RecordedSystem(tmp_path)
+
+
+def test_the_command_line_records(splatfix: Callable[..., object], tmp_path: Path, empty_venv: Path) -> None:
+    done = splatfix("diagnose", "--python", str(empty_venv), "--record", str(tmp_path / "m"), "--json")
+    assert json.loads(done.stdout)["facts"]  # type: ignore[attr-defined]
+    played = RecordedSystem(tmp_path / "m")
+    assert gather(played.target, system=played).environment.interpreter.known
