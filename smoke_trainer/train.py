@@ -269,16 +269,19 @@ def save(run: Run) -> None:
     rest: Dict[str, Any] = {
         "bag": list(run.bag),
         "initial_count": run.initial_count,
-        "losses": list(run.monitor.losses),
-        "norms": {name: list(values) for name, values in run.monitor.health.norms.items()},
+        "losses": _floats(run.monitor.losses),
+        "norms": {name: _floats(values) for name, values in run.monitor.health.norms.items()},
         "counts": dict(run.monitor.counts),
         "opacity_resets": run.monitor.opacity_resets,
         "peak_gaussians": run.monitor.peak_gaussians,
-        "initial_quality": None
-        if quality is None
-        else [quality.psnr, quality.ssim, quality.l1, quality.views],
+        "initial_quality": None if quality is None else _floats([quality.psnr, quality.ssim, quality.l1]),
     }
     checkpoint.save_checkpoint(run.config.out / "checkpoint.pt", run.done, run.model, run.strategy, rest)
+
+
+def _floats(values: List[float]) -> Tensor:
+    """Numbers as a tensor: the safe reader of torch 1.13 knows no Python floats."""
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def _resume(run: Run, payload: Dict[str, Any]) -> None:
@@ -289,11 +292,12 @@ def _resume(run: Run, payload: Dict[str, Any]) -> None:
     run.strategy.initial_count = run.initial_count
     monitor = run.monitor
     monitor.rewind(run.done)
-    monitor.losses, monitor.counts = list(rest["losses"]), dict(rest["counts"])
-    monitor.health.norms = {name: list(values) for name, values in rest["norms"].items()}
+    monitor.losses, monitor.counts = rest["losses"].tolist(), dict(rest["counts"])
+    monitor.health.norms = {name: values.tolist() for name, values in rest["norms"].items()}
     monitor.opacity_resets, monitor.peak_gaussians = rest["opacity_resets"], rest["peak_gaussians"]
     if rest["initial_quality"] is not None:
-        run.initial_quality = Quality(*rest["initial_quality"])
+        psnr, ssim, l1 = rest["initial_quality"].tolist()
+        run.initial_quality = Quality(psnr, ssim, l1, len(run.scene.test))
 
 
 def take_census(run: Run) -> Optional[List[Dict[str, Any]]]:
