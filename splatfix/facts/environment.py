@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import ast
 import base64
+import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from splatfix.binaries import BinaryError
 from splatfix.core.runner import Completed
 from splatfix.facts import toolkits
+from splatfix.facts.distributions import read_distributions
+from splatfix.facts.extensions import module_name, read_extensions
+from splatfix.facts.jit_cache import own_tag, read_jit_caches
 from splatfix.facts.model import (
     ContainerGroup,
-    Distribution,
     EnvironmentFacts,
-    Extension,
     Fact,
     ImportProbe,
     Interpreter,
@@ -26,17 +28,14 @@ from splatfix.facts.model import (
     group_containers,
     unknown,
 )
+from splatfix.facts.packages import read_packages, read_shadows
+from splatfix.facts.shared_objects import Loader, runtime_libraries, torch_abi
 from splatfix.facts.system import System
+
+__all__ = ["module_name", "packaged_toolkits", "probe", "read_torch", "torch_as_installed", "try_import"]
 
 _PROBE = Path(__file__).with_name("probe_env.py")
 _TIMEOUT = 20.0
-
-# Folders whose native files belong to torch and its runtime libraries; they are not extensions of a splatting stack.
-_NOT_EXTENSIONS = frozenset(
-    {"torch", "functorch", "torchgen", "nvidia", "triton", "numpy", "scipy", "pandas", "cuda"}
-)
-_NATIVE = (".so", ".pyd", ".dll")
-_IMPORTABLE = re.compile(r"\.(cpython-\d+[\w-]*|abi3|cp\d+-\w+)\.(so|pyd)$|^[^.]+\.(so|pyd)$")
 
 # The module is imported after torch (import order matters to extensions that link libc10), and the interpreter
 # flushes before it ends so that a crash later in teardown cannot hide the answer.
@@ -72,7 +71,7 @@ def probe(
         lost = unknown(reason, python)
         return EnvironmentFacts(lost, lost, lost, lost, lost, lost), {}
     sites = tuple(raw["site_packages"])
-    distributions = tuple(_distributions(system, sites))
+    distributions = tuple(read_distributions(system, sites))
     torch_folder = next(
         (f"{path}/torch" for path in raw["path"] if system.exists(f"{path}/torch/version.py")), None
     )
@@ -81,7 +80,20 @@ def probe(
         if torch_folder
         else unknown("torch is not installed in this environment")
     )
+    loader = Loader(
+        system,
+        system.realpath(raw["executable"]),
+        raw["base_prefix"],
+        sites,
+        torch_folder,
+        conda=bool(raw.get("conda")) or system.exists(f"{raw['base_prefix']}/conda-meta"),
+    )
+    if torch.value is not None and (abi := torch_abi(loader)) is not None:
+        torch = dataclasses.replace(torch, value=dataclasses.replace(torch.value, cxx11_abi=abi))
     is_cuda = torch.value is not None and torch.value.cuda is not None
+    native = read_extensions(loader, sites, distributions)
+    packages = read_packages(system, sites, distributions, native.extensions)
+    here = system.realpath(".")
     facts = EnvironmentFacts(
         interpreter=Fact(_interpreter(system, raw), f"{_PROBE.name} run by {python}"),
         distributions=Fact(distributions, "*.dist-info and *.egg-info in site-packages"),
@@ -94,8 +106,18 @@ def probe(
             if torch.known
             else unknown("no torch to choose a toolkit")
         ),
-        extensions=Fact(
-            tuple(_extensions(system, sites, distributions)), "native files in site-packages, read as bytes"
+        extensions=Fact(native.extensions, "native files in site-packages, read as bytes"),
+        packages=Fact(packages, "__init__.py of splatting packages, read as source text"),
+        runtime_libraries=Fact(
+            runtime_libraries(loader), "version definitions of the libraries the loader finds"
+        ),
+        runtime_copies=Fact(native.copies, "names of native files in site-packages"),
+        shadows=(
+            Fact(() if here in sites else read_shadows(system, here, packages), "names in the current folder")
+        ),
+        jit_caches=Fact(
+            read_jit_caches(loader, own_tag(raw, torch.value)),
+            "torch's cache of extensions compiled at first use",
         ),
     )
     return facts, raw
@@ -130,13 +152,6 @@ def try_import(system: System, python: str, module: str, timeout: float = 120.0)
     if missing and missing.group(1) == module:
         return ImportProbe(module, False, "not installed", last, done.seconds)
     return ImportProbe(module, False, "exception", last, done.seconds)
-
-
-def module_name(extension: Extension) -> str:
-    """The dotted name by which Python imports an extension file: ``pkg/_C.cpython-311-....so`` -> ``pkg._C``."""
-    folder, _, name = extension.path.rpartition("/")
-    stem = name.split(".")[0]
-    return f"{folder.replace('/', '.')}.{stem}" if folder else stem
 
 
 def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
@@ -183,6 +198,7 @@ def read_torch(system: System, folder: str) -> Fact[Torch]:
             code = group_containers(system.read_binary(f"{folder}/{library}").containers)
         except (BinaryError, OSError) as error:
             code_error = f"{library}: {error}"
+    builder = system.read(f"{folder}/utils/cpp_extension.py") or ""
     release = tuple(int(n) for n in re.findall(r"\d+", values["__version__"])[:2])
     if system.name == "linux" and release >= (2, 7):
         abi = True  # every wheel from 2.7 on; compat.md section 4
@@ -195,7 +211,8 @@ def read_torch(system: System, folder: str) -> Fact[Torch]:
             cxx11_abi=abi,
             code=code,
             code_error=code_error,
-            knows_archs=_known_archs(system.read(f"{folder}/utils/cpp_extension.py") or ""),
+            knows_archs=_known_archs(builder),
+            builder_imports=_builder_imports(builder),
         ),
         "torch/version.py read as text",
     )
@@ -241,90 +258,6 @@ def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
     )
 
 
-def _distributions(system: System, sites: Iterable[str]) -> Iterator[Distribution]:
-    for site in sites:
-        for name in system.listdir(site):
-            folder = f"{site}/{name}"
-            if name.endswith(".dist-info"):
-                yield _from_dist_info(system, site, name)
-            elif name.endswith(".egg-link"):
-                yield Distribution(name.removesuffix(".egg-link"), "", site, editable=True, origin=folder)
-            elif name.endswith(".egg-info"):
-                stem = name.removesuffix(".egg-info")
-                match = re.match(r"(.+?)-([^-]+)(-py\d.*)?$", stem)
-                yield Distribution(match.group(1) if match else stem, match.group(2) if match else "", site)
-
-
-def _from_dist_info(system: System, site: str, name: str) -> Distribution:
-    stem = name.removesuffix(".dist-info")
-    project, _, version = stem.rpartition("-")
-    origin, editable = "", False
-    if direct := system.read(f"{site}/{name}/direct_url.json"):
-        try:
-            document = json.loads(direct)
-            origin = str(document.get("url", ""))
-            editable = bool(document.get("dir_info", {}).get("editable", False))
-        except ValueError:
-            origin = "(direct_url.json is damaged)"
-    mark = ""
-    if marker := system.read(f"{site}/{name}/splatfix.json"):
-        try:
-            mark = str(json.loads(marker).get("kind", "built"))
-        except ValueError:
-            mark = "built"
-    return Distribution(
-        name=project,
-        version=version,
-        location=site,
-        editable=editable,
-        installer=(system.read(f"{site}/{name}/INSTALLER") or "").strip(),
-        origin=origin,
-        made_by_splatfix=mark,
-    )
-
-
-def _extensions(
-    system: System, sites: Iterable[str], distributions: Iterable[Distribution]
-) -> Iterator[Extension]:
-    owners = _owners(system, distributions)
-    for site in sites:
-        for path in _native_files(system, site):
-            owner = owners.get((site, path))
-            try:
-                binary = system.read_binary(f"{site}/{path}")
-            except (BinaryError, OSError) as error:
-                if owner is not None or _IMPORTABLE.search(path.rsplit("/", 1)[-1]):
-                    yield Extension(path, site, owner, (), (), False, True, 0, error=str(error))
-                continue
-            links = any(re.match(r"(lib)?(torch|c10)", name) for name in binary.needed)
-            code = group_containers(binary.containers)
-            if links or code:
-                importable = bool(_IMPORTABLE.search(path.rsplit("/", 1)[-1]))
-                yield Extension(path, site, owner, code, binary.needed, links, importable, binary.size)
-
-
-def _native_files(system: System, site: str) -> Iterator[str]:
-    pending = [name for name in system.listdir(site) if name not in _NOT_EXTENSIONS]
-    while pending:
-        name = pending.pop()
-        last = name.rsplit("/", 1)[-1]
-        if last.endswith(_NATIVE) or ".so." in last:
-            yield name
-        elif ("." not in last or last.endswith(".libs")) and last != "__pycache__":
-            pending += [f"{name}/{child}" for child in system.listdir(f"{site}/{name}")]
-
-
-def _owners(system: System, distributions: Iterable[Distribution]) -> dict[tuple[str, str], str]:
-    owners: dict[tuple[str, str], str] = {}
-    for distribution in distributions:
-        info = f"{distribution.name}-{distribution.version}.dist-info"
-        for line in (system.read(f"{distribution.location}/{info}/RECORD") or "").splitlines():
-            path = line.rsplit(",", 2)[0]
-            if path.endswith(_NATIVE):
-                owners[(distribution.location, path.strip('"'))] = distribution.name
-    return owners
-
-
 def _assignments(text: str) -> dict[str, Any]:
     """Module-level constants of a small Python file, without running it."""
     values: dict[str, Any] = {}
@@ -344,3 +277,17 @@ def _known_archs(source: str) -> tuple[str, ...]:
     """The ``supported_arches`` list of cpp_extension, as its source spells it."""
     match = re.search(r"supported_arches\s*=\s*\[([^\]]*)\]", source)
     return tuple(re.findall(r"['\"]([\d.]+[af]?)['\"]", match.group(1))) if match else ()
+
+
+def _builder_imports(source: str) -> tuple[str, ...]:
+    """What cpp_extension takes from setuptools' family, at whatever depth of the file."""
+    found = re.findall(
+        r"^\s*(?:from|import)\s+(pkg_resources|setuptools|distutils)\b(.*)$", source, re.MULTILINE
+    )
+    names = {name for name, _ in found}
+    # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there
+    names |= {
+        f"{name}.packaging" for name, rest in found
+        if name == "pkg_resources" and re.search(r"import\s+packaging", rest)
+    }  # fmt: skip
+    return tuple(sorted(names))

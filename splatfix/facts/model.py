@@ -538,6 +538,8 @@ class RenderCall:
 
     file: str
     line: int
+    function: str
+    """The function that calls; the calls in it are each other's alternatives."""
     module: str
     settings: tuple[str, ...] = ()
     """Keywords of the Settings call."""

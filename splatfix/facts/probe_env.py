@@ -34,6 +34,7 @@ def describe() -> Dict[str, Any]:
         and os.path.exists(os.path.join(stdlib, "EXTERNALLY-MANAGED")),
         "site_packages": [p for p in sites if os.path.isdir(p)],
         "path": paths,
+        "abiflags": getattr(sys, "abiflags", ""),
         "bits": 64 if sys.maxsize > 2**32 else 32,
     }
 

@@ -1,0 +1,312 @@
+"""What the dynamic loader would find for a native file of an environment, learned from bytes; nothing is loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from splatfix.binaries import Binary, BinaryError, SymbolNeeds
+from splatfix.facts.model import Linkage, RuntimeCopy, RuntimeLibrary
+from splatfix.facts.system import System
+
+_KEPT = 20
+_FAMILY = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_(\d[\d.]*)$")
+# Itanium mangling: names that begin in torch's namespaces (also their vtables and type infos), and torch's Python glue.
+_TORCH_NAME = re.compile(
+    r"_Z(T[ISVT]|GV)?N?[VKRO]*(3c10|2at|5torch|6caffe2)(?=[\dEICSDK_])|_Z\d+THP\w+|THP\w+"
+    r"|\?[^@]+(@[^@]+)*?@(c10|at|torch|caffe2)@@.*"  # the same for MSVC, whose names end in the outermost namespace
+)
+# What the interpreter itself exports, whether it is linked into the program or lies in a libpython.
+_PYTHON_NAME = re.compile(r"_?Py[A-Z_]\w*")
+# torch's libraries, those first that answer most names. Releases before 2.0 split libtorch_cuda in two.
+_TORCH_LIBRARIES = ("c10", "torch_cpu", "torch_python", "c10_cuda", "torch_cuda", "torch_cuda_cpp",
+                    "torch_cuda_cu", "c10_hip", "torch_hip", "torch")  # fmt: skip
+# Not walked into for symbols: they are huge and export nothing that an extension would find only through them.
+_DEAD_END = re.compile(r"lib(cu|nv|nccl|torch|c10)")
+# c10's error function takes a std::string; it is exported under one of two names, by the ABI libc10 was built with.
+_CHECK_FAIL = "_ZN3c106detail14torchCheckFailEPKcS2_jRK"
+_NEW_ABI = _CHECK_FAIL + "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+_OLD_ABI = _CHECK_FAIL + "Ss"
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Where the target interpreter's loader looks for libraries, once it has imported torch."""
+
+    system: System
+    executable: str
+    prefix: str
+    """The prefix whose interpreter runs: the base one of a venv."""
+    sites: tuple[str, ...]
+    torch_folder: str | None
+    conda: bool = False
+    _found: dict[tuple[str, str], str | None] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def folders(self) -> tuple[str, ...]:
+        """Folders that are searched for every library, in the loader's order."""
+        env = self.system.env
+        if self.system.name == "windows":
+            root = env.get("SYSTEMROOT", "C:\\Windows").replace("\\", "/")
+            own = (f"{self.prefix}", f"{self.prefix}/DLLs", f"{self.prefix}/Library/bin", f"{root}/System32")
+            return (*self.torch_folders, *own)
+        folders = [item for item in env.get("LD_LIBRARY_PATH", "").split(":") if item]
+        folders += self.torch_folders
+        if self.conda:  # its interpreter carries RPATH $ORIGIN/../lib, which holds for all it loads
+            folders.append(f"{self.prefix}/lib")
+        folders += self._configured("/etc/ld.so.conf")
+        triplet = f"{self.system.machine}-linux-gnu"
+        folders += [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
+        return tuple(dict.fromkeys(folders))
+
+    @cached_property
+    def torch_folders(self) -> tuple[str, ...]:
+        """Folders whose libraries are in the process once torch was imported (all of ``nvidia/*/lib`` is taken for it)."""
+        found = [f"{self.torch_folder}/lib"] if self.torch_folder else []
+        part = "bin" if self.system.name == "windows" else "lib"
+        for site in self.sites:
+            found += [f"{site}/nvidia/{name}/{part}" for name in self.system.listdir(f"{site}/nvidia")]
+        return tuple(found)
+
+    @cached_property
+    def torch_libraries(self) -> tuple[str, ...]:
+        """Paths of torch's own libraries."""
+        form = "{}.dll" if self.system.name == "windows" else "lib{}.so"
+        paths = [f"{self.torch_folder}/lib/{form.format(name)}" for name in _TORCH_LIBRARIES]
+        return tuple(path for path in paths if self.torch_folder and self.system.exists(path))
+
+    def find(self, name: str, rpath: Sequence[str] = (), origin: str = "") -> str | None:
+        """The file that a needed library name leads to; None when it lies nowhere."""
+        for folder in rpath:
+            path = f"{re.sub(r'[$]ORIGIN|[$][{]ORIGIN[}]', lambda _: origin, folder)}/{name}"
+            if self.system.exists(path):
+                return path
+        key = (name, origin if self.system.name == "windows" else "")
+        if key not in self._found:
+            self._found[key] = self._search(name, origin)
+        return self._found[key]
+
+    def _search(self, name: str, origin: str) -> str | None:
+        if "/" in name:
+            return name if self.system.exists(name) else None
+        if self.system.name == "windows":
+            for folder in (origin, *self.folders):
+                for entry in self.system.listdir(folder):
+                    if entry.lower() == name.lower():
+                        return f"{folder}/{entry}"
+            # forwarders that no folder holds; the system resolves them itself
+            return name if name.lower().startswith(("api-ms-", "ext-ms-")) else None
+        for folder in self.folders:
+            if self.system.exists(f"{folder}/{name}"):
+                return f"{folder}/{name}"
+        return None
+
+    def _configured(self, file: str, depth: int = 0) -> list[str]:
+        """Folders of ld.so.conf, from which ldconfig makes the loader's cache."""
+        folders: list[str] = []
+        for line in (self.system.read(file) or "").splitlines():
+            text = line.partition("#")[0].strip()
+            if text.startswith("include ") and depth < 3:
+                pattern = text.split(None, 1)[1]
+                folder, _, name = pattern.rpartition("/")
+                folder = folder if folder.startswith("/") else f"/etc/{folder}".rstrip("/")
+                ending = name.partition("*")[2] if "*" in name else name
+                for entry in self.system.listdir(folder):
+                    if entry.endswith(ending):
+                        folders += self._configured(f"{folder}/{entry}", depth + 1)
+            elif text.startswith("/"):
+                folders.append(text)
+        return folders
+
+
+def runtime_libraries(loader: Loader) -> tuple[RuntimeLibrary, ...]:
+    """The C and C++ runtime the interpreter would load, with the highest versions they define."""
+    found = []
+    for name in ("libc.so.6", "libstdc++.so.6"):
+        path = loader.find(name)
+        if path is None:
+            continue
+        try:
+            defined = loader.system.provided_versions(path)
+        except (BinaryError, OSError):
+            continue  # a library that cannot be read tells nothing; the checks then know no version
+        found.append(RuntimeLibrary(name, loader.system.realpath(path), _highest(defined)))
+    return tuple(found)
+
+
+def runtime_copies(system: System, site: str, files: Iterable[str]) -> tuple[RuntimeCopy, ...]:
+    """The copies of libraries that a process should hold once, among the native files of one site-packages folder."""
+    listed = list(files)
+    listed += [f"torch/lib/{name}" for name in system.listdir(f"{site}/torch/lib")]
+    for vendor in system.listdir(f"{site}/nvidia"):
+        listed += [f"nvidia/{vendor}/lib/{name}" for name in system.listdir(f"{site}/nvidia/{vendor}/lib")]
+    copies = []
+    for path in listed:
+        match = re.fullmatch(
+            r"(libcudart|libc10(?:_cuda)?|libtorch(?:_cpu|_cuda|_python)?)(-[0-9a-f]{8})?\.so\.?([\d.]*)",
+            path.rsplit("/", 1)[-1],
+        )
+        if match:
+            copies.append(RuntimeCopy(match.group(1), path, match.group(3), match.group(2) is not None))
+    return tuple(copies)
+
+
+def torch_abi(loader: Loader) -> bool | None:
+    """Which std::string the installed torch was built with, by the name under which libc10 exports its error function."""
+    for library in loader.torch_libraries:
+        if library.endswith("/libc10.so"):
+            try:
+                left = loader.system.missing_exports((_NEW_ABI, _OLD_ABI), (library,))
+            except (BinaryError, OSError):
+                return None
+            return {_OLD_ABI: True, _NEW_ABI: False}[left[0]] if len(left) == 1 else None
+    return None
+
+
+def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Linkage]:
+    """What the loader would find for each of these files (path -> what was read of it).
+
+    torch's libraries are asked once for all names together, by hash lookup.
+    """
+    needs: dict[str, SymbolNeeds] = {}
+    errors: dict[str, str] = {}
+    for path in binaries:
+        try:
+            needs[path] = loader.system.symbol_needs(path)
+        except (BinaryError, OSError) as error:
+            errors[path] = str(error)
+    wanted = {name for item in needs.values() for name in item.imported if _TORCH_NAME.match(name)}
+    absent, torch_error = _absent_from_torch(loader, wanted)
+    found = {path: Linkage(error=error) for path, error in errors.items()}
+    for path, need in needs.items():
+        found[path] = _linkage(loader, path, binaries[path], need, absent, torch_error)
+    return found
+
+
+def _absent_from_torch(loader: Loader, names: Iterable[str]) -> tuple[frozenset[str] | None, str]:
+    """Those of ``names`` that torch does not export; None, with the reason, where that cannot be learned."""
+    if loader.torch_folder is None:
+        return None, "torch is not installed"
+    if not loader.torch_libraries:
+        return None, f"there are no libraries in {loader.torch_folder}/lib"
+    try:
+        return frozenset(loader.system.missing_exports(sorted(names), loader.torch_libraries)), ""
+    except (BinaryError, OSError) as error:
+        return None, str(error)
+
+
+def _linkage(
+    loader: Loader,
+    path: str,
+    binary: Binary,
+    need: SymbolNeeds,
+    absent: frozenset[str] | None,
+    torch_error: str,
+) -> Linkage:
+    origin = path.rsplit("/", 1)[0]
+    beside = _package_files(loader, path)
+    resolved: dict[str, str] = {}
+    unresolved = []
+    for name in binary.needed:
+        place = loader.find(name, binary.rpath, origin) or beside.get(name)
+        if place is None:
+            unresolved.append(name)
+        else:
+            resolved[name] = place
+    torch_names = [name for name in need.imported if _TORCH_NAME.match(name)]
+    own_missing: tuple[str, ...] = ()
+    if not unresolved and binary.format == "elf" and absent is not None:
+        others = [
+            name for name in need.imported
+            if not _TORCH_NAME.match(name) and not _PYTHON_NAME.fullmatch(name)
+        ]  # fmt: skip
+        own_missing = _found_nowhere(loader, others, (*resolved.values(), *beside.values()))
+    return Linkage(
+        unresolved=tuple(unresolved),
+        versions=_highest_wanted(need.versions),
+        torch_symbols=len(torch_names),
+        torch_missing=tuple(name for name in torch_names if absent is not None and name in absent)[:_KEPT],
+        own_missing=own_missing[:_KEPT],
+        cxx11_abi=abi_of(torch_names),
+        error=torch_error if torch_names and absent is None else "",
+    )
+
+
+def abi_of(names: Iterable[str]) -> bool | None:
+    """Which std::string the mangled names speak of: the new one, the old one, or None where none appears."""
+    old = False
+    for name in names:
+        if "__cxx11" in name:
+            return True
+        old = old or re.search(r"(?<![a-z])[KRPO]*Ss(E|$|[RPKNISbijlmfd])", name) is not None
+    return False if old else None
+
+
+def _package_files(loader: Loader, path: str) -> dict[str, str]:
+    """Libraries in the file's own folder and in the package's ``lib`` and ``.libs``: its package may load them itself."""
+    folder = path.rsplit("/", 1)[0]
+    top = folder
+    for site in loader.sites:
+        if folder.startswith(f"{site}/"):
+            top = f"{site}/{folder.removeprefix(f'{site}/').split('/')[0]}"
+    places = dict.fromkeys((folder, f"{folder}/lib", f"{top}/lib", f"{top}.libs"))
+    if top in loader.sites:  # a module of its own in site-packages: its neighbours are strangers
+        places = {}
+    return {
+        name: f"{place}/{name}"
+        for place in places
+        for name in loader.system.listdir(place)
+        if re.search(r"\.(so|dll|pyd)(\.[\d.]+)?$", name) and f"{place}/{name}" != path
+    }
+
+
+def _found_nowhere(loader: Loader, names: Sequence[str], libraries: Iterable[str]) -> tuple[str, ...]:
+    """Names that neither these libraries, nor those they need in turn, nor the interpreter export."""
+    always = ("libc.so.6", "libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2",
+              "ld-linux-aarch64.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1")  # fmt: skip
+    base = [place for name in always if (place := loader.find(name))]
+    pending = list(dict.fromkeys((*base, *libraries, *loader.torch_libraries, loader.executable)))
+    seen = set(pending)
+    left = tuple(names)
+    try:
+        left = loader.system.missing_exports(left, pending)
+        for _ in range(40):  # libraries of libraries, few and small; a name may come through one of them
+            if not left or not pending:
+                break
+            here = pending.pop(0)
+            if _DEAD_END.match(here.rsplit("/", 1)[-1]):
+                continue
+            binary = loader.system.read_binary(here)
+            more = [loader.find(name, binary.rpath, here.rsplit("/", 1)[0]) for name in binary.needed]
+            new = [place for place in more if place and place not in seen]
+            seen.update(new)
+            pending += new
+            left = loader.system.missing_exports(left, new)
+    except (BinaryError, OSError):
+        return ()  # one library cannot be read: what it exports is not known, so nothing is said to be missing
+    return left
+
+
+def _highest(versions: Iterable[str]) -> tuple[str, ...]:
+    best: dict[str, tuple[tuple[int, ...], str]] = {}
+    for text in versions:
+        if match := _FAMILY.fullmatch(text):
+            number = tuple(int(part) for part in re.findall(r"\d+", match.group(2)))
+            best[match.group(1)] = max(best.get(match.group(1), ((), "")), (number, text))
+    return tuple(text for _, (_, text) in sorted(best.items()))
+
+
+def _highest_wanted(wanted: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    by_library: dict[str, list[str]] = {}
+    for library, text in wanted:
+        by_library.setdefault(library, []).append(text)
+    best: dict[str, tuple[str, str]] = {}
+    for library, texts in by_library.items():
+        for text in _highest(texts):
+            family = text.partition("_")[0]
+            # libm, libpthread and the rest of glibc share its versions; the highest of all of them counts
+            if family not in best or _highest((best[family][1], text)) == (text,):
+                best[family] = (library, text)
+    return tuple(best[family] for family in sorted(best))
