@@ -61,6 +61,10 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
+def _shown(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.4f}"
+
+
 def _criterion(code: str, good: bool | None, measured: str, required: str, why: str) -> Criterion:
     outcome = Outcome.NOT_MEASURED if good is None else (Outcome.MET if good else Outcome.FAILED)
     return Criterion(code, outcome, measured, required, "" if good else why)
