@@ -111,7 +111,8 @@ def lens_from_parameters(model: str, width: int, height: int, p: List[float], wh
 
 def rotation_from_quaternion(q: Array, where: Path) -> Array:
     """Rotation matrix [3, 3] of (w, x, y, z); normalised first."""
-    norm = float(np.linalg.norm(q))
+    with np.errstate(over="ignore"):  # an absurd number gives an infinite norm, refused below
+        norm = float(np.linalg.norm(q))
     if not np.isfinite(norm) or norm < 1e-8:
         raise SceneError(f"{where}: a pose has the impossible rotation {q.tolist()}", "the file is damaged")
     w, x, y, z = q / norm
