@@ -14,7 +14,7 @@ from splatfix.core.errors import usage_error
 from splatfix.core.files import write_json, write_text
 from splatfix.core.runner import Completed
 from splatfix.facts.binary_json import packed
-from splatfix.facts.recorded import FORMAT, portable
+from splatfix.facts.recorded import FORMAT, file_name, portable
 from splatfix.facts.redact import Redactor
 from splatfix.facts.system import System
 
@@ -175,8 +175,7 @@ class RecordingSystem:
         write_json(folder / "symbols.json", clean(self._symbol_answers()))
         for path, text in self._of("read").items():
             if text is not None:
-                where = clean(path).replace("\\", "/").replace(":", "", 1 if self.name == "windows" else 0)
-                write_text(folder / "files" / where.lstrip("/"), clean(text))
+                write_text(folder / "files" / file_name(clean(path)), clean(text))
         return redactor
 
     def _of(self, kind: str) -> dict[Any, Any]:

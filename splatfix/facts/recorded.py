@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,17 @@ FORMAT = 1
 # A program's arguments name splatfix's own scripts; where splatfix lies differs from machine to machine.
 PACKAGE = Path(__file__).resolve().parents[1]
 PACKAGE_MARK, SCRIPT_MARK = "{splatfix}", "{script}"
+
+
+def file_name(path: str) -> str:
+    """Where under ``files/`` the text of a file lies; colons are spelled %3A, which every file system can store."""
+    plain = path.replace("\\", "/") if re.match(r"[A-Za-z]:", path) else path
+    drive = re.match(r"([A-Za-z]):/", plain)
+    return (
+        (f"{drive.group(1)}/{plain[3:]}" if drive else plain.lstrip("/"))
+        .replace("%", "%25")
+        .replace(":", "%3A")
+    )
 
 
 def portable(argv: Sequence[str]) -> tuple[str, ...]:
@@ -64,7 +76,7 @@ class RecordedSystem:
         )
         self._binaries = {self._key(path): item for path, item in self._part("binaries.json", {}).items()}
         self._symbols = {_symbol_key(item): item for item in self._part("symbols.json", [])}
-        self._commands = {tuple(item["argv"]): item for item in self._part("commands.json", [])}
+        self._commands = {self._command_key(item["argv"]): item for item in self._part("commands.json", [])}
         self._files = {self._key(self._original(path)): path
                        for path in (folder / "files").rglob("*") if path.is_file()}  # fmt: skip
         self._known = self._with_parents(paths.get("exists", ()))
@@ -75,12 +87,20 @@ class RecordedSystem:
 
     def _original(self, path: Path) -> str:
         """``files/C/Windows`` -> ``C:/Windows``; ``files/etc`` -> ``/etc``."""
-        parts = path.relative_to(self.folder / "files").parts
+        parts = [
+            part.replace("%3A", ":").replace("%25", "%")
+            for part in path.relative_to(self.folder / "files").parts
+        ]
         return f"{parts[0]}:/{'/'.join(parts[1:])}" if self._windows else "/" + "/".join(parts)
 
     def _key(self, path: str) -> str:
         plain = path.replace("\\", "/").lower() if self._windows else path
         return posixpath.normpath(plain) if plain else plain
+
+    def _command_key(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Windows does not mind how a program's path is spelled."""
+        words = portable(argv)
+        return (self._key(words[0]), *words[1:]) if self._windows else words
 
     def _with_parents(self, more: Iterable[str]) -> set[str]:
         listed = (f"{folder}/{name}" for folder, names in self._listings.items() for name in names)
@@ -162,12 +182,12 @@ class RecordedSystem:
                     break
             else:
                 break
-        return path if plain == posixpath.normpath(path.replace("\\", "/")) and self._windows else plain
+        return plain.replace("/", "\\") if self._windows else plain
 
     def run(self, argv: Sequence[str], timeout: float) -> Completed:
         """See :class:`System`."""
         words = tuple(map(str, argv))
-        found = self._commands.get(portable(words))
+        found = self._commands.get(self._command_key(words))
         if found is None:
             return Completed(
                 words, None, "", "", 0.0, f"could not start {words[0]}: No such file or directory"
