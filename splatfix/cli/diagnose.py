@@ -13,6 +13,10 @@ from splatfix.cli import options
 def diagnose(
     python: options.Python = None,
     target: options.Targets = None,
+    repo: Annotated[
+        Optional[Path],
+        typer.Option("--repo", help="Also look at this checkout of a splatting stack.", metavar="DIR"),
+    ] = None,
     facts_file: Annotated[
         Optional[Path],
         typer.Option(
@@ -65,14 +69,19 @@ def diagnose(
     goal = Goal(options.arch_names(target))
     checks = select(only or (), skip or ())
     if facts_file is not None:
-        if python is not None or imports or record is not None:
+        if python is not None or imports or record is not None or repo is not None:
             raise usage_error(
                 "facts-and-python",
-                "--facts judges saved facts; --python, --imports and --record look at this machine.",
+                "--facts judges saved facts; --python, --repo, --imports and --record look at this machine.",
             )
         known = facts.load(facts_file)
     else:
-        known = facts.gather(facts.resolve_python(python), try_imports=imports, record=record, redact=redact)
+        if repo is not None and not repo.is_dir():
+            raise usage_error(
+                "not-a-folder", f"There is no folder {repo}.", "Give the folder of the checkout."
+            )
+        interpreter = facts.resolve_python(python)
+        known = facts.gather(interpreter, try_imports=imports, record=record, redact=redact, repo=repo)
     if save is not None:
         write_json(save, to_json(known))
     findings = run(known, goal, checks)

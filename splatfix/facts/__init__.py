@@ -25,10 +25,21 @@ from splatfix.facts.model import (
     Fact,
     Facts,
     Gpu,
+    GuardedImport,
     ImportProbe,
     Interpreter,
+    JitCache,
+    Linkage,
     MachineFacts,
+    Passage,
+    Pin,
+    RenderCall,
     Resources,
+    RuntimeCopy,
+    RuntimeLibrary,
+    Shadow,
+    SplatPackage,
+    Submodule,
     Toolkit,
     ToolkitChoice,
     Torch,
@@ -41,6 +52,8 @@ __all__ = [
     "SCHEMA_VERSION",
     "Adapter",
     "Binary",
+    "Checkout",
+    "CheckoutSource",
     "Code",
     "Compiler",
     "ContainerGroup",
@@ -53,11 +66,22 @@ __all__ = [
     "Facts",
     "FatContainer",
     "Gpu",
+    "GuardedImport",
     "ImportProbe",
     "Interpreter",
+    "JitCache",
+    "Linkage",
     "LiveSystem",
     "MachineFacts",
+    "Passage",
+    "Pin",
+    "RenderCall",
     "Resources",
+    "RuntimeCopy",
+    "RuntimeLibrary",
+    "Shadow",
+    "SplatPackage",
+    "Submodule",
     "System",
     "Toolkit",
     "ToolkitChoice",
@@ -78,6 +102,7 @@ def gather(
     try_imports: bool = False,
     record: Path | None = None,
     redact: bool = True,
+    repo: Path | None = None,
 ) -> Facts:
     """All facts about this machine and the environment of ``python``.
 
@@ -86,16 +111,25 @@ def gather(
         try_imports: also import torch and every extension in a child process (seconds instead of milliseconds).
         record: a new folder for the raw answers, to be played back elsewhere (``diagnose --record``).
         redact: keep what is personal out of that folder.
+        repo: the checkout of a stack, to be read as well (``diagnose --repo``).
     """
     live = system or LiveSystem()
     if record is None:
-        return _gather(live, python, try_imports)
+        return _with_checkout(_gather(live, python, try_imports), repo)
     from splatfix.facts.record import RecordingSystem
 
     recording = RecordingSystem(live, record)  # refuses a folder in use before anything is asked
     facts = _gather(recording, python, try_imports)
     recording.write(python or live.python, redact=redact, imports=try_imports)
-    return facts
+    return _with_checkout(facts, repo)
+
+
+def _with_checkout(facts: Facts, repo: Path | None) -> Facts:
+    if repo is None:
+        return facts
+    from splatfix.facts.checkout import read_checkout
+
+    return dataclasses.replace(facts, checkout=read_checkout(repo))
 
 
 def _gather(live: System, python: str | None, try_imports: bool) -> Facts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from splatfix.binaries import BinaryError
 from splatfix.facts.distributions import claimed_modules, editable_source
 from splatfix.facts.extensions import module_name
 from splatfix.facts.model import Distribution, Extension, Shadow, SplatPackage
@@ -108,7 +109,7 @@ def _read(
         try:
             held = {text for file in compiled for text in system.contains(file, source.exports)}
             exports_missing = tuple(text for text in source.exports if text not in held)
-        except OSError as problem:
+        except (BinaryError, OSError) as problem:
             error = str(problem)
     return SplatPackage(
         module=module,

@@ -100,7 +100,7 @@ class System(Protocol):
         """Those of ``texts`` that the file's bytes hold, each ended by a zero byte as a C string is.
 
         Raises:
-            OSError: when the file cannot be read.
+            OSError, BinaryError: when the file cannot be read.
         """
         ...
 
