@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import setuptools  # noqa: F401 - before anything imports the standard library's distutils, which it replaces
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -1,6 +1,6 @@
 """Runs the trainer and the kernel checks in the target environment and judges the outcome against written criteria."""
 
-from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Rung, RungName, SceneRun
+from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.certify.run import Request, certify, run_and_report, verify
 from splatfix.certify.suites import SUITES, suite
 
@@ -11,8 +11,6 @@ __all__ = [
     "KernelCheck",
     "Outcome",
     "Request",
-    "Rung",
-    "RungName",
     "SceneRun",
     "certify",
     "run_and_report",

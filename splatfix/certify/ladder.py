@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from splatfix.certify.model import KernelCheck, Outcome, Rung, RungName, SceneRun
+from splatfix.certify.model import KernelCheck, Outcome, SceneRun
 from splatfix.checks import Finding, Status
+from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Facts
 
 if TYPE_CHECKING:

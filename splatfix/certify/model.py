@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from splatfix.core.proof import Rung
+
 
 class Outcome(str, Enum):
     """What a criterion says. Only ``met`` and ``failed`` are judgements; ``not-measured`` is neither."""
@@ -27,26 +29,6 @@ class Criterion:
     required: str
     why: str = ""
     """For a failure: what that means in practice."""
-
-
-class RungName(str, Enum):
-    """The ladder of proof, lowest first; see the design's table."""
-
-    RESOLVED = "resolved"
-    BUILT = "built"
-    LOADS = "loads"
-    COMPUTES = "computes"
-    TRAINS = "trains"
-    REPRODUCES = "reproduces"
-
-
-@dataclass(frozen=True)
-class Rung:
-    """One rung: reached, missed (False), or not shown at all (None), with the evidence or the reason."""
-
-    name: RungName
-    reached: bool | None
-    shown_by: str
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.certify import criteria, ladder
-from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Rung, SceneRun
+from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.certify.stage import stage
 from splatfix.certify.suites import Suite
 from splatfix.checks import Goal
@@ -21,6 +21,7 @@ from splatfix.checks import run as run_checks
 from splatfix.core.codec import from_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json, write_text
+from splatfix.core.proof import Rung
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.facts import Facts, gather
 
@@ -252,6 +253,8 @@ def _variables(path: Path) -> dict[str, str]:
         name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")
     }
     variables.update(PYTHONPATH=str(path), PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
+    # spinning OpenMP threads collapse where cores are shared
+    variables.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return variables
 
 

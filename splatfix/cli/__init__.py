@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import certify, checks, diagnose, inspect_, install, verify
+from splatfix.cli import cache, certify, checks, diagnose, inspect_, install, verify
 
 app = typer.Typer(
     name="splatfix",
@@ -47,6 +47,7 @@ app.command("revert")(install.revert)
 app.command("verify")(verify.verify)
 app.command("certify")(certify.certify)
 app.add_typer(checks.app, name="checks")
+app.add_typer(cache.app, name="cache")
 
 
 def _interrupt(_number: int, _frame: object) -> None:

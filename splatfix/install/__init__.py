@@ -2,10 +2,10 @@
 
 from splatfix.install.carry_out import carry_out
 from splatfix.install.journal import Entry, Journal, Status
-from splatfix.install.outcome import InstalledItem, Outcome, RevertOutcome, Rung
+from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, RevertOutcome
 from splatfix.install.progress import Progress, Silent
 from splatfix.install.revert import read_journal, revert
-from splatfix.install.wheel_cache import CachedWheel, WheelCache
+from splatfix.install.wheel_cache import WheelCache
 
 __all__ = [
     "CachedWheel",
@@ -15,7 +15,6 @@ __all__ = [
     "Outcome",
     "Progress",
     "RevertOutcome",
-    "Rung",
     "Silent",
     "Status",
     "WheelCache",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
+from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import Facts
 from splatfix.install.backup import make_backup
@@ -17,7 +18,7 @@ from splatfix.install.distributions import find_installed
 from splatfix.install.import_check import check_import
 from splatfix.install.journal import Entry, Journal, Status, Step
 from splatfix.install.lock import environment_lock
-from splatfix.install.outcome import InstalledItem, Outcome, Rung
+from splatfix.install.outcome import InstalledItem, Outcome
 from splatfix.install.pip import pip_install
 from splatfix.install.progress import Progress, Silent
 from splatfix.install.swap_wheels import make_swap_wheel
@@ -170,7 +171,7 @@ class _Work:
         assert item.wheel is not None
         rung = verify_wheel(item.wheel, action.targets, self.facts, expects_gpu_code=item.gpu_code)
         item.rungs.append(rung)
-        return rung.how, {}
+        return rung.shown_by, {}
 
     def _install(self, action: InstallWheel, item: _Item) -> tuple[str, Mapping[str, str]]:
         wheel = item.wheel
@@ -194,7 +195,7 @@ class _Work:
         item.modules = tuple(dict.fromkeys((*item.wheel.modules, *item.also_import)))
         rung = check_import(item.modules, item.wheel.destinations(self.target), self.target, self.runner)
         item.rungs.append(rung)
-        return rung.how, {}
+        return rung.shown_by, {}
 
     def results(self) -> tuple[InstalledItem, ...]:
         """What was installed, with the whole ladder."""
@@ -202,7 +203,7 @@ class _Work:
 
     def _result(self, subject: str, item: _Item) -> InstalledItem:
         assert item.wheel is not None
-        resolved = Rung("resolved", True, _resolved_by(self.plan, item))
+        resolved = Rung(RungName.RESOLVED, True, _resolved_by(self.plan, item))
         return InstalledItem(
             subject=subject,
             version=item.wheel.version,
@@ -233,8 +234,8 @@ def built_with(facts: Facts, action: BuildWheel) -> dict[str, str]:
 
 # What no installation shows. Said, so that nobody takes an import for a proof of numbers.
 _NOT_REACHED = (
-    Rung("computes", False, "nothing of it was run beyond the import"),
-    Rung("trains", False, "nothing was trained here; splatfix certify does that"),
+    Rung(RungName.COMPUTES, False, "nothing of it was run beyond the import"),
+    Rung(RungName.TRAINS, False, "nothing was trained here; splatfix certify does that"),
 )
 
 

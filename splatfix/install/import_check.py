@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, Runner
-from splatfix.install.outcome import Rung
 from splatfix.install.target import Target, child_environment
 
 _TIMEOUT = 300.0
@@ -66,7 +66,7 @@ def check_import(modules: Sequence[str], installed: Collection[Path], target: Ta
     if not done.ok or missing:
         raise _import_failed(missing[0] if missing else modules[-1], done)
     how = f"imported {', '.join(modules)}{after} in a child process, in {done.seconds:.1f} s"
-    return Rung("loads", True, how)
+    return Rung(RungName.LOADS, True, how)
 
 
 def _import_failed(module: str, done: Completed) -> SplatfixError:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from splatfix.core.proof import Rung
 from splatfix.resolve.plan import Plan
 
 
 @dataclass(frozen=True)
-class Rung:
-    """One rung of the ladder of proof: ``resolved``, ``built``, ``loads``, ``computes``, ``trains``, ``reproduces``."""
+class CachedWheel:
+    """One wheel in the wheel cache."""
 
-    name: str
-    reached: bool
-    how: str
-    """What shows it, or why it was not reached."""
+    key: str
+    wheel: str
+    size: int
+    digest: str
+    identity: Mapping[str, str]
+    """What the key stands for, in words."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, read_wheel
 from splatfix.checks.coverage import judge
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import Facts, Interpreter, Torch
-from splatfix.install.outcome import Rung
+from splatfix.core.proof import Rung, RungName
+from splatfix.facts import Facts, Interpreter, Torch, loaded_containers
 from splatfix.install.wheel_file import WheelFile
 from splatfix.knowledge import Arch
 
@@ -61,16 +61,18 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expe
     checked = _check_symbols(wheel, natives, facts.environment.torch.value)
     if not natives:
         return Rung(
-            "built", True, "pure Python, fits this interpreter; it has no GPU code of its own and needs none"
+            RungName.BUILT,
+            True,
+            "pure Python, fits this interpreter; it has no GPU code of its own and needs none",
         )
     if not said:
-        return Rung("built", True, f"native code for the CPU only, fits this interpreter; {checked}")
-    return Rung("built", True, f"{'; '.join(said)}; {checked}")
+        return Rung(RungName.BUILT, True, f"native code for the CPU only, fits this interpreter; {checked}")
+    return Rung(RungName.BUILT, True, f"{'; '.join(said)}; {checked}")
 
 
 def _check_code(binary: Binary, targets: Sequence[str], driver_cuda: str | None) -> str:
     member = binary.path.rpartition("!")[2]
-    filled = [box for box in binary.containers if box.entries]
+    filled = loaded_containers(binary.containers)
     roads = []
     for name in targets:
         coverage = judge(filled, Arch.parse(name), driver_cuda=driver_cuda)

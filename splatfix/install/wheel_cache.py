@@ -7,24 +7,12 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, write_bytes, write_json
 from splatfix.core.resources import user_cache
-
-
-@dataclass(frozen=True)
-class CachedWheel:
-    """One wheel in the cache."""
-
-    key: str
-    wheel: str
-    size: int
-    digest: str
-    identity: Mapping[str, str]
-    """What the key stands for, in words."""
+from splatfix.install.outcome import CachedWheel
 
 
 class WheelCache:

@@ -7,9 +7,10 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from splatfix.certify.model import Certificate, KernelCheck, Outcome, Rung
+from splatfix.certify.model import Certificate, KernelCheck, Outcome
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
+from splatfix.core.proof import Rung
 from splatfix.facts.model import Facts
 from splatfix.report.document import envelope
 

@@ -12,8 +12,7 @@ from rich.markup import escape
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
 from splatfix.install.journal import Entry
-from splatfix.install.outcome import InstalledItem, Outcome, RevertOutcome
-from splatfix.install.wheel_cache import CachedWheel
+from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, RevertOutcome
 from splatfix.report.document import envelope
 from splatfix.resolve.plan import BuildWheel, Plan
 
@@ -137,4 +136,4 @@ def _show_item(console: Console, item: InstalledItem) -> None:
     console.print(f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(instead)}", soft_wrap=True)
     for rung in item.proof:
         mark = "[green]✓[/]" if rung.reached else "[dim]·[/]"
-        console.print(f"  {mark} {rung.name:<9} {escape(rung.how)}", soft_wrap=True)
+        console.print(f"  {mark} {rung.name.value:<10} {escape(rung.shown_by)}", soft_wrap=True)

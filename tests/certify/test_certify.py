@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify import Certificate, Outcome, Request, RungName, certify, run_and_report, verify
+from splatfix.certify import Certificate, Outcome, Request, certify, run_and_report, verify
 from splatfix.certify.stage import stage
 from splatfix.certify.suites import SUITES, Suite
 from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import RungName
 from splatfix.facts import Facts
 
 pytest.importorskip("torch")

@@ -63,7 +63,7 @@ def test_install_then_revert_leaves_the_environment_as_it_was(environment: Targe
         ("computes", False),
         ("trains", False),
     ]
-    assert "compile" not in item.proof[1].how and "CPU only" in item.proof[1].how
+    assert "compile" not in item.proof[1].shown_by and "CPU only" in item.proof[1].shown_by
     assert (Path(outcome.log) / "build-tiny_probe.log").read_text().count("probe.c") >= 1
 
     undone = revert(environment.python)

@@ -44,11 +44,11 @@ def counted(function):
 
 from splatfix.facts import gather
 from splatfix.install import carry_out, revert
-from splatfix.install.outcome import Rung
+from splatfix.core.proof import Rung, RungName
 from splatfix.resolve import Request, make_plan
 
 # whether the module imports is another test's matter, and torch is slow to load
-sys.modules["splatfix.install.carry_out"].check_import = lambda *_: Rung("loads", True, "not looked at")
+sys.modules["splatfix.install.carry_out"].check_import = lambda *_: Rung(RungName.LOADS, True, "not looked at")
 
 def start_counting():
     Path.replace = counted(Path.replace)

@@ -61,7 +61,7 @@ def test_every_container_must_serve_every_target(tmp_path: Path, interpreter: In
         expects_gpu_code=True,
     )
     assert rung.reached
-    assert "sm_120 (machine code), sm_89 (machine code) in every one of its 2 containers" in rung.how
+    assert "sm_120 (machine code), sm_89 (machine code) in every one of its 2 containers" in rung.shown_by
 
     mixed = library(tmp_path, "mixed.so", fat_binary(80, 120) + fat_binary(80))
     with pytest.raises(SplatfixError) as caught:
@@ -87,7 +87,7 @@ def test_one_bad_member_is_enough(tmp_path: Path, interpreter: Interpreter) -> N
 def test_cuda_sources_must_give_gpu_code(tmp_path: Path, interpreter: Interpreter) -> None:
     plain = library(tmp_path, "plain.so", "int x;")
     wheel = wheel_of(tmp_path, interpreter, _C=plain)
-    assert "CPU only" in verify_wheel(wheel, (), facts(interpreter), expects_gpu_code=False).how
+    assert "CPU only" in verify_wheel(wheel, (), facts(interpreter), expects_gpu_code=False).shown_by
     with pytest.raises(SplatfixError) as caught:
         verify_wheel(wheel, ("sm_120",), facts(interpreter), expects_gpu_code=True)
     assert caught.value.code == "no-gpu-code"
@@ -105,7 +105,7 @@ def test_torch_symbols_are_looked_up_in_the_installed_torch(tmp_path: Path, inte
     rung = verify_wheel(
         wheel_of(tmp_path, interpreter, _C=there), (), facts(interpreter, torch), expects_gpu_code=False
     )
-    assert "all 1 torch symbols found in torch 2.11.0" in rung.how
+    assert "all 1 torch symbols found in torch 2.11.0" in rung.shown_by
 
     gone = library(
         tmp_path, "no.so", "int _ZN3c104goneEv(void); int f(void) { return _ZN3c104goneEv(); }", *link

@@ -1,0 +1,32 @@
+"""The ladder of proof as data: what was really shown, rung by rung. A report never claims a rung that was not reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class RungName(str, Enum):
+    """The rungs, lowest first."""
+
+    RESOLVED = "resolved"
+    """A consistent set of versions exists for this GPU, driver, toolkit, torch and compiler."""
+    BUILT = "built"
+    """The binary exists and its fat binary carries code that this GPU can run."""
+    LOADS = "loads"
+    """It imports in the target environment, in a child process."""
+    COMPUTES = "computes"
+    """Its kernels ran; forward and gradient agree with the float64 reference."""
+    TRAINS = "trains"
+    """Every scene trained with healthy gradients, densification, falling loss and held-out quality."""
+    REPRODUCES = "reproduces"
+    """Speed, memory and quality hold against a stored baseline within tolerance."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung: reached, missed (False), or not shown at all (None), with the evidence or the reason."""
+
+    name: RungName
+    reached: bool | None
+    shown_by: str
