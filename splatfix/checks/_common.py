@@ -100,7 +100,9 @@ def host_compiler(facts: Facts) -> Compiler | None:
             return named[0]
     for kind in ("g++", "clang++", "cl", "gcc"):
         for item in compilers:
-            if item.kind == kind and "PATH" in item.found_via and item.path.endswith((kind, f"{kind}.exe")):
+            # setuptools finds Visual Studio by its own list, so cl need not be on PATH
+            within_reach = "PATH" in item.found_via or kind == "cl"
+            if item.kind == kind and within_reach and item.path.endswith((kind, f"{kind}.exe")):
                 return item
     return None
 

@@ -69,6 +69,42 @@ def host_gcc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+@check("host-msvc-too-new", "compiler", "nvcc accepts Visual Studio's compiler")
+def host_msvc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """nvcc's `crt/host_config.h` refuses `_MSC_VER` beyond a bound ("unsupported Microsoft Visual Studio version!"). Visual
+    Studio 2022 17.10 moved it to 1940, which CUDA before 12.4 refuses; and its standard library then asks for CUDA 12.4
+    by itself (error STL1002), so that `-allow-unsupported-compiler` alone does not help."""
+    toolkit = chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
+    compiler = host_compiler(facts)
+    if toolkit is None or compiler is None or compiler.kind != "cl" or toolkit.msvc_max is None:
+        return
+    parts = numbers(compiler.version)
+    if len(parts) < 2:
+        yield Finding("host-msvc-too-new", Status.UNKNOWN, "The version of cl is not known.",
+                      evidence=(Evidence(compiler.path, compiler.error or "no version"),))  # fmt: skip
+        return
+    number = parts[0] * 100 + parts[1]  # 19.40 is _MSC_VER 1940
+    evidence = (
+        Evidence("host compiler", f"{compiler.path} (_MSC_VER {number})", ", ".join(compiler.found_via)),
+        Evidence("nvcc's limit", f"_MSC_VER {toolkit.msvc_max}", f"crt/host_config.h of {toolkit.root}"),
+    )
+    if number <= toolkit.msvc_max:
+        yield Finding("host-msvc-too-new", Status.PASS, f"nvcc {toolkit.version} accepts cl {compiler.version}.",
+                      evidence=evidence)  # fmt: skip
+        return
+    toolset = f"14.{toolkit.msvc_max % 100}"
+    yield Finding(
+        "host-msvc-too-new", Status.FAIL,
+        f"cl {compiler.version} is newer than nvcc {toolkit.version} accepts (19.{toolkit.msvc_max % 100}).",
+        evidence=evidence,
+        remedy=(
+            prose(f"In the Visual Studio Installer add the individual component \"MSVC v143 C++ build tools ({toolset})\", "
+                  f"open a prompt with vcvars64.bat -vcvars_ver={toolset}, and set DISTUTILS_USE_SDK=1 for the build."),
+            prose("Or use a CUDA toolkit that accepts this compiler (12.4 or newer takes Visual Studio 17.10)."),
+        ),
+    )  # fmt: skip
+
+
 @check("host-compiler-refused-by-torch", "compiler", "torch accepts the host compiler")
 def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """torch keeps a table of its own, and in places it is stricter than nvcc: torch 2.11 refuses gcc 14 with CUDA 12.8,

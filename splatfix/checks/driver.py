@@ -19,7 +19,9 @@ def driver_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
     driver, cuda, torch = facts.machine.driver.value, torch_cuda(facts), torch_of(facts)
     if not has_nvidia_gpu(facts) or torch is None or cuda is None:
         return
-    if driver is None or driver.version is None:
+    if driver is None:
+        return  # gpu-without-driver tells that
+    if driver.version is None:
         yield Finding(
             "driver-too-old", Status.UNKNOWN, "The driver's version is not known.",
             evidence=(Evidence("driver", "unknown", facts.machine.driver.error),),
@@ -37,7 +39,7 @@ def driver_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
             evidence=evidence,
         )  # fmt: skip
         return
-    words = ".".join(str(part) for part in floor)
+    words = driver_words(floor)
     if numbers(driver.version) < floor:
         yield Finding(
             "driver-too-old", Status.FAIL,
@@ -61,19 +63,66 @@ def driver_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
 @check("driver-library-mismatch", "driver", "Kernel module and user-mode driver agree")
 def driver_library_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """After a driver upgrade without a reboot the old kernel module is still loaded; NVML then fails with error 18 and
-    CUDA with error 803."""
+    CUDA with error 803 ("Failed to initialize NVML: Driver/library version mismatch")."""
     driver = facts.machine.driver.value
-    said = facts.machine.driver.found_via + facts.machine.driver.error + facts.machine.gpus.found_via
-    different = bool(
-        driver and driver.version and driver.library_version and driver.version != driver.library_version
+    if driver is None:
+        return
+    different = bool(driver.version and driver.library_version and driver.version != driver.library_version)
+    if not different and driver.nvml_error != 18 and driver.cuda_error != 803:
+        return
+    versions = (
+        f"the loaded kernel module is {driver.version or 'of another version'}, its libraries are "
+        f"{driver.library_version if different else 'of another version'}"
     )
-    if different or "Driver/library version mismatch" in said:
-        versions = (
-            f"{driver.version} and {driver.library_version}" if different and driver else "different versions"
-        )
+    codes = [f"NVML error {driver.nvml_error}"] if driver.nvml_error else []
+    codes += [f"CUDA error {driver.cuda_error}"] if driver.cuda_error else []
+    yield Finding(
+        "driver-library-mismatch", Status.FAIL,
+        f"The NVIDIA driver was upgraded without a reboot: {versions}.",
+        evidence=(Evidence("driver", "; ".join([versions, *codes]), facts.machine.driver.found_via),),
+        remedy=(prose("Reboot the machine."), Remedy("nvidia-smi")),
+    )  # fmt: skip
+
+
+@check("driver-library-missing", "driver", "The driver's user-mode half is here")
+def driver_library_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """The kernel module is loaded, but neither libcuda nor NVML is here. In a container that is the sign of one that was
+    started without its GPU: it sees the host's /proc and /sys, but not the driver's libraries and devices."""
+    driver = facts.machine.driver.value
+    library_not_found = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
+    if driver is None or not driver.version or driver.nvml_error != library_not_found:
+        return
+    if driver.cuda or driver.library_version:
+        return
+    container, variables = facts.machine.container, facts.machine.variables
+    evidence = (
+        Evidence("kernel module", driver.version, facts.machine.driver.found_via),
+        Evidence("libcuda and NVML", "not found", facts.machine.gpus.found_via or facts.machine.gpus.error),
+        *(Evidence(name, variables[name], "environment variable")
+          for name in ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES") if name in variables),
+    )  # fmt: skip
+    if container is None:
         yield Finding(
-            "driver-library-mismatch", Status.FAIL,
-            f"The loaded kernel module and the driver's libraries have {versions}: the driver was upgraded without a reboot.",
-            evidence=(Evidence("driver", versions, facts.machine.driver.found_via),),
-            remedy=(prose("Reboot the machine."), Remedy("nvidia-smi")),
+            "driver-library-missing", Status.FAIL,
+            f"The kernel module {driver.version} is loaded, but the driver's libraries (libcuda, NVML) are not installed.",
+            evidence=evidence,
+            remedy=(prose(f"Install the user-mode packages of driver {driver.version} (libnvidia-compute, nvidia-utils)."),),
         )  # fmt: skip
+        return
+    how = {
+        "kubernetes": "Ask for the GPU in the pod's resources (nvidia.com/gpu: 1).",
+        "podman": "Start the container with --device nvidia.com/gpu=all.",
+        "apptainer": "Start the container with --nv.",
+    }.get(
+        container, "Start the container with --gpus all (the NVIDIA Container Toolkit must be on the host)."
+    )
+    yield Finding(
+        "driver-library-missing", Status.FAIL,
+        f"The host has NVIDIA driver {driver.version}, but this {container} container was started without the GPU.",
+        evidence=evidence, remedy=(prose(how),),
+    )  # fmt: skip
+
+
+def driver_words(version: tuple[int, ...]) -> str:
+    """As NVIDIA writes it: ``(450, 80, 2)`` -> ``450.80.02``."""
+    return ".".join(f"{part:02d}" if place else str(part) for place, part in enumerate(version))

@@ -111,8 +111,11 @@ def _judged(
     facts: Facts, goal: Goal, item: Extension, target: Target, evidence: tuple[Evidence, ...]
 ) -> Finding:
     driver = facts.machine.driver.value
+    containers = tuple(
+        group for group in item.code for _ in range(group.count)
+    )  # so that the reason counts right
     verdict = judge(
-        item.code, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=torch_cuda(facts)
+        containers, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=torch_cuda(facts)
     )
     if verdict.usable:
         # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap

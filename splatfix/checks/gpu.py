@@ -32,9 +32,14 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
             if goal.targets
             else "give --target sm_120 to judge for a GPU elsewhere"
         )
+        others = ", ".join(gpu.name for gpu in gpus.value)
+        adapters = [item for item in facts.machine.adapters.value or () if item.kind != "cpu"]
+        seen = ", ".join(f"{item.name} ({item.backend})" for item in adapters)
+        brush = f" A wgpu trainer such as brush would use {seen}." if seen else ""
+        instead = f", but {others}: CUDA extensions cannot run on it" if others else ""
         yield Finding(
-            "gpu-present", Status.SKIP, f"No NVIDIA GPU on this machine; {hint}.",
-            evidence=(Evidence("GPUs", "none", gpus.found_via),),
+            "gpu-present", Status.SKIP, f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
+            evidence=(Evidence("GPUs", others or "none", gpus.found_via),),
         )  # fmt: skip
     for gpu in cards:
         capability = f"compute capability {gpu.cc}" if gpu.cc else "compute capability not known"
@@ -53,9 +58,12 @@ def gpu_without_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """A GPU that the PCI bus shows but no driver drives: nothing of CUDA can run until a driver is loaded."""
     if not has_nvidia_gpu(facts) or facts.machine.driver.known:
         return
-    names = ", ".join(gpu.name for gpu in facts.machine.gpus.value or ())
+    cards = [gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
+    names = ", ".join(gpu.name for gpu in cards)
+    others = sorted({gpu.kernel_driver for gpu in cards if gpu.kernel_driver})
+    instead = f" ({' and '.join(others)} drives it, which knows no CUDA)" if others else ""
     yield Finding(
-        "gpu-without-driver", Status.FAIL, f"A card is here ({names}), but no NVIDIA driver is loaded.",
+        "gpu-without-driver", Status.FAIL, f"A card is here ({names}), but no NVIDIA driver is loaded{instead}.",
         evidence=(
             Evidence("GPUs", names, facts.machine.gpus.found_via),
             Evidence("driver", "none", facts.machine.driver.error or facts.machine.driver.found_via),

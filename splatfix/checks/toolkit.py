@@ -182,12 +182,28 @@ def cuda_headers_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     yield Finding(
         "cuda-headers-missing", Status.WARN,
-        f"The toolkit at {toolkit.root} lacks {len(toolkit.missing)} part(s) that extensions may include: "
+        f"The toolkit at {toolkit.root} lacks {len(toolkit.missing)} part(s) that extensions may need: "
         + ", ".join(part.rpartition("/")[2] for part in toolkit.missing) + ".",
-        evidence=evidence,
-        remedy=(prose("Install the whole toolkit (with its development packages), or add a folder that holds these "
-                      "headers to CPATH; torch's own NVIDIA wheels carry some of them."),),
+        evidence=(*evidence, *(Evidence(header, folder, "the environment's own NVIDIA packages")
+                               for header, folder in toolkit.elsewhere.items())),
+        remedy=_missing_parts(facts, toolkit),
     )  # fmt: skip
+
+
+def _missing_parts(facts: Facts, toolkit: Toolkit) -> tuple[Remedy, ...]:
+    """The headers that the environment's packages hold go into CPATH by an exact command; the rest must be installed."""
+    left = [part for part in toolkit.missing if part.removeprefix("include/") not in toolkit.elsewhere]
+    whole = prose(
+        f"Install the whole toolkit with its development packages: {', '.join(left)} lies nowhere here."
+    )
+    folders = list(dict.fromkeys(toolkit.elsewhere.values()))
+    if not folders:
+        return (whole,)
+    if facts.machine.system == "windows":  # cl reads INCLUDE, not CPATH
+        command = f'set "INCLUDE={";".join(folders)};%INCLUDE%"'
+    else:
+        command = f'export CPATH="{":".join(folders)}${{CPATH:+:$CPATH}}"'
+    return (Remedy(command), whole) if left else (Remedy(command),)
 
 
 def _mismatch_evidence(facts: Facts, toolkit: Toolkit) -> tuple[Evidence, ...]:

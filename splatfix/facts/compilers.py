@@ -19,7 +19,7 @@ _VSWHERE = "Microsoft Visual Studio/Installer/vswhere.exe"
 _TOOLS: Mapping[str, tuple[list[str], str]] = {
     "ninja": (["--version"], r"^([\d.]+)"),
     "cmake": (["--version"], r"cmake version ([\d.]+)"),
-    "git": (["--version"], r"git version ([\d.]+)"),
+    "git": (["--version"], r"git version ([\d.]*\d)"),
     "docker": (["--version"], r"Docker version ([\d.]+)"),
     "ccache": (["--version"], r"ccache version ([\d.]+)"),
     "sccache": (["--version"], r"sccache ([\d.]+)"),

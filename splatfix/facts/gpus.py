@@ -140,7 +140,9 @@ def _completed(gpus: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...
     # a road without bus numbers (an old libcuda) already showed every NVIDIA card there is to use
     if any(gpu.vendor == "nvidia" and gpu.bus_id is None for gpu in gpus):
         left = [card for card in left if card.vendor != "nvidia"]
-    return tuple(dataclasses.replace(gpu, index=i) for i, gpu in enumerate([*found, *left]))
+    # NVIDIA's first, so that a processor's own graphics does not take CUDA's number 0
+    ordered = sorted([*found, *left], key=lambda gpu: gpu.vendor != "nvidia")
+    return tuple(dataclasses.replace(gpu, index=i) for i, gpu in enumerate(ordered))
 
 
 def _kernel_module(system: System) -> tuple[str, bool | None] | None:

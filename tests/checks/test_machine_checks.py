@@ -1,0 +1,117 @@
+"""Checks of driver halves, Visual Studio and partial toolkits, each failing only for its own illness."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from splatfix.checks import Finding, Goal, Status, run
+from splatfix.facts import Adapter, Compiler, Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice
+
+Changer = Callable[..., Facts]
+
+
+def found(facts: Facts, code: str) -> Finding | None:
+    return next((item for item in run(facts, Goal()) if item.code == code), None)
+
+
+def test_a_container_without_its_gpu(changed: Changer) -> None:
+    half = Fact(Driver("535.183.01", None, False, None, nvml_error=12), "/proc/driver/nvidia/version")
+    facts = changed(driver=half, container="docker", variables={"NVIDIA_VISIBLE_DEVICES": "all"})
+    finding = found(facts, "driver-library-missing")
+    assert finding is not None
+    assert finding.status is Status.FAIL
+    assert "--gpus all" in finding.remedy[0].text
+    assert any(item.name == "NVIDIA_VISIBLE_DEVICES" for item in finding.evidence)
+    outside = found(changed(driver=half), "driver-library-missing")
+    assert outside is not None
+    assert "libnvidia-compute" in outside.remedy[0].text
+
+
+@pytest.mark.parametrize(
+    "driver",
+    [
+        Driver("575.57.08", "12.9", True, "575.57.08"),
+        Driver("540.4.0", "12.6", True, None, nvml_error=12),  # a Jetson: libcuda answers, there is no NVML
+        Driver(None, "12.6", None, "560.94"),
+    ],
+)
+def test_a_whole_driver_is_not_missing_anything(changed: Changer, driver: Driver) -> None:
+    assert found(changed(driver=Fact(driver, "NVML")), "driver-library-missing") is None
+
+
+@pytest.mark.parametrize(("nvml", "cuda"), [(18, None), (None, 803)])
+def test_a_driver_upgrade_is_seen_by_error_codes_alone(
+    changed: Changer, nvml: int | None, cuda: int | None
+) -> None:
+    driver = Driver("570.195.03", None, False, None, nvml_error=nvml, cuda_error=cuda)
+    finding = found(changed(driver=Fact(driver, "/proc")), "driver-library-mismatch")
+    assert finding is not None
+    assert finding.status is Status.FAIL
+
+
+def msvc(version: str | None) -> Fact[tuple[Compiler, ...]]:
+    return Fact((Compiler("cl", "C:\\VS\\cl.exe", version, ("vswhere: Visual Studio 2022",)),), "vswhere")
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [("19.39", Status.PASS), ("19.40", Status.FAIL), ("19.50", Status.FAIL), (None, Status.UNKNOWN)],
+)
+def test_visual_studio_against_nvcc(changed: Changer, version: str | None, status: Status) -> None:
+    toolkit = Toolkit("C:\\CUDA\\v12.1", "12.1.105", ("CUDA_PATH",), "C:\\CUDA\\v12.1/bin/nvcc.exe", ("sm_120",), 12, 15,
+                      msvc_max=1939)  # fmt: skip
+    facts = changed(system="windows", compilers=msvc(version), toolkits=Fact((toolkit,), "CUDA_PATH"),
+                    toolkit_choice=Fact(ToolkitChoice(toolkit.root, "CUDA_PATH", toolkit.nvcc, None, True)))  # fmt: skip
+    finding = found(facts, "host-msvc-too-new")
+    assert finding is not None
+    assert finding.status is status
+    if status is Status.FAIL:
+        assert "14.39" in finding.remedy[0].text
+
+
+def test_headers_of_the_environments_own_packages_become_a_command(changed: Changer, rtx_5080: Facts) -> None:
+    whole = (rtx_5080.machine.toolkits.value or ())[0]
+    site = "/env/lib/python3.11/site-packages/nvidia"
+    partial = dataclasses.replace(
+        whole, missing=("include/cublas_v2.h", "include/cusparse.h"),
+        elsewhere={"cublas_v2.h": f"{site}/cublas/include", "cusparse.h": f"{site}/cusparse/include"},
+    )  # fmt: skip
+    finding = found(changed(toolkits=Fact((partial,), "PATH")), "cuda-headers-missing")
+    assert finding is not None
+    assert [item.text for item in finding.remedy if item.command] == [
+        f'export CPATH="{site}/cublas/include:{site}/cusparse/include${{CPATH:+:$CPATH}}"'
+    ]
+    rest = dataclasses.replace(partial, missing=(*partial.missing, "lib64/libcudart.so"))
+    finding = found(changed(toolkits=Fact((rest,), "PATH")), "cuda-headers-missing")
+    assert finding is not None
+    assert "lib64/libcudart.so" in finding.remedy[-1].text
+    assert not finding.remedy[-1].command
+
+
+def test_without_an_nvidia_gpu_the_others_are_named(changed: Changer) -> None:
+    facts = changed(
+        gpus=Fact((Gpu(0, "AMD Radeon RX 7900 XTX", "amd"),), "PCI"), driver=Fact(None, "", "none"),
+        adapters=Fact((Adapter("Radeon (RADV)", "vulkan", "discrete"), Adapter("llvmpipe", "vulkan", "cpu")), "vulkaninfo"),
+    )  # fmt: skip
+    finding = found(facts, "gpu-present")
+    assert finding is not None
+    assert finding.status is Status.SKIP
+    assert "AMD Radeon RX 7900 XTX" in finding.summary
+    assert "Radeon (RADV) (vulkan)" in finding.summary
+    assert "llvmpipe" not in finding.summary
+
+
+def test_a_card_driven_by_nouveau(changed: Changer) -> None:
+    cards = (
+        Gpu(0, "NVIDIA GeForce RTX 4070", cc="8.9", kernel_driver="nouveau"),
+        Gpu(1, "Intel UHD", "intel"),
+    )
+    finding = found(
+        changed(gpus=Fact(cards, "PCI"), driver=Fact(None, "", "no driver")), "gpu-without-driver"
+    )
+    assert finding is not None
+    assert "nouveau" in finding.summary
+    assert "Intel" not in finding.summary
