@@ -15,6 +15,8 @@ from splatfix.core.files import read_json
 from splatfix.facts.model import (
     SCHEMA_VERSION,
     Adapter,
+    Checkout,
+    CheckoutSource,
     Code,
     Compiler,
     ContainerGroup,
