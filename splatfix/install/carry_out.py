@@ -211,7 +211,7 @@ class _Work:
             modules=item.modules,
             wheel=item.wheel.path.name,
             seconds=item.seconds,
-            proof=(resolved, *item.rungs, *_NOT_REACHED),
+            proof=(resolved, *item.rungs, *_NOT_SHOWN),
         )
 
 
@@ -233,9 +233,9 @@ def built_with(facts: Facts, action: BuildWheel) -> dict[str, str]:
 
 
 # What no installation shows. Said, so that nobody takes an import for a proof of numbers.
-_NOT_REACHED = (
-    Rung(RungName.COMPUTES, False, "nothing of it was run beyond the import"),
-    Rung(RungName.TRAINS, False, "nothing was trained here; splatfix certify does that"),
+_NOT_SHOWN = (
+    Rung(RungName.COMPUTES, None, "nothing of it was run beyond the import"),
+    Rung(RungName.TRAINS, None, "nothing was trained here; splatfix certify does that"),
 )
 
 

@@ -135,5 +135,5 @@ def _show_item(console: Console, item: InstalledItem) -> None:
     instead = f" (before: {item.before})" if item.before else ""
     console.print(f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(instead)}", soft_wrap=True)
     for rung in item.proof:
-        mark = "[green]✓[/]" if rung.reached else "[dim]·[/]"
+        mark = "[green]✓[/]" if rung.reached else "[dim]–[/]"
         console.print(f"  {mark} {rung.name.value:<10} {escape(rung.shown_by)}", soft_wrap=True)

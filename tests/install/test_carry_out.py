@@ -60,8 +60,8 @@ def test_install_then_revert_leaves_the_environment_as_it_was(environment: Targe
         ("resolved", True),
         ("built", True),
         ("loads", True),
-        ("computes", False),
-        ("trains", False),
+        ("computes", None),
+        ("trains", None),
     ]
     assert "compile" not in item.proof[1].shown_by and "CPU only" in item.proof[1].shown_by
     assert (Path(outcome.log) / "build-tiny_probe.log").read_text().count("probe.c") >= 1
