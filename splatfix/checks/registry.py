@@ -45,13 +45,26 @@ def check(code: str, family: str, title: str) -> Callable[[CheckFunction], Check
 
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which a report shows them: family by family."""
-    from splatfix.checks import compiler, driver, extension, gpu, interpreter, toolkit, torch_build  # noqa: F401
+    from splatfix.checks import (  # noqa: F401
+        abi,
+        checkout,
+        compiler,
+        driver,
+        extension,
+        gpu,
+        interpreter,
+        jit,
+        packages,
+        sources,
+        toolkit,
+        torch_build,
+    )
 
     order = {name: place for place, name in enumerate(FAMILIES)}
     return tuple(sorted(_CHECKS.values(), key=lambda item: order[item.family]))
 
 
-FAMILIES = ("gpu", "driver", "environment", "torch", "toolkit", "compiler", "extension")
+FAMILIES = ("gpu", "driver", "environment", "torch", "toolkit", "compiler", "extension", "checkout")
 
 
 def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:

@@ -278,9 +278,12 @@ class _PythonFiles:
             except (SyntaxError, ValueError, RecursionError):
                 unreadable.append(name)
                 continue
-            found = [module for module in imported_modules(tree) if SPLAT_MODULE.fullmatch(module)]
-            modules.update(dict.fromkeys(module.partition(".")[0] for module in found))
-            guarded += guarded_imports(name, tree)
+            here = tuple(guarded_imports(name, tree))
+            found = imported_modules(tree, without_lines={item.line for item in here})
+            modules.update(
+                dict.fromkeys(item.partition(".")[0] for item in found if SPLAT_MODULE.fullmatch(item))
+            )
+            guarded += here
             calls += render_calls(name, tree)
         self.imports = tuple(sorted(modules))
         self.guarded = tuple(guarded)

@@ -565,7 +565,7 @@ class Checkout:
     pins: tuple[Pin, ...] = ()
     sources: tuple[CheckoutSource, ...] = ()
     imports: tuple[str, ...] = ()
-    """Top-level names of splatting extensions that its Python files import."""
+    """Top-level names of splatting extensions that its Python files import, and fail without."""
     guarded: tuple[GuardedImport, ...] = ()
     calls: tuple[RenderCall, ...] = ()
     shadows: tuple[Shadow, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from splatfix.facts.model import GuardedImport, RenderCall
@@ -70,10 +70,12 @@ def imported_names(tree: ast.AST) -> dict[str, tuple[str, str]]:
     return found
 
 
-def imported_modules(tree: ast.AST) -> tuple[str, ...]:
-    """Every module that the tree imports by its absolute name, in order of the text."""
+def imported_modules(tree: ast.AST, without_lines: Collection[int] = ()) -> tuple[str, ...]:
+    """Every module that the tree imports by its absolute name, in order of the text; not by the lines named."""
     found: dict[str, None] = {}
     for node in ast.walk(tree):
+        if getattr(node, "lineno", 0) in without_lines:
+            continue
         if isinstance(node, ast.Import):
             found.update(dict.fromkeys(alias.name for alias in node.names))
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -1,0 +1,235 @@
+"""Checks of what extensions link to: torch's symbols, libraries, C++ runtime; found from bytes, without importing anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from splatfix.checks._common import numbers, torch_cuda, torch_of
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Extension, Facts, Linkage, RuntimeCopy
+
+# They come with the driver; that there is none is told by the checks of the driver.
+_DRIVER_LIBRARY = re.compile(r"libcuda\.so|libnvidia-|libnvcuvid|nvcuda\.dll|nvml\.dll", re.IGNORECASE)
+_TORCH_LIBRARY = re.compile(r"(lib)?(torch|c10)")
+
+
+@check("torch-abi-mismatch", "extension", "Extensions find in torch the symbols they were built against")
+def torch_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """An extension built against another torch imports C++ symbols that this torch does not export; importing it then ends
+    in "undefined symbol: _ZN3c10...". splatfix reads the imports of every extension that links torch and looks each one
+    up in the hash tables of torch's libraries, so nothing has to be imported to know it."""
+    torch = torch_of(facts)
+    for item, linkage in _linked(facts):
+        if not item.links_torch or _other_abi(facts, linkage):
+            continue
+        subject = _name(item)
+        if linkage.torch_missing:
+            yield Finding(
+                "torch-abi-mismatch", Status.FAIL,
+                f"{subject} was built against another torch: {_count(linkage.torch_missing)} it imports "
+                f"{'is' if len(linkage.torch_missing) == 1 else 'are'} not in torch {torch.version if torch else ''}.",
+                subject=subject,
+                evidence=(Evidence(item.path, "imports " + _few(linkage.torch_missing), "its dynamic symbol table"),
+                          Evidence("torch", torch.folder if torch else "", "hash tables of its libraries")),
+                remedy=_rebuild(item),
+            )  # fmt: skip
+        elif linkage.error:
+            yield Finding("torch-abi-mismatch", Status.UNKNOWN, f"Whether torch has what {subject} imports is not known.",
+                          subject=subject, evidence=(Evidence("reason", linkage.error),))  # fmt: skip
+        elif linkage.torch_symbols:
+            yield Finding(
+                "torch-abi-mismatch", Status.PASS,
+                f"{subject}: torch exports all {linkage.torch_symbols} symbols it imports.",
+                subject=subject, evidence=(Evidence(item.path, f"{linkage.torch_symbols} imports from torch",
+                                                    "hash tables of torch's libraries"),),
+            )  # fmt: skip
+
+
+@check("cxx11-abi-mismatch", "extension", "Extensions and torch agree on the C++ ABI")
+def cxx11_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """libstdc++ has two std::string. A torch wheel up to 2.6 mostly uses the old one, every wheel from 2.7 on the new one
+    (conda's torch differs again). An extension of the other kind ends in an undefined symbol with "Ss" or "cxx11" in its
+    name. The installed torch is asked by the name under which libc10 exports its error function."""
+    torch = torch_of(facts)
+    for item, linkage in _linked(facts):
+        if torch is None or not _other_abi(facts, linkage):
+            continue
+        new, old = "the new C++ ABI (_GLIBCXX_USE_CXX11_ABI=1)", "the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0)"
+        yield Finding(
+            "cxx11-abi-mismatch", Status.FAIL,
+            f"{_name(item)} was compiled for {new if linkage.cxx11_abi else old}, torch {torch.version} for "
+            f"{old if linkage.cxx11_abi else new}.",
+            subject=_name(item),
+            evidence=(Evidence(item.path, _few(linkage.torch_missing) or "names of its imports", "its dynamic symbol table"),
+                      Evidence("torch", f"{torch.version} in {torch.folder}", "exports of libc10")),
+            remedy=_rebuild(item),
+        )  # fmt: skip
+
+
+@check("ext-link-incomplete", "extension", "Extensions hold all of their own code")
+def ext_link_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A .cu file that was left out of the build, or a build folder with objects of two versions, gives a module that
+    links but misses its own functions: the import ends in an undefined symbol that is not torch's."""
+    for item, linkage in _linked(facts):
+        if linkage.own_missing and not linkage.torch_missing:
+            yield Finding(
+                "ext-link-incomplete", Status.FAIL,
+                f"{_name(item)} lacks {_count(linkage.own_missing)} that no library it needs has: "
+                f"{_few(linkage.own_missing, 1)}.",
+                subject=_name(item),
+                evidence=(Evidence(item.path, "imports " + _few(linkage.own_missing), "its dynamic symbol table"),),
+                remedy=(prose("Remove its build folder, then build the right commit anew from its source folder."),
+                        *_rebuild(item)),
+            )  # fmt: skip
+
+
+@check("shared-lib-not-found", "extension", "Libraries that extensions need can be found")
+def shared_lib_not_found(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Every library named in an extension's dynamic section is looked for where the loader would look: its RPATH or
+    RUNPATH, LD_LIBRARY_PATH, the libraries that torch has loaded by then, conda's lib folder, ld.so.conf, the system
+    folders. One that lies nowhere ends the import with "cannot open shared object file"."""
+    cuda = torch_cuda(facts)
+    for item, linkage in _linked(facts):
+        lost = [name for name in linkage.unresolved if not _DRIVER_LIBRARY.match(name)]
+        if not facts.environment.torch_installed.value:
+            lost = [name for name in lost if not _TORCH_LIBRARY.match(name)]  # torch-installed says it
+        if cuda is not None and item.links_torch:  # another major is told by cuda-runtime-mismatch
+            lost = [name for name in lost
+                    if not name.startswith("libcudart.") or numbers(name)[:1] == cuda[:1]]  # fmt: skip
+        if lost:
+            yield Finding(
+                "shared-lib-not-found", Status.FAIL, f"{_name(item)} needs {', '.join(lost)}, found nowhere.",
+                subject=_name(item),
+                evidence=(Evidence(item.path, "needs " + ", ".join(item.needed), "its dynamic section"),),
+                remedy=(prose(f"Install the package that brings {lost[0]}, or rebuild against what is here:"),
+                        *_rebuild(item)),
+            )  # fmt: skip
+
+
+@check("glibcxx-missing", "extension", "libstdc++ is new enough for the extensions")
+def glibcxx_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """An extension built with a newer compiler than the libstdc++ that Python loads ends in "version `GLIBCXX_3.4.32' not
+    found". In a conda environment that library is conda's own, which is often older than the system's."""
+    yield from _runtime(facts, "glibcxx-missing", ("GLIBCXX", "CXXABI"), "libstdc++.so.6", (
+        Remedy('conda install -c conda-forge "libstdcxx-ng>=13"'),
+        prose("Outside of conda: upgrade the system's libstdc++6, or rebuild the extension with this machine's g++."),
+    ))  # fmt: skip
+
+
+@check("glibc-too-old", "extension", "glibc is new enough for the extensions")
+def glibc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A module that was compiled on a newer distribution wants a GLIBC version that this one lacks. glibc cannot be
+    upgraded apart from the distribution; the module has to be built here, or in a container of the right age."""
+    yield from _runtime(facts, "glibc-too-old", ("GLIBC",), "libc.so.6", (
+        prose("Rebuild it on this machine from its source folder, or use a container with a newer distribution."),
+    ))  # fmt: skip
+
+
+@check("duplicate-runtimes", "extension", "One copy of torch's and CUDA's runtime in the environment")
+def duplicate_runtimes(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A wheel that was repaired after linking torch brings its own hash-renamed libc10 or libcudart. Two libc10 in one
+    process do not know each other's types and allocators: tensors passed between them crash or are refused. torch's own
+    bundled libraries do not count."""
+    copies = facts.environment.runtime_copies
+    foreign: dict[str, list[RuntimeCopy]] = {}
+    for copy in copies.value or ():
+        if copy.bundled and not copy.path.startswith(("torch/", "nvidia/")):
+            foreign.setdefault(copy.path.split("/")[0].removesuffix(".libs"), []).append(copy)
+    for owner, found in foreign.items():
+        yield Finding(
+            "duplicate-runtimes", Status.WARN,
+            f"{owner} brings its own {' and '.join(sorted({item.library for item in found}))} beside torch's.",
+            subject=owner,
+            evidence=tuple(Evidence(item.library, item.path, copies.found_via) for item in found),
+            remedy=(prose(f"Build {owner}'s extensions from source against the installed torch instead of its wheel."),),
+        )  # fmt: skip
+
+
+@check("numpy2-abi", "torch", "torch was built for this numpy")
+def numpy2_abi(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torch before 2.3 (2.4.1 on Windows) was compiled for numpy 1. With numpy 2 it warns "_ARRAY_API not found" at import,
+    and from then on `torch.from_numpy` and `.numpy()` raise "Numpy is not available", which ends every data loader."""
+    torch = torch_of(facts)
+    distributions = facts.environment.distributions
+    numpy = next((item for item in distributions.value or () if item.name.lower() == "numpy"), None)
+    if torch is None or numpy is None:
+        return
+    first = (2, 4, 1) if facts.machine.system == "windows" else (2, 3)
+    evidence = (Evidence("numpy", numpy.version, distributions.found_via),
+                Evidence("torch", torch.version, facts.environment.torch.found_via))  # fmt: skip
+    if numbers(numpy.version) >= (2,) and numbers(torch.version.partition("+")[0]) < first:
+        python = facts.environment.interpreter.value
+        yield Finding(
+            "numpy2-abi", Status.FAIL, f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
+            evidence=evidence,
+            remedy=(Remedy(f'"{python.executable if python else "python"}" -m pip install "numpy<2"'),),
+        )  # fmt: skip
+    else:
+        yield Finding("numpy2-abi", Status.PASS, f"torch {torch.version} works with numpy {numpy.version}.",
+                      evidence=evidence)  # fmt: skip
+
+
+def _linked(facts: Facts) -> Iterator[tuple[Extension, Linkage]]:
+    for item in facts.environment.extensions.value or ():
+        if item.linkage is not None:
+            yield item, item.linkage
+
+
+def _other_abi(facts: Facts, linkage: Linkage) -> bool:
+    torch = torch_of(facts)
+    return (
+        torch is not None and None not in (torch.cxx11_abi, linkage.cxx11_abi)
+        and torch.cxx11_abi != linkage.cxx11_abi
+    )  # fmt: skip
+
+
+def _runtime(
+    facts: Facts, code: str, families: tuple[str, ...], library: str, remedy: tuple[Remedy, ...]
+) -> Iterator[Finding]:
+    found = next(
+        (item for item in facts.environment.runtime_libraries.value or () if item.name == library), None
+    )
+    for item, linkage in _linked(facts):
+        wanted = [text for _, text in linkage.versions if text.partition("_")[0] in families]
+        if not wanted:
+            continue
+        if found is None:
+            yield Finding(code, Status.UNKNOWN, f"Whether {library} has the versions {_name(item)} wants is not known.",
+                          subject=_name(item),
+                          evidence=(Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),))  # fmt: skip
+            continue
+        have = {text.partition("_")[0]: text for text in found.versions}
+        lacking = [text for text in wanted
+                   if (known := have.get(text.partition("_")[0])) and numbers(text) > numbers(known)]  # fmt: skip
+        if lacking:
+            yield Finding(
+                code, Status.FAIL, f"{_name(item)} wants {', '.join(lacking)}; {found.path} ends at "
+                f"{', '.join(have[text.partition('_')[0]] for text in lacking)}.",
+                subject=_name(item),
+                evidence=(Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),
+                          Evidence(found.path, ", ".join(found.versions), "its version definitions")),
+                remedy=remedy,
+            )  # fmt: skip
+
+
+def _name(item: Extension) -> str:
+    head = item.path.split("/", 1)[0].split(".")[0]
+    return item.distribution or head
+
+
+def _rebuild(item: Extension) -> tuple[Remedy, ...]:
+    if (item.distribution or "").lower() in ("torchvision", "torchaudio"):
+        return (prose(f"Install the {item.distribution} that belongs to this torch, from the same index."),)
+    return (prose(f"Rebuild {_name(item)} from its source folder: splatfix install path/to/source"),)
+
+
+def _count(symbols: tuple[str, ...]) -> str:
+    number = "20 or more" if len(symbols) >= 20 else str(len(symbols))
+    return f"{number} symbol{'' if len(symbols) == 1 else 's'}"
+
+
+def _few(symbols: tuple[str, ...], number: int = 3) -> str:
+    more = f" and {len(symbols) - number} more" if len(symbols) > number else ""
+    return ", ".join(symbols[:number]) + more

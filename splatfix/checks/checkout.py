@@ -1,0 +1,327 @@
+"""Checks of a stack's checkout: is it complete, does it call what is installed, does code go missing without a word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from splatfix.checks._common import has_nvidia_gpu, targets
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.packages import fingerprint, leaf, variant_names
+from splatfix.checks.registry import check
+from splatfix.facts import Checkout, Facts, RenderCall, SplatPackage
+from splatfix.knowledge import stacks, torch_releases
+from splatfix.knowledge.stacks import Stack
+
+
+@check("checkout-stack", "checkout", "Which stack the checkout is")
+def checkout_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A stack is recognised by files that only it has; its commit is read from git's own files. What it needs, which
+    variant of the rasterizer it calls and how much memory it takes follow from that. Asked for with `--repo DIR`."""
+    found = facts.checkout.value
+    if found is None:
+        if facts.checkout.error:
+            yield Finding("checkout-stack", Status.UNKNOWN, "The checkout could not be read.",
+                          evidence=(Evidence("reason", facts.checkout.error),))  # fmt: skip
+        return
+    where = f"commit {found.commit[:7]}" if found.commit else "no git commit"
+    evidence = (
+        Evidence(
+            found.folder, f"{where}{f' of {found.remote}' if found.remote else ''}", facts.checkout.found_via
+        ),
+    )
+    stack = stack_of(found)
+    if stack is None:
+        yield Finding("checkout-stack", Status.SKIP, f"{found.folder} is no stack that splatfix knows ({where}).",
+                      evidence=evidence)  # fmt: skip
+    else:
+        yield Finding("checkout-stack", Status.PASS, f"{stack.name}, {where}.", subject=stack.key,
+                      evidence=(*evidence, Evidence("needs", ", ".join((*stack.needs, *stack.also_needs)) or "nothing native",
+                                                    stack.source)))  # fmt: skip
+
+
+@check("submodules-missing", "checkout", "Submodules of the checkout were fetched")
+def submodules_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A plain `git clone`, or the zip from GitHub, leaves the folders of submodules empty; pip then finds no setup.py, or
+    "does not appear to be a Python project". Viewers and other parts that training does not need are left aside."""
+    found = facts.checkout.value
+    if found is None or not found.submodules:
+        return
+    wanted = [item for item in found.submodules if item.path.startswith(("submodules/", "third_party/"))]
+    empty = [item.path for item in wanted if item.empty and not item.path.endswith("glm")]
+    if empty:
+        yield Finding(
+            "submodules-missing", Status.FAIL, f"Empty in {found.folder}: {', '.join(empty)}.",
+            evidence=tuple(Evidence(item.path, f"empty; from {item.url}", ".gitmodules") for item in wanted if item.empty),
+            remedy=_fetch(found, found.folder),
+        )  # fmt: skip
+    elif wanted:
+        yield Finding("submodules-missing", Status.PASS, f"All {len(wanted)} submodules are there.",
+                      evidence=(Evidence(".gitmodules", ", ".join(item.path for item in wanted)),))  # fmt: skip
+
+
+@check("glm-missing", "checkout", "Headers that the extensions include are there")
+def glm_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """The rasterizers of Inria's family include glm from a submodule of their own, `third_party/glm`. Without `--recursive`
+    it stays empty and the build ends in "glm/glm.hpp: No such file or directory"."""
+    found = facts.checkout.value
+    for item in found.sources if found else ():
+        lost = list(item.source.missing_folders)
+        lost += [name for module in item.source.modules for name in module.missing]
+        if found is not None and lost:
+            yield Finding(
+                "glm-missing", Status.FAIL, f"{item.source.label} lacks {', '.join(lost)}.", subject=item.path,
+                evidence=(Evidence(item.path, "missing or empty: " + ", ".join(lost), "setup.py and .gitmodules"),),
+                remedy=_fetch(found, item.source.folder),
+            )  # fmt: skip
+
+
+@check("rasterizer-api-mismatch", "checkout", "The checkout calls the rasterizer that is installed")
+def rasterizer_api_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Each stack calls its own variant of the rasterizer: other settings, other parameters, another number of results. The
+    call in the checkout is compared with the installed package's source, both read as syntax trees. A mismatch ends in
+    "unexpected keyword argument 'antialiasing'" or "too many values to unpack"."""
+    found = facts.checkout.value
+    packages = facts.environment.packages
+    if found is None:
+        return
+    groups: dict[tuple[str, str, str], list[RenderCall]] = {}
+    for call in found.calls:
+        groups.setdefault((call.file, call.function, call.module), []).append(call)
+    if groups and packages.value is None:
+        yield Finding("rasterizer-api-mismatch", Status.UNKNOWN, "Which rasterizer is installed is not known.",
+                      evidence=(Evidence("reason", packages.error or "the facts are of an older splatfix"),))  # fmt: skip
+        return
+    for (file, function, module), calls in groups.items():
+        installed = next((item for item in packages.value or () if item.module == module), None)
+        if installed is None or installed.settings is None:
+            continue  # ext-not-installed tells of the first; of the second nothing is known
+        # the calls in one function are alternatives, chosen by an option at run time: one that fits will do
+        problems = min((_differences(call, installed) for call in calls), key=len)
+        evidence = (Evidence(f"{file}:{calls[0].line}", _call_words(calls[0]), "its syntax tree"),
+                    Evidence(installed.folder, fingerprint(installed), packages.found_via))  # fmt: skip
+        names = " or ".join(variant_names(installed)) or "an unknown variant"
+        if problems:
+            yield Finding(
+                "rasterizer-api-mismatch", Status.FAIL,
+                f"{function}() does not fit the installed {module} ({names}): {'; '.join(problems)}.",
+                subject=f"{file}:{function}", evidence=evidence, remedy=_own_rasterizer(facts, found, module),
+            )  # fmt: skip
+        else:
+            yield Finding("rasterizer-api-mismatch", Status.PASS, f"{function}() fits the installed {module} ({names}).",
+                          subject=f"{file}:{function}", evidence=evidence)  # fmt: skip
+
+
+@check("ext-not-installed", "checkout", "Extensions that the checkout imports are installed")
+def ext_not_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """The checkout's Python files import splatting extensions by name. One that is not in the target environment ends the
+    start of training in "No module named ...", unless the import is guarded (see silent-fallback)."""
+    found = facts.checkout.value
+    have = _installed_names(facts)
+    if found is None or have is None:
+        return
+    own = {name for item in found.sources if item.path == "."
+           for name in (*item.source.packages, *(module.name for module in item.source.modules))}  # fmt: skip
+    if any(item.path == "." for item in found.sources):
+        own |= {item.module for item in found.shadows}
+    for name in found.imports:
+        if name in have or name in own or name.removesuffix("_cuda") in own:
+            continue
+        yield Finding(
+            "ext-not-installed", Status.FAIL, f"The checkout imports {name}, which is not installed.", subject=name,
+            evidence=(Evidence("installed", ", ".join(sorted(have)) or "no splatting package",
+                               facts.environment.packages.found_via),),
+            remedy=_own_rasterizer(facts, found, name),
+        )  # fmt: skip
+
+
+@check("silent-fallback", "checkout", "Nothing is replaced by a slow path without a word")
+def silent_fallback(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Some stacks wrap the import of fused_ssim or SparseGaussianAdam in a bare `except`. A broken or absent extension is
+    then replaced by a slow path, and nothing says so. splatfix looks whether what such an import asks for is there."""
+    found = facts.checkout.value
+    have = _installed_names(facts)
+    if found is None or have is None:
+        return
+    for item in found.guarded:
+        module = item.module.partition(".")[0]
+        package = next((one for one in facts.environment.packages.value or () if one.module == module), None)
+        evidence = (
+            Evidence(
+                f"{item.file}:{item.line}",
+                f"import of {item.module} catches {item.catches}",
+                "its syntax tree",
+            ),
+        )
+        asked = [name for name in item.names if name[:1].isupper()]
+        lacking = [name for name in asked if package and package.classes and name not in package.classes]
+        broken = _broken(facts, package)
+        what = f"{item.file}: {', '.join(item.names) or module}"
+        if module not in have and module in found.imports:
+            continue  # another file imports it without a guard: ext-not-installed tells
+        if module not in have:
+            yield Finding("silent-fallback", Status.WARN, f"{what} is not installed; the code goes on without it, slower.",
+                          subject=module, evidence=evidence, remedy=_own_rasterizer(facts, found, module))  # fmt: skip
+        elif broken:
+            yield Finding("silent-fallback", Status.WARN, f"{what} is broken ({broken}); the code goes on without it, slower.",
+                          subject=module, evidence=evidence, remedy=_own_rasterizer(facts, found, module))  # fmt: skip
+        elif lacking:
+            yield Finding("silent-fallback", Status.SKIP,
+                          f"{what}: the installed variant does not have it; the code goes on without it.",
+                          subject=module, evidence=evidence)  # fmt: skip
+        else:
+            yield Finding(
+                "silent-fallback", Status.PASS, f"{what} is there.", subject=module, evidence=evidence
+            )
+
+
+@check("pinned-torch-too-old", "checkout", "The torch that the checkout pins has code for the GPU")
+def pinned_torch_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Most stacks still pin torch 1.12 and CUDA 11.6 in their environment file. No build of that release carries code for
+    a newer GPU, so the environment that the file describes cannot work there. Said only where torch is not installed yet."""
+    found = facts.checkout.value
+    if found is None or facts.environment.torch_installed.value is not False:
+        return
+    pin = next(
+        (
+            item
+            for item in found.pins
+            if item.name.lower() in ("torch", "pytorch") and item.spec.startswith("==")
+        ),
+        None,
+    )
+    if pin is None or torch_releases.release(pin.spec.removeprefix("==")) is None:
+        return
+    for target in targets(facts, goal):
+        version = pin.spec.removeprefix("==")
+        if not torch_releases.builds_for_arch(target.arch, torch=version, include_unknown=True):
+            best = torch_releases.builds_for_arch(target.arch)
+            yield Finding(
+                "pinned-torch-too-old", Status.WARN,
+                f"{pin.file} pins torch {version}; none of its builds has code for {target.label}.", subject=target.label,
+                evidence=(Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),),
+                remedy=(prose("Leave that file aside and install a torch for this GPU first:"),
+                        Remedy(torch_releases.pip_command(best[0].build.torch, best[0].build.tag)))
+                if best else (prose("splatfix's tables know no torch for this GPU."),),
+            )  # fmt: skip
+
+
+@check("vram-for-stack", "checkout", "The GPU's memory holds the stack's defaults")
+def vram_for_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Published runs tell how much GPU memory a stack takes with its defaults, on average and at most. A GPU below the
+    average runs out of memory on most scenes unless images are kept on the CPU or made smaller."""
+    found = facts.checkout.value
+    stack = stack_of(found) if found else None
+    if stack is None or stack.vram_gb is None or not has_nvidia_gpu(facts):
+        return
+    sizes = [
+        gpu.memory_total
+        for gpu in facts.machine.gpus.value or ()
+        if gpu.vendor == "nvidia" and gpu.memory_total
+    ]
+    if not sizes:
+        return
+    mean, most = stack.vram_gb
+    have = max(sizes) / 1e9
+    evidence = (Evidence("largest GPU", f"{have:.1f} GB", facts.machine.gpus.found_via),
+                Evidence(stack.name, f"{mean} GB on average, {most} GB at most", stack.source))  # fmt: skip
+    if have < mean:
+        yield Finding(
+            "vram-for-stack", Status.WARN, f"{stack.name} takes {mean} GB on average; the GPU has {have:.1f} GB.",
+            evidence=evidence,
+            remedy=(prose("Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians."),),
+        )  # fmt: skip
+    else:
+        words = "any published scene" if have >= most else f"most scenes; the largest takes {most} GB"
+        yield Finding(
+            "vram-for-stack", Status.PASS, f"The GPU's {have:.1f} GB hold {words}.", evidence=evidence
+        )
+
+
+def stack_of(found: Checkout) -> Stack | None:
+    """The stack that the checkout most probably is."""
+    return next(iter(stacks.recognise_checkout(found.paths)), None)
+
+
+def _fetch(found: Checkout, folder: str) -> tuple[Remedy, ...]:
+    if found.commit is None:
+        return (
+            prose("It was not cloned with git (a zip holds no submodules). Clone it anew with --recursive."),
+        )
+    return (Remedy(f'git -C "{folder}" submodule update --init --recursive'),)
+
+
+def _own_rasterizer(facts: Facts, found: Checkout, module: str) -> tuple[Remedy, ...]:
+    """Build the checkout's own copy of an extension; where that is not in it, say what is wanted."""
+    python = facts.environment.interpreter.value
+    where = f' --python "{python.executable}"' if python else ""
+    for item in found.sources:
+        modules = {one.name.partition(".")[0] for one in item.source.modules}
+        if module in {*item.source.packages, *modules, (item.source.name or "").replace("-", "_")}:
+            return (prose("Build the checkout's own, in an environment of its own:"),
+                    Remedy(f'splatfix install "{item.source.folder}"{where}'))  # fmt: skip
+    known = stacks.impostor(module)
+    if known is not None:
+        return (prose(f"Install {known.wanted}."),)
+    if any(item.empty for item in found.submodules):
+        return (prose("Fetch the checkout's submodules first, then build the extension from there."),)
+    return (prose(f"Install {module} as the stack's README says, with --no-build-isolation."),)
+
+
+def _differences(call: RenderCall, installed: SplatPackage) -> list[str]:
+    """In what a call does not fit an installed package, in words."""
+    problems: list[str] = []
+    if call.settings_positional >= 0 and installed.settings is not None:
+        required = installed.settings[: len(installed.settings) - installed.settings_defaults]
+        given = {*installed.settings[: call.settings_positional], *call.settings}
+        problems += _keywords(
+            "settings", call.settings, installed.settings, [n for n in required if n not in given]
+        )
+    if call.forward and installed.forward is not None:
+        missing = [
+            name for name in installed.forward[: installed.forward_required] if name not in call.forward
+        ]
+        problems += _keywords("the call", call.forward, installed.forward, missing)
+    if call.unpacks is not None and installed.returns is not None and call.unpacks != installed.returns:
+        problems.append(f"it takes {call.unpacks} results, {installed.returns} come back")
+    return problems
+
+
+def _keywords(what: str, given: tuple[str, ...], known: tuple[str, ...], missing: list[str]) -> Iterator[str]:
+    extra = [name for name in given if name not in known]
+    if extra:
+        yield f"{what} gives {', '.join(extra)}, which it does not know"
+    if missing:
+        yield f"{what} leaves out {', '.join(missing)}"
+
+
+def _call_words(call: RenderCall) -> str:
+    settings = f"settings {' '.join(call.settings)}" if call.settings else "settings from elsewhere"
+    return settings + (f"; takes {call.unpacks} results" if call.unpacks is not None else "")
+
+
+def _installed_names(facts: Facts) -> set[str] | None:
+    """Modules of splatting packages in the environment; None when that is not known."""
+    packages = facts.environment.packages.value
+    extensions = facts.environment.extensions.value
+    if packages is None or extensions is None:
+        return None
+    loose = {re.split(r"[./]", item.path)[0] for item in extensions if item.importable}
+    return {item.module.partition(".")[0] for item in packages} | loose
+
+
+def _broken(facts: Facts, package: SplatPackage | None) -> str:
+    """Why importing an installed package fails, as far as other checks found; "" for nothing known."""
+    if package is None:
+        return ""
+    if package.native_missing:
+        return f"no {', '.join(package.native_missing)}"
+    for item in facts.environment.extensions.value or ():
+        of_package = item.distribution in package.distributions or item.path.startswith(f"{leaf(package)}/")
+        if (
+            of_package
+            and item.linkage
+            and (item.linkage.torch_missing or item.linkage.own_missing or item.linkage.unresolved)
+        ):
+            return "its compiled part does not load"
+    return ""

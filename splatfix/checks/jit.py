@@ -1,0 +1,113 @@
+"""Checks of torch's cache of extensions that were compiled at first use: stale, locked, or built for another GPU."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+from splatfix.checks._common import code_words, targets, torch_cuda, torch_of
+from splatfix.checks.coverage import judge
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Facts, JitCache
+
+# The longest build of a splatting extension at first use (gsplat, all of it, on one core) ends well before.
+_LONGEST_BUILD = datetime.timedelta(hours=2)
+
+
+@check("stale-jit-cache", "extension", "Extensions compiled at first use fit the installed torch")
+def stale_jit_cache(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """gsplat's wheel and others compile their CUDA code at the first import and keep it in torch's cache
+    (`~/.cache/torch_extensions`, or TORCH_EXTENSIONS_DIR). A library that was left there by another torch is loaded
+    again as it is, and fails with an undefined symbol. Only the cache folder of this Python and CUDA is judged."""
+    torch = torch_of(facts)
+    for item in _current(facts):
+        missing = item.linkage.torch_missing
+        abi = item.linkage.cxx11_abi
+        other_abi = torch is not None and None not in (abi, torch.cxx11_abi) and abi != torch.cxx11_abi
+        if item.error:
+            yield _stale(item, f"its library cannot be read ({item.error})")
+        elif torch is not None and (missing or other_abi):
+            yield _stale(item, f"it was compiled against another torch than {torch.version}")
+        elif item.linkage.error:
+            yield Finding("stale-jit-cache", Status.UNKNOWN, f"Whether the cached {item.name} fits torch is not known.",
+                          subject=item.name, evidence=(Evidence("reason", item.linkage.error),))  # fmt: skip
+        elif item.library is not None:
+            yield Finding(
+                "stale-jit-cache", Status.PASS, f"The cached {item.name} fits the installed torch.",
+                subject=item.name, evidence=(Evidence(item.folder, f"built {item.built}", "torch's extension cache"),),
+            )  # fmt: skip
+
+
+@check("jit-cache-arch", "extension", "Extensions compiled at first use carry code for the GPU")
+def jit_cache_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """The cache does not know for which GPU a library was compiled. After a change of the graphics card the old library
+    is loaded again, and the first kernel ends in "no kernel image is available for execution on the device"."""
+    driver = facts.machine.driver.value
+    for item in _current(facts):
+        if not item.code:
+            continue
+        for target in targets(facts, goal):
+            verdict = judge(
+                item.code, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=torch_cuda(facts)
+            )  # fmt: skip
+            if not verdict.usable:
+                yield Finding(
+                    "jit-cache-arch", Status.FAIL, f"The cached {item.name} cannot run on {target.label}: {verdict.reason}.",
+                    subject=f"{item.name} on {target.label}",
+                    evidence=(Evidence(item.folder, code_words(item.code), "fat binaries read as bytes"),
+                              *(Evidence("build.ninja", flag) for flag in item.gencode[:8])),
+                    remedy=_remove(item),
+                )  # fmt: skip
+
+
+@check("jit-cache-locked", "extension", "No build at first use was left locked")
+def jit_cache_locked(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """While torch compiles an extension at first use it holds a file called `lock`. A build that was killed leaves the file
+    behind, and every later import waits for it without a word. A lock younger than two hours may be a build at work."""
+    for item in _current(facts):
+        if item.locked is None:
+            continue
+        age = _age(item.locked, facts.gathered)
+        evidence = (Evidence(f"{item.folder}/lock", f"written {item.locked}", "its time stamp"),)
+        if age is None or age < _LONGEST_BUILD:
+            yield Finding("jit-cache-locked", Status.SKIP, f"{item.name} is being compiled, or its build was just ended.",
+                          subject=item.name, evidence=evidence)  # fmt: skip
+        else:
+            yield Finding(
+                "jit-cache-locked", Status.FAIL,
+                f"A killed build left {item.name} locked; importing it waits for ever.",
+                subject=item.name, evidence=evidence,
+                remedy=(prose("When no build is running:"), Remedy(f'rm "{item.folder}/lock"')),
+            )  # fmt: skip
+
+
+def _current(facts: Facts) -> Iterator[JitCache]:
+    for item in facts.environment.jit_caches.value or ():
+        if item.current:
+            yield item
+
+
+def _stale(item: JitCache, why: str) -> Finding:
+    evidence = [Evidence(item.folder, f"built {item.built}", "torch's extension cache")]
+    if item.linkage.torch_missing:
+        evidence.append(
+            Evidence(
+                "not in torch", ", ".join(item.linkage.torch_missing[:3]), "hash tables of torch's libraries"
+            )
+        )
+    if item.torch_folder:
+        evidence.append(Evidence("built with", item.torch_folder, "build.ninja"))
+    return Finding("stale-jit-cache", Status.FAIL, f"The cached {item.name} is stale: {why}.", subject=item.name,
+                   evidence=tuple(evidence), remedy=_remove(item))  # fmt: skip
+
+
+def _remove(item: JitCache) -> tuple[Remedy, ...]:
+    return (prose("Remove it; the next import compiles it anew:"), Remedy(f'rm -r "{item.folder}"'))
+
+
+def _age(then: str, now: str) -> datetime.timedelta | None:
+    try:
+        return datetime.datetime.fromisoformat(now) - datetime.datetime.fromisoformat(then)
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,264 @@
+"""Checks of the installed packages: which splatting variant is here, impostors, clashes, shadows, and torch's companions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.checks._common import numbers, torch_of
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Distribution, Facts, Shadow, SplatPackage
+from splatfix.knowledge import stacks
+
+
+@check("splat-variant", "extension", "Which variant of a splatting extension is installed")
+def splat_variant(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """At least nine incompatible packages are all called diff_gaussian_rasterization, and none has a telling version. They
+    are told apart by the fields of their Settings tuple, the classes and parameters of their Python source, the number of
+    values a forward returns, and the functions of their compiled part."""
+    packages = facts.environment.packages
+    for item in packages.value or ():
+        if not stacks.variants(leaf(item)) or _swapped(facts, item):
+            continue
+        evidence = (Evidence(f"{item.module}/__init__.py", fingerprint(item), packages.found_via),)
+        if item.error:
+            yield Finding("splat-variant", Status.UNKNOWN, f"Which variant {item.module} is could not be read.",
+                          subject=item.module, evidence=(Evidence("reason", item.error),))  # fmt: skip
+        elif not (item.settings or item.classes or item.exports):
+            continue  # simple_knn's Python side is empty: it tells nothing
+        elif names := variant_names(item):
+            yield Finding("splat-variant", Status.PASS, f"{item.module} is the variant {' or '.join(names)}.",
+                          subject=item.module, evidence=evidence)  # fmt: skip
+        else:
+            yield Finding("splat-variant", Status.SKIP, f"{item.module} is none of the variants that splatfix knows.",
+                          subject=item.module, evidence=evidence)  # fmt: skip
+
+
+@check("compiled-part-missing", "extension", "Splatting packages have their compiled part")
+def compiled_part_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A package can be installed without its CUDA module: built on a machine without nvcc, copied by hand, or run from its
+    source folder. Some then fail at import; `import fused_ssim` succeeds where torch sees no GPU, and fails at its first
+    call instead. splatfix looks for the file of every compiled module that the Python source imports."""
+    for item in facts.environment.packages.value or ():
+        wanted = {row.extension for row in stacks.variants(leaf(item))}
+        if not wanted or item.error or _swapped(facts, item) or _impostor(facts, item):
+            continue
+        lost = list(item.native_missing)
+        if not item.native and not lost:
+            lost = [f"one of {', '.join(sorted(wanted))}"] if len(wanted) > 1 else sorted(wanted)
+        if lost:
+            yield Finding(
+                "compiled-part-missing", Status.FAIL,
+                f"{item.module} is installed without its compiled part ({', '.join(lost)}).",
+                subject=item.module,
+                evidence=(Evidence(item.folder, "no file for " + ", ".join(lost), "its source text and its folder"),),
+                remedy=(prose(f"Build it from its source folder: splatfix install path/to/{leaf(item)}"),),
+            )  # fmt: skip
+
+
+@check("compiled-part-mismatch", "extension", "Python source and compiled part belong together")
+def compiled_part_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Installing one variant over another can leave the Python files of one beside the compiled module of the other. The
+    source then calls functions that the module does not have: "module '..._C' has no attribute ...". The names are
+    looked for in the module's bytes."""
+    for item in facts.environment.packages.value or ():
+        if item.exports_missing:
+            yield Finding(
+                "compiled-part-mismatch", Status.FAIL,
+                f"{item.module} calls {', '.join(item.exports_missing)}, which its compiled part does not have.",
+                subject=item.module,
+                evidence=(Evidence(item.folder, "calls " + ", ".join(item.exports), "source text and bytes of the module"),),
+                remedy=(prose(f"Uninstall {leaf(item)} until pip finds no more of it, then install the one variant you want."),),
+            )  # fmt: skip
+
+
+@check("module-name-clash", "extension", "One package per module name")
+def module_name_clash(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Stacks ship different packages under one module name. Two of them in one environment overwrite each other's files,
+    or the one that comes first on the path hides the other. Each stack needs an environment of its own."""
+    by_module: dict[str, list[SplatPackage]] = {}
+    for item in facts.environment.packages.value or ():
+        by_module.setdefault(item.module, []).append(item)
+    for module, copies in by_module.items():
+        owners = [name for item in copies for name in item.distributions]
+        if len(copies) < 2 and len({name.lower().replace("-", "_") for name in owners}) < 2:
+            continue
+        what = (f"lies in {len(copies)} places; {copies[0].folder} is the one that is imported" if len(copies) > 1
+                else f"belongs to {' and '.join(owners)} at once")  # fmt: skip
+        yield Finding(
+            "module-name-clash", Status.WARN, f"{module} {what}.", subject=module,
+            evidence=tuple(
+                Evidence(item.folder, f"{', '.join(item.distributions) or 'no distribution'}; {_variant_words(item)}",
+                         "RECORD and top_level.txt")
+                for item in copies
+            ),
+            remedy=(prose(f"Uninstall all but the {module} that your stack calls, then install that one anew; "
+                          "give every stack an environment of its own."),),
+        )  # fmt: skip
+
+
+@check("impostor-package", "extension", "Packages are what their names promise")
+def impostor_package(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """`pip install simple-knn` brings an unrelated classifier, and `pip install gaussian-splatting` a repackaging with
+    its own copies of torch's libraries. The extensions of a stack are not on PyPI; they are built from its submodules."""
+    for item in facts.environment.distributions.value or ():
+        known = stacks.impostor(item.name)
+        if known is None or item.made_by_splatfix or not _from_index(item):
+            continue
+        native = any(one.distribution == item.name for one in facts.environment.extensions.value or ())
+        if known.name == "simple-knn" and native:
+            continue  # it holds CUDA code, so it is the real one
+        if known.found is None:
+            continue  # nothing of that name was on the index; whoever built this knows what it is
+        yield Finding(
+            "impostor-package", Status.WARN if native else Status.FAIL,
+            f"{item.name} {item.version} is {known.really}.", subject=item.name,
+            evidence=(Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),),
+            remedy=(prose(f"What a stack wants is {known.wanted}."), Remedy(f"{_pip(facts)} uninstall {item.name}")),
+        )  # fmt: skip
+
+
+@check("import-shadowing", "environment", "Nothing in the current folder hides an installed package")
+def import_shadowing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Python searches the folder of the script, or the current one, before site-packages. A source folder of the same name
+    is then imported instead of the installed package: "cannot import name '_C' from partially initialized module". A
+    folder that holds compiled modules itself is an installation in place and counts as such."""
+    installed = {item.module for item in facts.environment.packages.value or ()} | {
+        "torch",
+        "torchvision",
+        "numpy",
+    }
+    checkout = facts.checkout.value
+    seen: dict[str, Shadow] = {item.path: item for item in facts.environment.shadows.value or ()}
+    seen |= {item.path: item for item in (checkout.shadows if checkout else ())}
+    for item in seen.values():
+        if item.native or item.module not in installed:
+            continue
+        yield Finding(
+            "import-shadowing", Status.WARN, f"{item.path} hides the installed {item.module}.", subject=item.module,
+            evidence=(Evidence("searched first", item.path, "names in the current folder"),),
+            remedy=(prose(f"Run from another folder, or rename {item.path}."),),
+        )  # fmt: skip
+
+
+@check("editable-source-gone", "environment", "Sources of editable installs are there")
+def editable_source_gone(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """`pip install -e` (SuGaR's install.py does it) only links to the source folder. When that folder is moved or removed,
+    pip still lists the package and importing it fails."""
+    for item in facts.environment.distributions.value or ():
+        if item.source_gone:
+            yield Finding(
+                "editable-source-gone", Status.FAIL, f"{item.name} was installed from {item.origin}, which is gone.",
+                subject=item.name, evidence=(Evidence(item.name, item.origin, "direct_url.json or egg-link"),),
+                remedy=(Remedy(f"{_pip(facts)} uninstall {item.name}"),
+                        prose("Then install it anew, not editable, from where its source lies now.")),
+            )  # fmt: skip
+
+
+@check("torch-companions", "torch", "torchvision, torchaudio and triton belong to this torch")
+def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torchvision and torchaudio are compiled against one exact torch, torch against one exact triton; their metadata names
+    it. Another one fails at import ("operator torchvision::nms does not exist") or at the first compiled kernel. The
+    CUDA part of the version (`+cu128`) has to agree as well."""
+    distributions = {item.name.lower(): item for item in facts.environment.distributions.value or ()}
+    torch = torch_of(facts)
+    if torch is None:
+        return
+    have = {name: item.version for name, item in distributions.items()} | {"torch": torch.version}
+    for name in ("torch", "torchvision", "torchaudio"):
+        item = distributions.get(name)
+        for pin in item.pins if item else ():
+            other, _, exact = pin.partition("==")
+            if other not in have or item is None:
+                continue
+            installed, wanted = have[other].partition("+"), exact.partition("+")
+            evidence = (Evidence(name, f"{item.version} wants {pin}", "its metadata"),
+                        Evidence(other, have[other], facts.environment.distributions.found_via))  # fmt: skip
+            tag = item.version.partition("+")[2]
+            if installed[0] != wanted[0] and not wanted[0].endswith("*"):
+                summary = f"{name} {item.version} was made for {other} {exact}; {have[other]} is installed."
+            elif other == "torch" and tag and installed[2] and tag != installed[2]:
+                summary = f"{name} is a {tag} build, torch a {installed[2]} build."
+            else:
+                yield Finding("torch-companions", Status.PASS, f"{name} {item.version} fits {other} {have[other]}.",
+                              subject=name, evidence=evidence)  # fmt: skip
+                continue
+            culprit = "triton" if other == "triton" else name
+            fix = f'"triton=={exact}"' if other == "triton" else culprit
+            yield Finding(
+                "torch-companions", Status.FAIL, summary, subject=name, evidence=evidence,
+                remedy=(Remedy(f"{_pip(facts)} install {fix}") if other == "triton" else
+                        prose(f"Install the {culprit} of torch {torch.version}, from the index torch came from, "
+                              "both in one pip command."),),
+            )  # fmt: skip
+
+
+@check("setuptools-incompatible", "environment", "setuptools still has what torch's builder imports")
+def setuptools_incompatible(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torch.utils.cpp_extension of older releases imports pkg_resources, which setuptools 82 removed, or
+    pkg_resources.packaging, which setuptools 70 removed. Every build of an extension then ends before it begins."""
+    torch = torch_of(facts)
+    distributions = facts.environment.distributions
+    setuptools = next((item for item in distributions.value or () if item.name.lower() == "setuptools"), None)
+    if torch is None or setuptools is None:
+        return
+    limits = {"pkg_resources.packaging": 70, "pkg_resources": 82}
+    for name, limit in limits.items():
+        if name in torch.builder_imports and numbers(setuptools.version)[:1] >= (limit,):
+            yield Finding(
+                "setuptools-incompatible", Status.FAIL,
+                f"torch {torch.version} imports {name}; setuptools {setuptools.version} no longer has it.",
+                evidence=(Evidence("setuptools", setuptools.version, distributions.found_via),
+                          Evidence("cpp_extension.py", f"imports {name}", "its source text")),
+                remedy=(Remedy(f'{_pip(facts)} install "setuptools<{limit}"'),),
+            )  # fmt: skip
+            return
+
+
+def leaf(item: SplatPackage) -> str:
+    """``simple_knn`` of ``gaussian_splatting.simple_knn``."""
+    return item.module.rpartition(".")[2]
+
+
+def variant_names(item: SplatPackage) -> tuple[str, ...]:
+    """The variants that an installed package can be, the best matches only."""
+    found = stacks.identify(
+        leaf(item), settings=item.settings, exports=item.exports or None, returns=item.returns,
+        forward=item.forward, classes=item.classes or None,
+    )  # fmt: skip
+    best = len(found[0].agreements) if found else 0
+    return tuple(match.variant.key for match in found if len(match.agreements) == best)
+
+
+def fingerprint(item: SplatPackage) -> str:
+    """The traits that tell variants apart, in words."""
+    parts = [f"{len(item.settings)} settings ending in {item.settings[-1]}"] if item.settings else []
+    parts += [f"returns {item.returns} values"] if item.returns else []
+    parts += ["functions " + " ".join(item.exports)] if item.exports else []
+    return "; ".join(parts) or f"compiled modules {' '.join(item.native) or 'none'}"
+
+
+def _variant_words(item: SplatPackage) -> str:
+    names = variant_names(item) if stacks.variants(leaf(item)) else ()
+    return f"the variant {' or '.join(names)}" if names else "an unknown variant"
+
+
+def _swapped(facts: Facts, item: SplatPackage) -> bool:
+    """It is one of splatfix's own drop-ins, which have no compiled part by design."""
+    return any(one.made_by_splatfix == "swap" and one.name in item.distributions
+               for one in facts.environment.distributions.value or ())  # fmt: skip
+
+
+def _impostor(facts: Facts, item: SplatPackage) -> bool:
+    return any(one.name in item.distributions and stacks.impostor(one.name) is not None and _from_index(one)
+               for one in facts.environment.distributions.value or ())  # fmt: skip
+
+
+def _from_index(item: Distribution) -> bool:
+    """Not installed from a folder or a repository; the source releases of these packages say version 0.0.0."""
+    return not item.origin and not item.editable and item.version not in ("", "0.0.0")
+
+
+def _pip(facts: Facts) -> str:
+    python = facts.environment.interpreter.value
+    return f'"{python.executable}" -m pip' if python else "python -m pip"

@@ -1,0 +1,271 @@
+"""Checks of the extension sources inside a checkout: will they compile with this compiler, toolkit and torch, and for whom."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from splatfix.checks._common import (
+    best_toolkit,
+    chosen_toolkit,
+    family_of,
+    has_nvidia_gpu,
+    host_compiler,
+    numbers,
+    targets,
+    torch_cuda,
+    torch_of,
+)
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import CheckoutSource, Facts, Passage, Toolkit
+from splatfix.knowledge import stacks
+from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
+from splatfix.knowledge.cpp_extension import arch_flags_switched_off
+
+
+@check("missing-cstdint", "checkout", "Headers include what gcc 13 no longer brings along")
+def missing_cstdint(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Since gcc 13 its own headers no longer include <cstdint>. rasterizer_impl.h of most rasterizers uses uintptr_t without
+    including it: "identifier uint32_t is undefined". `splatfix install` adds the line in its scratch copy."""
+    compiler = host_compiler(facts)
+    if compiler is None or family_of(compiler) != "gcc" or not compiler.version:
+        return
+    row = stacks.breakage("missing_cstdint")
+    if row is None or numbers(compiler.version)[:1] < row.since["gcc"]:
+        return
+    for item in _to_build(facts):
+        for passage in _of_kind(item, "no-cstdint"):
+            yield _source_breaks("missing-cstdint", item, passage, f"g++ {compiler.version}", row.cure)
+
+
+@check("missing-cfloat", "checkout", "CUDA sources include what CUDA 12.5 to 12.9 no longer bring along")
+def missing_cfloat(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """simple_knn.cu before July 2024 uses FLT_MAX without including <cfloat>; with CUDA 12.5 to 12.9 that is "identifier
+    FLT_MAX is undefined". CUDA 13.0 compiles it again. `splatfix install` adds the line in its scratch copy."""
+    row = stacks.breakage("missing_cfloat")
+    cuda = _build_cuda(facts)
+    if row is None or cuda is None or not row.since["cuda"] <= cuda <= row.until["cuda"]:
+        return
+    for item in _to_build(facts):
+        for passage in _of_kind(item, "no-cfloat"):
+            yield _source_breaks("missing-cfloat", item, passage, f"CUDA {_dotted(cuda)}", row.cure)
+
+
+@check("cub-max-removed", "checkout", "CUDA sources use no functor that CUDA 13 removed")
+def cub_max_removed(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """CUDA 13.0 removed the old functors of CUB. forward.cu of taming-3dgs and FastGS uses cub::Max: "namespace cub has no
+    member Max". `splatfix install` puts a functor of the same meaning in its place, in its scratch copy."""
+    row = stacks.breakage("cub_max_removed")
+    cuda = _build_cuda(facts)
+    if row is None or cuda is None or cuda < row.since["cuda"]:
+        return
+    for item in _to_build(facts):
+        for passage in _of_kind(item, "cub-max"):
+            yield _source_breaks("cub-max-removed", item, passage, f"CUDA {_dotted(cuda)}", row.cure)
+
+
+@check("cxx-standard-forced", "checkout", "No source forces a C++ standard that torch or nvcc refuses")
+def cxx_standard_forced(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torch 2.1 asks for C++17 and torch 2.13 for C++20; a setup.py that forces an older one ends in "#error: C++17 (or 20) or
+    later compatible compiler is required". Forcing C++20 fails the other way round, with nvcc before 12.0."""
+    torch, cuda = torch_of(facts), _build_cuda(facts)
+    if torch is None:
+        return
+    version = numbers(torch.version.partition("+")[0])[:2]
+    for item in _to_build(facts):
+        for flag in item.cxx_flags:
+            found = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
+            standard = {"11": 11, "14": 14, "17": 17, "1z": 17, "20": 20, "2a": 20}.get(
+                found.group(1) if found else ""
+            )
+            needed = 20 if version >= (2, 13) else 17 if version >= (2, 1) else 14
+            if standard is None:
+                continue
+            evidence = (Evidence(_file(item), flag, "its syntax tree"),
+                        Evidence("torch", torch.version, facts.environment.torch.found_via))  # fmt: skip
+            if standard < needed:
+                # torch 2.13 has C++20 in its headers, the #error that refuses C++17 outright comes with 2.14
+                surely = standard < 17 or version >= (2, 14)
+                yield Finding(
+                    "cxx-standard-forced", Status.FAIL if surely else Status.WARN,
+                    f"{item.source.label} forces {flag}; torch {torch.version} wants C++{needed}.", subject=item.path,
+                    evidence=evidence,
+                    remedy=(prose(f"Remove {flag} from {_file(item)}; torch adds the right one itself. Or, on a copy:"),
+                            Remedy(f'splatfix install "{item.source.folder}"')),
+                )  # fmt: skip
+            elif standard >= 20 and cuda is not None and cuda < (12, 0):
+                yield Finding(
+                    "cxx-standard-forced", Status.FAIL,
+                    f"{item.source.label} forces {flag}; nvcc {_dotted(cuda)} knows no C++20.", subject=item.path,
+                    evidence=(*evidence, Evidence("nvcc", _dotted(cuda))),
+                    remedy=(prose(f"Remove {flag} from {_file(item)}, or build with CUDA 12 or newer."),),
+                )  # fmt: skip
+
+
+@check("arch-list-ignored", "checkout", "Sources build for the GPU that is meant")
+def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torch adds no architecture flags once any nvcc flag contains "arch"; TORCH_CUDA_ARCH_LIST is then ignored without a
+    word. fused-ssim does it on purpose (CUDA_ARCHITECTURES rules it, else the visible GPU, else 7.5, 8.0 and 8.9 without
+    PTX); others hard-code numbers, or only meant -march=native. The numbers written down are judged against each GPU."""
+    torch = torch_of(facts)
+    for item in _to_build(facts):
+        flag = arch_flags_switched_off(item.source.nvcc_flags, torch.version if torch else "2.9")
+        fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
+        if flag is None and not fixed:
+            continue
+        evidence = (Evidence(_file(item), flag or f"TORCH_CUDA_ARCH_LIST={fixed}", "its syntax tree"),)
+        variable = next(
+            (name for name in item.source.reads if "ARCH" in name and name != "TORCH_CUDA_ARCH_LIST"), None
+        )
+        wanted = targets(facts, goal)
+        unserved = [target for target in wanted if not _serves(item, fixed, target.arch)]
+        seen_at_build = (
+            has_nvidia_gpu(facts) and not goal.targets and "-arch=" in "".join(item.source.nvcc_flags)
+        )
+        if variable and unserved and not seen_at_build and not facts.machine.variables.get(variable):
+            number = ";".join(target.arch.sm.removeprefix("sm_") for target in wanted)
+            yield Finding(
+                "arch-list-ignored", Status.WARN,
+                f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; without {variable} it has no code for {unserved[0].label}.",
+                subject=item.path, evidence=evidence, remedy=(Remedy(f'export {variable}="{number}"'),),
+            )  # fmt: skip
+        elif variable or seen_at_build or (wanted and not unserved):
+            yield Finding("arch-list-ignored", Status.PASS,
+                          f"{item.source.label} chooses its architectures itself"
+                          f"{f' ({variable})' if variable else ''}; TORCH_CUDA_ARCH_LIST is ignored.",
+                          subject=item.path, evidence=evidence)  # fmt: skip
+        elif unserved:
+            yield Finding(
+                "arch-list-ignored", Status.FAIL,
+                f"{item.source.label} builds for the architectures in its setup.py only, none of which runs on "
+                f"{unserved[0].label}.",
+                subject=item.path, evidence=evidence,
+                remedy=(prose("Take the architecture flags out of setup.py, so that torch adds the right ones. Or, on a copy:"),
+                        Remedy(f'splatfix install "{item.source.folder}" --target {unserved[0].arch.sm}')),
+            )  # fmt: skip
+        else:
+            yield Finding("arch-list-ignored", Status.SKIP,
+                          f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; no GPU here and no --target to judge it for.",
+                          subject=item.path, evidence=evidence)  # fmt: skip
+
+
+@check(
+    "toolkit-dropped-arch",
+    "checkout",
+    "The toolkit still compiles for the architectures that are written down",
+)
+def toolkit_dropped_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """CUDA 13 compiles for sm_75 and newer only. A setup.py with older numbers written in it ends in "nvcc fatal: Unsupported
+    gpu architecture 'compute_60'", even where the GPU itself is new. nvcc's own list decides."""
+    toolkit = _toolkit(facts)
+    if toolkit is None or not toolkit.archs:
+        return
+    oldest = min(numbers(name)[0] for name in toolkit.archs)
+    newest = max(numbers(name)[0] for name in toolkit.archs)
+    for item in _to_build(facts):
+        fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
+        named = {arch.sm for arch, _ in _written_down(item, fixed)}
+        refused = sorted(
+            (name for name in named if name not in toolkit.archs and name[-1].isdigit()), key=numbers
+        )
+        if not refused or any("-arch=" in flag for flag in item.source.nvcc_flags):
+            continue  # with a road of its own, the numbers are a fallback that is not taken here
+        dropped = [name for name in refused if numbers(name)[0] < oldest]
+        why = (
+            "no longer"
+            if dropped
+            else "not yet"
+            if all(numbers(name)[0] > newest for name in refused)
+            else "not"
+        )
+        yield Finding(
+            "toolkit-dropped-arch", Status.FAIL,
+            f"{item.source.label} asks for {', '.join(refused)}, which nvcc {toolkit.version} does {why} compile.",
+            subject=item.path,
+            evidence=(Evidence(_file(item), " ".join(sorted(named, key=numbers)), "its syntax tree"),
+                      Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code")),
+            remedy=(prose(f"Remove {', '.join(refused)} from {_file(item)}. Or, on a copy:"),
+                    Remedy(f'splatfix install "{item.source.folder}"')),
+        )  # fmt: skip
+
+
+@check("setup-unreadable", "checkout", "Build files of the extensions can be read")
+def setup_unreadable(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A setup.py or pyproject.toml that is no Python or no TOML (a merge conflict left in it, a file of Python 2) cannot be
+    built by anything. splatfix reads both as syntax and executes neither."""
+    found = facts.checkout.value
+    for item in found.sources if found else ():
+        if item.source.error:
+            yield Finding("setup-unreadable", Status.FAIL, f"{item.path}: {item.source.error}.", subject=item.path,
+                          evidence=(Evidence(item.path, item.source.error, "parsed"),),
+                          remedy=(prose("Repair that file, or check out the commit anew."),))  # fmt: skip
+
+
+def _to_build(facts: Facts) -> Iterator[CheckoutSource]:
+    """Sources that are still to be built: where a compiled module of that name is installed, the build went well."""
+    found = facts.checkout.value
+    have = {
+        re.split(r"[./]", item.path)[0]
+        for item in facts.environment.extensions.value or ()
+        if item.importable
+    }
+    for item in found.sources if found else ():
+        names = {one.name.partition(".")[0] for one in item.source.modules} or set(item.source.packages)
+        if item.source.needs_cuda and not names & have:
+            yield item
+
+
+def _file(item: CheckoutSource, name: str = "setup.py") -> str:
+    """A file of the source, relative to the checkout."""
+    return name if item.path == "." else f"{item.path}/{name}"
+
+
+def _of_kind(item: CheckoutSource, kind: str) -> Iterator[Passage]:
+    """The first passage of a kind: one is enough to stop the build."""
+    yield from [passage for passage in item.passages if passage.kind == kind][:1]
+
+
+def _source_breaks(code: str, item: CheckoutSource, passage: Passage, with_what: str, cure: str) -> Finding:
+    place = f"{_file(item, passage.file)}:{passage.line}"
+    return Finding(
+        code, Status.FAIL, f"{item.source.label} does not compile with {with_what}: {passage.file} line {passage.line}.",
+        subject=item.path, evidence=(Evidence(place, passage.text, "read as text"),),
+        remedy=(prose(f"In the source: {cure}. Or let splatfix do it on a copy:"),
+                Remedy(f'splatfix install "{item.source.folder}"')),
+    )  # fmt: skip
+
+
+def _toolkit(facts: Facts) -> Toolkit | None:
+    return chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
+
+
+def _build_cuda(facts: Facts) -> tuple[int, ...] | None:
+    """The CUDA version a build here would use."""
+    toolkit = _toolkit(facts)
+    return numbers(toolkit.version)[:2] if toolkit else torch_cuda(facts)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _written_down(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[Arch, bool]]:
+    """Architectures that setup.py names in numbers, each with whether it means PTX."""
+    for flag in item.source.nvcc_flags:
+        for kind, number in re.findall(r"code=\[?\"?(sm|compute)_(\d+[af]?)", flag):
+            yield Arch.parse(f"sm_{number}"), kind == "compute"
+        if match := re.fullmatch(r"-arch=(sm|compute)_(\d+[af]?)", flag):
+            yield Arch.parse(f"sm_{match.group(2)}"), match.group(1) == "compute"
+    for text in re.split(r"[;\s]+", fixed or ""):
+        if match := re.fullmatch(r"(\d+\.\d+[af]?)(\+PTX)?", text):
+            yield Arch.parse(match.group(1)), False
+            if match.group(2):
+                yield Arch.parse(match.group(1)), True
+
+
+def _serves(item: CheckoutSource, fixed: str | None, arch: Arch) -> bool:
+    return any(
+        ptx_runs_on(one, arch) if ptx else cubin_runs_on(one, arch)
+        for one, ptx in _written_down(item, fixed)
+    )  # fmt: skip
