@@ -101,7 +101,6 @@ def test_it_runs_from_an_unrelated_folder(installed: Path, tmp_path: Path) -> No
     assert not any(tmp_path.iterdir()), "diagnose writes nothing"
 
 
-@pytest.mark.slow
 def test_it_certifies_from_an_unrelated_folder(installed: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = run(installed, "certify", "--suite", "quick", "--out", "report", "--json", cwd=tmp_path)

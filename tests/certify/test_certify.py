@@ -50,7 +50,6 @@ def rung(certificate: Certificate, name: RungName) -> bool | None:
     return next(item.reached for item in certificate.proof if item.name is name)
 
 
-@pytest.mark.slow
 def test_the_quick_suite_is_granted_and_claims_what_it_showed(tmp_path: Path) -> None:
     certificate, facts = run_and_report(request(tmp_path, SUITES["quick"]))
     assert certificate.granted, certificate.reasons
