@@ -126,7 +126,8 @@ def _judged(
         "no-kernel-image", Status.FAIL,
         f"{_name(item)} cannot run on {target.label}: {verdict.reason}.",
         subject=f"{_name(item)} on {target.label}", evidence=evidence,
-        remedy=(prose(f"Rebuild it from its source folder: splatfix install path/to/source --target {target.arch.sm}"),
+        remedy=(prose("Rebuild it from its source folder: splatfix install path/to/source "
+                      + " ".join(f"--target {item.arch.sm}" for item in targets(facts, goal))),
                 Remedy(f'splatfix inspect "{item.folder}/{item.path}" --target {target.arch.sm}')),
         link="https://docs.nvidia.com/cuda/blackwell-compatibility-guide",
     )  # fmt: skip

@@ -40,8 +40,18 @@ def cuda_toolkit_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         "cuda-toolkit-missing", Status.WARN, "No CUDA toolkit with a working nvcc was found: extensions cannot be built here.",
         evidence=(Evidence("searched", toolkits.found_via),
                   *(Evidence(item.root, item.error or f"missing {', '.join(item.missing)}") for item in toolkits.value or ())),
-        remedy=(prose(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder."),),
+        remedy=_a_toolkit(facts, version),
     )  # fmt: skip
+
+
+def _a_toolkit(facts: Facts, version: str) -> tuple[Remedy, ...]:
+    """A conda environment can take a toolkit without administrator rights; NVIDIA labels its channel by release."""
+    python = facts.environment.interpreter.value
+    step = prose(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
+    if python is None or python.kind != "conda" or not version:
+        return (step,)
+    conda = f'conda install -p "{python.prefix}" -c "nvidia/label/cuda-{version}.0" cuda-toolkit'
+    return (prose(f"Into this conda environment: {conda}"), prose(f'Then: export CUDA_HOME="{python.prefix}"'))
 
 
 @check("cuda-home-wrong", "toolkit", "The CUDA_HOME torch would take is the toolkit's own root")

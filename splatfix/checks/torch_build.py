@@ -97,7 +97,9 @@ def cpu_only_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     else:
         yield Finding(
             "cpu-only-torch", Status.SKIP,
-            "torch is a CPU build, which suits a machine without a GPU; CUDA extensions cannot be built with it.",
+            ("torch for macOS computes on the CPU and on Metal (MPS)" if facts.machine.system == "darwin"
+             else "torch is a CPU build, which suits a machine without a GPU")
+            + "; CUDA extensions cannot be built with it.",
             evidence=evidence,
         )  # fmt: skip
 

@@ -120,10 +120,12 @@ def ask_root(system: System, nvcc: str) -> str | None:
     """The toolkit root that an nvcc names as its own (``TOP`` in its dry run), seen through links and scripts."""
     null = "NUL" if system.name == "windows" else "/dev/null"
     done = system.run([nvcc, "--dryrun", "-x", "cu", "-c", null, "-o", null], _TIMEOUT)
-    match = re.search(r"^#\$ TOP=(.+)$", done.stderr + done.stdout, re.MULTILINE)
-    if not match:
+    said = done.stderr + done.stdout
+    top = re.search(r"^#\$ TOP=(.+)$", said, re.MULTILINE)
+    here = re.search(r"^#\$ _HERE_=(.+)$", said, re.MULTILINE)  # Debian's nvcc.profile sets no TOP
+    if top is None and here is None:
         return None
-    root = system.realpath(match.group(1).strip())
+    root = system.realpath(top.group(1).strip() if top else f"{here.group(1).strip()}/.." if here else "")
     return "/usr" if root == _DEBIAN else root
 
 
