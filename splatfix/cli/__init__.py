@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -31,13 +32,30 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         Optional[bool],
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    knowledge: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--knowledge",
+            help="TOML or JSON file that extends or overrides splatfix's tables.",
+            metavar="FILE",
+        ),
+    ] = None,
 ) -> None:
     """Options that come before the command's name."""
+    if knowledge is not None:
+        from splatfix.core.errors import usage_error
+        from splatfix.knowledge import KnowledgeError, using
+
+        try:
+            context.with_resource(using(knowledge))
+        except KnowledgeError as error:
+            raise usage_error("bad-knowledge", str(error)) from error
 
 
 app.command("diagnose")(diagnose.diagnose)

@@ -136,3 +136,32 @@ def test_an_environment_without_torch_cannot_be_certified(
     assert "(environment-not-ready)" in done.stderr
     assert "pip install torch numpy pillow" in done.stderr
     assert not (tmp_path / "report").exists()
+
+
+NEW_ARCH = """
+[archs.archs.130]
+cc = [13, 0]
+name = "Example"
+gpus = ["RTX 6090"]
+first_toolkit = [14, 0]
+last_toolkit = false
+tegra = false
+variants = {}
+verified = true
+source = "a release note"
+"""
+
+
+def test_a_users_own_knowledge_counts(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(NEW_ARCH)
+    words = ("diagnose", "--python", str(empty_venv), "--target", "sm_130", "--json")
+    assert json.loads(splatfix(*words).stdout)["error"]["code"] == "unknown-arch"
+    taught = json.loads(splatfix("--knowledge", str(tmp_path / "own.toml"), *words).stdout)
+    assert taught["goal"]["targets"] == ["sm_130"]
+
+
+def test_damaged_knowledge_is_wrong_usage(splatfix: Splatfix, tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text("[archs.archs.130]\n")
+    done = splatfix("--knowledge", str(tmp_path / "own.toml"), "diagnose")
+    assert done.returncode == 2
+    assert "lacks 'cc'" in done.stderr
