@@ -166,7 +166,7 @@ def _conda_file(file: Path) -> Iterator[Pin]:
     for line in _text(file).splitlines():
         if re.match(r"\S", line):
             inside = line.startswith("dependencies:") or (inside and line.startswith("-"))
-        item = re.match(r"\s*-\s+([^:#]+?)\s*(#.*)?$", line)
+        item = re.match(r"\s*-\s+((?:[^:#]|::)+?)\s*(#.*)?$", line)
         if inside and item and (pin := _pin(file.name, item.group(1).strip("\"'"))):
             yield pin
 

@@ -238,7 +238,7 @@ def abi_of(names: Iterable[str]) -> bool | None:
     """Which std::string the mangled names speak of: the new one, the old one, or None where none appears."""
     old = False
     for name in names:
-        if "__cxx11" in name:
+        if "__cxx11" in name or "B5cxx11" in name:
             return True
         old = old or re.search(r"(?<![a-z])[KRPO]*Ss(E|$|[RPKNISbijlmfd])", name) is not None
     return False if old else None

@@ -1,0 +1,236 @@
+"""Checkouts of our own making, with real git, read as text; nothing in them is executed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.codec import from_json, to_json
+from splatfix.facts import Checkout
+from splatfix.facts.checkout import read_checkout
+
+GIT_ENV = {
+    "GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@example.org", "GIT_COMMITTER_NAME": "t",
+    "GIT_COMMITTER_EMAIL": "t@example.org", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull,
+}  # fmt: skip
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-c", "protocol.file.allow=always", *words], cwd=folder, text=True, check=True,
+                          capture_output=True, env={**os.environ, **GIT_ENV})  # fmt: skip
+    return done.stdout.strip()
+
+
+def put(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def read(root: Path) -> Checkout:
+    found = read_checkout(root).value
+    assert found is not None
+    assert from_json(Checkout, json.loads(json.dumps(to_json(found)))) == found
+    return found
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = put(tmp_path / "stack", {"train.py": "print(1)\n"})
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "one")
+    return root
+
+
+@needs_git
+def test_the_commit_is_that_of_git(repository: Path) -> None:
+    head = git(repository, "rev-parse", "HEAD")
+    assert (read(repository).commit, read(repository).branch) == (head, "main")
+    git(repository, "pack-refs", "--all")
+    assert read(repository).commit == head, "also from packed-refs"
+    git(repository, "checkout", "-q", "--detach")
+    assert (read(repository).commit, read(repository).branch) == (head, "")
+
+
+@needs_git
+def test_a_worktree_knows_its_commit(repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
+    put(tmp_path / "side", {"more.py": ""})
+    git(tmp_path / "side", "add", ".")
+    git(tmp_path / "side", "commit", "-q", "-m", "two")
+    assert read(tmp_path / "side").commit == git(tmp_path / "side", "rev-parse", "HEAD")
+
+
+@needs_git
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("https://someone:secret-token@example.org/a/b.git", "https://example.org/a/b.git"),
+        ("https://example.org/a/b.git?key=secret", "https://example.org/a/b.git"),
+        ("git@example.org:a/b.git", "git@example.org:a/b.git"),
+    ],
+)
+def test_the_remote_without_credentials(repository: Path, url: str, told: str) -> None:
+    git(repository, "remote", "add", "origin", url)
+    assert read(repository).remote == told
+    assert "secret" not in json.dumps(to_json(read(repository)))
+
+
+@needs_git
+def test_submodules_fetched_and_not(repository: Path, tmp_path: Path) -> None:
+    other = put(tmp_path / "knn", {"setup.py": "setup(ext_modules=[CUDAExtension('simple_knn._C', [])])\n"})
+    git(other, "init", "-q", "-b", "main")
+    git(other, "add", ".")
+    git(other, "commit", "-q", "-m", "knn")
+    git(repository, "submodule", "add", "-q", str(other), "submodules/simple-knn")
+    git(repository, "commit", "-q", "-m", "with knn")
+    (item,) = read(repository).submodules
+    assert (item.path, item.empty) == ("submodules/simple-knn", False)
+    assert item.commit == git(other, "rev-parse", "HEAD")
+    git(tmp_path, "clone", "-q", str(repository), "plain")
+    (item,) = read(tmp_path / "plain").submodules
+    assert (item.empty, item.commit) == (True, None)
+
+
+def test_a_zip_has_no_commit(tmp_path: Path) -> None:
+    text = (
+        '[submodule "a"]\n\tpath = submodules/a\n\turl = https://example.org/a\n[submodule "b"]\n\tpath = b\n'
+    )
+    found = read(put(tmp_path / "zip", {".gitmodules": text, "b/file": "x"}))
+    assert found.commit is None
+    assert [(item.path, item.url, item.empty) for item in found.submodules] == [
+        ("submodules/a", "https://example.org/a", True), ("b", "", False)]  # fmt: skip
+
+
+CONDA = """\
+name: stack
+channels:
+  - pytorch
+  - defaults
+dependencies:
+  - cudatoolkit=11.6
+  - conda-forge::plyfile
+  - python=3.7.13
+  - pytorch=1.12.1=py3.7_cuda11.6   # with its build
+  - pip:
+    - submodules/simple-knn
+    - open3d==0.18.0
+    - opencv-python>=4,<5
+    - git+https://example.org/x.git
+prefix: /home/someone/env
+"""
+
+
+def test_pins(tmp_path: Path) -> None:
+    requirements = "torch == 2.1.2 ; python_version < '3.12'\n-r other.txt\n# no\ngsplat[dev]~=1.4\n./local\n"
+    found = read(put(tmp_path / "r", {"environment.yml": CONDA, "requirements.txt": requirements}))
+    pins = {item.name: item.spec for item in found.pins}
+    assert pins == {
+        "cudatoolkit": "==11.6", "plyfile": "", "python": "==3.7.13", "pytorch": "==1.12.1", "open3d": "==0.18.0",
+        "opencv-python": ">=4,<5", "torch": "==2.1.2", "gsplat": "~=1.4",
+    }  # fmt: skip
+
+
+SETUP = """
+from setuptools import setup
+from torch.utils.cpp_extension import CUDAExtension, BuildExtension
+flags = {"nvcc": ["-O3", "-std=c++14"], "cxx": ["/std:c++17"]}
+other_backend = {"cxx": ["-std=c++11"]}
+setup(name="dgr", packages=["dgr"], ext_modules=[
+    CUDAExtension("dgr._C", ["forward.cu", "ext.cpp"], extra_compile_args=flags)], cmdclass={"build_ext": BuildExtension})
+"""
+SOURCES = {
+    "submodules/dgr/setup.py": SETUP,
+    "submodules/dgr/ext.cpp": "",
+    "submodules/dgr/forward.cu": "// cub::Max() in a comment\n/* FLT_MAX\n*/\nint a = b(cub::Max());\n",
+    "submodules/dgr/impl.h": '#include "width.h"\nuint32_t n;\n',
+    "submodules/dgr/width.h": "#include <vector>\n",
+    "submodules/dgr/fine.h": "#include <cstdint>\nuint32_t n;\n",
+    "submodules/dgr/box.cu": "float x = FLT_MAX;\n",
+    "submodules/dgr/third_party/glm/glm.h": "uint32_t cub::Max FLT_MAX\n",
+}
+
+
+def test_sources_and_their_passages(tmp_path: Path) -> None:
+    (item,) = read(put(tmp_path / "r", SOURCES)).sources
+    assert (item.path, item.source.name) == ("submodules/dgr", "dgr")
+    assert set(item.cxx_flags) == {"-std=c++14", "/std:c++17"}
+    assert [(one.kind, one.file, one.line) for one in item.passages] == [
+        ("no-cfloat", "box.cu", 1), ("cub-max", "forward.cu", 4), ("no-cstdint", "impl.h", 2)]  # fmt: skip
+    put(tmp_path / "r", {"submodules/dgr/width.h": "#include <stdint.h>\n"})
+    (item,) = read(tmp_path / "r").sources
+    assert {one.kind for one in item.passages} == {"no-cfloat", "cub-max"}, (
+        "a local header may bring the include"
+    )
+
+
+PYTHON = {
+    "gaussian_renderer/__init__.py": (
+        "from diff_gaussian_rasterization import GaussianRasterizationSettings, GaussianRasterizer\n"
+        "def render(pc):\n"
+        "    settings = GaussianRasterizationSettings(bg=1, debug=False)\n"
+        "    rasterizer = GaussianRasterizer(raster_settings=settings)\n"
+        "    image, radii = rasterizer(means3D=pc.a)\n"
+    ),
+    "train.py": "try:\n    from fused_ssim import fused_ssim\nexcept:\n    pass\nfrom simple_knn._C import distCUDA2\n",
+    "submodules/dgr/dgr/__init__.py": "from gsplat import rasterization\n",
+    "output/old/train.py": "import gsplat\n",
+    "broken.py": "from gsplat import (\n",
+    "utils/plain.py": "import os\n",
+}
+
+
+def test_python_files(tmp_path: Path) -> None:
+    found = read(put(tmp_path / "r", PYTHON))
+    assert found.imports == ("diff_gaussian_rasterization", "simple_knn")
+    assert [(item.file, item.module, item.catches) for item in found.guarded] == [
+        ("train.py", "fused_ssim", "everything")
+    ]
+    (call,) = found.calls
+    assert (call.file, call.function, call.settings, call.unpacks) == (
+        "gaussian_renderer/__init__.py", "render", ("bg", "debug"), 2)  # fmt: skip
+    assert found.unreadable == ("broken.py",)
+
+
+def test_names_by_which_a_stack_is_known(tmp_path: Path) -> None:
+    files = {"train.py": "", "utils/taming_utils.py": "", "submodules/x/setup.py": "", "private/photo.jpg": "",
+             ".hidden": ""}  # fmt: skip
+    found = read(put(tmp_path / "r", files))
+    assert {"train.py", "utils", "utils/taming_utils.py", "submodules/x", "private"} <= set(found.paths)
+    assert not any("photo" in path or "hidden" in path for path in found.paths)
+
+
+def test_shadows_in_the_checkout(tmp_path: Path) -> None:
+    found = read(
+        put(tmp_path / "r", {"simple_knn/__init__.py": "", "fused_ssim/ssim.cu": "", "gsplat.py": ""})
+    )
+    assert {item.module for item in found.shadows} == {"simple_knn", "gsplat"}
+
+
+def test_nothing_is_executed(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    trap = f"open({str(mark)!r}, 'w')\nimport gsplat\n"
+    read(put(tmp_path / "r", {"train.py": trap, "setup.py": trap, "conftest.py": trap}))
+    assert not mark.exists()
+
+
+def test_odd_folders_do_not_stop_it(tmp_path: Path) -> None:
+    root = put(
+        tmp_path / "r",
+        {".git": "gitdir: ../nowhere\n", "requirements.txt": "\x00\n[[[", "environment.yml": ":"},
+    )
+    (root / "loop").symlink_to(root)
+    (root / "train.py").write_bytes(b"\xff\xfegsplat\x00")
+    found = read(root)
+    assert found.commit is None and found.pins == ()
+    assert read_checkout(tmp_path / "nowhere").value is None
+    assert "not a folder" in read_checkout(tmp_path / "nowhere").error

@@ -1,0 +1,117 @@
+"""torch's cache of extensions compiled at first use: found where torch itself would look, read without being loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix.facts import JitCache, environment
+from splatfix.facts.jit_cache import cache_roots, own_tag
+from splatfix.facts.system import LiveSystem
+
+from .native_files import NEW_ABI, library, needs_gcc, torch_in
+
+GONE = "_ZN3c104goneEv"
+# Lines of a build.ninja in the form that torch.utils.cpp_extension writes.
+NINJA = """\
+ninja_required_version = 1.3
+cxx = c++
+nvcc = /usr/local/cuda-13.0/bin/nvcc
+
+cflags = -DTORCH_EXTENSION_NAME=gsplat_cuda -isystem {torch}/include -isystem {torch}/include/torch/csrc/api/include
+cuda_cflags = -DTORCH_EXTENSION_NAME=gsplat_cuda -isystem {torch}/include -gencode=arch=compute_90,code=sm_90 \
+-gencode=arch=compute_90,code=compute_90 --compiler-options '-fPIC'
+"""
+
+ASK_TORCH = """
+import json, os, sys
+from torch.utils import cpp_extension
+answers = []
+for env in json.loads(sys.argv[1]):
+    for name in ("TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):
+        os.environ.pop(name, None)
+    os.environ.update(env)
+    answers.append(cpp_extension._get_build_directory("some_cuda", False))
+print(json.dumps(answers))
+"""
+
+
+def caches(python: Path, **env: str) -> dict[str, JitCache]:
+    system = LiveSystem(env={"PATH": "/usr/bin:/bin", **env})
+    found, _ = environment.probe(system, str(python))
+    assert found.jit_caches.value is not None
+    return {item.name: item for item in found.jit_caches.value}
+
+
+def test_the_folder_is_torchs_own(tmp_path: Path) -> None:
+    """torch's `_get_build_directory` and ours, over the variables that decide."""
+    torch = pytest.importorskip("torch")
+    grid = [{"HOME": str(tmp_path / "home")}, {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "xdg")},
+            {"HOME": str(tmp_path / "home"), "TORCH_EXTENSIONS_DIR": str(tmp_path / "own")}]  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", ASK_TORCH, json.dumps(grid)], capture_output=True, text=True,
+                          check=True, timeout=300)  # fmt: skip
+    wanted = json.loads(done.stdout.splitlines()[-1])
+    found, raw = environment.probe(LiveSystem(), sys.executable)
+    tag = own_tag(raw, found.torch.value)
+    assert tag.endswith("_cpu" if torch.version.cuda is None else f"_cu{torch.version.cuda.replace('.', '')}")
+    for env, folder in zip(grid, wanted, strict=True):
+        ((root, named),) = cache_roots(LiveSystem(env=env))
+        ours = f"{root}/some_cuda" if named else f"{root}/{tag}/some_cuda"
+        assert os.path.realpath(ours) == os.path.realpath(folder)
+
+
+@needs_gcc
+def test_a_cache_of_this_and_of_other_environments(
+    empty_venv: Path, site_packages: Path, tmp_path: Path
+) -> None:
+    lib = torch_in(site_packages)
+    older = torch_in(tmp_path / "older", c10=(NEW_ABI, GONE))
+    root = tmp_path / "cache" / "torch_extensions"
+    own = f"py{sys.version_info.major}{sys.version_info.minor}{sys.abiflags}_cpu"
+    good = library(root / own / "good" / "good.so", (), [NEW_ABI], links=[lib / "libc10.so"])
+    stale = library(root / own / "stale" / "stale.so", (), [NEW_ABI, GONE], links=[older / "libc10.so"])
+    library(root / "py38_cu117" / "other" / "other.so", (), [GONE], links=[older / "libc10.so"])
+    (good.parent / "build.ninja").write_text(NINJA.format(torch=site_packages / "torch"))
+    (stale.parent / "lock").touch()
+    os.utime(good, (1_700_000_000, 1_700_000_000))
+    found = caches(empty_venv, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert set(found) == {"good", "stale", "other"}
+    assert found["good"].current and found["good"].linkage.torch_missing == ()
+    assert found["good"].built == "2023-11-14T22:13:20+00:00"
+    assert found["good"].torch_folder == str(site_packages / "torch")
+    assert found["good"].cuda_home == "/usr/local/cuda-13.0"
+    assert found["good"].gencode == (
+        "-gencode=arch=compute_90,code=sm_90",
+        "-gencode=arch=compute_90,code=compute_90",
+    )
+    assert found["stale"].linkage.torch_missing == (GONE,)
+    assert found["stale"].locked is not None and found["good"].locked is None
+    assert not found["other"].current and found["other"].tag == "py38_cu117"
+
+
+@needs_gcc
+def test_a_folder_of_the_users_own(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
+    lib = torch_in(site_packages)
+    library(tmp_path / "own" / "some" / "some.so", (), [NEW_ABI], links=[lib / "libc10.so"])
+    found = caches(empty_venv, TORCH_EXTENSIONS_DIR=str(tmp_path / "own"), XDG_CACHE_HOME=str(tmp_path))
+    assert found["some"].current and found["some"].tag == ""
+
+
+def test_odd_folders_are_no_caches(empty_venv: Path, tmp_path: Path) -> None:
+    (tmp_path / "torch_extensions" / "py311_cpu" / "empty").mkdir(parents=True)
+    (tmp_path / "torch_extensions" / "notes.txt").write_text("")
+    damaged = tmp_path / "torch_extensions" / "py311_cpu" / "damaged"
+    damaged.mkdir()
+    (damaged / "damaged.so").write_bytes(b"\x7fELF" + b"\x02" * 9)
+    found = caches(empty_venv, XDG_CACHE_HOME=str(tmp_path))
+    assert set(found) == {"damaged"}
+    assert found["damaged"].error
+
+
+def test_without_a_home_there_is_no_cache() -> None:
+    assert cache_roots(LiveSystem(env={})) == ()

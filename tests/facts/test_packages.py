@@ -1,0 +1,320 @@
+"""Installed splatting packages in every form of installation, read as source text and as bytes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix.facts import EnvironmentFacts, SplatPackage, environment
+from splatfix.facts.distributions import claimed_modules, editable_source, read_distributions
+from splatfix.facts.packages import read_shadows
+from splatfix.facts.python_source import guarded_imports, imported_modules, read_package_source, render_calls
+from splatfix.facts.system import LiveSystem
+
+from .native_files import NEW_ABI, TAG, extension, library, needs_gcc, torch_in
+
+# A rasterizer's Python side in the shape that all of them have; the text is this test's own.
+RASTERIZER = """
+from typing import NamedTuple
+import torch
+from . import _C
+
+class _RasterizeSplats(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, points, settings):
+        if settings.debug:
+            image, radii, depth = _C.rasterize_gaussians(points)
+        return image, radii, depth
+
+    @staticmethod
+    def backward(ctx, grad_image, *_):
+        return _C.rasterize_gaussians_backward(grad_image), None
+
+class GaussianRasterizationSettings(NamedTuple):
+    image_height: int
+    image_width: int
+    bg: torch.Tensor
+    antialiasing: bool = False
+
+class GaussianRasterizer(torch.nn.Module):
+    def forward(self, means3D, opacities, shs=None, dc=None):
+        return _RasterizeSplats.apply(means3D, self.settings)
+
+class SparseGaussianAdam(torch.optim.Adam):
+    pass
+"""
+
+
+def probe(python: Path) -> EnvironmentFacts:
+    return environment.probe(LiveSystem(), str(python))[0]
+
+
+def package(found: EnvironmentFacts, module: str = "diff_gaussian_rasterization") -> SplatPackage:
+    assert found.packages.value is not None
+    (item,) = (item for item in found.packages.value if item.module == module)
+    return item
+
+
+def dist_info(site: Path, name: str, version: str = "0.0.0", *files: str, **direct: object) -> Path:
+    folder = site / f"{name}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (folder / "INSTALLER").write_text("pip\n")
+    (folder / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+    if direct:
+        (folder / "direct_url.json").write_text(json.dumps(direct))
+    return folder
+
+
+def source_of(folder: Path, text: str = RASTERIZER, name: str = "diff_gaussian_rasterization") -> Path:
+    (folder / name).mkdir(parents=True)
+    (folder / name / "__init__.py").write_text(text)
+    return folder / name
+
+
+def test_the_face_of_a_package() -> None:
+    found = read_package_source("diff_gaussian_rasterization", RASTERIZER)
+    assert found.native == ("diff_gaussian_rasterization._C",)
+    assert found.settings == ("image_height", "image_width", "bg", "antialiasing")
+    assert found.settings_defaults == 1
+    assert found.forward == ("means3D", "opacities", "shs", "dc")
+    assert found.forward_required == 2
+    assert found.returns == 3
+    assert set(found.exports) == {"rasterize_gaussians", "rasterize_gaussians_backward"}
+    assert "SparseGaussianAdam" in found.classes
+
+
+@pytest.mark.parametrize(
+    ("text", "native", "exports"),
+    [
+        ("from . import _C as backend\nbackend.f()", ("m._C",), ("f",)),
+        ("from ._C import f, g", ("m._C",), ("f", "g")),
+        ("from m import _C\n_C.f()", ("m._C",), ("f",)),
+        ("from m._C import f", ("m._C",), ("f",)),
+        ("import m._C", ("m._C",), ()),
+        ("if torch.cuda.is_available():\n    from m_cuda import f", ("m_cuda",), ("f",)),
+        ("from .wrapper import _C_thing\nimport torch", (), ()),
+    ],
+)
+def test_compiled_parts_however_they_are_imported(
+    text: str, native: tuple[str, ...], exports: tuple[str, ...]
+) -> None:
+    found = read_package_source("m", text)
+    assert (found.native, found.exports) == (native, exports)
+
+
+def test_returns_that_differ_are_unknown() -> None:
+    last = "        return image, radii, depth"
+    text = RASTERIZER.replace(last, f"        if 1:\n            return image\n{last}")
+    assert text != RASTERIZER
+    assert read_package_source("m", text).returns is None
+
+
+@needs_gcc
+def test_a_package_with_its_compiled_part(empty_venv: Path, site_packages: Path) -> None:
+    lib = torch_in(site_packages)
+    source_of(site_packages)
+    built = extension(site_packages, [NEW_ABI], lib / "libc10.so", name="diff_gaussian_rasterization")
+    dist_info(site_packages, "diff_gaussian_rasterization", "0.0.0",
+              "diff_gaussian_rasterization/__init__.py", f"diff_gaussian_rasterization/{built.name}")  # fmt: skip
+    item = package(probe(empty_venv))
+    assert item.distributions == ("diff_gaussian_rasterization",)
+    assert item.native == ("diff_gaussian_rasterization._C",)
+    assert item.native_missing == ()
+    assert set(item.exports_missing) == {"rasterize_gaussians", "rasterize_gaussians_backward"}
+    with built.open("ab") as file:  # as pybind11 keeps the names of its functions: C strings
+        file.write(b"\0rasterize_gaussians\0rasterize_gaussians_backward\0")
+    assert package(probe(empty_venv)).exports_missing == ()
+
+
+def test_a_package_without_its_compiled_part(empty_venv: Path, site_packages: Path) -> None:
+    source_of(site_packages, "from fused_ssim_cuda import fusedssim\n", "fused_ssim")
+    item = package(probe(empty_venv), "fused_ssim")
+    assert item.native_missing == ("fused_ssim_cuda",)
+
+
+def test_a_package_that_is_not_python(empty_venv: Path, site_packages: Path) -> None:
+    source_of(site_packages, "<<<<<<< HEAD\n")
+    item = package(probe(empty_venv))
+    assert "not Python" in item.error
+    assert item.settings is None
+
+
+@needs_gcc
+def test_an_editable_install_runs_from_its_source(
+    empty_venv: Path, site_packages: Path, tmp_path: Path
+) -> None:
+    lib = torch_in(site_packages)
+    source = tmp_path / "my source"
+    source_of(source)
+    extension(source, [NEW_ABI], lib / "libc10.so", name="diff_gaussian_rasterization")
+    extension(source / "build" / "lib", [NEW_ABI], lib / "libc10.so", name="diff_gaussian_rasterization")
+    url = source.as_uri()
+    assert "%20" in url
+    dist_info(site_packages, "diff_gaussian_rasterization", "0.0.0",
+              "__editable__.diff_gaussian_rasterization-0.0.0.pth", url=url, dir_info={"editable": True})  # fmt: skip
+    found = probe(empty_venv)
+    (item,) = found.distributions.value or ()
+    assert item.editable and not item.source_gone
+    assert editable_source(item) == str(source)
+    (native,) = (one for one in found.extensions.value or () if one.links_torch)
+    assert (native.folder, native.distribution) == (str(source), "diff_gaussian_rasterization")
+    assert environment.module_name(native) == "diff_gaussian_rasterization._C"
+    assert package(found).folder == f"{source}/diff_gaussian_rasterization"
+
+
+def test_an_editable_install_whose_source_is_gone(site_packages: Path, tmp_path: Path) -> None:
+    dist_info(site_packages, "gone", url=(tmp_path / "gone").as_uri(), dir_info={"editable": True})
+    (site_packages / "linked.egg-link").write_text(f"{tmp_path}/linked\n.\n")
+    found = {item.name: item for item in read_distributions(LiveSystem(), [str(site_packages)])}
+    assert found["gone"].source_gone and found["linked"].source_gone
+
+
+def test_an_egg_link_and_its_version(site_packages: Path, tmp_path: Path) -> None:
+    """As ``python setup.py develop`` leaves it."""
+    info = tmp_path / "src" / "simple_knn.egg-info"
+    info.mkdir(parents=True)
+    (info / "PKG-INFO").write_text("Name: simple-knn\nVersion: 1.2\n")
+    (info / "top_level.txt").write_text("simple_knn\n")
+    (site_packages / "simple-knn.egg-link").write_text(f"{tmp_path}/src\n.\n")
+    (item,) = read_distributions(LiveSystem(), [str(site_packages)])
+    assert (item.name, item.version, item.editable, item.source_gone) == ("simple-knn", "1.2", True, False)
+
+
+@needs_gcc
+def test_an_egg_folder(empty_venv: Path, site_packages: Path) -> None:
+    """As ``python setup.py install`` of old setuptools leaves it."""
+    lib = torch_in(site_packages)
+    egg = site_packages / f"simple_knn-0.0.0-py3.{sys.version_info.minor}-linux-x86_64.egg"
+    (egg / "EGG-INFO").mkdir(parents=True)
+    (egg / "EGG-INFO" / "top_level.txt").write_text("simple_knn\n")
+    library(egg / "simple_knn" / f"_C.{TAG}.so", (), [NEW_ABI], links=[lib / "libc10.so"])
+    found = probe(empty_venv)
+    assert [(item.name, item.version) for item in found.distributions.value or ()] == [
+        ("simple_knn", "0.0.0")
+    ]
+    (native,) = found.extensions.value or ()
+    assert environment.module_name(native) == "simple_knn._C"
+    item = package(found, "simple_knn")
+    assert (item.distributions, item.native) == (("simple_knn",), ("simple_knn._C",))
+
+
+def test_two_distributions_of_one_module(empty_venv: Path, site_packages: Path) -> None:
+    source_of(site_packages)
+    for name in ("diff_gaussian_rasterization", "dgr_mip"):
+        dist_info(site_packages, name, "0.0.0", "diff_gaussian_rasterization/__init__.py")
+    assert set(package(probe(empty_venv)).distributions) == {"diff_gaussian_rasterization", "dgr_mip"}
+
+
+def test_what_a_record_claims(site_packages: Path) -> None:
+    dist_info(site_packages, "x", "1", "pkg/a.py", "single.py", "../../bin/tool", "x-1.dist-info/METADATA")
+    (item,) = read_distributions(LiveSystem(), [str(site_packages)])
+    assert claimed_modules(LiveSystem(), item) == {"pkg", "single"}
+
+
+def test_exact_requirements_of_torchs_family(site_packages: Path) -> None:
+    folder = dist_info(site_packages, "torchvision", "0.24.1+cu128")
+    with (folder / "METADATA").open("a") as file:
+        file.write("Requires-Dist: numpy\nRequires-Dist: torch (==2.9.1)\nRequires-Dist: pillow!=8.3.*\n")
+    (item,) = read_distributions(LiveSystem(), [str(site_packages)])
+    assert item.pins == ("torch==2.9.1",)
+
+
+def test_shadows(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
+    source_of(site_packages)
+    packages = probe(empty_venv).packages.value or ()
+    here = tmp_path / "here"
+    source_of(here)
+    (here / "torch.py").write_text("")
+    (here / "numpy").mkdir()  # a namespace package yields to the real one
+    (here / "own.py").write_text("")
+    found = {item.module: item for item in read_shadows(LiveSystem(), str(here), packages)}
+    assert set(found) == {"diff_gaussian_rasterization", "torch"}
+    assert not found["torch"].native
+    (here / "diff_gaussian_rasterization" / f"_C.{TAG}.so").touch()
+    found = {item.module: item for item in read_shadows(LiveSystem(), str(here), packages)}
+    assert found["diff_gaussian_rasterization"].native
+    assert read_shadows(LiveSystem(), str(site_packages), packages) == (), (
+        "an installed package hides nothing"
+    )
+
+
+def test_python_agrees_about_shadows(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
+    """A folder without __init__.py does not hide an installed package, one with it does."""
+    import subprocess
+
+    source_of(site_packages, "where = 'installed'\n", "gsplat")
+    packages = probe(empty_venv).packages.value or ()
+    (tmp_path / "here" / "gsplat").mkdir(parents=True)
+    for text, wanted in ((None, "installed"), ("where = 'here'\n", "here")):
+        if text:
+            (tmp_path / "here" / "gsplat" / "__init__.py").write_text(text)
+        said = subprocess.run([str(empty_venv), "-c", "import gsplat; print(gsplat.where)"], cwd=tmp_path / "here",
+                              capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
+        assert said == wanted
+        ours = read_shadows(LiveSystem(), str(tmp_path / "here"), packages)
+        assert bool(ours) is (wanted == "here")
+
+
+# --- Python files of a trainer
+
+RENDER = """
+import math
+from diff_gaussian_rasterization import GaussianRasterizationSettings as Settings, GaussianRasterizer
+
+def render(camera, model, fast):
+    settings = Settings(image_height=1, image_width=2, bg=camera.bg)
+    rasterizer = GaussianRasterizer(raster_settings=settings)
+    if fast:
+        image, radii, depth = rasterizer(means3D=model.xyz, opacities=model.o, dc=model.dc)
+    else:
+        out = rasterizer(means3D=model.xyz, opacities=model.o)
+    return image
+
+def count(settings, model):
+    image, *rest = GaussianRasterizer(settings)(**model.inputs)
+"""
+
+
+def test_calls_of_the_rasterizer() -> None:
+    import ast
+
+    first, second, third = render_calls("r.py", ast.parse(RENDER))
+    assert first.module == "diff_gaussian_rasterization"
+    assert (first.function, first.settings, first.settings_positional) == (
+        "render",
+        ("image_height", "image_width", "bg"),
+        0,
+    )
+    assert (first.forward, first.unpacks) == (("means3D", "opacities", "dc"), 3)
+    assert (second.forward, second.unpacks) == (("means3D", "opacities"), None)
+    assert (third.function, third.settings_positional, third.forward, third.unpacks) == (
+        "count",
+        -1,
+        (),
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("handler", "catches"),
+    [
+        ("except:\n    pass", "everything"),
+        ("except Exception:\n    fast = False", "everything"),
+        ("except (ImportError, OSError) as e:\n    fast = False", "ImportError, OSError"),
+        ("except ImportError:\n    raise RuntimeError('install it')", None),
+        ("finally:\n    pass", None),
+    ],
+)
+def test_guarded_imports(handler: str, catches: str | None) -> None:
+    import ast
+
+    tree = ast.parse(f"try:\n    from fused_ssim import fused_ssim\n{handler}\n")
+    found = tuple(guarded_imports("t.py", tree))
+    assert [item.catches for item in found] == ([catches] if catches else [])
+    if found:
+        assert (found[0].module, found[0].names, found[0].line) == ("fused_ssim", ("fused_ssim",), 2)
+        assert imported_modules(tree, {2}) == ()

@@ -1,0 +1,252 @@
+"""What the loader would find, told from bytes, against what the real loader says when it is let loose on the same file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from splatfix.facts import Extension, Linkage, environment
+from splatfix.facts.shared_objects import Loader, abi_of
+from splatfix.facts.system import LiveSystem
+
+from .native_files import EMPTY, NEW_ABI, OLD_ABI, extension, library, load, needs_gcc, torch_in
+
+pytestmark = needs_gcc
+GONE = "_ZN3c1010TensorImpl4goneEv"
+
+
+def looked_at(python: Path, name: str = "pkg") -> tuple[Extension, Linkage]:
+    found, _ = environment.probe(LiveSystem(), str(python))
+    assert found.extensions.value is not None, found.extensions.error
+    item = next(item for item in found.extensions.value if item.path.startswith(name))
+    assert item.linkage is not None
+    return item, item.linkage
+
+
+def test_an_extension_that_fits(empty_venv: Path, site_packages: Path) -> None:
+    lib = torch_in(site_packages)
+    built = extension(site_packages, [NEW_ABI, EMPTY], lib / "libc10.so", lib / "libtorch_cpu.so")
+    item, linkage = looked_at(empty_venv)
+    assert item.links_torch and item.importable
+    assert linkage.torch_symbols == 2
+    assert (linkage.unresolved, linkage.torch_missing, linkage.own_missing) == ((), (), ())
+    assert linkage.cxx11_abi is True and linkage.error == ""
+    assert load(built, lib / "libc10.so", lib / "libtorch_cpu.so") == "", "the real loader agrees"
+
+
+def test_an_extension_of_another_torch(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
+    older = torch_in(tmp_path / "older", c10=(NEW_ABI, GONE))
+    built = extension(site_packages, [NEW_ABI, GONE], older / "libc10.so")
+    lib = torch_in(site_packages)
+    _, linkage = looked_at(empty_venv)
+    assert linkage.torch_missing == (GONE,)
+    assert linkage.own_missing == ()
+    assert GONE in load(built, lib / "libc10.so"), "the real loader stumbles over the same symbol"
+
+
+def test_an_extension_of_the_other_string_abi(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
+    older = torch_in(tmp_path / "older", c10=(OLD_ABI,))
+    extension(site_packages, [OLD_ABI], older / "libc10.so")
+    torch_in(site_packages)
+    found, _ = environment.probe(LiveSystem(), str(empty_venv))
+    assert found.torch.value is not None and found.torch.value.cxx11_abi is True
+    _, linkage = looked_at(empty_venv)
+    assert (linkage.cxx11_abi, linkage.torch_missing) == (False, (OLD_ABI,))
+
+
+@pytest.mark.parametrize(("exports", "abi"), [((OLD_ABI,), False), ((NEW_ABI,), True), ((), True)])
+def test_the_abi_of_torch_is_that_of_its_exports(
+    empty_venv: Path, site_packages: Path, exports: tuple[str, ...], abi: bool
+) -> None:
+    """Where libc10 exports neither name, the rule for wheels from 2.7 on remains."""
+    torch_in(site_packages, c10=exports)
+    found, _ = environment.probe(LiveSystem(), str(empty_venv))
+    assert found.torch.value is not None and found.torch.value.cxx11_abi is abi
+
+
+def test_an_extension_that_lacks_its_own_function(empty_venv: Path, site_packages: Path) -> None:
+    lib = torch_in(site_packages)
+    own = "_Z18rasterizeForwardiRKN2at6TensorE"
+    built = extension(site_packages, [NEW_ABI, own, "malloc"], lib / "libc10.so")
+    _, linkage = looked_at(empty_venv)
+    assert linkage.own_missing == (own,), (
+        "its own; not torch's by the mere mention of a tensor, and malloc is found"
+    )
+    assert linkage.torch_missing == ()
+    assert own in load(built, lib / "libc10.so")
+
+
+def test_names_found_only_behind_another_library_count(empty_venv: Path, site_packages: Path) -> None:
+    lib = torch_in(site_packages)
+    inner = library(site_packages / "pkg" / "libinner.so", ["deep"], flags=["-Wl,-rpath,$ORIGIN"])
+    outer = library(site_packages / "pkg" / "libouter.so", links=[inner], flags=["-Wl,-rpath,$ORIGIN"])
+    built = extension(site_packages, [NEW_ABI, "deep"], lib / "libc10.so", outer,
+                      flags=["-Wl,-rpath,$ORIGIN", "-Wl,--allow-shlib-undefined"])  # fmt: skip
+    _, linkage = looked_at(empty_venv)
+    assert linkage.own_missing == ()
+    assert load(built, lib / "libc10.so") == ""
+
+
+def test_a_needed_library_that_is_nowhere(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
+    lib = torch_in(site_packages)
+    gone = library(tmp_path / "libcudart.so.12", ["cudaMalloc"])
+    built = extension(site_packages, ["cudaMalloc"], lib / "libc10.so", gone)
+    gone.unlink()
+    _, linkage = looked_at(empty_venv)
+    assert linkage.unresolved == ("libcudart.so.12",)
+    assert linkage.own_missing == (), "what a library exports that is not there, nobody knows"
+    assert "libcudart.so.12" in load(built, lib / "libc10.so")
+
+
+@pytest.mark.parametrize("rpath", ["$ORIGIN/../other", "${ORIGIN}/../other"])
+@pytest.mark.parametrize("tags", ["--enable-new-dtags", "--disable-new-dtags"])
+def test_rpath_and_runpath_are_followed(empty_venv: Path, site_packages: Path, rpath: str, tags: str) -> None:
+    lib = torch_in(site_packages)
+    other = library(site_packages / "other" / "libhelper.so.1", ["helps"])
+    built = extension(
+        site_packages, ["helps"], lib / "libc10.so", other, flags=[f"-Wl,{tags}", f"-Wl,-rpath,{rpath}"]
+    )
+    _, linkage = looked_at(empty_venv)
+    assert linkage.unresolved == ()
+    assert load(built, lib / "libc10.so") == ""
+
+
+def test_libraries_of_nvidias_wheels_are_there_once_torch_is(
+    empty_venv: Path, site_packages: Path, tmp_path: Path
+) -> None:
+    lib = torch_in(site_packages)
+    runtime = library(site_packages / "nvidia" / "cu13" / "lib" / "libcudart.so.99", ["cudaFree"])
+    built = extension(site_packages, ["cudaFree"], lib / "libc10.so", runtime)
+    _, linkage = looked_at(empty_venv)
+    assert linkage.unresolved == ()
+    assert "libcudart.so.99" in load(built, lib / "libc10.so"), (
+        "without torch's help the loader does not find it"
+    )
+    assert load(built, lib / "libc10.so", runtime) == ""
+
+
+def test_library_path_is_searched(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
+    lib = torch_in(site_packages)
+    helper = library(tmp_path / "extra" / "libhelper.so", ["helps"])
+    extension(site_packages, ["helps"], lib / "libc10.so", helper)
+    assert looked_at(empty_venv)[1].unresolved == ("libhelper.so",)
+    system = LiveSystem(env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(helper.parent)})
+    found, _ = environment.probe(system, str(empty_venv))
+    assert found.extensions.value is not None
+    (linkage,) = (item.linkage for item in found.extensions.value if item.path.startswith("pkg"))
+    assert linkage is not None and linkage.unresolved == ()
+
+
+def test_versions_wanted_and_versions_there(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
+    """A stand-in libstdc++ that is newer than any real one; the extension is linked against it and then finds ours."""
+    lib = torch_in(site_packages)
+    script = tmp_path / "versions"
+    script.write_text("GLIBCXX_3.4.9 { global: one; };\nGLIBCXX_3.4.99 { global: other; } GLIBCXX_3.4.9;\n")
+    newer = library(tmp_path / "libstdc++.so.6", ["one", "other"], flags=[f"-Wl,--version-script,{script}"])
+    built = extension(site_packages, ["one", "other"], lib / "libc10.so", newer)
+    found, _ = environment.probe(LiveSystem(), str(empty_venv))
+    _, linkage = looked_at(empty_venv)
+    assert ("libstdc++.so.6", "GLIBCXX_3.4.99") in linkage.versions
+    assert not any(text == "GLIBCXX_3.4.9" for _, text in linkage.versions), (
+        "the highest of a family is enough"
+    )
+    runtime = {item.name: item for item in found.runtime_libraries.value or ()}
+    assert any(text.startswith("GLIBC_2.") for text in runtime["libc.so.6"].versions)
+    assert "GLIBCXX_3.4.99" not in runtime["libstdc++.so.6"].versions
+    assert "GLIBCXX_3.4.99" in load(built, lib / "libc10.so")
+
+
+def test_the_system_libraries_are_those_the_loader_takes() -> None:
+    """Against the memory map of a process that really loaded them."""
+    script = "import ctypes; ctypes.CDLL('libstdc++.so.6'); print(open('/proc/self/maps').read())"
+    maps = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    found, _ = environment.probe(LiveSystem(), sys.executable)
+    assert found.runtime_libraries.value
+    for item in found.runtime_libraries.value:
+        assert item.path in maps, item
+
+
+def test_bundled_copies(empty_venv: Path, site_packages: Path) -> None:
+    torch_in(site_packages)
+    library(site_packages / "pkg.libs" / "libc10-1a2b3c4d.so")
+    library(site_packages / "pkg.libs" / "libcudart-0badcafe.so.12.6.77")
+    found, _ = environment.probe(LiveSystem(), str(empty_venv))
+    copies = {(item.library, item.version, item.bundled) for item in found.runtime_copies.value or ()}
+    assert {("libc10", "", False), ("libc10", "", True), ("libcudart", "12.6.77", True)} <= copies
+
+
+def test_no_torch_is_unknown_not_bad(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
+    lib = torch_in(tmp_path / "elsewhere")
+    extension(site_packages, [NEW_ABI], lib / "libc10.so")
+    _, linkage = looked_at(empty_venv)
+    assert linkage.error == "torch is not installed"
+    assert linkage.torch_missing == ()
+    assert linkage.unresolved == ("libc10.so",)
+
+
+def test_a_damaged_torch_library_is_unknown(empty_venv: Path, site_packages: Path) -> None:
+    lib = torch_in(site_packages)
+    extension(site_packages, [NEW_ABI], lib / "libc10.so")
+    content = (lib / "libc10.so").read_bytes()
+    (lib / "libc10.so").write_bytes(content[: len(content) // 8])
+    _, linkage = looked_at(empty_venv)
+    assert linkage.error and linkage.torch_missing == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "abi"),
+    [
+        (NEW_ABI, True),
+        (OLD_ABI, False),
+        ("_ZN3c105ErrorC1ENS_14SourceLocationESs", False),
+        ("_ZNK3c105Error4whatB5cxx11Ev", True),
+        ("_ZN2at4_ops5empty4callEv", None),
+        ("_ZN5torch4jit13ClassSsThingEv", None),
+        ("_ZN5torch8autograd8VariableENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", True),
+    ],
+)
+def test_which_string_a_name_speaks_of(name: str, abi: bool | None) -> None:
+    assert abi_of([name]) is abi
+
+
+def test_where_conda_looks(tmp_path: Path) -> None:
+    """conda's Python carries RPATH $ORIGIN/../lib: its libstdc++ comes before the system's."""
+    library(tmp_path / "lib" / "libstdc++.so.6")
+    system = LiveSystem(env={})
+    plain = Loader(system, "python", str(tmp_path), (), None)
+    conda = Loader(system, "python", str(tmp_path), (), None, conda=True)
+    assert plain.find("libstdc++.so.6") != conda.find("libstdc++.so.6") == f"{tmp_path}/lib/libstdc++.so.6"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["0.20.1", "0.22.0"])
+def test_a_real_torchvision_of_another_torch(
+    empty_venv: Path, site_packages: Path, tmp_path: Path, version: str
+) -> None:
+    """The published wheel beside a torch it was not made for: what we name is what the loader stumbles over."""
+    torch = pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(tmp_path),
+         "--python-version", f"{sys.version_info.major}.{sys.version_info.minor}", f"torchvision=={version}"],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip(f"no wheel to download: {done.stderr.strip()[-200:]}")
+    with zipfile.ZipFile(next(tmp_path.glob("torchvision*.whl"))) as wheel:
+        wheel.extractall(site_packages)
+    (site_packages / "torch.pth").write_text(f"{Path(torch.__file__).parents[1]}\n")
+    item, linkage = looked_at(empty_venv, "torchvision/_C")
+    assert linkage.torch_missing, "a torchvision of an older torch must miss something"
+    script = "import torch, ctypes, sys, os; ctypes.CDLL(sys.argv[1], os.RTLD_NOW)"
+    said = subprocess.run(
+        [str(empty_venv), "-c", script, f"{item.folder}/{item.path}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stderr
+    lost = any(name in said for name in (*linkage.torch_missing, *linkage.unresolved))
+    assert lost, said.strip()[-400:]
