@@ -25,6 +25,8 @@ QUALITY_TOLERANCE = 0.005
 """Relative: held-out PSNR and SSIM within half a percent, the tolerance field reports use."""
 SPEED_TOLERANCE = 0.25
 """Relative: iterations per second may fall by a quarter on a shared machine before it counts."""
+MEMORY_TOLERANCE = 0.1
+"""Relative: peak memory may grow by a tenth (allocator and library versions move it) before it counts."""
 
 
 def climb(
@@ -130,23 +132,54 @@ def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
 def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None) -> Rung:
     if baseline is None:
         return Rung(RungName.REPRODUCES, None, "not shown: no stored baseline was given (--baseline)")
+    stored = baseline.get("scenes", ())
     earlier = {
-        run["scene"]: run.get("result", {}) for run in baseline.get("scenes", ()) if isinstance(run, Mapping)
+        run["scene"]: run.get("result", {}) for run in stored if isinstance(run, Mapping) and "scene" in run
     }
-    problems, compared = [], []
+    problems: list[str] = []
+    compared: list[str] = []
     for run in scenes:
-        before = earlier.get(run.scene)
-        if not before or not run.result.get("heldout") or not before.get("heldout"):
-            problems.append(f"{run.scene}: not in the baseline")
+        now, then = _measures(run.result), _measures(earlier.get(run.scene, {}))
+        if not now or not then:
+            problems.append(f"{run.scene}: {'no measurement' if then else 'not in the baseline'}")
             continue
-        for name in ("psnr", "ssim"):
-            now, then = float(run.result["heldout"][name]), float(before["heldout"][name])
-            if now < then * (1 - QUALITY_TOLERANCE):
-                problems.append(f"{run.scene}: held-out {name} {now:.4g} below the baseline's {then:.4g}")
-        now, then = float(run.result["iterations_per_second"]), float(before["iterations_per_second"])
-        if now < then * (1 - SPEED_TOLERANCE):
-            problems.append(f"{run.scene}: {now:.2f} it/s, the baseline had {then:.2f}")
-        compared.append(f"{run.scene} {now:.2f} it/s against {then:.2f}")
+        problems += [f"{run.scene}: {problem}" for problem in _worse(now, then)]
+        compared.append(
+            f"{run.scene} {now['psnr']:.2f} dB against {then['psnr']:.2f}, {now['speed']:.2f} it/s against {then['speed']:.2f}"
+        )
     if problems:
         return Rung(RungName.REPRODUCES, False, "; ".join(problems))
     return Rung(RungName.REPRODUCES, True, "; ".join(compared))
+
+
+def _measures(result: Mapping[str, Any]) -> dict[str, float]:
+    """What is compared, from a trainer's result; empty when any of it is missing."""
+    try:
+        peak = (
+            result["peaks"]["cuda"]["train"]["allocated"]
+            if result["peaks"].get("cuda")
+            else result["peaks"]["rss"]
+        )
+        return {
+            "psnr": float(result["heldout"]["psnr"]),
+            "ssim": float(result["heldout"]["ssim"]),
+            "speed": float(result["iterations_per_second"]),
+            "memory": float(peak),
+        }
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _worse(now: Mapping[str, float], then: Mapping[str, float]) -> list[str]:
+    problems = [
+        f"held-out {name} {now[name]:.4g} below the baseline's {then[name]:.4g}"
+        for name in ("psnr", "ssim")
+        if now[name] < then[name] * (1 - QUALITY_TOLERANCE)
+    ]
+    if now["speed"] < then["speed"] * (1 - SPEED_TOLERANCE):
+        problems.append(f"{now['speed']:.2f} it/s, the baseline had {then['speed']:.2f}")
+    if now["memory"] > then["memory"] * (1 + MEMORY_TOLERANCE):
+        problems.append(
+            f"peak memory {now['memory'] / 2**20:.0f} MiB, the baseline had {then['memory'] / 2**20:.0f}"
+        )
+    return problems
