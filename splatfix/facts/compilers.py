@@ -139,7 +139,7 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
     if name.lower() == "cl":
         said = system.run([path], _TIMEOUT)
         match = re.search(
-            r"(\d{2}\.\d{2})\.\d{4,}", said.stderr + said.stdout
+            r"\b([0-9]{2}\.[0-9]{2})\.[0-9]{4,6}\b", said.stderr + said.stdout
         )  # the words around it are translated
         toolset = re.search(r"[\\/]MSVC[\\/]14\.(\d{2})\d*\.", path)
         if match:
@@ -151,7 +151,7 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
         return None
     said = system.run([path, "--version"], _TIMEOUT)
     first = (said.stdout.splitlines() or [""])[0]
-    match = re.search(r"(?:clang version |\) )(\d+(?:\.\d+)+)", first)
+    match = re.search(r"(?:clang version |\) )([0-9]{1,6}(?:\.[0-9]{1,6})+)", first)
     if "clang" in first and kind in ("gcc", "g++"):
         kind = {"gcc": "clang", "g++": "clang++"}[kind]  # macOS names clang gcc
     return Compiler(

@@ -124,7 +124,7 @@ def apple(system: System) -> Answer | None:
 
 
 def _sysctl_memory(system: System) -> int | None:
-    match = re.search(r"hw\.memsize: (\d+)", system.run(["sysctl", *SYSCTL_NAMES], _TIMEOUT).stdout)
+    match = re.search(r"hw\.memsize: ([0-9]{1,18})\b", system.run(["sysctl", *SYSCTL_NAMES], _TIMEOUT).stdout)
     return int(match.group(1)) if match else None
 
 
@@ -177,7 +177,7 @@ def _smi_gpu(row: list[str]) -> Gpu | None:
         int(index),
         name,
         cc=cc
-        if re.fullmatch(r"\d+\.\d", cc)
+        if re.fullmatch(r"[0-9]{1,3}\.[0-9]", cc)
         else None,  # old drivers have no such field, GB10's memory is [N/A]
         memory_total=_mebibytes(total),
         memory_free=_mebibytes(free),

@@ -115,7 +115,9 @@ def _library_version(system: System) -> str | None:
     for folder in _LIBRARY_FOLDERS:
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             if system.exists(f"{folder}/{name}"):
-                match = re.search(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)$", system.realpath(f"{folder}/{name}"))
+                match = re.search(
+                    r"\.so\.([0-9]{3,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)$", system.realpath(f"{folder}/{name}")
+                )
                 if match:
                     return match.group(1)
     return None
@@ -148,11 +150,11 @@ def _completed(gpus: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...
 def _kernel_module(system: System) -> tuple[str, bool | None] | None:
     """Version and openness of the loaded kernel module, from its own /proc file (or /sys, which is silent on that)."""
     for line in (system.read("/proc/driver/nvidia/version") or "").splitlines():
-        match = re.match(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", line + " ")
+        match = re.match(r"NVRM version:.*?\s([0-9]{3,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)\s", line + " ")
         if match:
             return match.group(1), "Open Kernel Module" in line
     plain = (system.read("/sys/module/nvidia/version") or "").strip()
-    return (plain, None) if re.fullmatch(r"\d{3,}\.\d+(\.\d+)?", plain) else None
+    return (plain, None) if re.fullmatch(r"[0-9]{3,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", plain) else None
 
 
 def _anything_of_nvidia(system: System) -> bool:

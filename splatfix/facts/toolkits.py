@@ -217,12 +217,14 @@ def _describe(
     archs: tuple[str, ...] = ()
     if nvcc:
         said = system.run([nvcc, "--version"], _TIMEOUT)
-        match = re.search(r"\bV(\d+\.\d+\.\d+)", said.stdout)
+        match = re.search(r"\bV([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b", said.stdout)
         version = match.group(1) if match else None
         error = "" if match else f"nvcc --version: {said.why() or 'no version in its answer'}"
         listed = system.run([nvcc, "--list-gpu-code"], _TIMEOUT)
         archs = tuple(
-            line.strip() for line in listed.stdout.splitlines() if re.fullmatch(r"sm_\d+[af]?", line.strip())
+            line.strip()
+            for line in listed.stdout.splitlines()
+            if re.fullmatch(r"sm_[0-9]{1,4}[af]?", line.strip())
         )
     missing = _missing(system, root, include, nvcc)
     return Toolkit(
@@ -231,9 +233,9 @@ def _describe(
         found_via=found_via,
         nvcc=nvcc,
         archs=archs,
-        gcc_max=_limit(limits, r"__GNUC__ > (\d+)"),
-        clang_max=_below(limits, r"__clang_major__ >= (\d+)"),
-        msvc_max=_below(limits, r"_MSC_VER >= (\d+)"),
+        gcc_max=_limit(limits, r"__GNUC__ > ([0-9]{1,4})\b"),
+        clang_max=_below(limits, r"__clang_major__ >= ([0-9]{1,4})\b"),
+        msvc_max=_below(limits, r"_MSC_VER >= ([0-9]{1,5})\b"),
         missing=missing,
         elsewhere=_elsewhere(system, missing, includes),
         error=error,

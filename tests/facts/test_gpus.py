@@ -1,0 +1,163 @@
+"""GPUs and driver by every road: NVML, libcuda, nvidia-smi, /proc, the device tree, the PCI bus, system_profiler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from splatfix.facts import gpus, pci
+from splatfix.facts.recorded import RecordedSystem
+
+MachineOf = Callable[..., RecordedSystem]
+
+SMI = ("nvidia-smi", "--query-gpu=index,name,compute_cap,driver_version,memory.total,memory.free,pci.bus_id,uuid",
+       "--format=csv,noheader,nounits")  # fmt: skip
+CUDA = ("py", "{splatfix}/facts/probe_cuda.py", "libcuda.so.1")
+NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
+
+
+def bus(slot: str, vendor: str, device: str, kind: str = "0x030000") -> dict[str, str]:
+    base = f"/sys/bus/pci/devices/{slot}"
+    return {
+        f"{base}/vendor": f"0x{vendor}\n",
+        f"{base}/device": f"0x{device}\n",
+        f"{base}/class": f"{kind}\n",
+    }
+
+
+def test_nvml_is_completed_by_the_pci_bus(machine_of: MachineOf) -> None:
+    card = {"index": 0, "name": "NVIDIA GeForce RTX 5080", "cc": [12, 0], "bus_id": "00000000:01:00.0"}
+    reply = {"driver": "575.57.08", "cuda": 12090, "gpus": [card]}
+    files = {**bus("0000:01:00.0", "10de", "2c02"), **bus("0000:00:02.0", "8086", "a780")}
+    link = {"/sys/bus/pci/devices/0000:01:00.0/driver": "/sys/bus/pci/drivers/nvidia"}
+    found, driver = gpus.probe(machine_of(files=files, nvml=reply, links=link))
+    assert found.value is not None
+    assert [(g.index, g.vendor, g.pci_id, g.kernel_driver) for g in found.value] == [
+        (0, "nvidia", "10de:2c02", "nvidia"), (1, "intel", "8086:a780", "")]  # fmt: skip
+    assert driver.value is not None
+    assert (driver.value.version, driver.value.cuda, driver.value.open_module) == ("575.57.08", "12.9", None)
+
+
+def test_libcuda_answers_where_nvml_does_not(machine_of: MachineOf) -> None:
+    answer = json.dumps(
+        {"init": 0, "cuda": 12060, "gpus": [{"index": 0, "name": "Orin", "cc": [8, 7], "memory_total": 5}]}
+    )
+    machine = machine_of(nvml=NO_NVML, commands={CUDA: answer}, exists=["/dev/nvhost-gpu"])
+    found, driver = gpus.probe(machine)
+    assert [(g.name, g.cc) for g in found.value or ()] == [("Orin", "8.7")]
+    assert found.found_via == "libcuda"
+    assert driver.value is not None
+    assert driver.value.cuda == "12.6"
+
+
+def test_nvidia_smi_with_not_available_fields(machine_of: MachineOf) -> None:
+    text = "0, NVIDIA GB10, 12.1, 580.159.03, [N/A], [N/A], 0000000F:01:00.0, GPU-e24bed87-5853-1036-cbfc-b54eac6acda1\n"
+    found, driver = gpus.probe(machine_of(nvml=NO_NVML, commands={SMI: text}, exists=["/dev/nvidiactl"]))
+    assert [(g.name, g.cc, g.memory_total) for g in found.value or ()] == [("NVIDIA GB10", "12.1", None)]
+    assert driver.value is not None
+    assert driver.value.version == "580.159.03"
+
+
+def test_an_old_nvidia_smi_knows_no_capability(machine_of: MachineOf) -> None:
+    answer = {"returncode": 2, "stdout": 'Field "compute_cap" is not a valid field to query.\n'}
+    found, _ = gpus.probe(machine_of(nvml=NO_NVML, commands={SMI: answer}, exists=["/dev/nvidiactl"]))
+    assert found.value is None
+    assert "compute_cap" in found.error
+
+
+def test_the_kernel_modules_own_files(machine_of: MachineOf) -> None:
+    text = "Model: \t\t NVIDIA GeForce RTX 3090\nIRQ:   \t\t 92\nGPU UUID: \t GPU-00000000-0000-0000-0000-000000000001\n"
+    files = {"/proc/driver/nvidia/gpus/0000:01:00.0/information": text, "/sys/module/nvidia/version": "535.183.01\n",
+             **bus("0000:01:00.0", "10de", "2204")}  # fmt: skip
+    found, driver = gpus.probe(machine_of(nvml=NO_NVML, files=files))
+    assert [(g.name, g.cc, g.pci_id) for g in found.value or ()] == [
+        ("NVIDIA GeForce RTX 3090", "8.6", "10de:2204")
+    ]
+    assert driver.value is not None
+    assert (driver.value.version, driver.value.open_module) == ("535.183.01", None), (
+        "/sys does not tell openness"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "version", "is_open"),
+    [
+        ("NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023", "535.129.03", False),
+        ("NVIDIA UNIX Open Kernel Module for x86_64  590.48.01  Release Build  (dvs-builder@U22-I3-AE18-23-3)  Mon Dec  8",
+         "590.48.01", True),
+        ("NVIDIA UNIX Open Kernel Module for aarch64  540.4.0  Release Build  (buildbrain@mobile-u64-6336)",
+         "540.4.0", True),
+        ("NVIDIA UNIX Open Kernel Module for x86_64  580.82.09", "580.82.09", True),
+    ],
+)  # fmt: skip
+def test_lines_of_proc_driver_nvidia_version(
+    machine_of: MachineOf, line: str, version: str, is_open: bool
+) -> None:
+    machine = machine_of(
+        files={"/proc/driver/nvidia/version": f"NVRM version: {line}\nGCC version: x\n"}, nvml=NO_NVML
+    )
+    driver = gpus.probe(machine)[1].value
+    assert driver is not None
+    assert (driver.version, driver.open_module) == (version, is_open)
+
+
+def test_a_jetson_whose_libcuda_is_silent_is_known_by_its_device_tree(machine_of: MachineOf) -> None:
+    files = {"/etc/nv_tegra_release": "# R36 (release), REVISION: 4.3\n",
+             "/proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0"}  # fmt: skip
+    found, _ = gpus.probe(machine_of(nvml=NO_NVML, files=files))
+    assert [g.cc for g in found.value or ()] == ["8.7"]
+
+
+def test_no_card_at_all_is_known_to_be_none(machine_of: MachineOf) -> None:
+    found, driver = gpus.probe(machine_of(nvml=NO_NVML, files=bus("0000:00:01.0", "1234", "1111")))
+    assert found.value == ()
+    assert driver.value is None
+    assert driver.error
+
+
+@pytest.mark.parametrize(
+    ("vendor", "device", "name", "cc"),
+    [
+        ("10de", "2c02", "NVIDIA GeForce RTX 5080", "12.0"),
+        ("10de", "2e12", "NVIDIA GB10", "12.1"),
+        ("10de", "20b2", "NVIDIA A100 SXM4 80GB", "8.0"),
+        ("10de", "1b06", "NVIDIA GeForce GTX 1080 Ti", "6.1"),
+        ("10de", "ffff", "NVIDIA PCI device ffff", None),
+        ("1002", "7550", "AMD Radeon RX 9070/9070 XT/9070 GRE", None),
+    ],
+)
+def test_cards_by_their_pci_id(
+    machine_of: MachineOf, vendor: str, device: str, name: str, cc: str | None
+) -> None:
+    (card,) = pci.cards(machine_of(files=bus("0000:01:00.0", vendor, device)))
+    assert (card.name, card.cc) == (name, cc)
+
+
+def test_the_machines_own_database_names_what_ours_does_not(machine_of: MachineOf) -> None:
+    database = (
+        "10dd  Enhance-3D\n10de  NVIDIA Corporation\n\tfffe  GB299 [GeForce RTX 9999]\n\t\t1043 0001  Board\n"
+        "10df  Emulex\n\tffff  X\n"
+    )
+    files = {**bus("0000:01:00.0", "10de", "fffe"), "/usr/share/misc/pci.ids": "# list\n" + database}
+    (card,) = pci.cards(machine_of(files=files))
+    assert card.name == "NVIDIA GeForce RTX 9999"
+    assert card.cc is None, "no chip of that name is known"
+
+
+def test_audio_functions_and_bridges_are_no_cards(machine_of: MachineOf) -> None:
+    assert pci.cards(machine_of(files=bus("0000:01:00.1", "10de", "22e9", "0x040300"))) == ()
+
+
+def test_a_mac_with_two_gpus(machine_of: MachineOf) -> None:
+    text = (
+        "Graphics/Displays:\n\n    Intel UHD Graphics 630:\n\n      Chipset Model: Intel UHD Graphics 630\n      Type: GPU\n"
+        "\n    AMD Radeon Pro 5500M:\n\n      Chipset Model: AMD Radeon Pro 5500M\n      Displays:\n        Color LCD:\n"
+        "          Online: Yes\n"
+    )
+    found, driver = gpus.probe(
+        machine_of("darwin", commands={("system_profiler", "SPDisplaysDataType"): text})
+    )
+    assert [(g.vendor, g.display) for g in found.value or ()] == [("intel", False), ("amd", True)]
+    assert driver.value is None

@@ -1,0 +1,178 @@
+"""The machine itself: libc, container, resources under control groups, adapters; probes side by side, under a limit."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from splatfix.facts import adapters, machine, nvml, resources
+from splatfix.facts.recorded import RecordedSystem
+from splatfix.facts.side_by_side import side_by_side, within
+from splatfix.facts.system import LiveSystem
+
+MachineOf = Callable[..., RecordedSystem]
+GIB = 2**30
+MEMINFO = f"MemTotal:       {64 * 1024**2} kB\nMemAvailable:   {48 * 1024**2} kB\nSwapTotal:       {8 * 1024**2} kB\n"
+STATUS = "Name:\tpython\nCpus_allowed:\tff,ffffffff\n"
+
+
+def test_resources_without_limits(machine_of: MachineOf) -> None:
+    found = resources.probe(machine_of(files={"/proc/meminfo": MEMINFO, "/proc/self/status": STATUS}), "/env")
+    assert (found.cores, found.memory_total, found.swap_total, found.cgroup) == (40, 64 * GIB, 8 * GIB, "")
+
+
+def test_a_version_2_control_group_and_those_above_it(machine_of: MachineOf) -> None:
+    base = "/sys/fs/cgroup"
+    files = {
+        "/proc/meminfo": MEMINFO, "/proc/self/status": STATUS, "/proc/self/cgroup": "0::/jobs/one\n",
+        f"{base}/cgroup.controllers": "cpu memory\n", f"{base}/jobs/memory.max": f"{16 * GIB}\n",
+        f"{base}/jobs/memory.current": f"{4 * GIB}\n", f"{base}/jobs/one/memory.max": "max\n",
+        f"{base}/jobs/one/cpu.max": "400000 100000\n", f"{base}/jobs/cpu.max": "max 100000\n",
+    }  # fmt: skip
+    found = resources.probe(machine_of(files=files), "/env")
+    assert (found.memory_total, found.memory_available, found.cores, found.cgroup) == (
+        16 * GIB,
+        12 * GIB,
+        4,
+        "v2",
+    )
+
+
+def test_a_version_1_control_group(machine_of: MachineOf) -> None:
+    base = "/sys/fs/cgroup"
+    files = {
+        "/proc/meminfo": MEMINFO, "/proc/self/status": STATUS,
+        "/proc/self/cgroup": "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n",
+        f"{base}/memory/memory.limit_in_bytes": f"{8 * GIB}\n", f"{base}/memory/memory.usage_in_bytes": f"{GIB}\n",
+        f"{base}/cpu/cpu.cfs_quota_us": "150000\n", f"{base}/cpu/cpu.cfs_period_us": "100000\n",
+    }  # fmt: skip
+    found = resources.probe(machine_of(files=files), "/env")
+    assert (found.memory_total, found.memory_available, found.cores, found.cgroup) == (
+        8 * GIB,
+        7 * GIB,
+        2,
+        "v1",
+    )
+
+
+def test_a_version_1_group_without_limit_is_none(machine_of: MachineOf) -> None:
+    files = {"/proc/meminfo": MEMINFO, "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+             "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n", "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}  # fmt: skip
+    found = resources.probe(machine_of(files=files), "/env")
+    assert (found.memory_total, found.cgroup) == (64 * GIB, "")
+
+
+def test_limits_and_disks(machine_of: MachineOf) -> None:
+    limits = ("Limit                     Soft Limit           Hard Limit           Units     \n"
+              "Max open files            1024                 1048576              files     \n"
+              "Max address space         unlimited            unlimited            bytes     \n")  # fmt: skip
+    free = {"/": 100, "/dev/shm": 64, "/scratch": 7}
+    box = machine_of(files={"/proc/self/limits": limits}, env={"TMPDIR": "/scratch/tmp", "HOME": "/home/user"},
+                     free_bytes=free, exists=["/dev/shm"])  # fmt: skip
+    found = resources.probe(box, "/env")
+    assert found.limits == {"open files": "1024", "address space": "unlimited"}
+    assert found.disk_free == {"temporary": 7, "environment": 100, "cache": 100}
+    assert found.shared_memory == 64
+
+
+MUSL = {"returncode": 1, "stderr": "musl libc (x86_64)\nVersion 1.2.5\nDynamic Program Loader\n"}
+
+
+def test_musl_is_told_from_glibc(machine_of: MachineOf) -> None:
+    found = machine.probe(machine_of(commands={("ldd", "--version"): MUSL}))
+    assert found.libc.value == "musl 1.2.5"
+    assert found.glibc is None
+
+
+@pytest.mark.parametrize(
+    ("given", "container"),
+    [
+        ({"exists": ["/.dockerenv"]}, "docker"),
+        ({"exists": ["/run/.containerenv"]}, "podman"),
+        ({"exists": ["/.singularity.d/libs"]}, "apptainer"),
+        ({"env": {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "exists": ["/.dockerenv"]}, "kubernetes"),
+        ({"files": {"/proc/1/cgroup": "12:memory:/kubepods/besteffort/pod1\n"}}, "kubernetes"),
+        ({"env": {"container": "lxc"}}, "lxc"),
+        ({}, None),
+    ],
+)
+def test_containers(machine_of: MachineOf, given: dict[str, object], container: str | None) -> None:
+    assert machine.probe(machine_of(**given)).container == container
+
+
+@pytest.mark.parametrize(
+    ("kernel", "version"),
+    [("6.6.87.2-microsoft-standard-WSL2", 2), ("4.4.0-19041-Microsoft", 1), ("6.8.0-79-generic", None)],
+)
+def test_wsl_versions(machine_of: MachineOf, kernel: str, version: int | None) -> None:
+    found = machine.probe(machine_of(files={"/proc/sys/kernel/osrelease": kernel + "\n"}))
+    assert (found.wsl, found.wsl_version) == (version is not None, version)
+
+
+SUMMARY = """\
+Devices:
+========
+GPU0:
+\tapiVersion         = 1.3.289
+\tvendorID           = 0x10de
+\tdeviceType         = PHYSICAL_DEVICE_TYPE_DISCRETE_GPU
+\tdeviceName         = NVIDIA GeForce RTX 4080
+\tdriverName         = NVIDIA
+\tdriverInfo         = 565.77
+GPU1:
+\tdeviceType         = PHYSICAL_DEVICE_TYPE_CPU
+\tdeviceName         = llvmpipe (LLVM 17.0.6, 256 bits)
+"""
+ICD = json.dumps({"file_format_version": "1.0.1", "ICD": {"library_path": "libGLX_nvidia.so.0"}})
+
+
+def test_vulkan_adapters(machine_of: MachineOf) -> None:
+    box = machine_of(
+        commands={("vulkaninfo", "--summary"): SUMMARY},
+        env={"PATH": "/usr/bin"},
+        exists=["/usr/bin/vulkaninfo"],
+    )
+    found = adapters.probe(box).value
+    assert [(item.name, item.kind, item.driver) for item in found or ()] == [
+        ("NVIDIA GeForce RTX 4080", "discrete", "NVIDIA 565.77"), ("llvmpipe (LLVM 17.0.6, 256 bits)", "cpu", "")]  # fmt: skip
+
+
+def test_without_vulkaninfo_the_drivers_are_named(machine_of: MachineOf) -> None:
+    found = adapters.probe(machine_of(files={"/usr/share/vulkan/icd.d/nvidia_icd.json": ICD}))
+    assert found.value is None
+    assert "nvidia_icd.json (libGLX_nvidia.so.0)" in found.found_via
+
+
+def test_without_any_vulkan_driver_there_is_no_adapter(machine_of: MachineOf) -> None:
+    assert adapters.probe(machine_of()).value == ()
+
+
+def test_probes_run_side_by_side_and_none_holds_up_the_others() -> None:
+    begun = time.monotonic()
+    works = {"a": lambda: time.sleep(0.2) or 1, "b": lambda: time.sleep(0.2) or 2, "hangs": lambda: time.sleep(30),
+             "breaks": lambda: 1 / 0}  # fmt: skip
+    found = side_by_side(0.8, works)
+    assert time.monotonic() - begun < 5
+    assert (found["a"], found["b"]) == ((1, ""), (2, ""))
+    assert found["hangs"] == (None, "no answer within 0.8 s")
+    assert "ZeroDivisionError" in found["breaks"][1]
+
+
+def test_an_nvml_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "_ask", lambda: time.sleep(30))
+    assert nvml.ask(0.1) == {"error": "NVML: no answer within 0.1 s", "error_code": None}
+
+
+def test_within_gives_the_value() -> None:
+    assert within(5, lambda: 7) == (7, "")
+
+
+def test_this_machine() -> None:
+    found = machine.probe(LiveSystem())
+    assert found.resources.cores
+    assert found.resources.memory_total
+    assert found.libc.known or found.system != "linux"
+    assert found.gpus.known or found.gpus.error

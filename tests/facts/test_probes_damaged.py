@@ -1,0 +1,173 @@
+"""Damaged answers: whatever programs, files and NVML say, the machine's probes end in facts or in unknowns with a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from splatfix.checks import Goal, Status, run
+from splatfix.core.codec import from_json, to_json
+from splatfix.core.runner import Completed
+from splatfix.facts import MachineFacts, adapters, compilers, gpus, load, machine, pci, resources, toolkits
+from splatfix.facts.recorded import RecordedSystem
+
+MACHINES = Path(__file__).parents[1] / "machines"
+NAMES = sorted(path.parent.name for path in MACHINES.glob("*/machine.json"))
+
+
+def cut(text: str, dice: random.Random) -> str:
+    return text[: dice.randrange(len(text) + 1)]
+
+
+def noise(text: str, dice: random.Random) -> str:
+    letters = list(text)
+    for _ in range(max(1, len(letters) // 20)):
+        letters[dice.randrange(len(letters)) if letters else 0 :][:1] = []
+        if letters:
+            letters[dice.randrange(len(letters))] = dice.choice("\0\x1b\ufffd²٣\n\t,:;[]{}()=-9 ")
+    return "".join(letters)
+
+
+def huge_numbers(text: str, dice: random.Random) -> str:
+    return "".join(
+        "9" * dice.choice((3, 30, 5000)) if c.isdigit() and dice.random() < 0.2 else c for c in text
+    )
+
+
+def other_digits(text: str, dice: random.Random) -> str:
+    return "".join(dice.choice("٣²߉𝟗") if c.isdigit() and dice.random() < 0.4 else c for c in text)
+
+
+def empty(text: str, dice: random.Random) -> str:
+    return ""
+
+
+def doubled(text: str, dice: random.Random) -> str:
+    return text + text[dice.randrange(len(text) + 1) :] + text
+
+
+def nested(text: str, dice: random.Random) -> str:
+    return "[" * 100_000
+
+
+DAMAGES: tuple[Callable[[str, random.Random], str], ...] = (
+    cut,
+    noise,
+    huge_numbers,
+    other_digits,
+    empty,
+    doubled,
+    nested,
+)
+
+
+class Damaged(RecordedSystem):
+    """A recorded machine some of whose answers are damaged, the same ones for the same seed."""
+
+    def __init__(self, folder: Path, seed: int, share: float) -> None:
+        super().__init__(folder)
+        self._seed, self._share = seed, share
+
+    def _damage(self, text: str, what: object) -> str:
+        dice = random.Random(f"{self._seed} {what}")
+        return dice.choice(DAMAGES)(text, dice) if dice.random() < self._share else text
+
+    def read(self, path: str) -> str | None:
+        text = super().read(path)
+        return None if text is None else self._damage(text, path)
+
+    def run(self, argv: Sequence[str], timeout: float) -> Completed:
+        done = super().run(argv, timeout)
+        stdout, stderr = self._damage(done.stdout, (*argv, 1)), self._damage(done.stderr, (*argv, 2))
+        return Completed(done.argv, done.returncode, stdout, stderr, done.seconds, done.error)
+
+
+@cache
+def recorded(name: str) -> RecordedSystem:
+    return RecordedSystem(MACHINES / name)
+
+
+def probe_each(system: RecordedSystem) -> None:
+    """Every probe by itself: the net that machine.probe spreads under them must not be what holds them."""
+    gpus.probe(system)
+    pci.cards(system)
+    adapters.probe(system)
+    toolkits.probe(system)
+    compilers.probe(system)
+    compilers.tools(system)
+    resources.probe(system, "/env")
+    toolkits.torch_choice(system, torch_is_cuda=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(6))
+def test_damaged_machines_never_break_a_probe(name: str, seed: int) -> None:
+    probe_each(Damaged(MACHINES / name, seed, 0.5))
+    probe_each(Damaged(MACHINES / name, seed + 1000, 1.0))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_facts_of_a_damaged_machine_are_still_facts(name: str) -> None:
+    found = machine.probe(Damaged(MACHINES / name, 7, 1.0))
+    assert from_json(MachineFacts, to_json(found)) == found
+    for fact in (found.gpus, found.driver, found.toolkits, found.compilers, found.adapters, found.libc):
+        assert fact.known or fact.error, "what is not known says why"
+        assert "the probe itself broke" not in fact.error
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.sampled_from(["gpus", "driver", "cuda", "cc", "name", "error", "mig", "mig_devices", "bus_id",
+                                       "memory_total", "error_code"]), inner, max_size=6),
+    max_leaves=20,
+)  # fmt: skip
+
+
+class AnyNvml(RecordedSystem):
+    reply: Any = None
+
+    def nvml(self) -> dict[str, Any]:
+        answer: dict[str, Any] = self.reply
+        return answer
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(reply=st.dictionaries(st.sampled_from(["gpus", "driver", "cuda", "error", "error_code"]), JSON))
+def test_whatever_nvml_answers(reply: dict[str, Any]) -> None:
+    system = AnyNvml(MACHINES / "card-without-driver")
+    system.reply = reply
+    found, driver = gpus.probe(system)
+    assert found.known or found.error
+    assert driver.known or driver.error
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(text=st.text(max_size=300))
+def test_whatever_a_program_or_file_says(text: str) -> None:
+    class Says(RecordedSystem):
+        def run(self, argv: Sequence[str], timeout: float) -> Completed:
+            return Completed(tuple(argv), 0, text, text, 0.0)
+
+        def read(self, path: str) -> str | None:
+            return text
+
+    for name in ("card-without-driver", "rtx-4090-windows-vs2022", "apple-m2-max"):
+        probe_each(Says(MACHINES / name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_checks_of_a_damaged_machine_do_not_crash(name: str) -> None:
+    whole = load(MACHINES / name)
+    for seed in range(4):
+        facts = dataclasses.replace(whole, machine=machine.probe(Damaged(MACHINES / name, seed, 0.6)))
+        crashed = [item.summary for item in run(facts, Goal(("sm_120",))) if item.status is Status.CRASH]
+        assert not crashed
