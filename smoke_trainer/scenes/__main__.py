@@ -1,49 +1,121 @@
-"""`python -m smoke_trainer.scenes make|check|list [NAME ...] [--root DIR]`: the sample scenes on the command line."""
+"""`python -m smoke_trainer.scenes list|make|check [NAME ...] [--root DIR] [--json]`: the sample scenes on the command line."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
-from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, SmokeTrainerError
+from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, SceneError, SmokeTrainerError
 from smoke_trainer.scenes.make import check_scene, find_recipe, make_scene
 from smoke_trainer.scenes.recipes import RECIPES
 
 BUNDLED = Path(__file__).resolve().parent.parent / "samples"
+Row = Dict[str, Any]
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command and return its exit code."""
+    """Run the command and return its exit code: 0 fine, 1 a stored scene is not its recipe's, 2 wrong usage, 3 no scene there."""
     parser = argparse.ArgumentParser(prog="python -m smoke_trainer.scenes", description=__doc__)
     parser.add_argument("action", choices=("list", "make", "check"))
     parser.add_argument("names", nargs="*", help="sample scenes (default: all)")
     parser.add_argument("--root", type=Path, default=BUNDLED, help="folder that holds one folder per scene")
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     options = parser.parse_args(arguments)
+    rows: List[Row] = []
+    act, words = {"list": (describe, _listed), "make": (make, _made), "check": (check, _checked)}[
+        options.action
+    ]
     try:
-        return _run(options.action, options.names or list(RECIPES), options.root)
+        for name in [find_recipe(name).name for name in options.names or RECIPES]:
+            rows.append(act(name, options.root))
+            if not options.json:
+                sys.stdout.write(words(rows[-1]) + "\n")
+                sys.stdout.flush()
     except SmokeTrainerError as error:
-        sys.stderr.write(f"error[{error.code}]: {error}\n")
-        return error.exit_code
-
-
-def _run(action: str, names: List[str], root: Path) -> int:
-    code = EXIT_OK
-    for name in names:
-        recipe, started = find_recipe(name), time.perf_counter()
-        if action == "list":
-            sys.stdout.write(f"{name:10} {recipe.layout:14} {recipe.kind}\n")
-        elif action == "make":
-            folder = make_scene(name, root)
-            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-            sys.stdout.write(f"{name}: {size / 1e6:.2f} MB in {time.perf_counter() - started:.1f} s\n")
-        else:
-            problems = check_scene(name, root / name)
-            code = EXIT_FAILURE if problems else code
-            sys.stdout.write(f"{name}: {'; '.join(problems) or 'as its recipe makes it'}\n")
+        return _refused(error, options.json)
+    code = EXIT_FAILURE if any(row.get("problems") for row in rows) else EXIT_OK
+    if options.json:
+        sys.stdout.write(
+            json.dumps({"exit_code": code, "root": str(options.root), "scenes": rows}, indent=1) + "\n"
+        )
     return code
+
+
+def describe(name: str, root: Path) -> Row:
+    """What a sample is: kind, layout, number and size of its views, number of points asked for, whether it is stored."""
+    recipe = find_recipe(name)
+    camera = recipe.image_camera
+    return {
+        "name": name,
+        "kind": recipe.kind,
+        "layout": recipe.layout,
+        "views": len(recipe.poses()),
+        "size": [camera.width, camera.height],
+        "points": recipe.points,
+        "stored": (root / name).is_dir(),
+    }
+
+
+def make(name: str, root: Path) -> Row:
+    """Render and write one sample below `root`."""
+    started = time.perf_counter()
+    try:
+        folder = make_scene(name, root)
+    except OSError as error:
+        raise SceneError(
+            f"cannot write {root / name}: {error.strerror or error}",
+            "the scene was not made, or only a part of it",
+            "choose a folder you may write to with --root, or make room on that disk",
+        ) from None
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return {
+        "name": name,
+        "folder": str(folder),
+        "bytes": size,
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def check(name: str, root: Path) -> Row:
+    """Compare one stored sample with what its recipe renders."""
+    if not (root / name).is_dir():
+        raise SceneError(
+            f"there is no scene {root / name}",
+            "nothing was compared",
+            f"make it: python -m smoke_trainer.scenes make {name} --root {root}",
+        )
+    return {"name": name, "problems": check_scene(name, root / name)}
+
+
+def _listed(row: Row) -> str:
+    width, height = row["size"]
+    return f"{row['name']:10} {row['layout']:14} {row['views']:3d} views {width}x{height}  {row['kind']}"
+
+
+def _made(row: Row) -> str:
+    return f"{row['name']}: {row['bytes'] / 1e6:.2f} MB in {row['seconds']:.1f} s"
+
+
+def _checked(row: Row) -> str:
+    return f"{row['name']}: {'; '.join(row['problems']) or 'as its recipe makes it'}"
+
+
+def _refused(error: SmokeTrainerError, as_json: bool) -> int:
+    if as_json:
+        words = {
+            "code": error.code,
+            "happened": error.happened,
+            "meaning": error.meaning,
+            "remedy": error.remedy,
+        }
+        sys.stdout.write(json.dumps({"exit_code": error.exit_code, "error": words}, indent=1) + "\n")
+    else:
+        sys.stderr.write(f"error[{error.code}]: {error}\n")
+    return error.exit_code
 
 
 if __name__ == "__main__":

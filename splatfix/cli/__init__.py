@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import cache, certify, checks, diagnose, inspect_, install, verify
+from splatfix.cli import cache, certify, checks, diagnose, inspect_, install, scenes, verify
 
 app = typer.Typer(
     name="splatfix",
@@ -66,6 +66,7 @@ app.command("verify")(verify.verify)
 app.command("certify")(certify.certify)
 app.add_typer(checks.app, name="checks")
 app.add_typer(cache.app, name="cache")
+app.add_typer(scenes.app, name="scenes")
 
 
 def _interrupt(_number: int, _frame: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -157,3 +158,28 @@ def test_command_line_lists_and_refuses(capsys: pytest.CaptureFixture[str]):
     assert all(name in listed for name in RECIPES)
     assert main(["check", "nonsuch"]) == 2
     assert "courtyard" in capsys.readouterr().err
+
+
+def test_command_line_answers_in_json(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    assert main(["list", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["scenes"]}
+    assert set(rows) == set(RECIPES)
+    assert (
+        rows["figurine"]["size"] == [128, 128]
+        and rows["figurine"]["views"] == 24
+        and rows["figurine"]["stored"]
+    )
+    assert main(["check", "figurine", "--json", "--root", str(tmp_path)]) == 3
+    answer = json.loads(capsys.readouterr().out)
+    assert (
+        answer["error"]["code"] == "unreadable-scene" and "scenes make figurine" in answer["error"]["remedy"]
+    )
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_not_a_traceback(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_scenes
+):
+    monkeypatch.setitem(RECIPES, "tiny", tiny_scenes("nerfstudio").recipe)
+    (tmp_path / "file").write_text("not a folder")
+    assert main(["make", "tiny", "--root", str(tmp_path / "file")]) == 3
+    assert "cannot write" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""``splatfix scenes``: the sample scenes that a certification trains on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from splatfix.cli import options
+
+app = typer.Typer(help="The sample scenes: list them, make them anew, check them.", no_args_is_help=True)
+
+Names = Annotated[
+    Optional[list[str]], typer.Argument(help="Sample scenes (default: all).", metavar="[NAME...]")
+]
+
+
+@app.command("list")
+def list_scenes(python: options.Python = None, as_json: options.Json = False) -> None:
+    """Every sample scene: kind, layout, number and size of its views."""
+    document = _ask("list", (), None, python, as_json)
+    from rich.table import Table
+
+    from splatfix.report.console import out
+
+    table = Table("scene", "layout", "views", "size", "kind", box=None, pad_edge=False)
+    for row in document["scenes"]:
+        width, height = row["size"]
+        table.add_row(row["name"], row["layout"], str(row["views"]), f"{width}x{height}", row["kind"])
+    out().print(table)
+
+
+@app.command("make")
+def make(
+    names: Names = None,
+    out_folder: Annotated[
+        Path, typer.Option("--out", help="Folder to write one folder per scene into.", metavar="DIR")
+    ] = Path("splatfix-scenes"),
+    python: options.Python = None,
+    as_json: options.Json = False,
+) -> None:
+    """Render sample scenes from their recipes (10 to 60 s each)."""
+    document = _ask("make", tuple(names or ()), out_folder, python, as_json)
+    from splatfix.report.console import out
+
+    for row in document["scenes"]:
+        out().print(f"{row['folder']}: {row['bytes'] / 1e6:.2f} MB in {row['seconds']:.1f} s", soft_wrap=True)
+
+
+@app.command("check")
+def check(
+    names: Names = None,
+    root: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--root", help="Folder with one folder per scene.", show_default="the bundled ones", metavar="DIR"
+        ),
+    ] = None,
+    python: options.Python = None,
+    as_json: options.Json = False,
+) -> None:
+    """Render a few views of stored scenes again and compare them."""
+    document = _ask("check", tuple(names or ()), root, python, as_json)
+    from splatfix.report.console import out
+
+    for row in document["scenes"]:
+        out().print(
+            f"{row['name']}: {'; '.join(row['problems']) or 'as its recipe makes it'}", soft_wrap=True
+        )
+    raise typer.Exit(document["exit_code"])
+
+
+def _ask(
+    action: str, names: tuple[str, ...], root: Path | None, python: str | None, as_json: bool
+) -> dict[str, Any]:
+    """The trainer's answer; with ``--json`` it is printed and the command ends here."""
+    from splatfix import facts
+    from splatfix.certify.samples import samples
+    from splatfix.core.errors import Exit
+    from splatfix.core.files import dumps
+    from splatfix.report.document import envelope
+
+    document = samples(action, names, root, facts.resolve_python(python))
+    if as_json:
+        typer.echo(
+            dumps(envelope("scenes", Exit(document["exit_code"]), scenes=document["scenes"])), nl=False
+        )
+        raise typer.Exit(document["exit_code"])
+    return document
