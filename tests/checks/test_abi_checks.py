@@ -1,0 +1,279 @@
+"""Linkage, C++ runtime and companions: loud on what the loader would refuse, quiet on what it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from splatfix.checks import Finding, Goal, Status, run
+from splatfix.facts import (
+    Distribution,
+    Extension,
+    Fact,
+    Facts,
+    JitCache,
+    Linkage,
+    RuntimeCopy,
+    RuntimeLibrary,
+    Torch,
+)
+
+from .conftest import Changer, extension, sass
+from .test_checks import loud, only
+
+TorchWith = Callable[..., "Fact[Torch]"]
+GONE = "_ZN3c1010TensorImpl4goneEv"
+LIBC = RuntimeLibrary("libc.so.6", "/lib/libc.so.6", ("GLIBC_2.36",))
+LIBSTDCXX = RuntimeLibrary("libstdc++.so.6", "/lib/libstdc++.so.6", ("CXXABI_1.3.13", "GLIBCXX_3.4.30"))
+
+
+def linked(**values: Any) -> Fact[tuple[Extension, ...]]:
+    linkage = Linkage(**{"torch_symbols": 40, "cxx11_abi": True, **values})
+    return Fact((dataclasses.replace(extension("dgr", sass("sm_120")), linkage=linkage),), "site-packages")
+
+
+def of(facts: Facts, code: str) -> list[Finding]:
+    return [item for item in run(facts, Goal()) if item.code == code]
+
+
+def test_an_extension_that_fits(changed: Changer) -> None:
+    facts = changed(extensions=linked())
+    assert not loud(facts)
+    assert of(facts, "torch-abi-mismatch")[0].status is Status.PASS
+
+
+def test_an_extension_of_another_torch(changed: Changer) -> None:
+    finding = only(changed(extensions=linked(torch_missing=(GONE,))), "torch-abi-mismatch")
+    assert finding.status is Status.FAIL
+    assert GONE in finding.evidence[0].value
+    assert "1 symbol it imports is not in torch 2.9.1+cu128" in finding.summary
+
+
+def test_torchvision_is_not_rebuilt_but_replaced(changed: Changer) -> None:
+    facts = changed(extensions=linked(torch_missing=(GONE,)))
+    item = dataclasses.replace(facts.environment.extensions.value[0], distribution="torchvision")  # type: ignore[index]
+    assert (
+        "Install the torchvision"
+        in only(changed(extensions=Fact((item,), "")), "torch-abi-mismatch").remedy[0].text
+    )
+
+
+def test_what_could_not_be_looked_up_is_unknown(changed: Changer) -> None:
+    facts = changed(extensions=linked(error="libtorch_cpu.so: truncated"))
+    assert only(facts, "torch-abi-mismatch").status is Status.UNKNOWN
+
+
+def test_the_other_string(changed: Changer) -> None:
+    """One finding, not two: the missing symbols follow from the ABI."""
+    facts = changed(extensions=linked(cxx11_abi=False, torch_missing=("_ZN3c105ErrorC1ESs",)))
+    assert "old C++ ABI" in only(facts, "cxx11-abi-mismatch").summary.split(", torch")[0]
+
+
+def test_an_unknown_abi_is_no_mismatch(changed: Changer, torch_with: TorchWith) -> None:
+    assert not loud(changed(extensions=linked(cxx11_abi=False), torch=torch_with(cxx11_abi=None)))
+    assert not loud(changed(extensions=linked(cxx11_abi=None)))
+
+
+def test_an_extension_that_lacks_its_own_code(changed: Changer) -> None:
+    facts = changed(extensions=linked(own_missing=("_Z7forwardv", "_Z8backwardv")))
+    assert "2 symbols" in only(facts, "ext-link-incomplete").summary
+    both = changed(extensions=linked(own_missing=("_Z7forwardv",), torch_missing=(GONE,)))
+    assert set(loud(both)) == {"torch-abi-mismatch"}
+
+
+@pytest.mark.parametrize(
+    ("unresolved", "code"),
+    [
+        (("libopencv_core.so.4",), "shared-lib-not-found"),
+        (("libcudart.so.12",), "shared-lib-not-found"),
+        (("libcuda.so.1",), None),
+        (("libnvidia-ml.so.1",), None),
+        ((), None),
+    ],
+)
+def test_needed_libraries(changed: Changer, unresolved: tuple[str, ...], code: str | None) -> None:
+    found = loud(changed(extensions=linked(unresolved=unresolved)))
+    assert set(found) == ({code} if code else set())
+
+
+def test_another_cuda_major_is_told_once(changed: Changer) -> None:
+    facts = changed(extensions=linked(unresolved=("libcudart.so.11.0",)))
+    item = dataclasses.replace(
+        facts.environment.extensions.value[0], needed=("libc10.so", "libcudart.so.11.0")
+    )  # type: ignore[index]
+    assert set(loud(changed(extensions=Fact((item,), "")))) == {"cuda-runtime-mismatch"}
+
+
+def test_torchs_own_libraries_without_torch_are_told_once(changed: Changer) -> None:
+    facts = changed(torch_installed=Fact(False, ""), torch=Fact(None, "", "not installed"),
+                    extensions=linked(unresolved=("libc10.so", "libtorch.so")))  # fmt: skip
+    assert "shared-lib-not-found" not in loud(facts)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (("libstdc++.so.6", "GLIBCXX_3.4.32"), "glibcxx-missing"),
+        (("libstdc++.so.6", "CXXABI_1.3.15"), "glibcxx-missing"),
+        (("libstdc++.so.6", "GLIBCXX_3.4.30"), None),
+        (("libstdc++.so.6", "GLIBCXX_3.4.9"), None),
+        (("libc.so.6", "GLIBC_2.38"), "glibc-too-old"),
+        (("libm.so.6", "GLIBC_2.4"), None),
+    ],
+)
+def test_runtime_versions(changed: Changer, wanted: tuple[str, str], code: str | None) -> None:
+    facts = changed(extensions=linked(versions=(wanted,)), runtime_libraries=Fact((LIBC, LIBSTDCXX), "bytes"))
+    assert set(loud(facts)) == ({code} if code else set())
+
+
+def test_a_runtime_nobody_saw_is_unknown(changed: Changer) -> None:
+    facts = changed(
+        extensions=linked(versions=(("libc.so.6", "GLIBC_2.38"),)), runtime_libraries=Fact((), "bytes")
+    )
+    assert only(facts, "glibc-too-old").status is Status.UNKNOWN
+
+
+def test_a_wheel_with_its_own_libc10(changed: Changer) -> None:
+    own = tuple(RuntimeCopy(name, f"torch/lib/{name}.so", "", False) for name in ("libc10", "libtorch"))
+    old_style = RuntimeCopy("libcudart", "torch/lib/libcudart-d0da41ae.so.11.0", "11.0", True)
+    assert not loud(changed(runtime_copies=Fact((*own, old_style), "")))
+    foreign = RuntimeCopy("libc10", "gaussian_splatting.libs/libc10-1a2b3c4d.so", "", True)
+    finding = only(changed(runtime_copies=Fact((*own, foreign), "")), "duplicate-runtimes")
+    assert finding.status is Status.WARN and finding.subject == "gaussian_splatting"
+
+
+# --- torch's companions
+
+
+def distributions(**versions: str) -> Fact[tuple[Distribution, ...]]:
+    have = {"setuptools": "80.9.0", "wheel": "0.45", **versions}
+    return Fact(tuple(Distribution(name, version, "/env") for name, version in have.items()), "site-packages")
+
+
+@pytest.mark.parametrize(
+    ("torch", "numpy", "system", "loudly"),
+    [
+        ("2.2.2+cu121", "2.0.1", "linux", True),
+        ("2.2.2+cu121", "1.26.4", "linux", False),
+        ("2.3.0+cu121", "2.0.1", "linux", False),
+        ("2.4.0+cu121", "2.0.1", "windows", True),
+        ("2.4.1+cu121", "2.0.1", "windows", False),
+    ],
+)
+def test_numpy_against_torch(
+    changed: Changer, torch_with: TorchWith, torch: str, numpy: str, system: str, loudly: bool
+) -> None:
+    facts = changed(torch=torch_with(version=torch), distributions=distributions(numpy=numpy), system=system)
+    assert [item.status for item in of(facts, "numpy2-abi")] == [Status.FAIL if loudly else Status.PASS]
+
+
+def with_pins(name: str, version: str, *pins: str, **others: str) -> Fact[tuple[Distribution, ...]]:
+    rest = distributions(**others).value or ()
+    return Fact((Distribution(name, version, "/env", pins=pins), *rest), "site-packages")
+
+
+@pytest.mark.parametrize(
+    ("version", "pin", "words"),
+    [
+        ("0.24.1+cu128", "torch==2.9.1", ""),
+        ("0.24.1", "torch==2.9.1", ""),
+        ("0.20.1+cu121", "torch==2.5.1", "made for torch 2.5.1"),
+        ("0.24.1+cpu", "torch==2.9.1", "cpu build"),
+    ],
+)
+def test_torchvision(changed: Changer, version: str, pin: str, words: str) -> None:
+    facts = changed(distributions=with_pins("torchvision", version, pin))
+    (finding,) = of(facts, "torch-companions")
+    assert finding.status is (Status.FAIL if words else Status.PASS)
+    assert words in finding.summary
+
+
+def test_triton(changed: Changer) -> None:
+    facts = changed(distributions=with_pins("torch", "2.9.1+cu128", "triton==3.5.1", triton="3.4.0"))
+    assert only(facts, "torch-companions").remedy[0].text.endswith('pip install "triton==3.5.1"')
+    assert not of(changed(distributions=with_pins("torch", "2.9.1", "triton==3.5.1")), "torch-companions")
+
+
+@pytest.mark.parametrize(
+    ("imports", "setuptools", "limit"),
+    [
+        (("pkg_resources",), "82.0.0", 82),
+        (("pkg_resources",), "81.0.0", None),
+        (("pkg_resources", "pkg_resources.packaging"), "75.1", 70),
+        (("pkg_resources", "pkg_resources.packaging"), "69.5", None),
+        (("setuptools",), "90.0", None),
+    ],
+)
+def test_setuptools(
+    changed: Changer, torch_with: TorchWith, imports: tuple[str, ...], setuptools: str, limit: int | None
+) -> None:
+    facts = changed(
+        torch=torch_with(builder_imports=imports), distributions=distributions(setuptools=setuptools)
+    )
+    found = of(facts, "setuptools-incompatible")
+    assert [f'"setuptools<{limit}"' in item.remedy[0].text for item in found] == ([True] if limit else [])
+
+
+# --- the JIT cache
+
+
+def cache(changed: Changer, gathered: str = "2026-01-02T00:00:00+00:00", **values: Any) -> Facts:
+    item = JitCache(**{
+        "name": "gsplat_cuda", "folder": "/cache/py311_cu128/gsplat_cuda", "tag": "py311_cu128", "current": True,
+        "built": "2025-06-01T00:00:00+00:00", "locked": None, "library": "/cache/g.so", **values})  # fmt: skip
+    return dataclasses.replace(changed(jit_caches=Fact((item,), "cache")), gathered=gathered)
+
+
+def test_a_cache_that_fits(changed: Changer) -> None:
+    facts = cache(changed, code=(sass("sm_120"),), linkage=Linkage(torch_symbols=3, cxx11_abi=True))
+    assert not loud(facts)
+    assert of(facts, "stale-jit-cache")[0].status is Status.PASS
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"linkage": Linkage(torch_missing=(GONE,))},
+        {"linkage": Linkage(cxx11_abi=False)},
+        {"error": "truncated"},
+    ],
+)
+def test_a_stale_cache(changed: Changer, values: dict[str, Any]) -> None:
+    finding = only(cache(changed, **values), "stale-jit-cache")
+    assert finding.status is Status.FAIL
+    assert finding.remedy[1].text == 'rm -r "/cache/py311_cu128/gsplat_cuda"'
+
+
+def test_a_cache_nobody_could_read_is_unknown(changed: Changer) -> None:
+    assert only(cache(changed, linkage=Linkage(error="x")), "stale-jit-cache").status is Status.UNKNOWN
+
+
+def test_a_cache_of_another_environment_is_left_alone(changed: Changer) -> None:
+    facts = cache(changed, current=False, linkage=Linkage(torch_missing=(GONE,)), code=(sass("sm_75"),),
+                  locked="2020-01-01T00:00:00+00:00")  # fmt: skip
+    assert not loud(facts)
+
+
+def test_a_cache_for_another_gpu(changed: Changer) -> None:
+    finding = only(
+        cache(changed, code=(sass("sm_86"),), gencode=("-gencode=arch=compute_86,code=sm_86",)),
+        "jit-cache-arch",
+    )
+    assert "RTX 5080" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("locked", "status"),
+    [("2026-01-01T00:00:00+00:00", Status.FAIL), ("2026-01-01T23:30:00+00:00", Status.SKIP)],
+)
+def test_a_lock(changed: Changer, locked: str, status: Status) -> None:
+    (finding,) = of(cache(changed, locked=locked), "jit-cache-locked")
+    assert finding.status is status
+
+
+def test_a_lock_of_unknown_age_is_no_alarm(changed: Changer) -> None:
+    (finding,) = of(cache(changed, gathered="", locked="2020-01-01T00:00:00+00:00"), "jit-cache-locked")
+    assert finding.status is Status.SKIP

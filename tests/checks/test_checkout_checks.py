@@ -1,0 +1,376 @@
+"""Checkouts: complete or not, calling what is installed or not, compiling here or not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from splatfix.checks import Finding, Goal, Status, run
+from splatfix.facts import (
+    Checkout,
+    CheckoutSource,
+    Compiler,
+    Fact,
+    Facts,
+    Gpu,
+    GuardedImport,
+    Linkage,
+    Passage,
+    Pin,
+    RenderCall,
+    Submodule,
+    Toolkit,
+    ToolkitChoice,
+    Torch,
+)
+from splatfix.facts.source import NativeModule, Source
+from splatfix.knowledge import stacks
+
+from .conftest import Changer, extension, sass
+from .test_checks import loud, only
+from .test_package_checks import package, packages
+
+TorchWith = Callable[..., "Fact[Torch]"]
+INRIA = stacks.stack("inria-v1")
+assert INRIA is not None
+
+
+def with_checkout(facts: Facts, **values: Any) -> Facts:
+    found = Checkout(
+        **{"folder": "/home/u/gs", "paths": INRIA.recognise, "commit": "472689c" + "0" * 33, **values}
+    )
+    return dataclasses.replace(facts, checkout=Fact(found, "text"))
+
+
+def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
+    return [item for item in run(facts, Goal(targets)) if item.code == code]
+
+
+def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any) -> CheckoutSource:
+    inner = {key: values.pop(key) for key in ("reads", "sets", "missing_folders", "error") if key in values}
+    text = Source(f"/home/u/gs/submodules/{name}", ("setup.py",), name, "0.0.0", (name,),
+                  (NativeModule(f"{name}._C"),), True, True, nvcc_flags=flags, **inner)  # fmt: skip
+    return CheckoutSource(f"submodules/{name}", text, **values)
+
+
+# --- what it is
+
+
+def test_without_a_checkout_nothing_is_said(rtx_5080: Facts) -> None:
+    assert not [item for item in run(rtx_5080, Goal()) if "checkout" in item.code or "submodule" in item.code]
+
+
+def test_a_known_stack(rtx_5080: Facts) -> None:
+    (finding,) = of(with_checkout(rtx_5080), "checkout-stack")
+    assert finding.status is Status.PASS
+    assert "commit 472689c" in finding.summary
+    assert not loud(with_checkout(rtx_5080))
+
+
+def test_an_unknown_stack_is_no_alarm(rtx_5080: Facts) -> None:
+    facts = with_checkout(rtx_5080, paths=("mine.py",), commit=None)
+    assert not loud(facts)
+    assert of(facts, "checkout-stack")[0].status is Status.SKIP
+
+
+def test_an_unreadable_checkout_is_unknown(rtx_5080: Facts) -> None:
+    facts = dataclasses.replace(rtx_5080, checkout=Fact(None, "", "it is not a folder"))
+    assert only(facts, "checkout-stack").status is Status.UNKNOWN
+
+
+def test_memory_for_the_stack(changed: Changer) -> None:
+    small = changed(gpus=Fact((Gpu(0, "RTX 3050", cc="12.0", memory_total=6 << 30),), "NVML"))
+    assert INRIA.vram_gb is not None and INRIA.vram_gb[0] > 6.5
+    assert only(with_checkout(small), "vram-for-stack").status is Status.WARN
+    unknown = changed(gpus=Fact((Gpu(0, "some", cc="12.0"),), "PCI"))
+    assert not of(with_checkout(unknown), "vram-for-stack")
+
+
+# --- is it complete
+
+
+def test_submodules(rtx_5080: Facts) -> None:
+    there = Submodule("submodules/simple-knn", "https://example.org/knn", False)
+    viewer = Submodule("SIBR_viewers", "https://example.org/sibr", True)
+    assert not loud(with_checkout(rtx_5080, submodules=(there, viewer)))
+    empty = dataclasses.replace(there, empty=True)
+    finding = only(with_checkout(rtx_5080, submodules=(empty, viewer)), "submodules-missing")
+    assert finding.remedy[0].text == 'git -C "/home/u/gs" submodule update --init --recursive'
+    unzipped = with_checkout(rtx_5080, submodules=(empty,), commit=None)
+    assert not only(unzipped, "submodules-missing").remedy[0].command, "git cannot fetch into an unpacked zip"
+
+
+def test_glm(rtx_5080: Facts) -> None:
+    facts = with_checkout(rtx_5080, sources=(source("dgr", missing_folders=("third_party/glm",)),))
+    assert "third_party/glm" in only(facts, "glm-missing").summary
+
+
+def test_a_damaged_setup(rtx_5080: Facts) -> None:
+    facts = with_checkout(rtx_5080, sources=(source(error="setup.py is not Python"),))
+    assert only(facts, "setup-unreadable").status is Status.FAIL
+
+
+# --- does it call what is installed
+
+BASE = ("image_height", "image_width", "tanfovx", "tanfovy", "bg", "scale_modifier", "viewmatrix", "projmatrix",
+        "sh_degree", "campos", "prefiltered", "debug")  # fmt: skip
+F = ("means3D", "means2D", "shs", "colors_precomp", "opacities", "scales", "rotations", "cov3D_precomp")
+
+
+def call(**values: Any) -> RenderCall:
+    return RenderCall(**{"file": "gaussian_renderer/__init__.py", "line": 42, "function": "render",
+                         "module": "diff_gaussian_rasterization", "settings": BASE, "forward": F, "unpacks": 2,
+                         **values})  # fmt: skip
+
+
+def test_a_call_that_fits(changed: Changer) -> None:
+    facts = with_checkout(changed(packages=packages(package("inria-v1"))), calls=(call(),))
+    assert not loud(facts)
+    assert of(facts, "rasterizer-api-mismatch")[0].status is Status.PASS
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "words"),
+    [
+        ("inria-v1", {"settings": (*BASE, "antialiasing"), "unpacks": 3}, "antialiasing"),
+        ("mip", {}, "leaves out kernel_size, subpixel_offset"),
+        ("inria-2024-dr_aa", {}, "2 results, 3 come back"),
+        ("mcmc", {}, "2 results, 3 come back"),
+        ("inria-v1", {"forward": (*F, "dc")}, "dc"),
+        ("inria-v1", {"forward": F[2:]}, "leaves out means3D, means2D"),
+        ("inria-v1", {"settings": (), "settings_positional": 11}, "leaves out debug"),
+    ],
+)
+def test_a_call_of_another_variant(changed: Changer, key: str, values: dict[str, Any], words: str) -> None:
+    facts = with_checkout(changed(packages=packages(package(key))), calls=(call(**values),))
+    finding = only(facts, "rasterizer-api-mismatch")
+    assert finding.status is Status.FAIL
+    assert words in finding.summary and key in finding.summary
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"settings": (), "settings_positional": 12},
+        {"settings": (), "settings_positional": -1},
+        {"unpacks": None},
+        {"forward": ()},
+    ],
+)
+def test_what_a_call_hides_is_not_held_against_it(changed: Changer, values: dict[str, Any]) -> None:
+    facts = with_checkout(changed(packages=packages(package("inria-v1"))), calls=(call(**values),))
+    assert not loud(facts)
+
+
+def test_one_of_several_roads_is_enough(changed: Changer) -> None:
+    """Inria's 2024 renderer passes ``dc`` only where the accelerated rasterizer is installed."""
+    settings = (*BASE, "antialiasing")
+    fast = call(settings=settings, forward=(*F, "dc"), unpacks=3)
+    plain = call(settings=settings, unpacks=3, line=60)
+    have = changed(packages=packages(package("inria-2024-dr_aa")))
+    assert not loud(with_checkout(have, calls=(fast, plain)))
+    assert set(loud(with_checkout(have, calls=(fast,)))) == {"rasterizer-api-mismatch"}
+
+
+def test_unknown_packages_are_unknown(changed: Changer) -> None:
+    facts = with_checkout(changed(packages=Fact(None, "", "the interpreter did not answer")), calls=(call(),))
+    assert only(facts, "rasterizer-api-mismatch").status is Status.UNKNOWN
+
+
+def test_what_is_not_installed(changed: Changer) -> None:
+    have = changed(packages=packages(package("inria-v1")))
+    facts = with_checkout(have, imports=("diff_gaussian_rasterization", "simple_knn"), sources=(source(),))
+    finding = only(facts, "ext-not-installed")
+    assert finding.subject == "simple_knn"
+    assert finding.remedy[1].text == (
+        'splatfix install "/home/u/gs/submodules/simple_knn" --python "/env/bin/python"'
+    )
+
+
+def test_a_source_folder_of_its_own_imports_itself(changed: Changer) -> None:
+    own = dataclasses.replace(source("fused_ssim"), path=".")
+    facts = with_checkout(
+        changed(packages=packages()), imports=("fused_ssim", "fused_ssim_cuda"), sources=(own,)
+    )
+    assert not of(facts, "ext-not-installed")
+
+
+GUARD = GuardedImport("train.py", 21, "fused_ssim", ("fused_ssim",), "everything")
+
+
+def ssim(**values: Any) -> Any:
+    return package("fused-ssim", native=("fused_ssim_cuda",), **values)
+
+
+def test_a_silent_fallback(changed: Changer) -> None:
+    have = changed(packages=packages(ssim()))
+    assert not loud(with_checkout(have, guarded=(GUARD,)))
+    finding = only(with_checkout(changed(packages=packages()), guarded=(GUARD,)), "silent-fallback")
+    assert finding.status is Status.WARN and "slower" in finding.summary
+
+
+def test_a_fallback_from_a_broken_extension(changed: Changer) -> None:
+    linkage = Linkage(torch_missing=("_ZN3c104goneEv",))
+    item = dataclasses.replace(extension("fused_ssim", sass("sm_120")), linkage=linkage)
+    facts = with_checkout(changed(packages=packages(ssim()), extensions=Fact((item,), "")), guarded=(GUARD,))
+    assert set(loud(facts)) == {"silent-fallback", "torch-abi-mismatch"}
+
+
+def test_a_variant_that_never_had_it_is_no_alarm(changed: Changer) -> None:
+    guard = GuardedImport(
+        "train.py", 27, "diff_gaussian_rasterization", ("SparseGaussianAdam",), "everything"
+    )
+    plain = with_checkout(changed(packages=packages(package("inria-2024-dr_aa"))), guarded=(guard,))
+    assert not loud(plain)
+    assert of(plain, "silent-fallback")[0].status is Status.SKIP
+    fast = with_checkout(changed(packages=packages(package("3dgs-accel"))), guarded=(guard,))
+    assert of(fast, "silent-fallback")[0].status is Status.PASS
+
+
+def test_an_import_elsewhere_without_a_guard_is_told_once(changed: Changer) -> None:
+    facts = with_checkout(changed(packages=packages()), guarded=(GUARD,), imports=("fused_ssim",))
+    assert set(loud(facts)) == {"ext-not-installed"}
+
+
+# --- does it compile here
+
+
+def gcc(version: str) -> Fact[tuple[Compiler, ...]]:
+    return Fact((Compiler("g++", "/usr/bin/g++", version, ("PATH",)),), "PATH")
+
+
+def cuda(version: str, *archs: str) -> dict[str, Any]:
+    root = "/opt/cuda"
+    item = Toolkit(root, version, (root,), f"{root}/bin/nvcc", archs or ("sm_90", "sm_120"), 15, 20)
+    return {"toolkits": Fact((item,), "PATH"),
+            "toolkit_choice": Fact(ToolkitChoice(root, "CUDA_HOME", item.nvcc, None, True))}  # fmt: skip
+
+
+def passage(kind: str) -> CheckoutSource:
+    return source(passages=(Passage(kind, "simple_knn.cu", 90, "the line"),))
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [("12.4.0", None), ("13.1.0", "missing-cstdint"), ("14.2.0", "missing-cstdint")]
+)
+def test_cstdint(changed: Changer, version: str, code: str | None) -> None:
+    facts = with_checkout(changed(compilers=gcc(version)), sources=(passage("no-cstdint"),))
+    found = {item.code for item in run(facts, Goal()) if item.code == "missing-cstdint"}
+    assert found == ({code} if code else set())
+
+
+@pytest.mark.parametrize(
+    ("version", "cfloat", "cub"),
+    [
+        ("12.4.131", False, False),
+        ("12.5.82", True, False),
+        ("12.9.86", True, False),
+        ("13.0.88", False, True),
+    ],
+)
+def test_cuda_breakages(
+    changed: Changer, torch_with: TorchWith, version: str, cfloat: bool, cub: bool
+) -> None:
+    facts = changed(torch=torch_with(cuda=version[:4]), **cuda(version))
+    assert bool(of(with_checkout(facts, sources=(passage("no-cfloat"),)), "missing-cfloat")) is cfloat
+    assert bool(of(with_checkout(facts, sources=(passage("cub-max"),)), "cub-max-removed")) is cub
+
+
+def test_what_is_already_built_is_not_judged_as_a_source(changed: Changer) -> None:
+    built = changed(extensions=Fact((extension("simple_knn", sass("sm_120")),), ""), **cuda("12.9.86"))
+    assert not loud(with_checkout(built, sources=(passage("no-cfloat"),)))
+
+
+@pytest.mark.parametrize(
+    ("torch", "flag", "status"),
+    [
+        ("2.0.1+cu118", "-std=c++14", None),
+        ("2.1.0+cu118", "-std=c++14", Status.FAIL),
+        ("2.9.1+cu128", "-std=c++17", None),
+        ("2.13.0+cu130", "-std=c++17", Status.WARN),
+        ("2.14.0+cu130", "-std=c++17", Status.FAIL),
+        ("2.14.0+cu130", "/std:c++17", Status.FAIL),
+        ("2.14.0+cu130", "-std=c++20", None),
+        ("2.9.1+cu128", "-std=gnu++98", None),
+    ],
+)
+def test_forced_standards(
+    changed: Changer, torch_with: TorchWith, torch: str, flag: str, status: Status | None
+) -> None:
+    facts = with_checkout(changed(torch=torch_with(version=torch)), sources=(source(cxx_flags=(flag,)),))
+    assert [item.status for item in of(facts, "cxx-standard-forced")] == ([status] if status else [])
+
+
+def test_a_standard_too_new_for_nvcc(changed: Changer, torch_with: TorchWith) -> None:
+    facts = changed(torch=torch_with(version="2.0.1+cu118", cuda="11.8"), **cuda("11.8.89"))
+    facts = with_checkout(facts, sources=(source(cxx_flags=("-std=c++20",)),))
+    assert "knows no C++20" in of(facts, "cxx-standard-forced")[0].summary
+
+
+FUSED = (
+    "-O3",
+    "-gencode=arch=compute_75,code=sm_75",
+    "-gencode=arch=compute_89,code=sm_89",
+    "-arch=",
+    "-gencode=arch=compute_",
+)
+
+
+@pytest.mark.parametrize(
+    ("flags", "values", "targets", "status"),
+    [
+        (("-O3",), {}, (), None),
+        (("-gencode=arch=compute_90,code=sm_90",), {}, (), Status.FAIL),
+        (("-gencode=arch=compute_120,code=sm_120",), {}, (), Status.PASS),
+        (("-gencode=arch=compute_90,code=compute_90",), {}, (), Status.PASS),
+        (("-gencode=arch=compute_120,code=sm_120",), {}, ("sm_90",), Status.FAIL),
+        (("-march=native",), {}, (), Status.FAIL),
+        (("-O3",), {"sets": {"TORCH_CUDA_ARCH_LIST": "7.5;8.6"}}, (), Status.FAIL),
+        (("-O3",), {"sets": {"TORCH_CUDA_ARCH_LIST": "8.6+PTX"}}, (), Status.PASS),
+        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, (), Status.PASS),
+        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, ("sm_120",), Status.WARN),
+        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, ("sm_89",), Status.PASS),
+    ],
+)
+def test_architectures_of_its_own(
+    rtx_5080: Facts,
+    flags: tuple[str, ...],
+    values: dict[str, Any],
+    targets: tuple[str, ...],
+    status: Status | None,
+) -> None:
+    facts = with_checkout(rtx_5080, sources=(source("fused_ssim", flags, **values),))
+    found = of(facts, "arch-list-ignored", *targets)
+    assert [item.status for item in found] == ([status] if status else [])
+    if status is Status.WARN:
+        assert found[0].remedy[0].text == 'export CUDA_ARCHITECTURES="120"'
+
+
+def test_without_gpu_and_target_architectures_are_not_judged(changed: Changer) -> None:
+    facts = changed(gpus=Fact((), ""), driver=Fact(None, "", "none"))
+    facts = with_checkout(facts, sources=(source("x", ("-gencode=arch=compute_90,code=sm_90",)),))
+    assert of(facts, "arch-list-ignored")[0].status is Status.SKIP
+
+
+def test_numbers_that_the_toolkit_dropped(changed: Changer) -> None:
+    flags = tuple(f"-gencode=arch=compute_{n},code=sm_{n}" for n in (60, 70, 90, 120))
+    facts = changed(**cuda("13.0.88", "sm_75", "sm_90", "sm_120"))
+    finding = of(with_checkout(facts, sources=(source("knn", flags),)), "toolkit-dropped-arch")[0]
+    assert finding.status is Status.FAIL
+    assert "sm_60, sm_70, which nvcc 13.0.88 does no longer compile" in finding.summary
+    assert not of(with_checkout(facts, sources=(source("knn", flags[2:]),)), "toolkit-dropped-arch")
+
+
+def test_a_pin_that_cannot_work_here(changed: Changer) -> None:
+    pins = (Pin("environment.yml", "pytorch", "==1.12.1"),)
+    without = changed(torch_installed=Fact(False, ""), torch=Fact(None, "", "none"), extensions=Fact((), ""),
+                      toolkit_choice=Fact(None, "", "none"))  # fmt: skip
+    (finding,) = of(with_checkout(without, pins=pins), "pinned-torch-too-old")
+    assert finding.status is Status.WARN and "torch 1.12.1" in finding.summary
+    assert "torch==" in finding.remedy[1].text
+    assert not of(with_checkout(changed(), pins=pins), "pinned-torch-too-old"), "a torch is there already"
+    new = (Pin("environment.yml", "torch", "==2.9.1"),)
+    assert not of(with_checkout(without, pins=new), "pinned-torch-too-old")

@@ -1,0 +1,152 @@
+"""Variants, impostors, clashes and shadows: told where they are, and only there."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from splatfix.checks import Finding, Goal, Status, run
+from splatfix.facts import Distribution, Fact, Facts, Shadow, SplatPackage
+from splatfix.knowledge import stacks
+
+from .conftest import Changer, extension, sass
+from .test_checks import loud, only
+
+SITE = "/env/lib/python3.11/site-packages"
+
+
+def package(key: str, **values: Any) -> SplatPackage:
+    """An installed package as the source of one of the known variants would show it."""
+    row = stacks.variant(key)
+    assert row is not None
+    return SplatPackage(**{
+        "module": row.module, "folder": f"{SITE}/{row.module}", "distributions": (row.module,),
+        "native": (row.extension,), "settings": row.settings,
+        "classes": tuple(name for name in (row.rasterizer_class, *row.extra_classes) if name), "forward": row.forward,
+        "forward_required": 3, "returns": len(row.returns) if row.returns else None, "exports": tuple(row.exports),
+        **values})  # fmt: skip
+
+
+def packages(*items: SplatPackage) -> Fact[tuple[SplatPackage, ...]]:
+    return Fact(items, "source text")
+
+
+def of(facts: Facts, code: str) -> list[Finding]:
+    return [item for item in run(facts, Goal()) if item.code == code]
+
+
+@pytest.mark.parametrize("row", [row for row in stacks.variants() if row.settings], ids=lambda row: row.key)
+def test_every_known_variant_is_named(changed: Changer, row: stacks.Variant) -> None:
+    (finding,) = of(changed(packages=packages(package(row.key))), "splat-variant")
+    assert finding.status is Status.PASS
+    assert row.key in finding.summary
+
+
+def test_an_unknown_variant_is_no_alarm(changed: Changer) -> None:
+    facts = changed(packages=packages(package("inria-v1", settings=("image_height", "something_new"))))
+    assert not loud(facts)
+    assert of(facts, "splat-variant")[0].status is Status.SKIP
+
+
+def test_an_unreadable_package_is_unknown(changed: Changer) -> None:
+    facts = changed(packages=packages(package("inria-v1", error="not Python", settings=None)))
+    assert only(facts, "splat-variant").status is Status.UNKNOWN
+
+
+def test_the_compiled_part(changed: Changer) -> None:
+    whole = package("fused-ssim", native=("fused_ssim_cuda",), module="fused_ssim")
+    assert not loud(changed(packages=packages(whole)))
+    lost = dataclasses.replace(whole, native=("fused_ssim_cuda",), native_missing=("fused_ssim_cuda",))
+    assert "fused_ssim_cuda" in only(changed(packages=packages(lost)), "compiled-part-missing").summary
+    empty = SplatPackage("simple_knn", f"{SITE}/simple_knn")
+    assert "simple_knn._C" in only(changed(packages=packages(empty)), "compiled-part-missing").summary
+
+
+def test_our_own_drop_ins_need_no_compiled_part(changed: Changer) -> None:
+    mine = Distribution("simple_knn", "0.0.0", SITE, made_by_splatfix="swap")
+    setup = tuple(Distribution(name, "80", SITE) for name in ("setuptools", "wheel"))
+    facts = changed(packages=packages(SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))),
+                    distributions=Fact((mine, *setup), ""))  # fmt: skip
+    assert not loud(facts)
+
+
+def test_files_of_two_variants_mixed(changed: Changer) -> None:
+    mixed = package("taming", exports_missing=("adamUpdate",))
+    assert "adamUpdate" in only(changed(packages=packages(mixed)), "compiled-part-mismatch").summary
+
+
+def test_two_stacks_of_one_name(changed: Changer) -> None:
+    here = package("inria-v1")
+    other = package(
+        "mip", folder="/home/u/mip/submodules/dgr/diff_gaussian_rasterization", distributions=("mip_dgr",)
+    )
+    finding = only(changed(packages=packages(here, other)), "module-name-clash")
+    assert here.folder in finding.summary
+    assert "the variant mip" in finding.evidence[1].value
+    shared = package("inria-v1", distributions=("diff-gaussian-rasterization", "dgr-mip"))
+    assert "at once" in only(changed(packages=packages(shared)), "module-name-clash").summary
+    same = package("inria-v1", distributions=("diff-gaussian-rasterization", "diff_gaussian_rasterization"))
+    assert not loud(changed(packages=packages(same))), "one name in two spellings"
+
+
+def installed(*items: Distribution) -> Fact[tuple[Distribution, ...]]:
+    tools = tuple(Distribution(name, "80", SITE) for name in ("setuptools", "wheel"))
+    return Fact((*items, *tools), "site-packages")
+
+
+def test_the_classifier_called_simple_knn(changed: Changer) -> None:
+    classifier = Distribution("simple_knn", "2.0.1", SITE, installer="pip")
+    facts = changed(distributions=installed(classifier),
+                    packages=packages(SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))))  # fmt: skip
+    finding = only(facts, "impostor-package")
+    assert finding.status is Status.FAIL
+    assert "unrelated classifier" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "real",
+    [
+        Distribution("simple_knn", "0.0.0", SITE),
+        Distribution("simple_knn", "1.0", SITE, origin="file:///src/simple-knn"),
+        Distribution("simple_knn", "2.0.1", SITE, made_by_splatfix="swap"),
+        Distribution("simple-knn", "1.2", SITE, editable=True),
+    ],
+)
+def test_the_real_simple_knn_is_no_impostor(changed: Changer, real: Distribution) -> None:
+    assert not of(changed(distributions=installed(real)), "impostor-package")
+
+
+def test_a_real_one_from_an_index_holds_code(changed: Changer) -> None:
+    item = dataclasses.replace(extension("simple_knn", sass("sm_120")), distribution="simple_knn")
+    facts = changed(
+        distributions=installed(Distribution("simple_knn", "1.1", SITE)), extensions=Fact((item,), "")
+    )
+    assert not loud(facts)
+
+
+def test_the_repackaged_rasterizer(changed: Changer) -> None:
+    item = dataclasses.replace(
+        extension("gaussian_splatting", sass("sm_120")), distribution="gaussian_splatting"
+    )
+    facts = changed(
+        distributions=installed(Distribution("gaussian_splatting", "2.11.0", SITE)),
+        extensions=Fact((item,), ""),
+    )
+    assert only(facts, "impostor-package").status is Status.WARN
+
+
+def test_a_folder_in_front_of_the_package(changed: Changer) -> None:
+    shadow = Shadow("diff_gaussian_rasterization", "/home/u/diff_gaussian_rasterization", False)
+    have = packages(package("inria-v1"))
+    assert only(changed(packages=have, shadows=Fact((shadow,), "")), "import-shadowing").status is Status.WARN
+    built = dataclasses.replace(shadow, native=True)
+    assert not loud(changed(packages=have, shadows=Fact((built,), "")))
+    assert not loud(changed(shadows=Fact((shadow,), ""))), "nothing is installed that it could hide"
+
+
+def test_an_editable_source_that_is_gone(changed: Changer) -> None:
+    lost = Distribution("dgr", "0.0.0", SITE, editable=True, origin="file:///gone", source_gone=True)
+    facts = changed(distributions=installed(lost))
+    assert only(facts, "editable-source-gone").status is Status.FAIL
