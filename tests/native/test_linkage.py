@@ -1,0 +1,70 @@
+"""Symbols of a real CUDA torch: extensions that fit it, and one that asks for what it does not have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splatfix.checks import Goal, Status, run
+from splatfix.core.runner import ProcessRunner
+from splatfix.facts import Extension, Linkage, environment, gather
+from splatfix.facts.system import LiveSystem
+from splatfix.install.target import Target
+from tests.facts.native_files import NEW_ABI, OLD_ABI, extension, load
+
+pytestmark = pytest.mark.native
+
+GONE = "_ZN3c1010TensorImpl25splatfix_never_exportedEv"
+
+
+def lone(target: Target) -> tuple[Extension, Linkage]:
+    found, _ = environment.probe(LiveSystem(), str(target.python))
+    (item,) = (item for item in found.extensions.value or () if item.path.startswith("pkg"))
+    assert item.linkage is not None
+    return item, item.linkage
+
+
+def test_a_real_torch_exports_what_it_exports(native: Target, cuda_site: Path) -> None:
+    lib = cuda_site / "torch" / "lib"
+    # names that libc10 really exports, taken from its own table by binutils
+    listed = ProcessRunner().run(["nm", "-D", "--defined-only", lib / "libc10.so"], timeout=120)
+    assert listed.ok, listed.why()
+    real = sorted({line.split()[-1].split("@")[0] for line in listed.stdout.splitlines() if " T _ZN" in line})
+    own = [name for name in real if name.startswith("_ZN3c10")][:300]
+    assert len(own) == 300
+    extension(native.purelib, [*own, NEW_ABI], lib / "libc10.so")
+    _, linkage = lone(native)
+    assert linkage.torch_symbols == len({*own, NEW_ABI})
+    assert linkage.torch_missing == ()
+    assert linkage.cxx11_abi is True
+
+
+def test_what_is_missing_is_what_the_loader_misses(native: Target, cuda_site: Path) -> None:
+    lib = cuda_site / "torch" / "lib"
+    built = extension(
+        native.purelib, [NEW_ABI, GONE], lib / "libc10.so", flags=["-Wl,--allow-shlib-undefined"]
+    )
+    _, linkage = lone(native)
+    assert linkage.torch_missing == (GONE,)
+    probe = environment.try_import(LiveSystem(), str(native.python), "pkg._C")
+    assert not probe.ok and GONE in probe.detail
+    assert GONE in load(built, lib / "libc10.so")
+    facts = gather(str(native.python))
+    (finding,) = (item for item in run(facts, Goal()) if item.code == "torch-abi-mismatch")
+    assert finding.status is Status.FAIL
+
+
+def test_the_other_string_is_told(native: Target, cuda_site: Path) -> None:
+    extension(native.purelib, [OLD_ABI], cuda_site / "torch" / "lib" / "libc10.so")
+    facts = gather(str(native.python))
+    assert facts.environment.torch.value is not None and facts.environment.torch.value.cxx11_abi is True
+    assert [item.status for item in run(facts, Goal()) if item.code == "cxx11-abi-mismatch"] == [Status.FAIL]
+
+
+def test_one_library_of_each_kind(native: Target) -> None:
+    """The environment itself is healthy: no second runtime, nothing bundled."""
+    found, _ = environment.probe(LiveSystem(), str(native.python))
+    copies = [item for item in found.runtime_copies.value or () if item.library in ("libc10", "libcudart")]
+    assert sorted(item.library for item in copies) == ["libc10", "libcudart"]
+    assert not any(item.bundled for item in copies)
