@@ -43,12 +43,15 @@ def checkout_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
 @check("submodules-missing", "checkout", "Submodules of the checkout were fetched")
 def submodules_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """A plain `git clone`, or the zip from GitHub, leaves the folders of submodules empty; pip then finds no setup.py, or
-    "does not appear to be a Python project". Viewers and other parts that training does not need are left aside."""
+    "does not appear to be a Python project". Viewers and other parts that training does not need are left aside, and so
+    are extensions that are installed already."""
     found = facts.checkout.value
     if found is None or not found.submodules:
         return
     wanted = [item for item in found.submodules if item.path.startswith(("submodules/", "third_party/"))]
-    empty = [item.path for item in wanted if item.empty and not item.path.endswith("glm")]
+    have = _installed_names(facts) or set()
+    empty = [item.path for item in wanted if item.empty and not item.path.endswith("glm")
+             and item.path.rpartition("/")[2].replace("-", "_") not in have]  # fmt: skip
     if empty:
         yield Finding(
             "submodules-missing", Status.FAIL, f"Empty in {found.folder}: {', '.join(empty)}.",
@@ -56,7 +59,7 @@ def submodules_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
             remedy=_fetch(found, found.folder),
         )  # fmt: skip
     elif wanted:
-        yield Finding("submodules-missing", Status.PASS, f"All {len(wanted)} submodules are there.",
+        yield Finding("submodules-missing", Status.PASS, f"All {len(wanted)} submodules are there or installed.",
                       evidence=(Evidence(".gitmodules", ", ".join(item.path for item in wanted)),))  # fmt: skip
 
 
