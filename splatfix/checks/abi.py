@@ -173,7 +173,8 @@ def numpy2_abi(facts: Facts, goal: Goal) -> Iterator[Finding]:
 
 def _linked(facts: Facts) -> Iterator[tuple[Extension, Linkage]]:
     for item in facts.environment.extensions.value or ():
-        if item.linkage is not None:
+        # copies of torch's own libraries that a wheel bundles are told by duplicate-runtimes
+        if item.linkage is not None and not re.match(r"lib(c10|torch)", item.path.rpartition("/")[2]):
             yield item, item.linkage
 
 
@@ -215,8 +216,11 @@ def _runtime(
 
 
 def _name(item: Extension) -> str:
-    head = item.path.split("/", 1)[0].split(".")[0]
-    return item.distribution or head
+    """Its package; the distribution's name where that says the same or the file lies by itself."""
+    folder, _, file = item.path.rpartition("/")
+    if "/" in folder:
+        return folder.replace("/", ".")
+    return item.distribution or folder or file.split(".")[0]
 
 
 def _rebuild(item: Extension) -> tuple[Remedy, ...]:
