@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import posixpath
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 
 from splatfix import __version__
@@ -117,7 +119,9 @@ def gather(
     """
     live = system or LiveSystem()
     if record is None:
-        return _with_checkout(_gather(live, python, try_imports), repo)
+        from splatfix.facts.asked_once import AskedOnce
+
+        return _with_checkout(_gather(AskedOnce(live), python, try_imports), repo)
     from splatfix.facts.record import RecordingSystem
 
     recording = RecordingSystem(live, record)  # refuses a folder in use before anything is asked
@@ -136,21 +140,33 @@ def _with_checkout(facts: Facts, repo: Path | None) -> Facts:
 
 def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
     from splatfix.facts import environment, machine, toolkits
+    from splatfix.facts.side_by_side import Job
 
     interpreter = python or live.python
-    facts, raw = environment.probe(live, interpreter)
+    folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))
+    packaged: Future[machine.Packaged] = Future()
+    # the machine's slow questions are under way while the environment is read
+    job = Job(lambda: machine.probe(live, folder, packaged.result))
+    try:
+        facts, raw = environment.probe(live, interpreter)
+        packaged.set_result(
+            machine.Packaged(
+                tuple(environment.packaged_toolkits(live, raw)),
+                toolkits.packaged_includes(live, raw.get("site_packages", ())),
+            )
+        )
+    except BaseException as error:
+        packaged.set_exception(error)
+        raise
     modules: list[str] = []
     if facts.torch_installed.value and (try_imports or not environment.torch_as_installed(live, facts)):
         modules.append("torch")
     if try_imports:
         modules += [environment.module_name(item) for item in facts.extensions.value or () if item.importable]
     probes = tuple(environment.try_import(live, interpreter, module) for module in modules)
-    facts = dataclasses.replace(facts, imports=probes)
-    extra = environment.packaged_toolkits(live, raw)
-    includes = toolkits.packaged_includes(live, raw.get("site_packages", ()))
     return Facts(
-        machine=machine.probe(live, extra, str(raw.get("prefix", interpreter)), includes),
-        environment=facts,
+        machine=job.value(),
+        environment=dataclasses.replace(facts, imports=probes),
         splatfix=__version__,
         gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from splatfix.facts import adapters, compilers, gpus, resources, toolkits
 from splatfix.facts.gpu_roads import SYSCTL_NAMES
-from splatfix.facts.model import Fact, MachineFacts, Resources, unknown
+from splatfix.facts.model import Fact, MachineFacts, Resources, Toolkit, unknown
 from splatfix.facts.side_by_side import side_by_side
 from splatfix.facts.system import System
 
@@ -28,25 +30,29 @@ DECIDING_VARIABLES = (
 )  # fmt: skip
 
 
-def probe(
-    system: System,
-    extra_toolkits: list[tuple[str, str]] | None = None,
-    environment: str = "",
-    includes: tuple[str, ...] = (),
-) -> MachineFacts:
+@dataclass(frozen=True)
+class Packaged:
+    """What the target environment's own packages bring of CUDA."""
+
+    toolkits: tuple[tuple[str, str], ...] = ()
+    """Toolkit folders, as (folder, how it came up)."""
+    includes: tuple[str, ...] = ()
+    """Include folders of NVIDIA's packages."""
+
+
+def probe(system: System, environment: str = "", packaged: Callable[[], Packaged] = Packaged) -> MachineFacts:
     """Everything about the machine; the probes run side by side, and one that hangs or breaks costs only its own fact.
 
     Args:
-        extra_toolkits: toolkit folders known from elsewhere, as (folder, how it came up).
         environment: the target environment's folder, whose disk and compilers are looked at too.
-        includes: include folders of the environment's own NVIDIA packages.
+        packaged: gives what that environment brings; it may wait until the environment was read.
     """
     found = side_by_side(
         LIMIT,
         {
             "gpus": lambda: gpus.probe(system),
             "adapters": lambda: adapters.probe(system),
-            "toolkits": lambda: toolkits.probe(system, extra_toolkits or (), includes),
+            "toolkits": lambda: _toolkits(system, packaged),
             "compilers": lambda: compilers.probe(system, environment),
             "tools": lambda: compilers.tools(system),
             "resources": lambda: resources.probe(system, environment),
@@ -79,6 +85,16 @@ def probe(
         resources=found["resources"][0] or Resources(),
         variables={name: system.env[name] for name in DECIDING_VARIABLES if name in system.env},
     )
+
+
+def _toolkits(system: System, packaged: Callable[[], Packaged]) -> Fact[tuple[Toolkit, ...]]:
+    """The machine's own toolkits first, because asking them takes longest; then once more, where it matters, with what
+    the environment brings."""
+    own = toolkits.probe(system)
+    brought = packaged()
+    if brought.toolkits or (brought.includes and any(item.missing for item in own.value or ())):
+        return toolkits.probe(system, brought.toolkits, brought.includes)
+    return own
 
 
 def _fact(outcome: tuple[Any, str]) -> Fact[Any]:

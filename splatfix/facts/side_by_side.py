@@ -42,6 +42,13 @@ class Job:
         except Exception as error:  # noqa: BLE001 - told in words to whoever waits; the other probes go on
             self._problem = f"the probe itself broke: {type(error).__name__}: {error}"
 
+    def value(self) -> Any:
+        """The value, however long it takes; raises RuntimeError when the work broke."""
+        self._thread.join()
+        if self._problem:
+            raise RuntimeError(self._problem)
+        return self._value
+
     def result(self, deadline: float, seconds: float) -> tuple[Any, str]:
         """The value, or None and the reason; waits until ``deadline`` (:func:`time.monotonic`) at most."""
         self._thread.join(max(0.0, deadline - time.monotonic()))

@@ -151,23 +151,22 @@ class LiveSystem:
 
     def read(self, path: str) -> str | None:
         """See :class:`System`."""
+        # hundreds of files are read and asked for: a Path object would cost as much as the answer
         try:
-            return Path(path).read_text(encoding="utf-8", errors="replace")
-        except OSError:
+            with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+                return file.read()
+        except (OSError, ValueError):  # ValueError: a null byte in a path that some file named
             return None
 
     def exists(self, path: str) -> bool:
         """See :class:`System`."""
-        try:
-            return Path(path).exists()
-        except OSError:
-            return False
+        return os.path.exists(path)  # noqa: PTH110
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """See :class:`System`."""
         try:
             return tuple(sorted(os.listdir(path)))  # noqa: PTH208 - names only, and fast
-        except OSError:
+        except (OSError, ValueError):
             return ()
 
     def realpath(self, path: str) -> str:

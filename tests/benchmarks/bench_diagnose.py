@@ -1,0 +1,128 @@
+"""How long a person waits: `splatfix --help` against an empty typer app, a whole diagnosis against torch's own report.
+
+    python tests/benchmarks/bench_diagnose.py [--python ENV_PYTHON] [--json FILE] [--rounds N]
+
+Each pair is started in turns in the same run, each start a fresh process; the median of the rounds counts. The peer of
+`--help` is an app of two commands that do nothing, written here, run by the same interpreter the same way. The peer of
+`diagnose` is `python -m torch.utils.collect_env` in the diagnosed environment. That environment must hold torch:
+--python, else SPLATFIX_NATIVE_PYTHON, else the running one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HELP_AT_MOST, DIAGNOSE_AT_MOST = 1.3, 0.25
+
+EMPTY_APP = '''\
+"""A typer app of two commands that do nothing."""
+import typer
+
+app = typer.Typer(name="empty", help="An empty app.", no_args_is_help=True, add_completion=False,
+                  pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
+def first() -> None:
+    """Do nothing."""
+
+
+@app.command()
+def second() -> None:
+    """Do nothing either."""
+
+
+if __name__ == "__main__":
+    app(prog_name="empty")
+'''
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="What splatfix --help and diagnose cost against their peers."
+    )
+    parser.add_argument("--python", help="interpreter of the environment to diagnose; it must hold torch")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds (the median counts)")
+    return parser.parse_args(arguments)
+
+
+def timed(argv: Sequence[str], allowed: tuple[int, ...] = (0,)) -> float:
+    """Seconds of one run; a failed run would be a wrong number."""
+    begun = time.perf_counter()
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    seconds = time.perf_counter() - begun
+    if done.returncode not in allowed or not done.stdout.strip():
+        raise SystemExit(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    return seconds
+
+
+def compared(
+    ours: Sequence[str], peers: Sequence[str], rounds: int, allowed: tuple[int, ...]
+) -> dict[str, float]:
+    """Medians of both and the median of the ratios within each round, after one unmeasured start of each."""
+    timed(ours, allowed)
+    timed(peers)
+    pairs = [(timed(ours, allowed), timed(peers)) for _ in range(rounds)]
+    return {
+        "ours_s": statistics.median(pair[0] for pair in pairs),
+        "peer_s": statistics.median(pair[1] for pair in pairs),
+        "ratio": statistics.median(pair[0] / pair[1] for pair in pairs),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parsed(arguments)
+    python = options.python or os.environ.get("SPLATFIX_NATIVE_PYTHON") or sys.executable
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "empty_app"
+        package.mkdir()
+        (package / "__init__.py").touch()
+        (package / "__main__.py").write_text(EMPTY_APP)
+        # both as a package run by -m, with byte code already there
+        script = f"import sys, runpy; sys.path.insert(0, {folder!r}); runpy.run_module('empty_app', run_name='__main__')"
+        ours_help = "import sys, runpy; runpy.run_module('splatfix', run_name='__main__', alter_sys=True)"
+        help_times = compared(
+            [sys.executable, "-c", ours_help, "--help"],
+            [sys.executable, "-c", script, "--help"],
+            options.rounds,
+            (0,),
+        )
+    diagnose = compared(
+        [sys.executable, "-m", "splatfix", "diagnose", "--json", "--python", python],
+        [python, "-m", "torch.utils.collect_env"], options.rounds, (0, 1, 3),
+    )  # fmt: skip
+    result = {
+        "python": python, "rounds": options.rounds, "cores": os.cpu_count(), "load": os.getloadavg()[0],
+        "help": {**help_times, "at_most": HELP_AT_MOST, "met": help_times["ratio"] <= HELP_AT_MOST},
+        "diagnose": {**diagnose, "at_most": DIAGNOSE_AT_MOST, "met": diagnose["ratio"] <= DIAGNOSE_AT_MOST},
+    }  # fmt: skip
+    print(
+        f"environment: {python}; {options.rounds} rounds; load {result['load']:.1f} on {result['cores']} cores"
+    )
+    for name, peer, part in (("splatfix --help", "empty typer app", result["help"]),
+                             ("splatfix diagnose", "torch.utils.collect_env", result["diagnose"])):  # fmt: skip
+        assert isinstance(part, dict)
+        print(f"{name:18} {part['ours_s'] * 1000:8.0f} ms   {peer:24} {part['peer_s'] * 1000:8.0f} ms   "
+              f"ratio {part['ratio']:.3f} (at most {part['at_most']})  {'met' if part['met'] else 'MISSED'}")  # fmt: skip
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+    return (
+        0
+        if all(part["met"] for part in (result["help"], result["diagnose"]) if isinstance(part, dict))
+        else 1
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
