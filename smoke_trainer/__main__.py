@@ -1,4 +1,8 @@
-"""`python -m smoke_trainer SCENE --iterations N ...`: the trainer on the command line."""
+"""`python -m smoke_trainer SCENE --iterations N ...`: the trainer on the command line.
+
+`python -m smoke_trainer --data ROOT` trains every public scene (garden, truck, ...) that is below ROOT, at its usual
+resolution and budget.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,29 @@ import dataclasses
 import json
 import os
 import sys
-import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from smoke_trainer.config import PAPER_ITERATIONS, TrainConfig, scaled_to
-from smoke_trainer.errors import EXIT_UNKNOWN, EXIT_USAGE, SmokeTrainerError
+from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError, UsageError
+from smoke_trainer.progress import progress_shown
 
-PROGRESS_EVERY = 1.0  # seconds between two progress lines
+if TYPE_CHECKING:
+    from smoke_trainer.report import Result
 
 
 def parser() -> argparse.ArgumentParser:
     """All options; defaults are the paper's."""
-    p = argparse.ArgumentParser(prog="python -m smoke_trainer", description=__doc__)
+    p = argparse.ArgumentParser(
+        prog="python -m smoke_trainer",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     p.add_argument(
-        "scene", help="folder of a COLMAP, Blender or nerfstudio scene, or the name of a bundled sample"
+        "scene",
+        nargs="?",
+        help="folder of a COLMAP, Blender or nerfstudio scene, or the name of a bundled sample; "
+        "left out with --data: every public scene that is there",
     )
     p.add_argument(
         "--preset", choices=("quick", "standard"), help="iterations and resolution measured for the samples"
@@ -40,7 +52,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--data-device", default="cpu", help="where decoded images wait (default: cpu)")
     p.add_argument("--resolution", type=int, help="1, 2, 4, 8: divisor; larger: width; -1: smallest prepared")
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--strategy", default="default", help="default, mcmc or budget")
+    p.add_argument(
+        "--strategy", help="default, mcmc or budget (default: default; budget for a public scene of --data)"
+    )
     p.add_argument("--cap", type=int, help="mcmc: largest number of Gaussians")
     p.add_argument(
         "--budget", type=float, help="budget: final number, or a multiple of the initial one below 100"
@@ -60,19 +74,20 @@ def parser() -> argparse.ArgumentParser:
 
 def config_from(options: argparse.Namespace) -> TrainConfig:
     """The run that the options ask for: preset first, then what was said explicitly, then the schedule."""
-    from smoke_trainer.data.public import PUBLIC_SCENES, locate
+    from smoke_trainer.data.public import BUDGET_DENSIFY_EVERY, PUBLIC_SCENES, locate
     from smoke_trainer.presets import preset_for
 
     given: Dict[str, Any] = {
         name: getattr(options, name)
-        for name in ("scene", "out", "renderer", "ssim", "knn", "device", "data_device", "seed", "strategy",
-                     "sh_degree", "antialiasing", "cache_mb", "checkpoint_every", "resume", "evaluate_every",
+        for name in ("scene", "out", "renderer", "ssim", "knn", "device", "data_device", "seed", "sh_degree",
+                     "antialiasing", "cache_mb", "checkpoint_every", "resume", "evaluate_every",
                      "tensorboard", "census", "json_progress")
     }  # fmt: skip
-    usual = -1
+    usual, public = -1, None
     if options.data is not None:
         given["scene"] = str(locate(options.scene, options.data))
-        usual = PUBLIC_SCENES[options.scene].divisor if options.scene in PUBLIC_SCENES else usual
+        public = PUBLIC_SCENES.get(options.scene)
+        usual = public.divisor if public else usual
     preset = preset_for(Path(options.scene).name, options.preset) if options.preset else None
     iterations = options.iterations or (preset.iterations if preset else PAPER_ITERATIONS)
     resolution = options.resolution or (preset.resolution if preset else usual)
@@ -83,11 +98,14 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
         iterations=iterations,
         resolution=resolution,
         background=background,
+        strategy=options.strategy or ("budget" if public else "default"),
         preset=options.preset,
         psnr_floor=floor,
         **given,
     )
     densify = config.densify
+    if public is not None and config.strategy == "budget":
+        densify = dataclasses.replace(densify, budget=public.multiplier, every=BUDGET_DENSIFY_EVERY)
     if options.cap is not None:
         densify = dataclasses.replace(densify, max_gaussians=options.cap)
     if options.budget is not None:
@@ -95,54 +113,60 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
     return scaled_to(dataclasses.replace(config, densify=densify))
 
 
-def progress_printer(as_json: bool) -> Callable[[Dict[str, Any]], None]:
-    """A function that tells about progress about once a second: JSON lines on stdout, or words on stderr."""
-    last = [0.0]
-
-    def show(state: Dict[str, Any]) -> None:
-        now = time.monotonic()
-        finished = state["iteration"] == state["iterations"]
-        if now - last[0] < PROGRESS_EVERY and not finished and "heldout_psnr" not in state:
-            return
-        last[0] = now
-        if as_json:
-            sys.stdout.write(json.dumps(dict(state, event="progress")) + "\n")
-            sys.stdout.flush()
-            return
-        loss = "" if state["loss"] is None else f"  loss {state['loss']:.4f}"
-        quality = f"  held-out {state['heldout_psnr']:.2f} dB" if "heldout_psnr" in state else ""
-        sys.stderr.write(
-            f"{state['iteration']:6d}/{state['iterations']}  {state['iterations_per_second']:6.2f} it/s{loss}{quality}"
-            f"  {state['gaussians']} Gaussians\n"
-        )
-
-    return show
-
-
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command and return its exit code: 0 trained, 1 failed, 2 wrong usage, 3 could not be determined."""
     options = parser().parse_args(arguments)
-    if options.iterations is not None and options.iterations < 1:
-        sys.stderr.write("error[wrong-usage]: --iterations must be at least 1\n")
-        return EXIT_USAGE
     try:
-        config = config_from(options)
+        if options.iterations is not None and options.iterations < 1:
+            raise UsageError("--iterations must be at least 1")
+        if options.scene is None:
+            return _train_public(options)
+        return _train_one(config_from(options)).exit_code
     except SmokeTrainerError as error:
         sys.stderr.write(f"error[{error.code}]: {error}\n")
         return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped at once, without a checkpoint of this moment\n")
+        return EXIT_UNKNOWN
 
+
+def _train_public(options: argparse.Namespace) -> int:
+    """Train every public scene that is there, each in its own folder of --out; returns the worst of their codes."""
+    from smoke_trainer.data.public import find_all_public
+
+    if options.data is None:
+        raise UsageError("no scene is given", remedy="name a scene, or give --data ROOT for the public ones")
+    there, missing = find_all_public(options.data)
+    for name in missing:
+        _tell_skipped(name, options)
+    code = EXIT_OK
+    for name in there:
+        one = argparse.Namespace(**dict(vars(options), scene=name, out=options.out / name))
+        result = _train_one(config_from(one))
+        code = max(code, result.exit_code)
+        if result.status == "interrupted":
+            break
+    return code
+
+
+def _tell_skipped(name: str, options: argparse.Namespace) -> None:
+    why = f"skipped: not below {options.data}"
+    if options.json_progress:
+        sys.stdout.write(json.dumps({"event": "skipped", "scene": name, "reason": why}) + "\n")
+    else:
+        sys.stderr.write(f"{name}: {why}\n")
+
+
+def _train_one(config: TrainConfig) -> Result:
     # OpenMP threads that spin while they wait starve each other where another process shares the cores; measured on
     # two busy cores: below 0.6 iterations a second spinning, 5 to 15 sleeping. Must be said before torch loads OpenMP.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from smoke_trainer.train import train  # torch is imported only for a command that makes sense
 
-    try:
-        result = train(config, progress_printer(config.json_progress))
-    except KeyboardInterrupt:
-        sys.stderr.write("stopped at once, without a checkpoint of this moment\n")
-        return EXIT_UNKNOWN
+    with progress_shown(config.json_progress) as show:
+        result = train(config, show)
     _tell(config, result.status, result.document)
-    return result.exit_code
+    return result
 
 
 def _tell(config: TrainConfig, status: str, document: Dict[str, Any]) -> None:

@@ -10,11 +10,12 @@ Ssim = Callable[[Tensor, Tensor], Tensor]
 
 
 class Loss(NamedTuple):
-    """The scalar to minimise and its two parts."""
+    """The scalar to minimise, its two parts, and the mean squared error (without gradient; the PSNR of progress)."""
 
     total: Tensor
     l1: Tensor
     ssim: Tensor
+    squared_error: Tensor
 
 
 def photometric_loss(
@@ -23,6 +24,8 @@ def photometric_loss(
     """Compare two images [3, H, W]; where `mask` [1, H, W] is zero, pixels do not count."""
     if mask is not None:
         rendered, truth = rendered * mask, truth * mask
-    l1 = (rendered - truth).abs().mean()
+    error = rendered - truth
+    l1 = error.abs().mean()
     similarity = ssim(rendered[None], truth[None])
-    return Loss((1.0 - dssim_weight) * l1 + dssim_weight * (1.0 - similarity), l1, similarity)
+    total = (1.0 - dssim_weight) * l1 + dssim_weight * (1.0 - similarity)
+    return Loss(total, l1, similarity, error.detach().square().mean())

@@ -1,51 +1,58 @@
-"""Held-out quality: PSNR, SSIM and L1 of clamped renderings, averaged over views."""
+"""Held-out quality: PSNR, SSIM, L1 and (where its weights are) LPIPS of clamped renderings, averaged over views."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Dict, List
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, List, Optional
 
 import torch
 from torch import Tensor
 
 from smoke_trainer.losses import Ssim
+from smoke_trainer.perceptual import Lpips
 
 MAX_PSNR = 100.0  # of two equal images, so that reports stay free of infinities
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Means over the held-out views; PSNR in dB from each whole image's mean squared error."""
+    """Means over the held-out views; PSNR in dB from each whole image's mean squared error.
+
+    `lpips` is None where it was not measured; then `lpips_note` says why.
+    """
 
     psnr: float
     ssim: float
     l1: float
     views: int
+    lpips: Optional[float] = None
+    lpips_note: str = "not measured: only the last evaluation does"
 
     def as_json(self) -> Dict[str, Any]:
-        """For result.json. LPIPS needs the weights of a network that this trainer does not carry."""
-        return {
-            "psnr": self.psnr,
-            "ssim": self.ssim,
-            "l1": self.l1,
-            "views": self.views,
-            "lpips": None,
-            "lpips_note": "not measured: weights not found",
-        }
+        """For result.json."""
+        return asdict(self)
 
 
 def psnr(rendered: Tensor, truth: Tensor) -> float:
     """Peak signal-to-noise ratio in dB for values in 0..1."""
-    error = float(torch.mean((rendered - truth) ** 2))
+    return psnr_from(float(torch.mean((rendered - truth) ** 2)))
+
+
+def psnr_from(error: float) -> float:
+    """PSNR in dB from a mean squared error of values in 0..1."""
     return MAX_PSNR if error <= 10.0 ** (-MAX_PSNR / 10.0) else -10.0 * math.log10(error)
 
 
 class QualityMean:
     """Collects one image pair after another."""
 
-    def __init__(self, ssim: Ssim) -> None:
+    def __init__(
+        self, ssim: Ssim, lpips: Optional[Lpips] = None, lpips_note: str = Quality.lpips_note
+    ) -> None:
         self._ssim = ssim
+        self._lpips = lpips
+        self._note = lpips_note
         self._rows: List[List[float]] = []
 
     def add(self, rendered: Tensor, truth: Tensor) -> float:
@@ -53,11 +60,12 @@ class QualityMean:
         rendered = rendered.clamp(0.0, 1.0)
         value = psnr(rendered, truth)
         similarity = float(self._ssim(rendered[None], truth[None]))
-        self._rows.append([value, similarity, float((rendered - truth).abs().mean())])
+        distance = math.nan if self._lpips is None else self._lpips(rendered, truth)
+        self._rows.append([value, similarity, float((rendered - truth).abs().mean()), distance])
         return value
 
     def result(self) -> Quality:
         """The means."""
         count = len(self._rows)
-        means = [sum(row[column] for row in self._rows) / count for column in range(3)]
-        return Quality(means[0], means[1], means[2], count)
+        psnr_, ssim, l1, lpips = (sum(row[column] for row in self._rows) / count for column in range(4))
+        return Quality(psnr_, ssim, l1, count, None if self._lpips is None else lpips, self._note)

@@ -1,4 +1,4 @@
-"""Instruments: times, losses, gradient norms, counts and memory of every iteration, to metrics.jsonl and TensorBoard.
+"""Instruments: times, losses, gradient norms and counts of every iteration, to metrics.jsonl and TensorBoard.
 
 Nothing here waits for a GPU inside an iteration: scalars stay on the device and CUDA events stand for times until a
 handful of iterations is written at once.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import sys
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
@@ -20,11 +19,13 @@ from torch import Tensor
 from smoke_trainer.densify import DensifyEvent
 from smoke_trainer.errors import TrainingFailed, UsageError
 from smoke_trainer.losses import Loss
+from smoke_trainer.memory import PeakMemory
+from smoke_trainer.metrics import psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
 
 FLUSH_EVERY = 10  # iterations; also how late a loss that is not a number is noticed
+TRAIN_SERIES = ("loss", "l1", "ssim", "psnr", "gaussians", "cloned", "split", "pruned")
 SMOOTHED_OVER = 10  # iterations at either end that the report's losses are means of
-GIB = float(1 << 30)
 
 
 class Stopwatch:
@@ -88,61 +89,6 @@ class GradientHealth:
         return report
 
 
-class PeakMemory:
-    """Resident memory of the process, and CUDA's peaks apart for training and evaluation."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
-        self._device = device
-        self._peaks: Dict[str, Dict[str, int]] = {}
-        self._settled: Optional[int] = None
-        self.creep = 0
-
-    def begin(self) -> None:
-        """Start a phase with fresh peaks."""
-        if self._cuda:
-            torch.cuda.reset_peak_memory_stats(self._device)
-
-    def end(self, phase: str) -> None:
-        """Keep the phase's peaks if they are the highest so far."""
-        if self._cuda:
-            now = {
-                "allocated": int(torch.cuda.max_memory_allocated(self._device)),
-                "reserved": int(torch.cuda.max_memory_reserved(self._device)),
-            }
-            before = self._peaks.get(phase, {"allocated": 0, "reserved": 0})
-            self._peaks[phase] = {key: max(now[key], before[key]) for key in now}
-
-    def sample(self, iteration: int) -> Dict[str, float]:
-        """Current CUDA memory in GiB and its creep above the baseline that settled after the first iterations."""
-        if not self._cuda:
-            return {}
-        allocated = int(torch.cuda.memory_allocated(self._device))
-        if self._settled is None and iteration >= 2 * FLUSH_EVERY:
-            self._settled = allocated
-        self.creep = max(self.creep, allocated - (self._settled if self._settled is not None else allocated))
-        return {
-            "vram_allocated_gb": allocated / GIB,
-            "vram_reserved_gb": torch.cuda.memory_reserved(self._device) / GIB,
-            "vram_creep_gb": self.creep / GIB,
-        }
-
-    def as_json(self) -> Dict[str, Any]:
-        """For result.json, in bytes; `cuda` is None on a CPU."""
-        cuda = dict(self._peaks, creep=self.creep) if self._cuda else None
-        return {"rss": peak_rss(), "cuda": cuda}
-
-
-def peak_rss() -> Optional[int]:
-    """The highest resident memory of this process in bytes, where the system tells it."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak if sys.platform == "darwin" else peak * 1024)
-
-
 def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
     """The norm of every group's gradient; higher SH are left out while degree 0 gives them none."""
     norms = {}
@@ -164,6 +110,7 @@ class Monitor:
         self.memory = PeakMemory(device)
         self.health = GradientHealth()
         self.losses: List[float] = []
+        self.latest: Dict[str, Any] = {}  # of the newest written line, what a progress line shows
         self.counts = {"cloned": 0, "split": 0, "pruned": 0}
         self.opacity_resets = 0
         self.peak_gaussians = 0
@@ -189,7 +136,8 @@ class Monitor:
         self.peak_gaussians = max(self.peak_gaussians, gaussians)
         plain = {"iteration": iteration, "gaussians": gaussians, "cloned": event.cloned, "split": event.split,
                  "pruned": event.pruned, "opacity_reset": event.opacity_reset}  # fmt: skip
-        scalars = {"loss": loss.total.detach(), "l1": loss.l1.detach(), "ssim": loss.ssim.detach()}
+        scalars = {"loss": loss.total.detach(), "l1": loss.l1.detach(), "ssim": loss.ssim.detach(),
+                   "squared_error": loss.squared_error}  # fmt: skip
         scalars.update({f"grad/{name}": norm for name, norm in norms.items()})
         self._pending.append((plain, scalars, self.clock.marks()))
         if len(self._pending) >= FLUSH_EVERY:
@@ -207,11 +155,13 @@ class Monitor:
             self.losses.append(values["loss"])
             line = dict(plain, loss=_json_number(values["loss"]), l1=_json_number(values["l1"]))
             line["ssim"] = _json_number(values["ssim"])
+            line["psnr"] = _json_number(psnr_from(values["squared_error"]))
             line["gradients"] = {name: _json_number(value) for name, value in norms.items()}
             line["ms"] = {name: round(value, 3) for name, value in self.clock.milliseconds(marks).items()}
             line.update(self.memory.sample(plain["iteration"]))
             self._file.write(json.dumps(line) + "\n")
             self._to_board(line)
+            self.latest = {name: line[name] for name in ("psnr", "vram_allocated_gb") if name in line}
         self._file.flush()
         bad = next((p["iteration"] for p, s, _ in pending if not math.isfinite(float(s["loss"]))), None)
         if bad is not None:
@@ -235,16 +185,13 @@ class Monitor:
     def _to_board(self, line: Dict[str, Any]) -> None:
         if self._board is None:
             return
-        step = line["iteration"]
-        for name in ("loss", "l1", "ssim", "gaussians"):
-            self._board.add_scalar(f"train/{name}", line[name], step)
-        for name, value in line["gradients"].items():
-            self._board.add_scalar(f"gradients/{name}", value, step)
-        for name, value in line["ms"].items():
-            self._board.add_scalar(f"ms/{name}", value, step)
-        for name in ("vram_allocated_gb", "vram_reserved_gb", "vram_creep_gb"):
-            if name in line:
-                self._board.add_scalar(f"memory/{name}", line[name], step)
+        series = {f"train/{name}": line[name] for name in TRAIN_SERIES}
+        series.update({f"gradients/{name}": value for name, value in line["gradients"].items()})
+        series.update({f"ms/{name}": value for name, value in line["ms"].items()})
+        series.update({f"memory/{name}": value for name, value in line.items() if name.startswith("vram_")})
+        for name, value in series.items():
+            if value is not None:
+                self._board.add_scalar(name, value, line["iteration"])
 
 
 def _iteration_of(line: str) -> float:
@@ -270,20 +217,3 @@ def _summary_writer(out: Path) -> Any:
             "pip install tensorboard, or leave the option out: metrics.jsonl holds the same series",
         ) from None
     return SummaryWriter(str(out / "tensorboard"))  # type: ignore[no-untyped-call, unused-ignore]
-
-
-def census(top: int = 15) -> List[Dict[str, Any]]:
-    """The largest live tensors that Python can see: shape, type, device, bytes."""
-    import gc
-
-    seen: Dict[int, Dict[str, Any]] = {}
-    for thing in gc.get_objects():
-        if issubclass(type(thing), Tensor):  # isinstance would ask lazy modules for their class
-            size = thing.numel() * thing.element_size()
-            seen[id(thing)] = {
-                "shape": list(thing.shape),
-                "dtype": str(thing.dtype),
-                "device": str(thing.device),
-                "bytes": size,
-            }
-    return sorted(seen.values(), key=lambda row: -int(row["bytes"]))[:top]

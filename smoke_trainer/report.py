@@ -136,6 +136,7 @@ def asked(config: TrainConfig) -> Dict[str, Any]:
         "device": config.device,
         "resolution": config.resolution,
         "strategy": config.strategy,
+        "budget": config.densify.budget if config.strategy == "budget" else None,
         "background": config.background,
         "seed": config.seed,
     }

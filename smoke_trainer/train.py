@@ -19,10 +19,12 @@ from smoke_trainer.densify import Strategy, make_strategy
 from smoke_trainer.errors import SmokeTrainerError, TrainingFailed, UsageError
 from smoke_trainer.interrupt import StopWish
 from smoke_trainer.losses import photometric_loss
+from smoke_trainer.memory import census
 from smoke_trainer.metrics import Quality, QualityMean
 from smoke_trainer.model import Gaussians, gaussians_from_points
-from smoke_trainer.monitor import Monitor, census, gradient_norms
+from smoke_trainer.monitor import Monitor, gradient_norms
 from smoke_trainer.parts import Part, as_ssim, make_knn, make_ssim
+from smoke_trainer.perceptual import find_lpips
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 from smoke_trainer.schedule import position_rate, set_position_rate
 
@@ -158,11 +160,17 @@ def check_device(name: str) -> torch.device:
 
 @torch.no_grad()
 def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
-    """Held-out quality, one view at a time and without gradients; `previews` names PNGs to write under renders/."""
+    """Held-out quality, one view at a time and without gradients.
+
+    `previews` is for the last evaluation: it names PNGs to write under renders/, and LPIPS is measured too.
+    """
     started = time.perf_counter()
     run.monitor.memory.begin()
     background, splats = run.plain_background(), run.model.splats()
     mean = QualityMean(as_ssim(run.ssim))
+    if previews is not None:
+        size = run.scene.test[0].camera
+        mean = QualityMean(as_ssim(run.ssim), *find_lpips(run.device, min(size.width, size.height)))
     for view in run.scene.test:
         photo = run.photos.get(view)
         truth = photo.over(background)
@@ -256,6 +264,7 @@ def _state(run: Run) -> Dict[str, Any]:
         "iteration": run.done,
         "iterations": run.config.iterations,
         "loss": losses[-1] if losses else None,
+        **run.monitor.latest,
         "gaussians": len(run.model),
         "seconds": round(seconds, 3),
         "iterations_per_second": round((run.done - run.begun_at) / seconds, 3) if seconds > 0 else 0.0,

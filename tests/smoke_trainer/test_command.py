@@ -73,19 +73,45 @@ def test_presets_give_iterations_and_explicit_options_win():
     assert config.psnr_floor is None  # measured for another length
 
 
-def test_public_scenes_are_found_at_their_usual_size_and_missing_ones_named(tmp_path, capsys):
-    (tmp_path / "360_v2" / "garden").mkdir(parents=True)
-    (tmp_path / "truck").mkdir()
+def test_public_scenes_are_found_at_their_usual_size_and_budget_and_missing_ones_named(tmp_path, capsys):
+    (tmp_path / "360_v2" / "garden" / "sparse").mkdir(parents=True)
+    (tmp_path / "truck" / "sparse").mkdir(parents=True)
+    (tmp_path / "lego" / "train").mkdir(parents=True)  # a folder of photos, not the scene of that name
     config = config_from(parser().parse_args(["garden", "--data", str(tmp_path)]))
-    assert (config.scene, config.resolution, config.iterations) == (
-        str(tmp_path / "360_v2" / "garden"),
-        4,
-        30_000,
-    )
-    assert config_from(parser().parse_args(["truck", "--data", str(tmp_path)])).resolution == 1
+    assert config.scene == str(tmp_path / "360_v2" / "garden")
+    assert (config.resolution, config.iterations, config.strategy) == (4, 30_000, "budget")
+    assert (config.densify.budget, config.densify.every) == (15.0, 500)
+    config = config_from(parser().parse_args(["truck", "--data", str(tmp_path), "--budget", "90000"]))
+    assert (config.resolution, config.densify.budget) == (1, 90_000)
+    config = config_from(parser().parse_args(["truck", "--data", str(tmp_path), "--strategy", "default"]))
+    assert (config.strategy, config.densify.every) == ("default", 100)
     assert main(["room", "--data", str(tmp_path)]) == 3
     assert "garden, truck" in capsys.readouterr().err
     assert len(PUBLIC_SCENES) == 13
+
+
+def test_all_public_scenes_that_are_there_train_and_the_others_are_said_to_be_skipped(
+    scene_folder, tmp_path, capsys
+):
+    for name in ("playroom", "stump"):
+        (tmp_path / "data" / "set").mkdir(parents=True, exist_ok=True)
+        scene_folder("colmap-binary").rename(tmp_path / "data" / "set" / name)
+    out = tmp_path / "out"
+    options = ["--iterations", "12", "--resolution", "24", "--json-progress"]
+    assert main(["--data", str(tmp_path / "data"), "--out", str(out), *options]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["scene"] for row in told if row["event"] == "skipped"} == set(PUBLIC_SCENES) - {
+        "playroom",
+        "stump",
+    }
+    for name, budget in (("playroom", 5.0), ("stump", 15.0)):
+        document = json.loads((out / name / "result.json").read_text())
+        assert (document["scene"], document["status"]) == (name, "ok")
+        assert (document["asked"]["strategy"], document["asked"]["budget"]) == ("budget", budget)
+    assert main(["--data", str(tmp_path / "out")]) == 3
+    assert "none of the public scenes" in capsys.readouterr().err
+    assert main([]) == 2
+    assert "no scene is given" in capsys.readouterr().err
 
 
 def test_help_needs_no_torch():

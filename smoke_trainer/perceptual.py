@@ -1,0 +1,95 @@
+"""LPIPS (Zhang et al. 2018, VGG-16) where its weights lie on this machine; nothing is ever downloaded.
+
+Two files are needed: VGG-16's own weights in torch's cache (`vgg16-397923af.pth`, as torchvision stores it) and the small
+linear layers (`vgg.pth`), which the packages lpips and torchmetrics carry and other trainers leave in the same cache.
+
+Images are given in 0..1, as the field's trainers do when they report LPIPS, although the network was fitted to -1..1;
+numbers are comparable with the published ones of 3DGS only so.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+NOT_FOUND = "not measured: weights not found"
+NETWORK_FILE = "vgg16-397923af.pth"
+# The linear layers inside other packages: (package, path below its folder).
+LINEAR_FILES = (
+    ("lpips", "weights/v0.1/vgg.pth"),
+    ("torchmetrics", "functional/image/lpips_models/vgg.pth"),
+)
+# VGG-16: the convolutions of each stage by their index in torchvision's `features`; between stages the size is halved.
+STAGES: Tuple[Tuple[int, ...], ...] = ((0, 2), (5, 7), (10, 12, 14), (17, 19, 21), (24, 26, 28))
+SMALLEST_SIDE = 16  # pixels; four halvings must leave something
+# The statistics by which the authors centre and scale each channel (their ScalingLayer).
+SHIFT, SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
+EPSILON = 1e-10
+
+
+class Lpips(NamedTuple):
+    """The network's weights: (kernel, bias) per convolution of each stage, and one weight per channel of each stage."""
+
+    stages: List[List[Tuple[Tensor, Tensor]]]
+    linear: List[Tensor]
+
+    @torch.no_grad()
+    def __call__(self, one: Tensor, two: Tensor) -> float:
+        """The distance of two images [3, H, W] in 0..1; 0 for equal ones."""
+        pair = torch.stack([one, two])
+        pair = (pair - pair.new_tensor(SHIFT)[:, None, None]) / pair.new_tensor(SCALE)[:, None, None]
+        distance = 0.0
+        for number, (convolutions, weights) in enumerate(zip(self.stages, self.linear)):
+            pair = F.max_pool2d(pair, 2) if number else pair
+            for kernel, bias in convolutions:
+                pair = F.relu(F.conv2d(pair, kernel, bias, padding=1))
+            unit = pair / (pair.square().sum(dim=1, keepdim=True).sqrt() + EPSILON)
+            difference = (unit[0] - unit[1]).square()
+            distance += float((difference * weights[:, None, None]).sum(dim=0).mean())
+        return distance
+
+
+def find_lpips(device: torch.device, smallest_side: int) -> Tuple[Optional[Lpips], str]:
+    """The metric, or None and the words that say why it is not measured."""
+    network, linear = find_weights()
+    if network is None or linear is None:
+        return None, NOT_FOUND
+    if smallest_side < SMALLEST_SIDE:
+        return None, f"not measured: the images are smaller than {SMALLEST_SIDE} pixels"
+    try:
+        return read_weights(network, linear, device), ""
+    except Exception as error:  # noqa: BLE001  (torch.load raises many kinds for a damaged file)
+        return None, f"not measured: {network} or {linear} is not what it should be ({type(error).__name__})"
+
+
+def find_weights() -> Tuple[Optional[Path], Optional[Path]]:
+    """(VGG-16's weights, the linear layers), each None where it is not on this machine."""
+    cache = Path(torch.hub.get_dir()) / "checkpoints"  # type: ignore[no-untyped-call, unused-ignore]
+    linear = [cache / "vgg.pth"]
+    for package, inside in LINEAR_FILES:
+        found = importlib.util.find_spec(package)  # looks for the package without running it
+        linear += (
+            [Path(folder) / inside for folder in (found.submodule_search_locations or ())] if found else []
+        )
+    network = cache / NETWORK_FILE
+    return network if network.is_file() else None, next((path for path in linear if path.is_file()), None)
+
+
+def read_weights(network: Path, linear: Path, device: torch.device) -> Lpips:
+    """Read both files, without executing anything they may hold."""
+    kernels: Dict[str, Any] = torch.load(network, map_location=device, weights_only=True)
+    layers: Dict[str, Any] = torch.load(linear, map_location=device, weights_only=True)
+    stages = [
+        [(kernels[f"features.{index}.weight"], kernels[f"features.{index}.bias"]) for index in stage]
+        for stage in STAGES
+    ]
+    weights = [layers[f"lin{number}.model.1.weight"].reshape(-1) for number in range(len(STAGES))]
+    for stage, row in zip(stages, weights):
+        if stage[-1][0].shape[0] != row.shape[0]:
+            raise ValueError("channels differ")
+    return Lpips(stages, weights)

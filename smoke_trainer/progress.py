@@ -1,0 +1,81 @@
+"""Progress of a run while it trains: JSON lines on stdout, a live line on a terminal (with rich), plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+PLAIN_EVERY = 1.0  # seconds between two lines
+LIVE_EVERY = 0.1  # seconds between two states of the live line
+
+State = Dict[str, Any]
+Show = Callable[[State], None]
+
+
+@contextlib.contextmanager
+def progress_shown(as_json: bool) -> Iterator[Show]:
+    """A function that takes the trainer's progress states and shows some of them in the way that fits."""
+    console = None if as_json or not sys.stderr.isatty() else _rich_console()
+    if console is None:
+        yield _every(PLAIN_EVERY, _as_json if as_json else _as_line)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.completed}/{task.total}"), BarColumn(bar_width=None), TextColumn("{task.fields[words]}"),
+               TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("training", total=None, words="")
+
+        def show(state: State) -> None:
+            bar.update(task, total=state["iterations"], completed=state["iteration"], words=words(state))
+
+        yield _every(LIVE_EVERY, show)
+
+
+def words(state: State) -> str:
+    """`4.12 it/s  loss 0.0832  PSNR 21.30  held-out 20.91 dB  5312 Gaussians  VRAM 1.20 GiB`; what is not known is left out."""
+    parts: List[str] = [f"{state['iterations_per_second']:.2f} it/s"]
+    for name, form in (("loss", "loss {:.4f}"), ("psnr", "PSNR {:.2f}"), ("heldout_psnr", "held-out {:.2f} dB"),
+                       ("gaussians", "{} Gaussians"), ("vram_allocated_gb", "VRAM {:.2f} GiB")):  # fmt: skip
+        if state.get(name) is not None:
+            parts.append(form.format(state[name]))
+    return "  ".join(parts)
+
+
+def _every(seconds: float, show: Show) -> Show:
+    """Pass a state on only now and then, the last one and fresh held-out qualities always; all carry the newest quality."""
+    last: List[Optional[float]] = [None]
+    heldout: State = {}
+
+    def sometimes(state: State) -> None:
+        news = "heldout_psnr" in state
+        heldout.update({"heldout_psnr": state["heldout_psnr"]} if news else {})
+        now = time.monotonic()
+        finished = state["iteration"] == state["iterations"]
+        if last[0] is not None and now - last[0] < seconds and not finished and not news:
+            return
+        last[0] = now
+        show(dict(heldout, **state))
+
+    return sometimes
+
+
+def _as_json(state: State) -> None:
+    sys.stdout.write(json.dumps(dict(state, event="progress")) + "\n")
+    sys.stdout.flush()
+
+
+def _as_line(state: State) -> None:
+    sys.stderr.write(f"{state['iteration']:6d}/{state['iterations']}  {words(state)}\n")
+
+
+def _rich_console() -> Any:
+    """rich's console for standard error, or None where rich is not installed (it is no requirement of the trainer)."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(stderr=True)

@@ -1,0 +1,110 @@
+"""CUDA memory as the instruments see it, on an allocator that the test plays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from smoke_trainer import memory
+from smoke_trainer.memory import PeakMemory, spilled_bytes, under_wsl
+
+GIB = 1 << 30
+CUDA = torch.device("cuda")
+
+
+class Allocator:
+    """Stands in for torch.cuda's statistics; `use` moves the current memory, peaks follow."""
+
+    def __init__(self) -> None:
+        self.allocated = self.reserved = self.peak = self.peak_reserved = 0
+        self.free, self.total = 8 * GIB, 8 * GIB
+
+    def use(self, allocated: float, reserved: float) -> None:
+        self.allocated, self.reserved = int(allocated * GIB), int(reserved * GIB)
+        self.peak = max(self.peak, self.allocated)
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
+
+    def reset(self, device: object) -> None:
+        self.peak, self.peak_reserved = self.allocated, self.reserved
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Allocator:
+    played = Allocator()
+    for name, answer in {
+        "memory_allocated": lambda device: played.allocated,
+        "memory_reserved": lambda device: played.reserved,
+        "max_memory_allocated": lambda device: played.peak,
+        "max_memory_reserved": lambda device: played.peak_reserved,
+        "reset_peak_memory_stats": played.reset,
+        "mem_get_info": lambda device: (played.free, played.total),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+    return played
+
+
+def test_peaks_of_training_and_evaluation_are_kept_apart(cuda: Allocator):
+    peaks = PeakMemory(CUDA)
+    for train, evaluation in ((2.0, 5.0), (3.0, 4.0)):
+        peaks.begin()
+        cuda.use(train, train + 1)
+        cuda.use(1.0, 1.5)
+        peaks.end("train")
+        peaks.begin()
+        cuda.use(evaluation, evaluation + 1)
+        cuda.use(1.0, 1.5)
+        peaks.end("eval")
+    report = peaks.as_json()["cuda"]
+    assert report["train"] == {"allocated": 3 * GIB, "reserved": 4 * GIB}
+    assert report["eval"] == {"allocated": 5 * GIB, "reserved": 6 * GIB}
+
+
+def test_creep_counts_from_the_settled_baseline_not_from_the_start(cuda: Allocator):
+    peaks = PeakMemory(CUDA)
+    cuda.use(1.0, 1.0)
+    assert peaks.sample(10)["vram_creep_gb"] == 0.0
+    cuda.use(2.0, 2.5)
+    assert peaks.sample(20) == {"vram_allocated_gb": 2.0, "vram_reserved_gb": 2.5, "vram_creep_gb": 0.0}
+    cuda.use(2.75, 3.0)
+    assert peaks.sample(30)["vram_creep_gb"] == 0.75
+    cuda.use(1.5, 3.0)
+    assert peaks.sample(40)["vram_creep_gb"] == 0.0
+    assert peaks.as_json()["cuda"]["creep"] == 0.75 * GIB
+
+
+def test_spill_is_seen_under_windows_only(cuda: Allocator, monkeypatch: pytest.MonkeyPatch):
+    cuda.use(8.5, 9.0)
+    cuda.free = GIB // 2
+    linux = PeakMemory(CUDA)
+    assert "vram_spill_gb" not in linux.sample(30) and linux.as_json()["cuda"]["spill"] is None
+    monkeypatch.setattr(memory, "under_wsl", lambda: True)
+    guest = PeakMemory(CUDA)
+    assert guest.sample(30)["vram_spill_gb"] == 1.5
+    cuda.use(6.0, 6.5)
+    assert guest.sample(40)["vram_spill_gb"] == 0.0
+    assert guest.as_json()["cuda"]["spill"] == 1.5 * GIB
+
+
+def test_what_fits_into_the_memory_in_use_is_no_spill():
+    assert spilled_bytes(reserved=5, free=3, total=8) == 0
+    assert spilled_bytes(reserved=6, free=3, total=8) == 1
+
+
+def test_wsl_is_known_by_its_kernel(tmp_path: Path):
+    (tmp_path / "wsl").write_text("Linux version 5.15.153.1-microsoft-standard-WSL2 (gcc)")
+    (tmp_path / "other").write_text("Linux version 6.8.0-45-generic (buildd@lcy02)")
+    assert under_wsl(tmp_path / "wsl") and not under_wsl(tmp_path / "other")
+    assert not under_wsl(tmp_path / "absent")
+
+
+def test_a_cpu_has_no_cuda_memory_but_a_resident_peak():
+    peaks = PeakMemory(torch.device("cpu"))
+    peaks.begin()
+    peaks.end("train")
+    assert peaks.sample(30) == {}
+    report = peaks.as_json()
+    assert report["cuda"] is None and report["rss"] > 10_000_000
+    json.dumps(report)

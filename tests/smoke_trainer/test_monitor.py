@@ -1,0 +1,123 @@
+"""What a run leaves in metrics.jsonl and TensorBoard, and what its progress line says."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+import types
+
+import pytest
+import torch
+
+from smoke_trainer import progress
+from smoke_trainer.densify import DensifyEvent
+from smoke_trainer.losses import Loss
+from smoke_trainer.monitor import Monitor
+from smoke_trainer.progress import progress_shown, words
+from smoke_trainer.train import train
+
+
+class Board:
+    """Stands in for torch's SummaryWriter, which needs the package tensorboard."""
+
+    scalars: dict[str, list[tuple[float, int]]]
+
+    def __init__(self, folder: str) -> None:
+        Board.scalars = {}
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        assert math.isfinite(value)
+        Board.scalars.setdefault(name, []).append((value, step))
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch) -> type[Board]:
+    module = types.ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = Board  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    return Board
+
+
+def test_tensorboard_gets_the_series_of_the_file(short_run, board):
+    config = short_run(12, tensorboard=True)
+    assert train(config).status == "ok"
+    rows = [json.loads(line) for line in (config.out / "metrics.jsonl").read_text().splitlines()]
+    assert board.scalars["train/loss"] == [(row["loss"], row["iteration"]) for row in rows]
+    assert board.scalars["train/psnr"] == [(row["psnr"], row["iteration"]) for row in rows]
+    assert {
+        "ms/forward",
+        "ms/backward",
+        "ms/optimizer",
+        "ms/data",
+        "gradients/xyz",
+        "train/gaussians",
+    } <= set(board.scalars)
+
+
+def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
+    monitor = Monitor(tmp_path, torch.device("cpu"), tensorboard=True)
+    memory = {"vram_allocated_gb": 1.5, "vram_reserved_gb": 2.0, "vram_creep_gb": 0.25}
+    monitor.memory.sample = lambda iteration: memory  # type: ignore[method-assign]
+    monitor.clock.start()
+    one = torch.tensor(0.5)
+    monitor.record(
+        1, Loss(one, one, one, torch.tensor(0.01)), {"xyz": torch.tensor(math.inf)}, 7, DensifyEvent()
+    )
+    monitor.flush()
+    monitor.close()
+    for name, value in memory.items():
+        assert board.scalars[f"memory/{name}"] == [(value, 1)]
+    assert board.scalars["train/psnr"] == [(pytest.approx(20.0), 1)]
+    assert "gradients/xyz" not in board.scalars  # no number: left out, not written as one
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["gradients"] == {"xyz": None}
+    assert monitor.latest["vram_allocated_gb"] == 1.5
+
+
+STATE = {"iteration": 5, "iterations": 9, "loss": 0.25, "psnr": 21.5, "gaussians": 77, "seconds": 2.0,
+         "iterations_per_second": 2.5}  # fmt: skip
+
+
+def test_the_progress_line_says_what_is_known():
+    assert words(STATE) == "2.50 it/s  loss 0.2500  PSNR 21.50  77 Gaussians"
+    full = dict(STATE, heldout_psnr=20.25, vram_allocated_gb=1.234)
+    assert words(full).endswith("held-out 20.25 dB  77 Gaussians  VRAM 1.23 GiB")
+
+
+def test_progress_off_a_terminal_is_a_plain_line_now_and_then(capsys):
+    with progress_shown(as_json=False) as show:
+        for iteration in range(1, 10):
+            show(dict(STATE, iteration=iteration, **({"heldout_psnr": 20.0} if iteration == 4 else {})))
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split("/")[0].strip() for line in told] == ["1", "4", "9"]
+    assert "held-out" not in told[0] and "held-out 20.00 dB" in told[2]
+
+
+def test_progress_on_a_terminal_is_one_live_line(monkeypatch):
+    pytest.importorskip("rich")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    with progress_shown(as_json=False) as show:
+        show(STATE)
+        show(dict(STATE, iteration=9))
+    assert "9/9" in screen.getvalue() and "21.50" in screen.getvalue()
+
+
+def test_a_terminal_without_rich_gets_plain_lines(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert progress._rich_console() is None
+    with progress_shown(as_json=False) as show:
+        show(STATE)
+    assert capsys.readouterr().err == "     5/9  2.50 it/s  loss 0.2500  PSNR 21.50  77 Gaussians\n"
