@@ -5,39 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from splatfix.checks._common import has_nvidia_gpu, targets
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.packages import fingerprint, leaf, variant_names
 from splatfix.checks.registry import check
 from splatfix.facts import Checkout, Facts, RenderCall, SplatPackage
-from splatfix.knowledge import stacks, torch_releases
-from splatfix.knowledge.stacks import Stack
-
-
-@check("checkout-stack", "checkout", "Which stack the checkout is")
-def checkout_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
-    """A stack is recognised by files that only it has; its commit is read from git's own files. What it needs, which
-    variant of the rasterizer it calls and how much memory it takes follow from that. Asked for with `--repo DIR`."""
-    found = facts.checkout.value
-    if found is None:
-        if facts.checkout.error:
-            yield Finding("checkout-stack", Status.UNKNOWN, "The checkout could not be read.",
-                          evidence=(Evidence("reason", facts.checkout.error),))  # fmt: skip
-        return
-    where = f"commit {found.commit[:7]}" if found.commit else "no git commit"
-    evidence = (
-        Evidence(
-            found.folder, f"{where}{f' of {found.remote}' if found.remote else ''}", facts.checkout.found_via
-        ),
-    )
-    stack = stack_of(found)
-    if stack is None:
-        yield Finding("checkout-stack", Status.SKIP, f"{found.folder} is no stack that splatfix knows ({where}).",
-                      evidence=evidence)  # fmt: skip
-    else:
-        yield Finding("checkout-stack", Status.PASS, f"{stack.name}, {where}.", subject=stack.key,
-                      evidence=(*evidence, Evidence("needs", ", ".join((*stack.needs, *stack.also_needs)) or "nothing native",
-                                                    stack.source)))  # fmt: skip
+from splatfix.knowledge import stacks
 
 
 @check("submodules-missing", "checkout", "Submodules of the checkout were fetched")
@@ -176,74 +148,6 @@ def silent_fallback(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding(
                 "silent-fallback", Status.PASS, f"{what} is there.", subject=module, evidence=evidence
             )
-
-
-@check("pinned-torch-too-old", "checkout", "The torch that the checkout pins has code for the GPU")
-def pinned_torch_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
-    """Most stacks still pin torch 1.12 and CUDA 11.6 in their environment file. No build of that release carries code for
-    a newer GPU, so the environment that the file describes cannot work there. Said only where torch is not installed yet."""
-    found = facts.checkout.value
-    if found is None or facts.environment.torch_installed.value is not False:
-        return
-    pin = next(
-        (
-            item
-            for item in found.pins
-            if item.name.lower() in ("torch", "pytorch") and item.spec.startswith("==")
-        ),
-        None,
-    )
-    if pin is None or torch_releases.release(pin.spec.removeprefix("==")) is None:
-        return
-    for target in targets(facts, goal):
-        version = pin.spec.removeprefix("==")
-        if not torch_releases.builds_for_arch(target.arch, torch=version, include_unknown=True):
-            best = torch_releases.builds_for_arch(target.arch)
-            yield Finding(
-                "pinned-torch-too-old", Status.WARN,
-                f"{pin.file} pins torch {version}; none of its builds has code for {target.label}.", subject=target.label,
-                evidence=(Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),),
-                remedy=(prose("Leave that file aside and install a torch for this GPU first:"),
-                        Remedy(torch_releases.pip_command(best[0].build.torch, best[0].build.tag)))
-                if best else (prose("splatfix's tables know no torch for this GPU."),),
-            )  # fmt: skip
-
-
-@check("vram-for-stack", "checkout", "The GPU's memory holds the stack's defaults")
-def vram_for_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
-    """Published runs tell how much GPU memory a stack takes with its defaults, on average and at most. A GPU below the
-    average runs out of memory on most scenes unless images are kept on the CPU or made smaller."""
-    found = facts.checkout.value
-    stack = stack_of(found) if found else None
-    if stack is None or stack.vram_gb is None or not has_nvidia_gpu(facts):
-        return
-    sizes = [
-        gpu.memory_total
-        for gpu in facts.machine.gpus.value or ()
-        if gpu.vendor == "nvidia" and gpu.memory_total
-    ]
-    if not sizes:
-        return
-    mean, most = stack.vram_gb
-    have = max(sizes) / 1e9
-    evidence = (Evidence("largest GPU", f"{have:.1f} GB", facts.machine.gpus.found_via),
-                Evidence(stack.name, f"{mean} GB on average, {most} GB at most", stack.source))  # fmt: skip
-    if have < mean:
-        yield Finding(
-            "vram-for-stack", Status.WARN, f"{stack.name} takes {mean} GB on average; the GPU has {have:.1f} GB.",
-            evidence=evidence,
-            remedy=(prose("Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians."),),
-        )  # fmt: skip
-    else:
-        words = "any published scene" if have >= most else f"most scenes; the largest takes {most} GB"
-        yield Finding(
-            "vram-for-stack", Status.PASS, f"The GPU's {have:.1f} GB hold {words}.", evidence=evidence
-        )
-
-
-def stack_of(found: Checkout) -> Stack | None:
-    """The stack that the checkout most probably is."""
-    return next(iter(stacks.recognise_checkout(found.paths)), None)
 
 
 def _fetch(found: Checkout, folder: str) -> tuple[Remedy, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from splatfix.checks._common import code_words, targets, torch_cuda, torch_of
+from splatfix.checks._common import code_words, compiling_toolkits, targets, torch_cuda, torch_of
 from splatfix.checks.coverage import judge
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
@@ -80,6 +80,40 @@ def jit_cache_locked(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 subject=item.name, evidence=evidence,
                 remedy=(prose("When no build is running:"), Remedy(f'rm "{item.folder}/lock"')),
             )  # fmt: skip
+
+
+@check("gsplat-without-kernels", "extension", "gsplat has its kernels, or what compiles them")
+def gsplat_without_kernels(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """gsplat's wheel on PyPI holds no compiled code; it compiles at the first import where it finds nvcc. Without a toolkit it
+    prints "No CUDA toolkit found. gsplat will be disabled.", the import succeeds, and every call fails."""
+    installed = next(
+        (item for item in facts.environment.packages.value or () if item.module == "gsplat"), None
+    )
+    toolkits = facts.machine.toolkits
+    if installed is None or torch_cuda(facts) is None:
+        return
+    compiled = [
+        item.path for item in facts.environment.extensions.value or () if item.path.startswith("gsplat/")
+    ]
+    compiled += [item.folder for item in _current(facts) if item.name.startswith("gsplat") and item.library]
+    if compiled:
+        yield Finding("gsplat-without-kernels", Status.PASS, "gsplat's kernels are compiled.",
+                      evidence=(Evidence("compiled", compiled[0], facts.environment.extensions.found_via),))  # fmt: skip
+    elif toolkits.value is None:
+        yield Finding("gsplat-without-kernels", Status.UNKNOWN, "Whether gsplat can compile its kernels is not known.",
+                      evidence=(Evidence("reason", toolkits.error),))  # fmt: skip
+    elif not compiling_toolkits(facts):
+        yield Finding(
+            "gsplat-without-kernels", Status.FAIL, "gsplat has no compiled kernels, and there is no nvcc to compile them.",
+            evidence=(Evidence(installed.folder, "no compiled module", facts.environment.extensions.found_via),
+                      Evidence("toolkits", "none", toolkits.found_via)),
+            remedy=(prose("Install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index."),),
+        )  # fmt: skip
+    else:
+        yield Finding(
+            "gsplat-without-kernels", Status.SKIP, "gsplat compiles its kernels at the first import (minutes).",
+            evidence=(Evidence(installed.folder, "no compiled module yet", "native files and torch's extension cache"),),
+        )  # fmt: skip
 
 
 def _current(facts: Facts) -> Iterator[JitCache]:

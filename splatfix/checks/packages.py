@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import numbers, torch_of
+from splatfix.checks._common import numbers, targets, torch_of
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Distribution, Facts, Shadow, SplatPackage
@@ -95,6 +95,27 @@ def module_name_clash(facts: Facts, goal: Goal) -> Iterator[Finding]:
             remedy=(prose(f"Uninstall all but the {module} that your stack calls, then install that one anew; "
                           "give every stack an environment of its own."),),
         )  # fmt: skip
+
+
+@check("arch-below-minimum", "extension", "The GPU is not older than what the code asks for")
+def arch_below_minimum(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """gsplat from 1.0 on and FastGS use warp functions that exist from compute capability 7.0 on ("labeled_partition is
+    undefined"). On a Pascal card they cannot be compiled, whatever toolkit is installed."""
+    distributions = {item.name.lower(): item.version for item in facts.environment.distributions.value or ()}
+    for item in facts.environment.packages.value or ():
+        version = distributions.get("gsplat", "")
+        modern = item.module == "gsplat" and numbers(version)[:1] >= (1,)
+        if not modern and item.module != "diff_gaussian_rasterization_fastgs":
+            continue
+        for target in targets(facts, goal):
+            if numbers(target.arch.cc) < (7, 0):
+                yield Finding(
+                    "arch-below-minimum", Status.FAIL, f"{item.module} {version} needs compute capability 7.0; "
+                    f"{target.label} has {target.arch.cc}.",
+                    subject=f"{item.module} on {target.label}",
+                    evidence=(Evidence(item.module, f"{version} in {item.folder}", facts.environment.packages.found_via),),
+                    remedy=(prose("Use a stack of Inria's family on this GPU, or gsplat 0.1.11 where the code allows it."),),
+                )  # fmt: skip
 
 
 @check("impostor-package", "extension", "Packages are what their names promise")

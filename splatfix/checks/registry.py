@@ -56,6 +56,7 @@ def all_checks() -> tuple[Check, ...]:
         jit,
         packages,
         sources,
+        stack,
         toolkit,
         torch_build,
     )

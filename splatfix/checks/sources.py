@@ -116,7 +116,12 @@ def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue
         evidence = (Evidence(_file(item), flag or f"TORCH_CUDA_ARCH_LIST={fixed}", "its syntax tree"),)
         variable = next(
-            (name for name in item.source.reads if "ARCH" in name and name != "TORCH_CUDA_ARCH_LIST"), None
+            (
+                name
+                for name in item.source.reads
+                if "CUDA" in name and "ARCH" in name and name != "TORCH_CUDA_ARCH_LIST"
+            ),
+            None,
         )
         wanted = targets(facts, goal)
         unserved = [target for target in wanted if not _serves(item, fixed, target.arch)]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from splatfix.facts.model import (
@@ -152,11 +155,25 @@ def _pins(root: Path) -> Iterator[Pin]:
             yield from _requirements(item)
         elif re.fullmatch(r"(environment|requirements|conda).*\.ya?ml", item.name):
             yield from _conda_file(item)
+        elif item.name == "pyproject.toml":
+            yield from _project_file(item)
 
 
 def _requirements(file: Path) -> Iterator[Pin]:
     for line in _text(file).splitlines():
         if pin := _pin(file.name, line.partition("#")[0]):
+            yield pin
+
+
+def _project_file(file: Path) -> Iterator[Pin]:
+    """The dependencies of a project that describes itself, as nerfstudio does."""
+    toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        wanted = toml.loads(_text(file)).get("project", {}).get("dependencies", ())
+    except (ValueError, AttributeError):
+        return  # setup-unreadable tells of a damaged file where it matters
+    for line in wanted if isinstance(wanted, list) else ():
+        if isinstance(line, str) and (pin := _pin(file.name, line)):
             yield pin
 
 
@@ -195,6 +212,7 @@ def _sources(root: Path) -> Iterator[CheckoutSource]:
             path=folder.relative_to(root).as_posix(),
             source=read_source(folder),
             cxx_flags=_standard_flags(script),
+            own_path_in_flags=_own_path_in_flags(script),
             passages=tuple(_passages(folder)),
         )
 
@@ -212,6 +230,34 @@ def _standard_flags(script: SetupScript) -> tuple[str, ...]:
     texts = [text for item in lists if isinstance(found := script.literal(item), list) for text in found]
     texts += script.nvcc_flags
     return tuple(dict.fromkeys(text for text in texts if text and re.match(r"[-/]+std[=:]", text)))
+
+
+def _own_path_in_flags(script: SetupScript) -> bool:
+    """A flag is put together from "-I" and the folder that setup.py lies in, as the Inria family does for glm."""
+
+    def speaks_of_itself(node: ast.AST, depth: int = 0) -> bool:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and inner.id == "__file__":
+                return True
+            if isinstance(inner, ast.Call) and SetupScript.callee(inner) in ("getcwd", "cwd"):
+                return True
+            named = script.assigned.get(inner.id) if isinstance(inner, ast.Name) and depth < 5 else None
+            if named is not None and speaks_of_itself(named, depth + 1):
+                return True
+        return False
+
+    for node in ast.walk(script.tree):
+        parts = (
+            node.values
+            if isinstance(node, ast.JoinedStr)
+            else [node.left]
+            if isinstance(node, ast.BinOp)
+            else []
+        )
+        first = parts[0] if parts else None
+        if isinstance(first, ast.Constant) and str(first.value).startswith("-I") and speaks_of_itself(node):
+            return True
+    return False
 
 
 # Symbols of CUB's old functors; CCCL 3.0 (CUDA 13.0) removed them.

@@ -238,10 +238,10 @@ def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
         kind = "conda"
     elif config is None:
         kind = "system"
-    elif re.search(r"^uv\s*=", config, re.MULTILINE):
-        kind = "uv"
     elif system.exists(f"{prefix}/pipx_metadata.json"):
         kind = "pipx"
+    elif match := re.search(r"^(uv|virtualenv)\s*=", config, re.MULTILINE):
+        kind = match.group(1)
     else:
         kind = "venv"
     return Interpreter(

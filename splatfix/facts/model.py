@@ -517,6 +517,8 @@ class CheckoutSource:
     source: Source
     cxx_flags: tuple[str, ...] = ()
     """Flags in setup.py that set a C++ standard, for either compiler."""
+    own_path_in_flags: bool = False
+    """nvcc is handed the source's own absolute path, as part of an include flag."""
     passages: tuple[Passage, ...] = ()
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +16,7 @@ from splatfix.facts import (
     Checkout,
     CheckoutSource,
     Compiler,
+    Distribution,
     Fact,
     Facts,
     Gpu,
@@ -380,3 +384,45 @@ def test_a_pin_that_cannot_work_here(changed: Changer) -> None:
     assert not of(with_checkout(changed(), pins=pins), "pinned-torch-too-old"), "a torch is there already"
     new = (Pin("environment.yml", "torch", "==2.9.1"),)
     assert not of(with_checkout(without, pins=new), "pinned-torch-too-old")
+
+
+@pytest.mark.parametrize(
+    ("folder", "own", "loudly"),
+    [
+        ("/home/u/research/gs/dgr", True, True),
+        ("/home/u/gs/dgr", True, False),
+        ("/home/u/research/gs/dgr", False, False),
+    ],
+)
+def test_arch_in_the_path(rtx_5080: Facts, folder: str, own: bool, loudly: bool) -> None:
+    item = source("dgr", own_path_in_flags=own)
+    item = dataclasses.replace(item, source=dataclasses.replace(item.source, folder=folder))
+    found = of(with_checkout(rtx_5080, sources=(item,)), "arch-in-path")
+    assert [one.status for one in found] == ([Status.FAIL] if loudly else [])
+
+
+def test_torch_agrees_about_arch_in_a_path() -> None:
+    """torch's own function, with an include path as Inria's setup.py hands it over."""
+    pytest.importorskip("torch")
+    script = (
+        "from torch.utils.cpp_extension import _get_cuda_arch_flags as flags\n"
+        "print([bool(flags([f'-I/home/u/{name}/third_party/glm/'])) for name in ('research', 'gs')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
+                          env={**os.environ, "TORCH_CUDA_ARCH_LIST": "9.0"})  # fmt: skip
+    assert done.stdout.strip() == "[False, True]"
+
+
+def test_a_pinned_gsplat(changed: Changer) -> None:
+    pins = (Pin("pyproject.toml", "gsplat", "==1.4.0"),)
+    tools = tuple(Distribution(name, "80", "/env") for name in ("setuptools", "wheel"))
+
+    def having(version: str) -> Facts:
+        return with_checkout(
+            changed(distributions=Fact((Distribution("gsplat", version, "/env"), *tools), "")), pins=pins
+        )
+
+    assert not loud(having("1.4.0+pt24cu124"))
+    assert only(having("1.5.3"), "gsplat-version-mismatch").status is Status.WARN
+    loose = with_checkout(having("1.5.3"), pins=(Pin("requirements.txt", "gsplat", ">=1.4"),))
+    assert not of(loose, "gsplat-version-mismatch")

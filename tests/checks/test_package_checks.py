@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
-from splatfix.facts import Distribution, Fact, Facts, Shadow, SplatPackage
+from splatfix.facts import Distribution, Fact, Facts, Gpu, JitCache, Shadow, SplatPackage
 from splatfix.knowledge import stacks
 
 from .conftest import Changer, extension, sass
@@ -150,3 +150,37 @@ def test_an_editable_source_that_is_gone(changed: Changer) -> None:
     lost = Distribution("dgr", "0.0.0", SITE, editable=True, origin="file:///gone", source_gone=True)
     facts = changed(distributions=installed(lost))
     assert only(facts, "editable-source-gone").status is Status.FAIL
+
+
+GSPLAT = SplatPackage("gsplat", f"{SITE}/gsplat", ("gsplat",))
+
+
+@pytest.mark.parametrize(
+    ("module", "version", "cc", "loudly"),
+    [("gsplat", "1.5.3", "6.1", True), ("gsplat", "0.1.11", "6.1", False), ("gsplat", "1.5.3", "7.0", False),
+     ("diff_gaussian_rasterization_fastgs", "", "6.1", True), ("diff_gaussian_rasterization", "", "6.1", False)],
+)  # fmt: skip
+def test_gpus_that_are_too_old(changed: Changer, module: str, version: str, cc: str, loudly: bool) -> None:
+    have = installed(*([Distribution("gsplat", version, SITE)] if version else []))
+    facts = changed(packages=packages(SplatPackage(module, f"{SITE}/{module}")), distributions=have,
+                    gpus=Fact((Gpu(0, "card", cc=cc),), "NVML"))  # fmt: skip
+    assert [item.status for item in of(facts, "arch-below-minimum")] == ([Status.FAIL] if loudly else [])
+
+
+def test_gsplat_without_kernels_and_without_nvcc(changed: Changer) -> None:
+    (finding,) = of(changed(packages=packages(GSPLAT), toolkits=Fact((), "PATH")), "gsplat-without-kernels")
+    assert finding.status is Status.FAIL
+    assert of(changed(packages=packages(GSPLAT)), "gsplat-without-kernels")[0].status is Status.SKIP
+    lost = changed(packages=packages(GSPLAT), toolkits=Fact(None, "", "PATH is unreadable"))
+    assert of(lost, "gsplat-without-kernels")[0].status is Status.UNKNOWN
+
+
+def test_gsplat_with_kernels(changed: Changer) -> None:
+    built = dataclasses.replace(extension("gsplat", sass("sm_120")), path="gsplat/csrc.so")
+    facts = changed(packages=packages(GSPLAT), toolkits=Fact((), "PATH"), extensions=Fact((built,), ""))
+    assert of(facts, "gsplat-without-kernels")[0].status is Status.PASS
+    cached = JitCache(
+        "gsplat_cuda", "/c/gsplat_cuda", "py311_cu128", True, None, None, "/c/gsplat_cuda/gsplat_cuda.so"
+    )
+    facts = changed(packages=packages(GSPLAT), toolkits=Fact((), "PATH"), jit_caches=Fact((cached,), ""))
+    assert of(facts, "gsplat-without-kernels")[0].status is Status.PASS

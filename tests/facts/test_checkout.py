@@ -234,3 +234,33 @@ def test_odd_folders_do_not_stop_it(tmp_path: Path) -> None:
     assert found.commit is None and found.pins == ()
     assert read_checkout(tmp_path / "nowhere").value is None
     assert "not a folder" in read_checkout(tmp_path / "nowhere").error
+
+
+INCLUDES = """
+import os
+here = os.path.dirname(os.path.abspath(__file__))
+setup(ext_modules=[CUDAExtension("dgr._C", [], extra_compile_args={"nvcc": [%s]})])
+"""
+
+
+@pytest.mark.parametrize(
+    ("flag", "own"),
+    [
+        ('"-I" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "third_party/glm/")', True),
+        ('"-I" + os.path.join(here, "glm")', True),
+        ('f"-I{here}/glm"', True),
+        ('"-I" + os.getcwd()', True),
+        ('"-Ithird_party/glm"', False),
+        ('"-DHERE=" + here', False),
+    ],
+)
+def test_a_path_of_its_own_in_the_flags(tmp_path: Path, flag: str, own: bool) -> None:
+    (item,) = read(put(tmp_path / "r", {"submodules/dgr/setup.py": INCLUDES % flag})).sources
+    assert item.own_path_in_flags is own
+
+
+def test_pins_of_a_project_file(tmp_path: Path) -> None:
+    text = '[project]\nname = "nerf"\ndependencies = ["gsplat==1.4.0", "torch>=1.13.1,<2.2", "x @ https://example.org/x"]\n'
+    found = read(put(tmp_path / "r", {"pyproject.toml": text}))
+    assert {item.name: item.spec for item in found.pins} == {"gsplat": "==1.4.0", "torch": ">=1.13.1,<2.2"}
+    assert read(put(tmp_path / "broken", {"pyproject.toml": "[project\n"})).pins == ()

@@ -70,6 +70,24 @@ def test_an_empty_venv(empty_venv: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "text", "kind"),
+    [
+        ("pyvenv.cfg", "home = /usr/bin\nuv = 0.8.3\n", "uv"),
+        ("pyvenv.cfg", "home = /usr/bin\nvirtualenv = 20.26\n", "virtualenv"),
+        ("pipx_metadata.json", "{}", "pipx"),
+        ("conda-meta/history", "", "conda"),
+    ],
+)
+def test_kinds_of_environments(empty_venv: Path, file: str, text: str, kind: str) -> None:
+    path = empty_venv.parent.parent / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text((path.read_text() if path.exists() else "") + text)
+    found, _ = environment.probe(SYSTEM, str(empty_venv))
+    assert found.interpreter.value is not None
+    assert found.interpreter.value.kind == kind
+
+
+@pytest.mark.parametrize(
     ("body", "part"),
     [
         ("exit 7", "exit code 7"),
@@ -184,3 +202,19 @@ def test_the_targets_path_does_not_leak_ours(empty_venv: Path) -> None:
     """The child's site-packages are its own: nothing of the Python that runs splatfix."""
     _, raw = environment.probe(SYSTEM, str(empty_venv))
     assert all(str(empty_venv.parent.parent) in os.path.realpath(site) for site in raw["site_packages"])
+
+
+def test_what_torchs_builder_imports(empty_venv: Path, site_packages: Path) -> None:
+    fake_torch(site_packages, "")
+    (site_packages / "torch" / "utils").mkdir()
+    builder = site_packages / "torch" / "utils" / "cpp_extension.py"
+    builder.write_text(
+        "import setuptools\ndef f():\n    from pkg_resources import packaging  # type: ignore\n"
+    )
+    found, _ = environment.probe(SYSTEM, str(empty_venv))
+    assert found.torch.value is not None
+    assert found.torch.value.builder_imports == ("pkg_resources", "pkg_resources.packaging", "setuptools")
+    builder.write_text("import setuptools\n# from pkg_resources import packaging\n")
+    found, _ = environment.probe(SYSTEM, str(empty_venv))
+    assert found.torch.value is not None
+    assert found.torch.value.builder_imports == ("setuptools",)
