@@ -28,7 +28,7 @@ from splatfix.install.verify import verify_wheel
 from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheel_file import WheelFile, open_wheel
 from splatfix.resolve.plan import Action, BuildWheel, CheckImport, InstallWheel, MakeSwap, Plan, VerifyWheel
-from splatfix.resolve.swaps import SWAPS
+from splatfix.resolve.swaps import swap_of
 
 
 @dataclass
@@ -159,10 +159,8 @@ class _Work:
         return f"{path.name} in {item.seconds:.0f} s", {"wheel": path.name}
 
     def _make_swap(self, action: MakeSwap, item: _Item) -> tuple[str, Mapping[str, str]]:
-        path, item.seconds = _timed(
-            lambda: make_swap_wheel(action.subject, action.version, self.folder / "wheels")
-        )
-        swap = next(swap for swap in SWAPS if swap.distribution == action.subject)
+        swap = swap_of(action.subject, action.variant)
+        path, item.seconds = _timed(lambda: make_swap_wheel(swap, action.version, self.folder / "wheels"))
         item.wheel = open_wheel(path)
         item.also_import = (swap.face.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
         return path.name, {"wheel": path.name}

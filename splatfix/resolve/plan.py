@@ -72,12 +72,15 @@ class MakeSwap:
     subject: str
     module: str
     version: str
+    variant: str = ""
+    """Which of the packages that share the name it answers for."""
     reasons: tuple[Reason, ...] = ()
     kind: str = "make-swap"
 
     def describe(self) -> str:
         """One line for a person."""
-        return f"make the drop-in distribution {self.subject} {self.version} (module {self.module}, pure PyTorch)"
+        kind = f", as {self.variant} has it" if self.variant else ""
+        return f"make the drop-in distribution {self.subject} {self.version} (module {self.module}{kind}, pure PyTorch)"
 
 
 @dataclass(frozen=True)

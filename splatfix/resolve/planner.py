@@ -173,15 +173,15 @@ def _pure_plan(request: Request, facts: Facts) -> Plan:
     interpreter = interpreter_of(facts)
     torch_of(facts, cuda=False)
     made: list[Action] = [
-        MakeSwap(s.distribution, s.module, swap_version(), (Reason(s.note),)) for s in swaps
+        MakeSwap(s.distribution, s.module, swap_version(), s.variant, (Reason(s.note),)) for s in swaps
     ]
     roads = tuple(
         RoadNotTaken(
-            f"native build of {swap.module}", "--backend pure was asked for; it needs no toolkit and no GPU"
+            f"native build of {swap.name}", "--backend pure was asked for; it needs no toolkit and no GPU"
         )
         for swap in swaps
     )
-    notes = tuple(f"{swap.module}: {swap.note}" for swap in swaps)
+    notes = tuple(f"{swap.name}: {swap.note}" for swap in swaps)
     return Plan(interpreter.executable, interpreter.prefix, "pure", (), _in_order(facts, made), roads, notes)
 
 

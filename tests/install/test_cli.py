@@ -69,7 +69,7 @@ def test_install_and_revert_as_typed(
     source = write_extension(tmp_path / "source")
     assert splatfix("install", str(source), "--python", environment.python) == 0
     text = capsys.readouterr().out
-    assert "✓ loads" in text and "· computes" in text and "splatfix revert 0001 --python" in text
+    assert "✓ loads" in text and "– computes" in text and "splatfix revert 0001 --python" in text
     assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "42"
     assert splatfix("revert", "--list", "--python", environment.python) == 0
     assert "done" in capsys.readouterr().out

@@ -15,6 +15,7 @@ from splatfix.install.pip import pip_install
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.target import Target
 from splatfix.install.undo import recover
+from splatfix.resolve.swaps import swap_of
 
 from .environments import snapshot
 from .test_cli import fake_torch
@@ -84,7 +85,7 @@ def settle(target: Target) -> None:
 def prepared(environment: Target, tmp_path: Path) -> Target:
     """An environment with an older drop-in, which the installation will replace."""
     fake_torch(environment, "2.11.0+cpu", None)
-    old = make_swap_wheel("fused-ssim", "0+older", tmp_path / "wheels")
+    old = make_swap_wheel(swap_of("fused-ssim"), "0+older", tmp_path / "wheels")
     pip_install(old, environment, ProcessRunner(), tmp_path / "pip.log")
     return environment
 

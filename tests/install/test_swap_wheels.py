@@ -81,7 +81,7 @@ def test_drop_ins_from_the_command_line_to_removal(
 def test_pip_can_uninstall_a_drop_in(environment: Target, tmp_path: Path) -> None:
     before = snapshot(environment)
     for swap in SWAPS:
-        path = make_swap_wheel(swap.distribution, "0+splatfix.1", tmp_path / "wheels")
+        path = make_swap_wheel(swap, "0+splatfix.1", tmp_path / "wheels")
         assert pip(environment, "install", "--no-index", "--no-deps", str(path)).ok
         assert pip(environment, "uninstall", "-y", swap.distribution).ok
     assert snapshot(environment) == before
@@ -94,7 +94,7 @@ def test_a_drop_in_stands_alone(tmp_path: Path) -> None:
     import zipfile
 
     for swap in SWAPS:
-        wheel = open_wheel(make_swap_wheel(swap.distribution, "0+splatfix.1", tmp_path))
+        wheel = open_wheel(make_swap_wheel(swap, "0+splatfix.1", tmp_path))
         with zipfile.ZipFile(wheel.path) as archive:
             for member in wheel.members:
                 if not member.endswith(".py"):

@@ -1,0 +1,370 @@
+"""The rasterizer's drop-ins: called as each variant's trainers call them, held against the kernel they carry."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import math
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.facts.python_source import read_package_source
+from splatfix.install.swap_wheels import make_swap_wheel
+from splatfix.install.wheel_file import open_wheel
+from splatfix.knowledge.stacks import explain_mismatch, variant, variants
+from splatfix.resolve.swaps import SWAPS, choose_swaps, refusal, swap_for_variant, swap_of
+
+from .environments import make_environment
+from .test_cli import splatfix
+
+torch = pytest.importorskip("torch")
+from splatfix.kernels import helpers, rasterizer  # noqa: E402
+
+NAME = "diff_gaussian_rasterization"
+VARIANTS = [swap.variant for swap in SWAPS if swap.variant]
+
+
+@pytest.fixture
+def drop_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[ModuleType]:
+    """The drop-in of the variant that the test names, imported from its own wheel."""
+    wheel = make_swap_wheel(swap_of("diff-gaussian-rasterization", request.param), "0+splatfix.1", tmp_path)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    yield importlib.import_module(NAME)
+    for name in [name for name in sys.modules if name.split(".")[0] == NAME]:
+        del sys.modules[name]
+
+
+def of(*names: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("drop_in", names, indirect=True)
+
+
+def camera(package: ModuleType, **options: Any) -> Any:
+    width, height, focal = 40, 32, 40.0
+    tan_x, tan_y = width / (2 * focal), height / (2 * focal)
+    projection = torch.zeros(4, 4)
+    projection[0, 0], projection[1, 1], projection[3, 2] = 1 / tan_x, 1 / tan_y, 1.0
+    projection[2, 2], projection[2, 3] = 1.0001, -0.010001
+    values = {
+        "image_height": height, "image_width": width, "tanfovx": tan_x, "tanfovy": tan_y,
+        "bg": torch.tensor([0.1, 0.2, 0.3]), "scale_modifier": 1.0, "viewmatrix": torch.eye(4),
+        "projmatrix": projection.T.contiguous(), "sh_degree": 3, "campos": torch.zeros(3), "prefiltered": False,
+        "debug": False, "antialiasing": True, "kernel_size": 0.1, "subpixel_offset": torch.full((32, 40, 2), 0.25),
+    }  # fmt: skip
+    fields = package.GaussianRasterizationSettings._fields
+    return package.GaussianRasterizationSettings(**{name: (values | options)[name] for name in fields})
+
+
+def scene(count: int = 25) -> dict[str, Any]:
+    torch.manual_seed(1)
+    given = {
+        "means3D": torch.cat([torch.rand(count, 2) * 2 - 1, torch.rand(count, 1) * 2 + 3], 1),
+        "opacities": torch.rand(count, 1) * 0.9,
+        "shs": torch.randn(count, 16, 3) * 0.3,
+        "scales": torch.rand(count, 3) * 0.3,
+        "rotations": torch.nn.functional.normalize(torch.randn(count, 4)),
+    }
+    return {name: tensor.requires_grad_(True) for name, tensor in given.items()}
+
+
+def screen(inputs: dict[str, Any]) -> Any:
+    """As every trainer makes it: a leaf's copy whose gradient is kept."""
+    points = torch.zeros_like(inputs["means3D"], requires_grad=True) + 0
+    points.retain_grad()
+    return points
+
+
+def as_called(inputs: dict[str, Any], package: ModuleType) -> dict[str, Any]:
+    """Where the variant keeps the constant band apart, so does its caller."""
+    if "dc" not in inspect.signature(package.GaussianRasterizer.forward).parameters:
+        return inputs
+    return {name: t for name, t in inputs.items() if name != "shs"} | {
+        "dc": inputs["shs"][:, :1],
+        "shs": inputs["shs"][:, 1:],
+    }
+
+
+@of(*VARIANTS)
+def test_renders_and_differentiates_as_the_kernel_does(drop_in: ModuleType) -> None:
+    inputs, same = scene(), scene()
+    points, same_points = screen(inputs), screen(same)
+    settings = camera(drop_in)
+    result = drop_in.GaussianRasterizer(raster_settings=settings)(
+        means2D=points, **as_called(inputs, drop_in), colors_precomp=None, cov3D_precomp=None
+    )
+    kernel_settings = rasterizer.GaussianRasterizationSettings(**settings._asdict())
+    wanted = rasterizer.rasterize(
+        kernel_settings, same["means3D"], same_points, same["opacities"], same["shs"], None,
+        same["scales"], same["rotations"],
+    )  # fmt: skip
+    assert torch.equal(result[0], wanted.color) and torch.equal(result[1], wanted.radii)
+    assert result[0].shape == (3, 32, 40) and result[1].dtype == torch.int32
+    weight = torch.randn(3, 32, 40)
+    (result[0] * weight).sum().backward()
+    (wanted.color * weight).sum().backward()
+    assert points.grad.abs().sum() > 0 and torch.equal(points.grad, same_points.grad)
+    for name, tensor in inputs.items():
+        assert torch.equal(tensor.grad, same[name].grad) and tensor.grad.abs().sum() > 0, name
+
+
+@of("v1", "dr_aa", "mip")
+def test_variants_differ_where_they_should(drop_in: ModuleType) -> None:
+    """The antialiasing option changes dr_aa's image, kernel_size and subpixel_offset change mip's."""
+    inputs = scene()
+
+    def image(**options: Any) -> Any:
+        draw = drop_in.GaussianRasterizer(camera(drop_in, **options))
+        return draw(means2D=screen(inputs), **inputs)[0].detach()
+
+    changed = {
+        "v1": [{"scale_modifier": 0.5}],
+        "dr_aa": [{"antialiasing": False}],
+        "mip": [{"kernel_size": 0.5}, {"subpixel_offset": torch.zeros(32, 40, 2)}],
+    }
+    fields = drop_in.GaussianRasterizationSettings._fields
+    name = "mip" if "kernel_size" in fields else "dr_aa" if "antialiasing" in fields else "v1"
+    for options in changed[name]:
+        assert not torch.allclose(image(), image(**options), atol=1e-4), options
+
+
+@of("dr_aa")
+def test_inverse_depth_has_a_gradient(drop_in: ModuleType) -> None:
+    inputs = scene()
+    color, radii, invdepths = drop_in.GaussianRasterizer(camera(drop_in))(means2D=screen(inputs), **inputs)
+    assert invdepths.shape == (1, 32, 40) and 0 < invdepths.max() < 1 / 3
+    invdepths.sum().backward()
+    assert inputs["means3D"].grad[:, 2].abs().sum() > 0 and len(radii) == 25 and color.isfinite().all()
+
+
+@of("v1")
+def test_precomputed_colours_and_covariances_and_the_function(drop_in: ModuleType) -> None:
+    inputs = scene()
+    covariance = helpers.covariance_from_scale_rotation(inputs["scales"], inputs["rotations"])
+    colors, empty = torch.rand(25, 3), torch.Tensor([])
+    settings = camera(drop_in)
+    color, _ = drop_in.GaussianRasterizer(settings)(
+        inputs["means3D"],
+        screen(inputs),
+        inputs["opacities"],
+        colors_precomp=colors,
+        cov3D_precomp=covariance,
+    )
+    again, _ = drop_in.rasterize_gaussians(
+        inputs["means3D"], screen(inputs), empty, colors, inputs["opacities"], inputs["scales"],
+        inputs["rotations"], empty, settings,
+    )  # fmt: skip
+    assert torch.allclose(color, again, atol=1e-5) and color.std() > 0.01
+    copied = drop_in.cpu_deep_copy_tuple((inputs["means3D"], 3))
+    assert torch.equal(copied[0], inputs["means3D"]) and copied[0] is not inputs["means3D"] and copied[1] == 3
+
+
+@of(*VARIANTS)
+def test_errors_are_the_originals(drop_in: ModuleType) -> None:
+    inputs = scene()
+    draw = drop_in.GaussianRasterizer(camera(drop_in))
+    base = {"means3D": inputs["means3D"], "means2D": screen(inputs), "opacities": inputs["opacities"]}
+    pair = {"scales": inputs["scales"], "rotations": inputs["rotations"]}
+    one = {"colors_precomp": torch.rand(25, 3)}
+    for wrong in ({}, {"shs": inputs["shs"], **one}):
+        with pytest.raises(
+            Exception, match=r"^Please provide excatly one of either SHs or precomputed colors!$"
+        ):
+            draw(**base, **pair, **wrong)
+    message = "^Please provide exactly one of either scale/rotation pair or precomputed 3D covariance!$"
+    for wrong in ({}, {"scales": inputs["scales"]}, {**pair, "cov3D_precomp": torch.rand(25, 6)}):
+        with pytest.raises(Exception, match=message):
+            draw(**base, **one, **wrong)
+    with pytest.raises(RuntimeError, match=r"means3D must have dimensions \(num_points, 3\)"):
+        draw(**(base | {"means3D": torch.rand(25, 4)}), **pair, **one)
+    with pytest.raises(NotImplementedError, match="drop-in by splatfix"):
+        drop_in._C.rasterize_gaussians(1, 2, 3)
+
+
+@of("v1")
+def test_mark_visible(drop_in: ModuleType) -> None:
+    points = torch.tensor([[0.0, 0, 1], [0, 0, -1], [0, 0, 0.1], [50, 0, 1]])
+    seen = drop_in.GaussianRasterizer(camera(drop_in)).markVisible(points)
+    assert seen.tolist() == [True, False, False, True] and not seen.requires_grad
+
+
+@of("3dgs_accel")
+def test_sparse_adam(drop_in: ModuleType) -> None:
+    param = torch.nn.Parameter(torch.ones(4, 2))
+    optimizer = drop_in.SparseGaussianAdam([{"params": [param], "lr": 0.1}], lr=0.0, eps=1e-15)
+    param.grad = torch.ones(4, 2)
+    visible = torch.tensor([True, False, True, False])
+    optimizer.step(visible, 4)
+    # no bias correction: 0.1 * (1 - 0.9) / sqrt(1 - 0.999)
+    step = 0.1 * 0.1 / math.sqrt(0.001)
+    assert torch.allclose(param[:, 0], torch.tensor([1 - step, 1, 1 - step, 1]), atol=1e-5)
+    flat, zeros = torch.ones(8), torch.zeros(8)
+    drop_in._C.adamUpdate(
+        flat, torch.ones(8), zeros, zeros.clone(), visible, 0.1, 0.9, 0.999, 1e-15, 4, 2
+    )  # fmt: skip
+    assert torch.allclose(flat, param.detach().reshape(-1), atol=1e-6)
+
+
+@of("mcmc")
+def test_relocation_and_used_gaussians(drop_in: ModuleType) -> None:
+    binoms = helpers.binomial_table(51)
+    opacity, scale = drop_in.compute_relocation(
+        torch.tensor([0.5]), torch.ones(1, 3), torch.tensor([2.0]), binoms, 51
+    )
+    assert math.isclose(opacity.item(), 1 - math.sqrt(0.5), rel_tol=1e-5)
+    o = opacity.item()
+    wanted = 0.5 / (2 * o - o * o / math.sqrt(2))
+    assert torch.allclose(scale, torch.full((1, 3), wanted), rtol=1e-4)
+
+    inputs = {name: tensor.detach() for name, tensor in scene(3).items()}
+    inputs["means3D"][:] = torch.tensor([[0.0, 0, 3], [0, 0, -3], [0, 0, 5]])
+    inputs["opacities"][:] = torch.tensor(
+        [[0.9], [0.9], [0.001]]
+    )  # in front; behind; too faint for any pixel
+    for grads in (True, False):
+        with torch.set_grad_enabled(grads):
+            used = drop_in.GaussianRasterizer(camera(drop_in))(means2D=torch.zeros(3, 3), **inputs)[2]
+        assert used.tolist() == [1, 0, 0] and used.dtype == torch.int32
+
+
+@of("scaffold")
+def test_visible_filter(drop_in: ModuleType) -> None:
+    inputs = scene()
+    draw = drop_in.GaussianRasterizer(camera(drop_in))
+    radii = draw.visible_filter(
+        means3D=inputs["means3D"], scales=inputs["scales"], rotations=inputs["rotations"]
+    )
+    assert torch.equal(radii, draw(means2D=screen(inputs), **inputs)[1]) and (radii > 0).any()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_face_has_the_fingerprint_of_its_variant(name: str, tmp_path: Path) -> None:
+    """What diagnose reads of an original is what it reads of the drop-in."""
+    swap = swap_of("diff-gaussian-rasterization", name)
+    wheel = open_wheel(make_swap_wheel(swap, "0+splatfix.1", tmp_path))
+    with zipfile.ZipFile(wheel.path) as archive:
+        shown = read_package_source(NAME, archive.read(swap.face).decode())
+        compiled = archive.read(f"{NAME}/_C.py").decode()
+    row = variant(swap.serves[0])
+    assert row is not None
+    assert explain_mismatch(row.key, settings=shown.settings, forward=shown.forward) == ()
+    assert shown.forward_required == 3 and shown.settings_defaults == 0
+    for export in row.exports:
+        assert f"def {export}(" in compiled or f"import {export}" in compiled, export
+
+
+def test_every_rasterizer_variant_is_served_or_refused_with_a_reason() -> None:
+    for row in variants():
+        if row.kind == "rasterizer":
+            assert (swap_for_variant(row.key) is None) == (refusal(row.key) is not None), row.key
+
+
+def face_text(name: str) -> str:
+    from splatfix.install.swap_faces import face_of
+
+    swap = swap_of("diff-gaussian-rasterization", name)
+    return face_of(swap)[swap.face]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_source_folder_says_its_variant(name: str, tmp_path: Path) -> None:
+    source = source_folder(tmp_path / "extension", as_original(name))
+    assert choose_swaps([str(source)]) == (swap_of("diff-gaussian-rasterization", name),)
+
+
+def source_folder(folder: Path, text: str) -> Path:
+    (folder / NAME).mkdir(parents=True)
+    (folder / "setup.py").write_text(
+        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        f'setup(name="{NAME}", ext_modules=[CUDAExtension(name="{NAME}._C", sources=["ext.cpp"])])\n'
+    )
+    (folder / NAME / "__init__.py").write_text(text)
+    return folder
+
+
+def as_original(name: str, **changes: Any) -> str:
+    """A package with the shape that the sources of this variant have: settings, autograd function, rasterizer."""
+    key = next(swap.serves[0] for swap in SWAPS if swap.variant == name) if name in VARIANTS else name
+    row = variant(key)
+    assert row and row.settings and row.forward and row.returns
+    lines = ["from typing import NamedTuple", "import torch", "from torch import nn", "from . import _C"]
+    lines += ["class _RasterizeGaussians(torch.autograd.Function):", "    @staticmethod"]
+    lines += ["    def forward(ctx, *inputs):", f"        return {', '.join(row.returns)}"]
+    lines += ["class GaussianRasterizationSettings(NamedTuple):"]
+    lines += [f"    {field}: object" for field in row.settings]
+    for extra in row.extra_classes:
+        lines += [f"class {extra}:", "    pass"]
+    lines += ["class GaussianRasterizer(nn.Module):"]
+    for method in row.methods:
+        lines += [f"    def {method}(self, positions):", f"        return {positions(row.exports, method)}"]
+    lines += [f"    def forward(self, {', '.join(row.forward)}):", "        pass"]
+    lines += [f"def use_{export}():\n    return _C.{export}()" for export in sorted(row.exports)]
+    return "\n".join(lines) + "\n"
+
+
+def positions(exports: frozenset[str], method: str) -> str:
+    return "_C.mark_visible(positions)" if method == "markVisible" and "mark_visible" in exports else "None"
+
+
+@pytest.mark.parametrize("key", ["taming", "gof", "rade", "speedy"])
+def test_a_source_that_nothing_replaces_is_refused_with_the_reason(key: str, tmp_path: Path) -> None:
+    source = source_folder(tmp_path / "extension", as_original(key))
+    with pytest.raises(SplatfixError) as caught:
+        choose_swaps([str(source)])
+    assert caught.value.code == "nothing-replaces-it" and (refusal(key) or "?") in caught.value.what
+
+
+def test_names_and_checkouts(tmp_path: Path) -> None:
+    assert choose_swaps([f"{NAME}@inria-2024-dr_aa"])[0].variant == "dr_aa"
+    for text, code in ((NAME, "variant-not-said"), (f"{NAME}@taming", "nothing-replaces-it"),
+                       (f"{NAME}@nonsense", "unknown-swap")):  # fmt: skip
+        with pytest.raises(SplatfixError) as caught:
+            choose_swaps([text])
+        assert caught.value.code == code
+    with pytest.raises(SplatfixError) as caught:
+        choose_swaps([f"{NAME}@v1", f"{NAME}@mip"])
+    assert caught.value.code == "same-name-twice"
+
+    # a plain clone of Inria's trainer: no submodule fetched, and yet it says what it needs
+    for name in ("arguments", "scene", "gaussian_renderer", "lpipsPyTorch", "submodules/fused-ssim"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("train.py", "full_eval.py", "convert.py", "results.md"):
+        (tmp_path / name).write_text("")
+    assert {swap.name for swap in choose_swaps([str(tmp_path)])} == {
+        f"{NAME}@dr_aa",
+        "simple_knn",
+        "fused_ssim",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["v1", "dr_aa", "mip"])
+def test_verify_measures_the_drop_in(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From the command line: install it, and hold it against the float64 reference in its environment."""
+    target = make_environment(tmp_path / "env", torch=True)
+    assert splatfix("install", f"{NAME}@{name}", "--backend", "pure", "--python", target.python) == 0
+    capsys.readouterr()
+    assert splatfix("verify", "--python", target.python, "--json") == 0
+    kernels = json.loads(capsys.readouterr().out)["kernels"]
+    measured = next(item for item in kernels if item["implementation"] == NAME)
+    assert measured["outcome"] == "met" and 0 < measured["gradient_error"] < measured["gradient_allowed"]
+
+
+def test_importing_a_drop_in_is_silent_and_warns_of_nothing(tmp_path: Path) -> None:
+    wheel = make_swap_wheel(swap_of("diff-gaussian-rasterization", "mcmc"), "0+splatfix.1", tmp_path)
+    code = f"import sys; sys.path.insert(0, {str(wheel)!r}); import {NAME}, {NAME}._C"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
