@@ -57,6 +57,14 @@ def host_gcc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if limit is None:
         yield Finding("host-gcc-too-new", Status.UNKNOWN, f"nvcc's limit for {family_of(compiler)} is not known.",
                       evidence=evidence)  # fmt: skip
+    elif family_of(compiler) == "gcc" and major == 11 and numbers(toolkit.version)[:2] == (11, 5):
+        # Ubuntu 22.04's own pair: the header lets gcc 11 pass, then nvcc's front end fails on its <functional>
+        yield Finding(
+            "host-gcc-too-new", Status.FAIL,
+            f"nvcc {toolkit.version} cannot read the C++ library of {compiler.kind} {compiler.version}, though its header "
+            "accepts it (\"parameter packs not expanded with '...'\" in std_function.h).",
+            evidence=evidence, remedy=_other_compiler(facts, toolkit, "gcc", 10),
+        )  # fmt: skip
     elif major <= limit:
         yield Finding("host-gcc-too-new", Status.PASS,
                       f"nvcc {toolkit.version} accepts {compiler.kind} {compiler.version} (up to {limit}).",
@@ -67,6 +75,44 @@ def host_gcc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} accepts ({family_of(compiler)} {limit}).",
             evidence=evidence, remedy=_other_compiler(facts, toolkit, family_of(compiler), limit),
         )  # fmt: skip
+
+
+# Oldest gcc that torch's headers take: c10/util/C++17.h says "We need GCC 9 or later" from 2.3 on; from 2.12 on
+# extensions are compiled as C++20, which gcc accepts from 10 on. Below 2.3 torch's own table (gcc 5) decides.
+_OLDEST_GCC = (((2, 12), 10), ((2, 3), 9))
+
+
+@check("host-gcc-too-old", "compiler", "torch's headers accept the host compiler")
+def host_gcc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torch's own headers refuse an old gcc ("You're trying to build PyTorch with a too old version of GCC. We need GCC 9
+    or later."). RHEL 8 and its kin bring gcc 8; newer ones come as modules, gcc-toolset packages or from conda."""
+    compiler, torch = host_compiler(facts), torch_of(facts)
+    if compiler is None or torch is None or torch_cuda(facts) is None or family_of(compiler) != "gcc":
+        return
+    version, release = numbers(compiler.version), numbers(torch.version)[:2]
+    oldest = next((gcc for since, gcc in _OLDEST_GCC if release >= since), None)
+    if oldest is None or not version or version[0] >= oldest:
+        return
+    yield Finding(
+        "host-gcc-too-old", Status.WARN,
+        f"{compiler.kind} {compiler.version} is too old for the headers of torch {torch.version}, which need gcc {oldest}.",
+        evidence=(Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via)),
+                  Evidence("torch", torch.version, facts.environment.torch.found_via)),
+        remedy=_newer_gcc(facts, oldest),
+    )  # fmt: skip
+
+
+def _newer_gcc(facts: Facts, oldest: int) -> tuple[Remedy, ...]:
+    for item in facts.machine.compilers.value or ():
+        version = numbers(item.version)
+        if item.kind == "g++" and version and version[0] >= oldest:
+            return (
+                Remedy(
+                    f'export CC="{item.path.replace("g++", "gcc")}" CXX="{item.path}" CUDAHOSTCXX="{item.path}"'
+                ),
+            )
+    return (prose(f"Load or install gcc {oldest} or newer (module load gcc, gcc-toolset, or conda's gxx_linux-64) and set "
+                  "CC, CXX and CUDAHOSTCXX to it."),)  # fmt: skip
 
 
 @check("host-msvc-too-new", "compiler", "nvcc accepts Visual Studio's compiler")

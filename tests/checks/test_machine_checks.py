@@ -115,3 +115,36 @@ def test_a_card_driven_by_nouveau(changed: Changer) -> None:
     assert finding is not None
     assert "nouveau" in finding.summary
     assert "Intel" not in finding.summary
+
+
+def gxx(version: str) -> Fact[tuple[Compiler, ...]]:
+    return Fact((Compiler("g++", "/usr/bin/g++", version, ("PATH",)),), "PATH")
+
+
+@pytest.mark.parametrize(
+    ("torch", "version", "told"),
+    [("2.5.1+cu121", "8.5.0", True), ("2.5.1+cu121", "9.4.0", False), ("2.12.0+cu130", "9.4.0", True),
+     ("2.12.0+cu130", "10.2.1", False), ("2.1.2+cu118", "8.5.0", False)],
+)  # fmt: skip
+def test_a_gcc_too_old_for_torchs_headers(
+    changed: Changer, torch_with: Callable[..., Fact[object]], torch: str, version: str, told: bool
+) -> None:
+    facts = changed(torch=torch_with(version=torch), compilers=gxx(version))
+    assert (found(facts, "host-gcc-too-old") is not None) is told
+
+
+@pytest.mark.parametrize(
+    ("nvcc", "version", "status"),
+    [
+        ("11.5.119", "11.4.0", Status.FAIL),
+        ("11.5.119", "10.5.0", Status.PASS),
+        ("11.8.89", "11.4.0", Status.PASS),
+    ],
+)
+def test_ubuntus_own_nvcc_with_its_own_gcc(changed: Changer, nvcc: str, version: str, status: Status) -> None:
+    toolkit = Toolkit("/usr", nvcc, ("PATH (/usr/bin/nvcc)",), "/usr/bin/nvcc", ("sm_75",), 11, 12)
+    facts = changed(compilers=gxx(version), toolkits=Fact((toolkit,), "PATH"),
+                    toolkit_choice=Fact(ToolkitChoice("/usr", "PATH", "/usr/bin/nvcc", None, True)))  # fmt: skip
+    finding = found(facts, "host-gcc-too-new")
+    assert finding is not None
+    assert finding.status is status
