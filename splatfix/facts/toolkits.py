@@ -237,7 +237,7 @@ def _describe(
         clang_max=_below(limits, r"__clang_major__ >= ([0-9]{1,4})\b"),
         msvc_max=_below(limits, r"_MSC_VER >= ([0-9]{1,5})\b"),
         missing=missing,
-        elsewhere=_elsewhere(system, missing, includes),
+        elsewhere=_elsewhere(system, missing, tuple(i for i in includes if _same_major(i, version))),
         error=error,
     )
 
@@ -287,6 +287,13 @@ def _cudart_places(system: System) -> tuple[str, ...]:
     folders = ["lib64", "lib", *(f"targets/{target}/lib" for target in _TARGETS)]
     folders += [f"lib/{machine}-linux-gnu" for machine in ("x86_64", "aarch64")]
     return tuple(f"{folder}/libcudart.so" for folder in folders)
+
+
+def _same_major(include: str, version: str | None) -> bool:
+    """NVIDIA's packages for CUDA 13 and later lie in ``nvidia/cu13``, those for 11 and 12 in ``nvidia/cublas``..."""
+    named = re.search(r"/nvidia/cu(\d{2})/include$", include)
+    major = (version or "").partition(".")[0]
+    return named.group(1) == major if named else major in ("", "11", "12")
 
 
 def _elsewhere(system: System, missing: tuple[str, ...], includes: tuple[str, ...]) -> dict[str, str]:
