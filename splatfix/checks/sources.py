@@ -155,6 +155,22 @@ def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
                           subject=item.path, evidence=evidence)  # fmt: skip
 
 
+@check("arch-in-path", "checkout", "No folder name switches the architecture flags off")
+def arch_in_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torch adds no architecture flags once any nvcc flag contains the letters "arch", and it does not ask where they stand.
+    Inria's setup.py hands nvcc its own absolute path (for glm): in a folder such as ~/research/ or /archive/ the flags
+    vanish, nvcc falls back to its oldest architecture, and nothing says so."""
+    for item in _to_build(facts):
+        if item.own_path_in_flags and "arch" in item.source.folder:
+            yield Finding(
+                "arch-in-path", Status.FAIL,
+                f'{item.source.label} lies in a folder with "arch" in its path; torch then ignores TORCH_CUDA_ARCH_LIST.',
+                subject=item.path, evidence=(Evidence(_file(item), f"-I{item.source.folder}/...", "its syntax tree"),),
+                remedy=(prose('Move the checkout to a path without the letters "arch". Or build on a copy:'),
+                        Remedy(f'splatfix install "{item.source.folder}"')),
+            )  # fmt: skip
+
+
 @check(
     "toolkit-dropped-arch",
     "checkout",
