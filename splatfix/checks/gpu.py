@@ -80,8 +80,8 @@ def no_gpu_visible(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES names the GPUs that programs may see; an empty value, -1 or an index that does not exist
     (everything from the first bad entry on is dropped) leaves none, and torch then says that it found no GPU."""
     value = facts.machine.variables.get("CUDA_VISIBLE_DEVICES")
-    gpus = facts.machine.gpus.value
-    if value is None or not gpus or not has_nvidia_gpu(facts):
+    gpus = tuple(gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia")
+    if value is None or not gpus:
         return
     visible = _visible(value, gpus)
     evidence = (
