@@ -18,6 +18,7 @@ from splatfix.facts import toolkits
 from splatfix.facts.distributions import read_distributions
 from splatfix.facts.extensions import module_name, read_extensions
 from splatfix.facts.jit_cache import own_tag, read_jit_caches
+from splatfix.facts.loader import Loader
 from splatfix.facts.model import (
     ContainerGroup,
     EnvironmentFacts,
@@ -29,7 +30,7 @@ from splatfix.facts.model import (
     unknown,
 )
 from splatfix.facts.packages import read_packages, read_shadows
-from splatfix.facts.shared_objects import Loader, runtime_libraries, torch_abi
+from splatfix.facts.shared_objects import runtime_libraries, torch_abi
 from splatfix.facts.system import System
 
 __all__ = ["module_name", "packaged_toolkits", "probe", "read_torch", "torch_as_installed", "try_import"]

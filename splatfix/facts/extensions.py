@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from splatfix.binaries import Binary, BinaryError
 from splatfix.facts.distributions import editable_source, owners_of_native_files
+from splatfix.facts.loader import Loader
 from splatfix.facts.model import Distribution, Extension, RuntimeCopy, group_containers
-from splatfix.facts.shared_objects import Loader, read_linkage, runtime_copies
+from splatfix.facts.shared_objects import read_linkage, runtime_copies
 from splatfix.facts.system import System
 
 # Folders whose native files belong to torch and its runtime libraries; they are not extensions of a splatting stack.

@@ -10,8 +10,9 @@ from typing import Any
 
 from splatfix.binaries import Binary, BinaryError
 from splatfix.facts.extensions import links_torch
+from splatfix.facts.loader import Loader
 from splatfix.facts.model import ContainerGroup, JitCache, Torch, group_containers
-from splatfix.facts.shared_objects import Loader, read_linkage
+from splatfix.facts.shared_objects import read_linkage
 from splatfix.facts.system import System
 
 # Folder of one Python and CUDA, as torch/utils/cpp_extension.py (_get_build_directory) names it: py311_cu130, py312t_cpu.

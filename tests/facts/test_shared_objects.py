@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from splatfix.facts import Extension, Linkage, environment
-from splatfix.facts.shared_objects import Loader, abi_of
+from splatfix.facts.loader import Loader
+from splatfix.facts.shared_objects import abi_of
 from splatfix.facts.system import LiveSystem
 
 from .native_files import EMPTY, NEW_ABI, OLD_ABI, extension, library, load, needs_gcc, torch_in
