@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import cache, certify, checks, diagnose, inspect_, install, scenes, verify
+from splatfix.cli import cache, certify, checks, diagnose, inspect_, install, monitor, scenes, verify
 
 app = typer.Typer(
     name="splatfix",
@@ -64,6 +64,8 @@ app.command("install")(install.install)
 app.command("revert")(install.revert)
 app.command("verify")(verify.verify)
 app.command("certify")(certify.certify)
+# Options after the command to watch are the command's own.
+app.command("monitor", context_settings={"allow_interspersed_args": False})(monitor.monitor)
 app.add_typer(checks.app, name="checks")
 app.add_typer(cache.app, name="cache")
 app.add_typer(scenes.app, name="scenes")

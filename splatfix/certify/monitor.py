@@ -1,0 +1,262 @@
+"""Watches any trainer from outside, sample by sample: the same memory series as our own trainer writes, and a summary."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from splatfix.certify.event_file import EventFile
+from splatfix.certify.watched import Command, Target
+from splatfix.core.files import write_json
+from splatfix.facts.system import LiveSystem, System
+from splatfix.facts.vram import GpuMeter, GpuUse, HostUse, NvmlMeter, alive, host_use
+
+GIB = float(1 << 30)
+SETTLED_OVER = 10  # samples in a row ...
+SETTLED_WITHIN = 0.02  # ... that differ by at most this share are a settled baseline
+FULL = 0.97  # of a card's memory: from here on allocations fail, or spill under Windows
+NOTICED = 32 << 20  # bytes; less comes and goes with every desktop
+HIDDEN = (
+    "the driver does not tell this process's share (Windows, WSL, or a container): VRAM is what has come into use since "
+    "the start and belongs to no process that can be seen"
+)
+NOT_MEASURED_HERE = "host memory and processor time are not measured: there is no /proc on this system"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One moment; None is what could not be measured. Memory in GiB, as in the trainer's own series.
+
+    From outside only what a process holds can be seen (``vram_reserved_gb``: tensors, the allocator's reserve and the
+    CUDA context), not how much of it is in use (``vram_allocated_gb``).
+    """
+
+    seconds: float
+    vram_allocated_gb: float | None
+    vram_reserved_gb: float | None
+    vram_creep_gb: float | None
+    vram_used_share: float | None
+    """Of the memory of the fullest card that the process uses, by all processes."""
+    gpu_utilisation: float | None
+    rss_gb: float | None
+    cpu_percent: float | None
+    """100 is one core."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A watch as a whole. ``exit_code`` is the command's, or None for a process that was only looked at."""
+
+    target: str
+    seconds: float
+    samples: int
+    exit_code: int | None
+    vram_peak_gb: float | None
+    vram_settled_gb: float | None
+    vram_creep_gb: float | None
+    share_above_97_percent: float | None
+    """Of the samples in which a card of the process was fuller than 97 %."""
+    gpu_utilisation_mean: float | None
+    rss_peak_gb: float | None
+    cpu_percent_mean: float | None
+    notes: tuple[str, ...]
+    folder: str
+
+
+class Meter:
+    """Turns readings of GPUs and host into samples, and remembers what the summary needs."""
+
+    def __init__(self, gpus: GpuMeter, system: System) -> None:
+        self._gpus, self._system = gpus, system
+        self._before: tuple[float, float] | None = None
+        self._unnamed_before = {gpu.index: self._unnamed(gpu) for gpu in gpus.read()}
+        self._settled: float | None = None
+        self.samples: list[Sample] = []
+        self.notes: list[str] = []
+        if gpus.problem:
+            self._note(f"VRAM is not measured: {gpus.problem}")
+
+    @property
+    def settled(self) -> float | None:
+        """The baseline in GiB; None while it has not settled."""
+        return self._settled
+
+    def take(self, seconds: float, pid: int, host: HostUse | None) -> Sample:
+        """One sample at ``seconds`` since the start."""
+        family = set(host.processes if host else (pid,))
+        readings = self._gpus.read()
+        if self._gpus.problem:
+            self._note(f"VRAM is not measured: {self._gpus.problem}")
+        held, cards = self._held(readings, family)
+        shares = [gpu.used / gpu.total for gpu in cards if gpu.used is not None and gpu.total]
+        busy = [gpu.utilisation for gpu in cards if gpu.utilisation is not None]
+        sample = Sample(
+            seconds=round(seconds, 3),
+            vram_allocated_gb=None,
+            vram_reserved_gb=held,
+            vram_creep_gb=self._creep(held),
+            vram_used_share=round(max(shares), 4) if shares else None,
+            gpu_utilisation=max(busy) if busy else None,
+            rss_gb=host.rss / GIB if host else None,
+            cpu_percent=self._cpu(seconds, host),
+        )
+        self.samples.append(sample)
+        return sample
+
+    def _held(self, readings: tuple[GpuUse, ...], family: set[int]) -> tuple[float | None, list[GpuUse]]:
+        """GiB held on all cards together, and the cards the process uses."""
+        if not readings:
+            return None, []
+        cards = [gpu for gpu in readings if family & set(gpu.processes)]
+        told = [gpu.processes[pid] for gpu in cards for pid in family & set(gpu.processes)]
+        if told and None not in told:
+            return sum(size for size in told if size is not None) / GIB, cards
+        # The driver hides this process or its share: what no visible process accounts for has grown since the start.
+        grown = [(gpu, self._unnamed(gpu) - self._unnamed_before.get(gpu.index, 0)) for gpu in readings]
+        grown = [(gpu, size) for gpu, size in grown if size >= NOTICED]
+        if grown or told:
+            self._note(HIDDEN)
+        return sum(size for _, size in grown) / GIB, [gpu for gpu, _ in grown]
+
+    def _unnamed(self, gpu: GpuUse) -> int:
+        """Bytes in use that belong to no process that can be seen from here."""
+        told = (size for pid, size in gpu.processes.items() if size is not None and self._visible(pid))
+        return max(0, (gpu.used or 0) - sum(told))
+
+    def _visible(self, pid: int) -> bool:
+        """Inside a container the driver may name processes by the host's numbers, which mean nothing there."""
+        return not self._system.exists("/proc") or alive(self._system, pid)
+
+    def _creep(self, held: float | None) -> float | None:
+        if held is None:
+            return None
+        recent = [item.vram_reserved_gb or 0.0 for item in self.samples[1 - SETTLED_OVER :]] + [held]
+        even = min(recent) > 0.0 and max(recent) - min(recent) <= SETTLED_WITHIN * max(recent)
+        if self._settled is None and len(recent) == SETTLED_OVER and even:
+            self._settled = statistics.median(recent)
+        return None if self._settled is None else max(0.0, held - self._settled)
+
+    def _cpu(self, seconds: float, host: HostUse | None) -> float | None:
+        before, self._before = self._before, (seconds, host.cpu_seconds) if host else None
+        if before is None or host is None or seconds <= before[0]:
+            return None
+        # A child that ended takes its time out of the sum; that is no negative use.
+        return round(max(0.0, 100.0 * (host.cpu_seconds - before[1]) / (seconds - before[0])), 1)
+
+    def _note(self, words: str) -> None:
+        if words not in self.notes:
+            self.notes.append(words)
+
+
+def watch(
+    target: Target,
+    folder: Path,
+    *,
+    interval: float = 1.0,
+    tensorboard: bool = False,
+    gpus: GpuMeter | None = None,
+    system: System | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Summary:
+    """Watch until the target ends (or Ctrl-C): ``metrics.jsonl`` and ``summary.json`` in ``folder``.
+
+    Args:
+        interval: seconds between two samples.
+        tensorboard: also write ``memory/vram_reserved_gb`` and the rest below ``folder/tensorboard``.
+    """
+    machine = system or LiveSystem()
+    meter = Meter(gpus or NvmlMeter(), machine)
+    folder.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    with contextlib.ExitStack() as open_now:
+        series = open_now.enter_context((folder / "metrics.jsonl").open("w", encoding="utf-8"))
+        board = open_now.enter_context(EventFile(folder / "tensorboard")) if tensorboard else None
+        if isinstance(target, Command):
+            open_now.enter_context(target.in_charge())
+        open_now.enter_context(contextlib.suppress(KeyboardInterrupt))
+        while not target.ended():
+            host = host_use(machine, target.pid)
+            sample = meter.take(time.monotonic() - started, target.pid, host)
+            series.write(json.dumps(asdict(sample)) + "\n")
+            series.flush()
+            if board is not None:
+                board.add(board_series(sample), len(meter.samples), time.time())
+            _wait(target, interval, sleep)
+    summary = summarise(target, time.monotonic() - started, meter, folder)
+    write_json(folder / "summary.json", asdict(summary))
+    return summary
+
+
+def board_series(sample: Sample) -> dict[str, float]:
+    """A sample under the names of the trainer's own TensorBoard series."""
+    values = {
+        name: value for name, value in asdict(sample).items() if name != "seconds" and value is not None
+    }
+    return {f"{'memory' if name.endswith('_gb') else 'load'}/{name}": value for name, value in values.items()}
+
+
+def _wait(target: Target, interval: float, sleep: Callable[[float], None]) -> None:
+    """Sleep until the next sample, but not much longer than the target lives."""
+    until = time.monotonic() + interval
+    while not target.ended() and (left := until - time.monotonic()) > 0:
+        sleep(min(left, 0.1))
+
+
+def summarise(target: Target, seconds: float, meter: Meter, folder: Path) -> Summary:
+    """Peaks, means and shares of all samples."""
+    rows, notes = meter.samples, list(meter.notes)
+
+    def known(name: str) -> list[float]:
+        return [value for row in rows if (value := getattr(row, name)) is not None]
+
+    held, full, rss = known("vram_reserved_gb"), known("vram_used_share"), known("rss_gb")
+    busy, cpu, creep = known("gpu_utilisation"), known("cpu_percent"), known("vram_creep_gb")
+    if not rss and rows:
+        notes.append(NOT_MEASURED_HERE)
+    if any(held) and meter.settled is None:
+        notes.append(
+            f"VRAM never stayed within {SETTLED_WITHIN:.0%} over {SETTLED_OVER} samples: no baseline, no creep"
+        )
+    return Summary(
+        target=target.words,
+        seconds=round(seconds, 1),
+        samples=len(rows),
+        exit_code=target.exit_code(),
+        vram_peak_gb=max(held, default=None),
+        vram_settled_gb=meter.settled,
+        vram_creep_gb=max(creep, default=None),
+        share_above_97_percent=sum(share > FULL for share in full) / len(full) if full else None,
+        gpu_utilisation_mean=statistics.fmean(busy) if busy else None,
+        rss_peak_gb=max(rss, default=None),
+        cpu_percent_mean=statistics.fmean(cpu) if cpu else None,
+        notes=tuple(notes),
+        folder=str(folder),
+    )
+
+
+def lines(summary: Summary) -> list[str]:
+    """The summary for people."""
+
+    def told(value: float | None, form: str) -> str:
+        return "not measured" if value is None else form.format(value)
+
+    code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
+    share = None if summary.share_above_97_percent is None else 100 * summary.share_above_97_percent
+    return [
+        f"{summary.target}: {summary.seconds:.1f} s, {summary.samples} samples{code}",
+        f"  VRAM peak        {told(summary.vram_peak_gb, '{:.2f} GiB')}",
+        f"  settled baseline {told(summary.vram_settled_gb, '{:.2f} GiB')}",
+        f"  creep above it   {told(summary.vram_creep_gb, '{:.2f} GiB')}",
+        f"  above 97 %       {told(share, '{:.1f} % of the samples')}",
+        f"  GPU utilisation  {told(summary.gpu_utilisation_mean, '{:.0f} % on average')}",
+        f"  host memory peak {told(summary.rss_peak_gb, '{:.2f} GiB')}",
+        f"  processor        {told(summary.cpu_percent_mean, '{:.0f} % on average (100 is one core)')}",
+        *(f"  note: {note}" for note in summary.notes),
+        f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118
+    ]

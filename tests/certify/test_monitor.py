@@ -1,0 +1,255 @@
+"""Watching a trainer from outside: real children, and GPUs as NVML recorded them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from splatfix.certify.monitor import (
+    HIDDEN,
+    Meter,
+    board_series,
+    lines,
+    summarise,
+    watch,
+)
+from splatfix.certify.watched import Command, Running, target_of
+from splatfix.core.errors import SplatfixError
+from splatfix.facts.system import LiveSystem
+from splatfix.facts.vram import GpuUse, HostUse
+
+MIB, GIB = 1 << 20, 1 << 30
+ME = os.getpid()
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+class Recorded:
+    """NVML's answers of one after another moment; the last one stays."""
+
+    def __init__(self, *moments: Sequence[GpuUse], problem: str = "") -> None:
+        self._moments, self.problem = list(moments), problem
+
+    def read(self) -> tuple[GpuUse, ...]:
+        moment = self._moments.pop(0) if len(self._moments) > 1 else self._moments[0] if self._moments else ()
+        return tuple(moment)
+
+
+NO_DRIVER = Recorded(problem="NVML: Driver Not Loaded")
+
+
+def card(used: float, processes: dict[int, int | None], busy: int = 50) -> list[GpuUse]:
+    return [GpuUse(0, "NVIDIA GeForce RTX 4090", 24 * GIB, int(used * GIB), busy, processes)]
+
+
+def held(*gib: float) -> list[list[GpuUse]]:
+    """Moments in which this process holds so much on a card where another one holds 4 GiB."""
+    return [card(4 + size, {1: 4 * GIB, ME: int(size * GIB)}) for size in gib]
+
+
+class Meantime:
+    """A target whose samples are taken by hand."""
+
+    pid, words = ME, "train.py"
+
+    def ended(self) -> bool:
+        return True
+
+    def exit_code(self) -> int | None:
+        return 0
+
+
+def run(recorded: Recorded, count: int) -> Meter:
+    meter = Meter(recorded, LiveSystem())
+    for second in range(count):
+        meter.take(float(second), ME, HostUse(2 * GIB, 1.5 * second, (ME,)))
+    return meter
+
+
+@linux
+def test_a_command_is_watched_to_its_end_and_its_code_is_kept(tmp_path: Path) -> None:
+    work = "import time; held = bytearray(60 << 20); end = time.time() + 0.8\nwhile time.time() < end: pass\nraise SystemExit(7)"
+    summary = watch(
+        Command((sys.executable, "-c", work)), tmp_path, interval=0.1, tensorboard=True, gpus=NO_DRIVER
+    )
+    assert summary.exit_code == 7 and summary.samples >= 4
+    assert summary.rss_peak_gb is not None and 60 * MIB / GIB < summary.rss_peak_gb < 1.0
+    assert summary.cpu_percent_mean is not None and summary.cpu_percent_mean > 20
+    assert summary.vram_peak_gb is None and summary.notes == (
+        "VRAM is not measured: NVML: Driver Not Loaded",
+    )
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == summary.samples
+    assert {"vram_allocated_gb", "vram_reserved_gb", "vram_creep_gb", "rss_gb"} <= set(rows[0])
+    assert json.loads((tmp_path / "summary.json").read_text())["exit_code"] == 7
+    assert list((tmp_path / "tensorboard").glob("events.out.tfevents.*"))
+
+
+@linux
+def test_children_of_the_command_count_too(tmp_path: Path) -> None:
+    grandchild = "import time; held = bytearray(80 << 20); time.sleep(0.8)"
+    work = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
+    summary = watch(Command((sys.executable, "-c", work)), tmp_path, interval=0.1, gpus=NO_DRIVER)
+    assert summary.rss_peak_gb is not None and summary.rss_peak_gb > 80 * MIB / GIB
+
+
+@linux
+def test_a_running_process_is_only_looked_at(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.6)"])
+    summary = watch(target_of((str(child.pid),)), tmp_path, interval=0.1, gpus=NO_DRIVER)
+    assert summary.exit_code is None and summary.target == f"process {child.pid}"
+    assert summary.samples >= 2 and child.wait() == 0
+    with pytest.raises(SplatfixError, match=f"no process {child.pid}") as refused:
+        Running(child.pid, LiveSystem())
+    assert refused.value.exit_code == 2
+
+
+def test_a_command_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(SplatfixError, match="Cannot start no-such-trainer") as refused:
+        target_of(("no-such-trainer", "--fast"))
+    assert refused.value.exit_code == 2
+
+
+@linux
+def test_a_command_ended_by_a_signal_has_the_code_a_shell_gives(tmp_path: Path) -> None:
+    work = "import os, time; time.sleep(0.2); os.kill(os.getpid(), 9)"
+    assert (
+        watch(Command((sys.executable, "-c", work)), tmp_path, interval=0.05, gpus=NO_DRIVER).exit_code == 137
+    )
+
+
+@linux
+def test_ctrl_c_is_the_commands_and_the_summary_still_comes(tmp_path: Path) -> None:
+    trainer = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGINT, lambda *_: (time.sleep(0.3), sys.exit(5)))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(30)"
+    )
+    argv = [
+        sys.executable,
+        "-m",
+        "splatfix",
+        "monitor",
+        "--interval",
+        "0.05",
+        "--out",
+        str(tmp_path),
+        "--json",
+    ]
+    watcher = subprocess.Popen(
+        [*argv, sys.executable, "-c", trainer],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert watcher.stderr is not None and watcher.stderr.readline() == "ready\n"
+    time.sleep(0.3)
+    os.killpg(watcher.pid, signal.SIGINT)  # as a terminal does: to the watcher and to what it watches
+    told, _ = watcher.communicate(timeout=20)
+    assert watcher.returncode == 5
+    assert json.loads(told)["command_exit_code"] == 5
+
+
+def test_peak_baseline_and_creep_of_a_process_on_a_shared_card(tmp_path: Path) -> None:
+    growing = [0.0, 0.5, 2.0, 5.0, *[6.0] * 10, 6.5, 7.0, 6.8]
+    meter = run(Recorded(*held(0.0, *growing)), len(growing))
+    summary = summarise(Meantime(), 17.0, meter, tmp_path)
+    assert (summary.vram_peak_gb, summary.vram_settled_gb, summary.vram_creep_gb) == (7.0, 6.0, 1.0)
+    assert summary.share_above_97_percent == 0.0 and summary.gpu_utilisation_mean == 50
+    assert summary.cpu_percent_mean == 150.0 and summary.rss_peak_gb == 2.0 and summary.notes == ()
+    creep = [sample.vram_creep_gb for sample in meter.samples]
+    assert creep[:12] == [None] * 12 and creep[-1] == pytest.approx(0.8)
+
+
+def test_samples_on_a_full_card_are_counted(tmp_path: Path) -> None:
+    meter = run(Recorded(*held(0.0, 10.0, 19.0, 19.5, 19.6)), 4)
+    assert summarise(Meantime(), 4.0, meter, tmp_path).share_above_97_percent == 0.5
+
+
+def test_memory_that_never_settles_has_no_baseline_and_no_creep(tmp_path: Path) -> None:
+    sizes = [1.0 + 0.5 * step for step in range(14)]
+    summary = summarise(Meantime(), 14.0, run(Recorded(*held(0.0, *sizes)), 14), tmp_path)
+    assert summary.vram_peak_gb == 7.5 and summary.vram_settled_gb is None and summary.vram_creep_gb is None
+    assert "never stayed within 2%" in summary.notes[0]
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        pytest.param({ME: None}, id="wsl: no share"),
+        pytest.param({}, id="container: no processes"),
+        pytest.param({4_194_000: 6 * GIB}, id="container: the host's numbers"),
+    ],
+)
+def test_a_hidden_share_is_what_came_into_use_and_said_so(
+    hidden: dict[int, int | None], tmp_path: Path
+) -> None:
+    meter = run(Recorded(card(1.0, {}), card(1.0, {}), card(7.0, hidden), card(7.5, hidden)), 3)
+    assert [sample.vram_reserved_gb for sample in meter.samples] == [0.0, 6.0, 6.5]
+    assert meter.notes == [HIDDEN]
+
+
+@linux
+def test_what_other_visible_processes_take_is_not_ours() -> None:
+    parent = os.getppid()
+    meter = run(Recorded(card(1.0, {}), card(9.0, {parent: 8 * GIB}), card(9.0, {parent: 8 * GIB})), 2)
+    assert [sample.vram_reserved_gb for sample in meter.samples] == [0.0, 0.0]
+    assert meter.notes == [] and meter.samples[-1].vram_used_share is None
+
+
+def test_the_series_has_the_trainers_names() -> None:
+    sample = run(Recorded(*held(0.0, *[3.0] * 12)), 12).samples[-1]
+    series = board_series(sample)
+    assert series["memory/vram_reserved_gb"] == 3.0 and series["memory/vram_creep_gb"] == 0.0
+    assert series["load/gpu_utilisation"] == 50 and series["memory/rss_gb"] == 2.0
+    assert "memory/vram_allocated_gb" not in series  # cannot be seen from outside
+
+
+def test_a_driver_that_stops_answering_is_noted() -> None:
+    recorded = Recorded(*held(0.0, 1.0))
+    meter = Meter(recorded, LiveSystem())
+    meter.take(0.0, ME, None)
+    recorded._moments, recorded.problem = [], "NVML: no answer within 10 s"
+    assert meter.take(1.0, ME, None).vram_reserved_gb is None
+    assert meter.notes == ["VRAM is not measured: NVML: no answer within 10 s"]
+
+
+def test_the_summary_for_people_says_what_was_not_measured(tmp_path: Path) -> None:
+    told = "\n".join(lines(summarise(Meantime(), 1.0, run(NO_DRIVER, 2), tmp_path)))
+    assert "VRAM peak        not measured" in told and "Driver Not Loaded" in told and "exit code 0" in told
+
+
+@linux
+def test_the_command_line_passes_options_and_the_code_on(
+    splatfix: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    work = "import sys, time; print(sys.argv[1:]); time.sleep(0.3); sys.exit(3)"
+    done = splatfix(
+        "monitor",
+        "--interval",
+        "0.1",
+        "--out",
+        str(tmp_path),
+        sys.executable,
+        "-c",
+        work,
+        "--json",
+        "--out",
+        "x",
+    )
+    assert done.returncode == 3
+    assert done.stdout == "['--json', '--out', 'x']\n"
+    assert "exit code 3" in done.stderr and (tmp_path / "metrics.jsonl").is_file()
+    behind = splatfix("monitor", "4194303", "--out", str(tmp_path))
+    assert behind.returncode == 2 and "Options come first" in behind.stderr
+    gone = splatfix("monitor", "--out", str(tmp_path), "4194303")
+    assert gone.returncode == 2 and "There is no process 4194303" in gone.stderr
