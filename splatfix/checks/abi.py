@@ -73,7 +73,7 @@ def ext_link_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """A .cu file that was left out of the build, or a build folder with objects of two versions, gives a module that
     links but misses its own functions: the import ends in an undefined symbol that is not torch's."""
     for item, linkage in _linked(facts):
-        if linkage.own_missing and not linkage.torch_missing:
+        if linkage.own_missing and not linkage.torch_missing and _is_module(item):
             yield Finding(
                 "ext-link-incomplete", Status.FAIL,
                 f"{_name(item)} lacks {_count(linkage.own_missing)} that no library it needs has: "
@@ -92,6 +92,8 @@ def shared_lib_not_found(facts: Facts, goal: Goal) -> Iterator[Finding]:
     folders. One that lies nowhere ends the import with "cannot open shared object file"."""
     cuda = torch_cuda(facts)
     for item, linkage in _linked(facts):
+        if not _is_module(item):
+            continue
         lost = [name for name in linkage.unresolved if not _DRIVER_LIBRARY.match(name)]
         if not facts.environment.torch_installed.value:
             lost = [name for name in lost if not _TORCH_LIBRARY.match(name)]  # torch-installed says it
@@ -176,6 +178,12 @@ def _linked(facts: Facts) -> Iterator[tuple[Extension, Linkage]]:
         # copies of torch's own libraries that a wheel bundles are told by duplicate-runtimes
         if item.linkage is not None and not re.match(r"lib(c10|torch)", item.path.rpartition("/")[2]):
             yield item, item.linkage
+
+
+def _is_module(item: Extension) -> bool:
+    """A module that is imported by its name; a plain library may be one of several for different machines (torchcodec
+    brings one for each FFmpeg), of which its package loads the one that fits."""
+    return item.importable and not item.path.rpartition("/")[2].startswith("lib")
 
 
 def _other_abi(facts: Facts, linkage: Linkage) -> bool:

@@ -99,6 +99,15 @@ def test_needed_libraries(changed: Changer, unresolved: tuple[str, ...], code: s
     assert set(found) == ({code} if code else set())
 
 
+def test_a_library_for_another_machine_is_no_alarm(changed: Changer) -> None:
+    """torchcodec ships one library for each FFmpeg; all but one of them lack theirs, and that is how it is meant."""
+    facts = changed(extensions=linked(unresolved=("libavutil.so.56",), own_missing=("av_log",)))
+    item = dataclasses.replace(
+        facts.environment.extensions.value[0], path="torchcodec/libtorchcodec_core4.so"
+    )  # type: ignore[index]
+    assert not loud(changed(extensions=Fact((item,), "")))
+
+
 def test_another_cuda_major_is_told_once(changed: Changer) -> None:
     facts = changed(extensions=linked(unresolved=("libcudart.so.11.0",)))
     item = dataclasses.replace(
