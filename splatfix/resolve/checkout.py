@@ -10,27 +10,38 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.facts import Facts
 from splatfix.facts.source import Source, extension_folders, read_source
-from splatfix.knowledge.stacks import recognise_checkout
+from splatfix.knowledge.stacks import Stack, recognise_checkout
+from splatfix.resolve.programs import refuse_program
+from splatfix.resolve.recipes import Recipe, recipe
 from splatfix.resolve.swaps import known_names
 
 
-def sources_in(named: Iterable[str]) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+def sources_in(
+    named: Iterable[str], facts: Facts | None = None
+) -> tuple[tuple[Source, ...], tuple[str, ...]]:
     """Every extension source that these folders stand for, each once, and notes for the person.
+
+    Args:
+        facts: of the machine; with them a refused program (LichtFeld, OpenSplat, brush) says what it would find here.
 
     Raises:
         SplatfixError: ``not-a-folder``, ``not-an-extension``, ``source-unreadable`` (exit 2), ``source-incomplete``,
-            ``same-name-twice``.
+            ``same-name-twice``, ``no-extension-of-its-own``, ``not-a-python-extension``.
     """
     found: dict[str, Source] = {}
     notes: list[str] = []
     for text in named:
         folder = _folder(text)
-        if (folder / "setup.py").is_file() or (folder / "pyproject.toml").is_file():
+        known = _recipe_of(folder)
+        if known and known.needs and facts:
+            raise refuse_program(folder, known, facts)
+        if known is None and any((folder / name).is_file() for name in ("setup.py", "pyproject.toml")):
             inside = [folder]
         else:
-            inside = _extensions_of(folder)
-            notes.append(_what_it_is(folder, inside))
+            inside = _extensions_of(folder, known)
+            notes += _what_it_is(folder, inside, known)
         for path in inside:
             found[str(path)] = _checked(path)
     _refuse_same_names(found.values())
@@ -48,8 +59,14 @@ def _folder(text: str) -> Path:
     raise usage_error("not-a-folder", f"{text} {what}.", *todo)
 
 
-def _extensions_of(folder: Path) -> list[Path]:
-    """The extensions of a checkout, in order of name."""
+def _recipe_of(folder: Path) -> Recipe | None:
+    """The recipe of the stack whose checkout this is."""
+    stacks = _stacks(folder)
+    return recipe(stacks[0].key) if stacks else None
+
+
+def _extensions_of(folder: Path, known: Recipe | None) -> list[Path]:
+    """The extensions of a checkout: in the recipe's order, then all others by name."""
     empty = _empty_submodules(folder)
     if empty:
         raise usage_error(
@@ -58,14 +75,42 @@ def _extensions_of(folder: Path) -> list[Path]:
             f"In the checkout: git -C {folder} submodule update --init --recursive",
             "Or name the extensions to build one by one.",
         )
-    found = extension_folders(folder)
+    parts = [part for part in known.parts if part.path] if known else []
+    ours = [(folder / part.path).resolve() for part in parts if part.builder == "setup.py"]
+    others = {(folder / part.path).resolve() for part in parts if part.builder != "setup.py"}
+    # a fork may have left a part out; a folder that is there and holds no source is what a plain clone or a zip leaves
+    ours = [path for path in ours if path.is_dir()]
+    lacking = [path for path in ours if not any((path / n).is_file() for n in ("setup.py", "pyproject.toml"))]
+    if lacking:
+        raise usage_error(
+            "source-incomplete",
+            f"{folder} is incomplete: {', '.join(os.path.relpath(path, folder) for path in lacking)} "
+            f"holds no setup.py, and {known.name if known else 'it'} needs it.",
+            f"In the checkout: git -C {folder} submodule update --init --recursive",
+            f"Where it is no submodule, take it back from git: git -C {folder} checkout -- .",
+        )
+    if folder in ours:
+        return ours
+    found = [path for path in extension_folders(folder) if path not in others]
+    if not found and known:
+        raise _no_extension(folder, known)
     if not found:
         raise usage_error(
             "not-an-extension",
             f"{folder} holds neither setup.py nor pyproject.toml, and no extension below it has one.",
             "Give the folder that holds the extension's setup.py, or a checkout.",
         )
-    return list(found)
+    return [*ours, *(path for path in found if path not in ours)]
+
+
+def _no_extension(folder: Path, known: Recipe) -> SplatfixError:
+    said = [part.note for part in known.parts if part.note] or [known.note]
+    return SplatfixError(
+        "no-extension-of-its-own",
+        f"{folder} is a checkout of {known.name}, which has no native Python extension of its own to build.",
+        meaning=" ".join(f"{text[0].upper()}{text[1:]}." for text in said if text),
+        todo=("See what this machine has for it: splatfix diagnose",),
+    )
 
 
 def _empty_submodules(folder: Path) -> list[str]:
@@ -75,7 +120,7 @@ def _empty_submodules(folder: Path) -> list[str]:
     except OSError:
         return []
     paths = [match.strip() for match in re.findall(r"^\s*path\s*=\s*(.+)$", text, re.MULTILINE)]
-    wanted = [path for path in paths if path.startswith("submodules/")]
+    wanted = [path for path in paths if re.match(r"(.*/)?submodules/", path)]
     return [
         path
         for path in wanted
@@ -83,14 +128,20 @@ def _empty_submodules(folder: Path) -> list[str]:
     ]
 
 
-def _what_it_is(folder: Path, inside: list[Path]) -> str:
-    paths = [
-        os.path.relpath(path, folder).replace(os.sep, "/")
-        for path in [*folder.glob("*"), *folder.glob("*/*")]
-    ]
-    stacks = recognise_checkout(paths)
-    name = f"a checkout of {stacks[0].name}" if stacks else "a checkout of an unknown stack"
-    return f"{folder} is {name}; its extensions: {', '.join(path.name for path in inside)}"
+def _stacks(folder: Path) -> tuple[Stack, ...]:
+    found = (*folder.glob("*"), *folder.glob("*/*"), *folder.glob("*/*/*.py"))
+    return recognise_checkout([os.path.relpath(path, folder).replace(os.sep, "/") for path in found])
+
+
+def _what_it_is(folder: Path, inside: list[Path], known: Recipe | None) -> list[str]:
+    name = f"a checkout of {known.name}" if known else "a checkout of an unknown stack"
+    notes = [f"{folder} is {name}; its extensions: {', '.join(path.name for path in inside)}"]
+    for part in known.parts if known else ():
+        if part.path and part.builder == "setup.py" and not (folder / part.path).is_dir():
+            notes.append(f"{part.path} is not in this checkout, although {name} has it; it is left out")
+        elif part.note:
+            notes.append(f"{part.path}: {part.note}" if part.path else part.note)
+    return notes
 
 
 def _checked(folder: Path) -> Source:

@@ -63,7 +63,7 @@ class _CudaTools:
 
 
 def _native_plan(request: Request, facts: Facts) -> Plan:
-    sources, notes = sources_in(request.sources)
+    sources, notes = sources_in(request.sources, facts)
     interpreter = interpreter_of(facts)
     tools = _cuda_tools(request, facts) if any(source.needs_cuda for source in sources) else None
     roads: list[RoadNotTaken] = []
