@@ -42,12 +42,26 @@ def glm_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     found = facts.checkout.value
     for item in found.sources if found else ():
         lost = list(item.source.missing_folders)
-        lost += [name for module in item.source.modules for name in module.missing]
         if found is not None and lost:
             yield Finding(
                 "glm-missing", Status.FAIL, f"{item.source.label} lacks {', '.join(lost)}.", subject=item.path,
                 evidence=(Evidence(item.path, "missing or empty: " + ", ".join(lost), "setup.py and .gitmodules"),),
                 remedy=_fetch(found, item.source.folder),
+            )  # fmt: skip
+
+
+@check("source-incomplete", "checkout", "Files that setup.py compiles are there")
+def source_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """setup.py names the files that it compiles. Where one of them is missing (an interrupted download, a commit that moved
+    it, a file that .gitignore swallowed) the build ends in "No such file or directory" or "no rule to make"."""
+    found = facts.checkout.value
+    for item in found.sources if found else ():
+        lost = [name for module in item.source.modules for name in module.missing]
+        if lost:
+            yield Finding(
+                "source-incomplete", Status.FAIL, f"{item.source.label} lacks {', '.join(lost)}.", subject=item.path,
+                evidence=(Evidence(item.path, "named in setup.py, not there: " + ", ".join(lost), "setup.py"),),
+                remedy=(prose("Fetch the source anew: git checkout the commit's files, or clone again."),),
             )  # fmt: skip
 
 

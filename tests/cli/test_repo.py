@@ -1,0 +1,47 @@
+"""``splatfix diagnose --repo``: a checkout judged together with the machine, saved with the facts, and refused with them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+SETUP = """
+from torch.utils.cpp_extension import CUDAExtension
+setup(name="simple_knn", ext_modules=[CUDAExtension("simple_knn._C", ["simple_knn.cu"])])
+"""
+
+
+def checkout(tmp_path: Path) -> Path:
+    root = tmp_path / "stack"
+    (root / "submodules" / "simple-knn").mkdir(parents=True)
+    (root / "submodules" / "simple-knn" / "setup.py").write_text(SETUP)
+    (root / "train.py").write_text("from simple_knn._C import distCUDA2\nfrom gsplat import rasterization\n")
+    return root
+
+
+def test_a_checkout_is_judged_and_saved(splatfix: Run, tmp_path: Path, empty_venv: Path) -> None:
+    saved = tmp_path / "facts.json"
+    done = splatfix("diagnose", "--python", str(empty_venv), "--repo", str(checkout(tmp_path)), "--only", "checkout",
+                    "--save", str(saved), "--json")  # fmt: skip
+    findings = json.loads(done.stdout)["findings"]
+    told = {(item["code"], item["subject"]) for item in findings if item["status"] == "fail"}
+    assert told == {("source-incomplete", "submodules/simple-knn"), ("ext-not-installed", "gsplat"),
+                    ("ext-not-installed", "simple_knn")}  # fmt: skip
+    again = splatfix("diagnose", "--facts", str(saved), "--only", "checkout", "--json")
+    assert json.loads(again.stdout)["findings"] == findings
+
+
+def test_a_folder_that_is_not_there(splatfix: Run, tmp_path: Path) -> None:
+    done = splatfix("diagnose", "--repo", str(tmp_path / "nowhere"))
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_saved_facts_and_a_checkout_exclude_each_other(splatfix: Run, tmp_path: Path) -> None:
+    done = splatfix("diagnose", "--facts", str(tmp_path / "facts.json"), "--repo", str(tmp_path))
+    assert done.returncode == 2
+    assert "--repo" in done.stderr
