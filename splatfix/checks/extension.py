@@ -10,6 +10,7 @@ from splatfix.checks.coverage import judge
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Extension, Facts
+from splatfix.knowledge import Arch
 
 
 @check("no-kernel-image", "extension", "Extensions carry code for the GPU")
@@ -31,7 +32,12 @@ def no_kernel_image(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding("no-kernel-image", Status.SKIP, f"{_name(item)} carries {code_words(item.code)}; "
                           "no GPU here and no --target to judge it for.", subject=_name(item), evidence=evidence)  # fmt: skip
         for target in wanted:
-            yield _judged(facts, goal, item, target, evidence)
+            finding = _judged(facts, goal, item, target, evidence)
+            meant = _meant_for(item)
+            if finding.status is Status.FAIL and meant is not None and meant.plain != target.arch.plain:
+                finding = Finding("no-kernel-image", Status.SKIP, f"{item.path} is meant for {meant.sm} alone.",
+                                  subject=finding.subject, evidence=evidence)  # fmt: skip
+            yield finding
 
 
 @check("cuda-runtime-mismatch", "extension", "Extensions were built for torch's CUDA")
@@ -105,6 +111,13 @@ def extension_imports(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding("extension-imports", Status.FAIL, f"Importing {probe.module} fails ({probe.outcome}): {probe.detail}",
                           subject=probe.module, evidence=evidence,
                           remedy=(prose("Rebuild it against this torch (splatfix install)."),))  # fmt: skip
+
+
+def _meant_for(item: Extension) -> Arch | None:
+    """The architecture that a file names itself after (``_C_cutlass_90a.abi3.so`` of torchao): one of several, of which its
+    package loads the one that fits. No splatting extension does it."""
+    found = re.search(r"_(?:sm_?)?(\d{2,3}[af]?)$", item.path.rpartition("/")[2].split(".")[0])
+    return Arch.parse(f"sm_{found.group(1)}") if found else None
 
 
 def _judged(

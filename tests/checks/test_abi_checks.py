@@ -286,3 +286,15 @@ def test_a_lock(changed: Changer, locked: str, status: Status) -> None:
 def test_a_lock_of_unknown_age_is_no_alarm(changed: Changer) -> None:
     (finding,) = of(cache(changed, gathered="", locked="2020-01-01T00:00:00+00:00"), "jit-cache-locked")
     assert finding.status is Status.SKIP
+
+
+def test_a_file_that_names_its_architecture(changed: Changer) -> None:
+    """torchao brings a module for sm_90a beside those for every GPU; one without a number in its name has no such excuse."""
+    hopper = dataclasses.replace(extension("torchao", sass("sm_90a")), path="torchao/_C_cutlass_90a.abi3.so")
+    assert not loud(changed(extensions=Fact((hopper,), "")))
+    plain = dataclasses.replace(hopper, path="torchao/_C.abi3.so")
+    assert set(loud(changed(extensions=Fact((plain,), "")))) == {"no-kernel-image"}
+    own = dataclasses.replace(hopper, path="torchao/_C_120.abi3.so")
+    assert set(loud(changed(extensions=Fact((own,), "")))) == {"no-kernel-image"}, (
+        "it is meant for this very GPU"
+    )
