@@ -15,6 +15,7 @@ class Backend(str, Enum):
 
     native = "native"
     pure = "pure"
+    auto = "auto"
 
 
 def install(
@@ -30,7 +31,7 @@ def install(
     ] = None,
     python: options.Python = None,
     backend: Annotated[
-        Backend, typer.Option(help="Compile CUDA code, or swap in pure-PyTorch drop-ins.")
+        Backend, typer.Option(help="Compile CUDA code, swap in pure-PyTorch drop-ins, or auto.")
     ] = Backend.native,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
     why: Annotated[bool, typer.Option("--why", help="Give the reasons, and the roads not taken.")] = False,
@@ -43,6 +44,12 @@ def install(
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Compile even what was compiled before.")
     ] = False,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Write the edits into the checkout too, with a backup.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Do again what the last run that did not get through was asked.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before changing anything.")] = False,
     as_json: options.Json = False,
     verbose: options.Verbose = False,
@@ -50,13 +57,16 @@ def install(
     """Build an extension for a GPU, prove the result, and install it so that it can be taken back."""
     from splatfix.core.files import dumps
     from splatfix.facts import gather, resolve_python
-    from splatfix.install import WheelCache, carry_out
+    from splatfix.install import WheelCache, carry_out, request_to_resume
     from splatfix.report import console, installation
     from splatfix.report.install_progress import InstallProgress
     from splatfix.resolve import Request, make_plan
 
-    request = Request(tuple(sources or (".",)), tuple(target or ()), backend.value, jobs, cuda_home)
-    facts = gather(resolve_python(python))
+    interpreter = resolve_python(python)
+    request = Request(tuple(sources or (".",)), tuple(target or ()), backend.value, jobs, cuda_home, in_place)
+    if resume:
+        _, request = request_to_resume(interpreter)
+    facts = gather(interpreter)
     plan = make_plan(request, facts)
     if dry_run:
         if as_json:

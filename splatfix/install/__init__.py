@@ -4,6 +4,7 @@ from splatfix.install.carry_out import carry_out
 from splatfix.install.journal import Entry, Journal, Status
 from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, RevertOutcome
 from splatfix.install.progress import Progress, Silent
+from splatfix.install.resume import request_to_resume
 from splatfix.install.revert import read_journal, revert
 from splatfix.install.wheel_cache import WheelCache
 
@@ -20,5 +21,6 @@ __all__ = [
     "WheelCache",
     "carry_out",
     "read_journal",
+    "request_to_resume",
     "revert",
 ]

@@ -72,6 +72,18 @@ def make_backup(target: Target, wheel: WheelFile, folder: Path) -> Backup:
     return backup
 
 
+def backup_files(target: Target, subject: str, files: Iterable[Path], folder: Path) -> Backup:
+    """Copy files that will be edited, and nothing else, into ``folder``, with ``backup.json`` beside it.
+
+    Raises:
+        SplatfixError: ``cannot-write``; OSError when a file cannot be read.
+    """
+    saved = tuple(_save(path, folder, number) for number, path in enumerate(files))
+    backup = Backup(subject, "", saved, (), (), tuple(str(path) for path in _stashes(target)))
+    write_json(folder / "backup.json", to_json(backup))
+    return backup
+
+
 def read_backup(folder: Path) -> Backup:
     """The backup that :func:`make_backup` wrote there."""
     return from_json(Backup, read_json(folder / "backup.json", "a backup of splatfix"))

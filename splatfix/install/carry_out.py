@@ -12,9 +12,10 @@ from splatfix.core.files import write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import Facts
-from splatfix.install.backup import make_backup
+from splatfix.install.backup import backup_files, make_backup
 from splatfix.install.build import build_wheel
 from splatfix.install.distributions import find_installed
+from splatfix.install.edit import apply_edits, digest_of, edited_files
 from splatfix.install.import_check import check_import
 from splatfix.install.journal import Entry, Journal, Status, Step
 from splatfix.install.lock import environment_lock
@@ -27,7 +28,16 @@ from splatfix.install.undo import recover, undo_changes
 from splatfix.install.verify import verify_wheel
 from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheel_file import WheelFile, open_wheel
-from splatfix.resolve.plan import Action, BuildWheel, CheckImport, InstallWheel, MakeSwap, Plan, VerifyWheel
+from splatfix.resolve.plan import (
+    Action,
+    BuildWheel,
+    CheckImport,
+    EditSource,
+    InstallWheel,
+    MakeSwap,
+    Plan,
+    VerifyWheel,
+)
 from splatfix.resolve.swaps import swap_of
 
 
@@ -116,7 +126,7 @@ class _Work:
         """Every action in order, each written down before it is taken."""
         for number, action in enumerate(self.plan.actions, 1):
             self.progress.begin(action, number, len(self.plan.actions))
-            if not isinstance(action, InstallWheel):  # that one writes its step itself, with its backup
+            if not isinstance(action, (InstallWheel, EditSource)):  # these write their step with its backup
                 self.entry = self.journal.begin(self.entry, Step(action.kind, action.subject))
             result, details = self._do(action)
             self.entry = self.journal.finish(self.entry, **details)
@@ -130,6 +140,8 @@ class _Work:
             return self._make_swap(action, item)
         if isinstance(action, VerifyWheel):
             return self._verify(action, item)
+        if isinstance(action, EditSource):
+            return self._edit(action)
         if isinstance(action, InstallWheel):
             return self._install(action, item)
         return self._import(action, item)
@@ -170,6 +182,17 @@ class _Work:
         rung = verify_wheel(item.wheel, action.targets, self.facts, expects_gpu_code=item.gpu_code)
         item.rungs.append(rung)
         return rung.shown_by, {}
+
+    def _edit(self, action: EditSource) -> tuple[str, Mapping[str, str]]:
+        """The checkout's own files, now that the wheel built from their edited copies is proven."""
+        source = Path(action.source)
+        files = [source / name for name in edited_files(action.edits)]
+        place = f"edits-{_file_name(action.subject)}"
+        backup_files(self.target, action.subject, files, self.folder / place)
+        step = Step(action.kind, action.subject, details={"backup": place, "source": action.source})
+        self.entry = self.journal.begin(self.entry, step)
+        apply_edits(source, action.edits)
+        return f"{len(files)} file(s) in {source}", {"record": digest_of(files)}
 
     def _install(self, action: InstallWheel, item: _Item) -> tuple[str, Mapping[str, str]]:
         wheel = item.wheel

@@ -63,8 +63,8 @@ class Entry:
 
     @property
     def changes(self) -> tuple[Step, ...]:
-        """The steps that changed the environment, or began to."""
-        return tuple(step for step in self.steps if step.kind == "install-wheel" and "backup" in step.details)
+        """The steps that changed the environment or a checkout, or began to."""
+        return tuple(step for step in self.steps if "backup" in step.details)
 
     @property
     def stands(self) -> bool:

@@ -61,6 +61,8 @@ class Restored:
     """The version that was taken out; "" when nothing of it was left."""
     restored: str
     """The version that is back; "" when there was none before."""
+    source: str = ""
+    """A checkout whose edited files are back as they were, instead of a distribution."""
 
 
 @dataclass(frozen=True)

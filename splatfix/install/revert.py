@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.install.backup import read_backup
 from splatfix.install.distributions import find_installed
+from splatfix.install.edit import digest_of
 from splatfix.install.journal import Entry, Journal, Status, Step
 from splatfix.install.lock import environment_lock
 from splatfix.install.outcome import RevertOutcome
@@ -39,6 +42,7 @@ def revert(python: str, identity: str | None = None, *, runner: Runner | None = 
             raise _nothing(target, entry)
         _refuse_out_of_order(entry, entries)
         for step in entry.changes:
+            _refuse_if_edited_since(step, journal.folder_of(entry))
             _refuse_if_changed(target, step)
         entry = journal.save(replace(entry, status=Status.REVERTING))
         restored = undo_changes(target, journal, entry)
@@ -73,10 +77,27 @@ def _refuse_out_of_order(entry: Entry, entries: tuple[Entry, ...]) -> None:
             )
 
 
+def _refuse_if_edited_since(step: Step, folder: Path) -> None:
+    """A person's work in a file that ``--in-place`` edited is not splatfix's to throw away."""
+    if step.kind != "edit-source" or not step.done:
+        return
+    files = [Path(item.path) for item in read_backup(folder / step.details["backup"]).saved]
+    if digest_of(files) != step.details.get("record"):
+        raise SplatfixError(
+            "changed-since",
+            f"Files in {step.details['source']} were changed since splatfix edited them.",
+            meaning="Putting them back would throw that work away; nothing was changed.",
+            todo=(
+                f"The files as they were before lie in {folder / step.details['backup']}; see its backup.json.",
+                f"With git: git -C {step.details['source']} diff",
+            ),
+        )
+
+
 def _refuse_if_changed(target: Target, step: Step) -> None:
     """A finished installation must still be the one we made; a half-finished one is put back whatever it looks like."""
     record = step.details.get("record")
-    if not step.done or not record:
+    if not step.done or not record or step.kind != "install-wheel":
         return
     found = find_installed(target, step.subject)
     if len(found) == 1 and found[0].digest == record:

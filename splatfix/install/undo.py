@@ -18,7 +18,8 @@ def undo_changes(target: Target, journal: Journal, entry: Entry) -> tuple[Restor
         folder = journal.folder_of(entry) / step.details["backup"]
         backup = read_backup(folder)
         restore(target, backup, folder)
-        done.append(Restored(step.subject, step.details.get("version", ""), backup.version_before))
+        source = step.details.get("source", "")
+        done.append(Restored(step.subject, step.details.get("version", ""), backup.version_before, source))
     return tuple(done)
 
 

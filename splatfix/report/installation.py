@@ -95,6 +95,9 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
 def show_revert(console: Console, outcome: RevertOutcome) -> None:
     """What was removed and what is back."""
     for item in outcome.items:
+        if item.source:
+            console.print(f"[green]✓[/] the edits in {escape(item.source)} are taken back", soft_wrap=True)
+            continue
         removed = f"{item.subject} {item.removed}".strip()
         back = (
             f"{item.subject} {item.restored} is back, byte for byte"

@@ -19,9 +19,11 @@ class Request:
     targets: tuple[str, ...] = ()
     """``sm_120``, ``auto``; empty means auto."""
     backend: str = "native"
-    """``native`` or ``pure``."""
+    """``native``, ``pure``, or ``auto``: native where this machine can build it, else pure."""
     jobs: int | None = None
     cuda_home: str | None = None
+    in_place: bool = False
+    """Write the edits into the checkout too, not only into the scratch copy."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,22 @@ class VerifyWheel:
 
 
 @dataclass(frozen=True)
+class EditSource:
+    """Write the edits that the build needed into the person's own checkout; the files are backed up first."""
+
+    subject: str
+    source: str
+    edits: tuple[PlannedEdit, ...]
+    reasons: tuple[Reason, ...] = ()
+    kind: str = "edit-source"
+
+    def describe(self) -> str:
+        """One line for a person."""
+        files = dict.fromkeys(name for edit in self.edits for name in edit.files)
+        return f"edit {len(files)} file(s) in {self.source}, which are backed up"
+
+
+@dataclass(frozen=True)
 class InstallWheel:
     """Install the verified wheel with pip; what it replaces is backed up first."""
 
@@ -131,7 +149,7 @@ class CheckImport:
         return f"import {self.subject} in a child process; if that fails, put everything back"
 
 
-Action = BuildWheel | MakeSwap | VerifyWheel | InstallWheel | CheckImport
+Action = BuildWheel | MakeSwap | VerifyWheel | EditSource | InstallWheel | CheckImport
 
 
 @dataclass(frozen=True)
@@ -146,6 +164,8 @@ class Plan:
     roads_not_taken: tuple[RoadNotTaken, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
     """What the person should know although it stops nothing."""
+    request: Request = field(default_factory=Request)
+    """What was asked for, with absolute paths, so that the same can be asked again."""
     schema_version: int = PLAN_VERSION
 
     @property

@@ -18,6 +18,7 @@ from splatfix.resolve.plan import (
     Action,
     BuildWheel,
     CheckImport,
+    EditSource,
     InstallWheel,
     MakeSwap,
     Plan,
@@ -45,11 +46,37 @@ def make_plan(request: Request, facts: Facts) -> Plan:
         SplatfixError: one of many, each naming what is wrong with the request, the sources, the environment or the machine.
     """
     check_spelling(request.targets)
-    if request.backend == "native":
+    makers = {"native": _native_plan, "pure": _pure_plan, "auto": _native_or_pure}
+    if request.backend not in makers:
+        raise usage_error(
+            "unknown-backend", f"{request.backend!r} is no backend.", "Choose native, pure or auto."
+        )
+    made = makers[request.backend](request, facts)
+    folders = tuple(str(Path(s).expanduser().resolve()) if Path(s).is_dir() else s for s in request.sources)
+    return replace(made, request=replace(request, sources=folders))
+
+
+# What speaks against a native build on this machine, and not against what was asked for.
+_NOT_HERE = frozenset(
+    {"cpu-only-torch", "no-gpu-to-target", "no-matching-toolkit", "no-host-compiler", "arch-unknown-to-torch"}
+)
+
+
+def _native_or_pure(request: Request, facts: Facts) -> Plan:
+    """Native where this machine can build it; else the drop-ins, with the reason as the road not taken."""
+    try:
         return _native_plan(request, facts)
-    if request.backend == "pure":
-        return _pure_plan(request, facts)
-    raise usage_error("unknown-backend", f"{request.backend!r} is no backend.", "Choose native or pure.")
+    except SplatfixError as error:
+        if error.code not in _NOT_HERE:
+            raise
+        why = error
+    try:
+        made = _pure_plan(request, facts)
+    except SplatfixError as refusal:
+        raise why from refusal
+    road = RoadNotTaken("native build", why.what)
+    note = f"pure PyTorch, because a native build is not possible here: {why.what}"
+    return replace(made, roads_not_taken=(road,), notes=(note, *made.notes))
 
 
 @dataclass(frozen=True)
@@ -82,7 +109,7 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
                 torch_of(facts, cuda=False)
             builds.append(_plain_build(source, request, facts))
     targets = tools.targets if tools else ()
-    actions = _in_order(facts, builds)
+    actions = _in_order(facts, builds, in_place=request.in_place)
     return Plan(
         interpreter.executable,
         interpreter.prefix,
@@ -190,13 +217,15 @@ def swap_version() -> str:
     return f"0+splatfix.{__version__}"
 
 
-def _in_order(facts: Facts, makers: Sequence[Action]) -> tuple[Action, ...]:
+def _in_order(facts: Facts, makers: Sequence[Action], *, in_place: bool = False) -> tuple[Action, ...]:
     """Everything is made and verified before the first thing is installed."""
     verifications = [
         VerifyWheel(item.subject, item.targets if isinstance(item, BuildWheel) else ()) for item in makers
     ]
     installs: list[Action] = []
     for item in makers:
+        if in_place and isinstance(item, BuildWheel) and item.edits:
+            installs.append(EditSource(item.subject, item.source, item.edits))
         installs.append(InstallWheel(item.subject, replaced_version(facts, item.subject)))
         installs.append(CheckImport(item.subject))
     return (*makers, *verifications, *installs)

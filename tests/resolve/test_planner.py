@@ -267,3 +267,30 @@ def test_numbers_that_no_rule_can_edit_are_refused(tmp_path: Path) -> None:
     refused(
         "arch-fixed-in-source", cuda_source(tmp_path, flags='"-gencode"] + pairs + ["-O3"', before=before)
     )
+
+
+def test_auto_is_native_where_that_is_possible_and_pure_where_it_is_not(tmp_path: Path) -> None:
+    source = cuda_source(tmp_path / "a", "simple_knn")
+    assert plan(source, backend="auto").backend == "native"
+    cpu = machine(torch=dataclasses.replace(TORCH, cuda=None))
+    made = plan(source, cpu, backend="auto")
+    assert made.backend == "pure" and made.subjects == ("simple-knn",)
+    assert "CPU-only" in made.roads_not_taken[0].why and "CPU-only" in made.notes[0]
+    # what nothing replaces keeps the reason why it cannot be built; what is wrong with the request is no reason to swap
+    refused("cpu-only-torch", cuda_source(tmp_path / "b", "diff_surfel_rasterization"), cpu, backend="auto")
+    refused("not-a-folder", tmp_path / "nowhere", cpu, backend="auto")
+
+
+def test_in_place_edits_the_checkout_after_the_proof(tmp_path: Path) -> None:
+    source = cuda_source(tmp_path)
+    (source / "x.cu").write_text("float a = FLT_MAX;\n")
+    kinds = [action.kind for action in plan(source, in_place=True).actions]
+    assert kinds == ["build-wheel", "verify-wheel", "edit-source", "install-wheel", "check-import"]
+    assert "edit-source" not in [action.kind for action in plan(source).actions]
+
+
+def test_a_plan_remembers_what_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda_source(tmp_path / "ext")
+    monkeypatch.chdir(tmp_path)
+    made = make_plan(Request(("ext",), ("sm_120",)), machine())
+    assert made.request == Request((str((tmp_path / "ext").resolve()),), ("sm_120",))

@@ -1,0 +1,106 @@
+"""``--in-place``: edits in the person's own checkout, after the proof, with a backup that revert puts back."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.facts import Facts, gather
+from splatfix.install import Journal, Status, carry_out, revert
+from splatfix.install.edit import apply_edits
+from splatfix.install.target import Target
+from splatfix.resolve import BuildWheel, EditSource, InstallWheel, Plan, Request, make_plan
+from splatfix.resolve.edits import PlannedEdit
+
+from .environments import snapshot, write_extension
+
+EDIT = PlannedEdit("type-is-cuda", ("probe.c",), "deprecated", "test")
+
+
+def planned(target: Target, source: Path, facts: Facts) -> Plan:
+    """As the planner makes it for a CUDA source: the build knows the edits, and the checkout follows after the proof."""
+    made = make_plan(Request((str(source),), in_place=True), facts)
+    actions: list[object] = []
+    for action in made.actions:
+        if isinstance(action, BuildWheel):
+            action = dataclasses.replace(action, edits=(EDIT,))
+        if isinstance(action, InstallWheel):
+            actions.append(EditSource(action.subject, str(source), (EDIT,)))
+        actions.append(action)
+    return dataclasses.replace(made, actions=tuple(actions))  # type: ignore[arg-type]
+
+
+def source_with_work(folder: Path) -> Path:
+    source = write_extension(folder, extra="/* x.type().is_cuda() */")
+    probe = source / "probe.c"
+    probe.write_bytes(
+        probe.read_bytes().replace(b"\n", b"\r\n") + b"// caf\xe9\r\n"
+    )  # Windows lines, Latin-1
+    probe.chmod(0o640)
+    return source
+
+
+def files(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Target, tmp_path: Path) -> None:
+    source = source_with_work(tmp_path / "source")
+    before, environment_before = files(source), snapshot(environment)
+    facts = gather(environment.python)
+    carry_out(planned(environment, source, facts), facts)
+
+    now = files(source)
+    changed = {name for name in now if now[name] != before.get(name)}
+    assert changed == {"probe.c"} and now.keys() == before.keys()
+    content, mode = now["probe.c"]
+    assert b"/* x.is_cuda() */" in content and b"caf\xe9" in content and mode == before["probe.c"][1]
+
+    undone = revert(environment.python)
+    assert files(source) == before and snapshot(environment) == environment_before
+    assert str(source) in [item.source for item in undone.items]
+
+
+def test_a_failed_installation_leaves_the_checkout_as_it_was(environment: Target, tmp_path: Path) -> None:
+    class PipFails(ProcessRunner):
+        def run(self, argv, **options):  # type: ignore[no-untyped-def]
+            if "--force-reinstall" in argv:
+                return Completed(tuple(argv), 1, "ERROR: no\n", "", 0.0)
+            return super().run(argv, **options)
+
+    source = source_with_work(tmp_path / "source")
+    before = files(source)
+    facts = gather(environment.python)
+    with pytest.raises(SplatfixError) as caught:
+        carry_out(planned(environment, source, facts), facts, runner=PipFails())
+    assert caught.value.code == "pip-failed" and files(source) == before
+    assert Journal(environment.own_folder).entries()[-1].status is Status.ROLLED_BACK
+
+
+def test_work_done_since_is_not_thrown_away(environment: Target, tmp_path: Path) -> None:
+    source = source_with_work(tmp_path / "source")
+    facts = gather(environment.python)
+    carry_out(planned(environment, source, facts), facts)
+    with (source / "probe.c").open("ab") as file:
+        file.write(b"// a day's work\r\n")
+    held = snapshot(environment)
+    with pytest.raises(SplatfixError) as caught:
+        revert(environment.python)
+    assert caught.value.code == "changed-since" and str(source) in caught.value.what
+    assert snapshot(environment) == held and b"a day's work" in (source / "probe.c").read_bytes()
+
+
+def test_editing_twice_is_editing_once(tmp_path: Path) -> None:
+    source = source_with_work(tmp_path / "source")
+    apply_edits(source, (EDIT,))
+    once = files(source)
+    apply_edits(source, (EDIT,))
+    assert files(source) == once
