@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import TYPE_CHECKING, Any, Dict, List
 
 import torch
+from torch import Tensor
 
 from smoke_trainer.densify import Strategy
 from smoke_trainer.errors import SceneError
+from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS, Gaussians
+
+if TYPE_CHECKING:
+    from smoke_trainer.train import Run
 
 FORMAT = 1
 
@@ -68,3 +73,42 @@ def restore(payload: Dict[str, Any], model: Gaussians, strategy: Strategy) -> in
     strategy.state.update(payload["strategy"])
     strategy.generator.set_state(payload["generator"].cpu())
     return int(payload["iteration"])
+
+
+def save(run: Run) -> None:
+    """Write checkpoint.pt into the run's output folder."""
+    run.monitor.flush()
+    quality = run.initial_quality
+    rest: Dict[str, Any] = {
+        "bag": list(run.bag),
+        "initial_count": run.initial_count,
+        "losses": _floats(run.monitor.losses),
+        "norms": {name: _floats(values) for name, values in run.monitor.health.norms.items()},
+        "counts": dict(run.monitor.counts),
+        "opacity_resets": run.monitor.opacity_resets,
+        "peak_gaussians": run.monitor.peak_gaussians,
+        "initial_quality": None if quality is None else _floats([quality.psnr, quality.ssim, quality.l1]),
+    }
+    save_checkpoint(run.config.out / "checkpoint.pt", run.done, run.model, run.strategy, rest)
+
+
+def _floats(values: List[float]) -> Tensor:
+    """Numbers as a tensor: the safe reader of torch 1.13 knows no Python floats."""
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def resume(run: Run, path: Path) -> None:
+    """Continue where a checkpoint was written; raises SceneError if `path` is none."""
+    payload = read_checkpoint(path, run.device)
+    run.done = restore(payload, run.model, run.strategy)
+    rest = payload["rest"]
+    run.bag, run.initial_count = list(rest["bag"]), rest["initial_count"]
+    run.strategy.initial_count = run.initial_count
+    monitor = run.monitor
+    monitor.rewind(run.done)
+    monitor.losses, monitor.counts = rest["losses"].tolist(), dict(rest["counts"])
+    monitor.health.norms = {name: values.tolist() for name, values in rest["norms"].items()}
+    monitor.opacity_resets, monitor.peak_gaussians = rest["opacity_resets"], rest["peak_gaussians"]
+    if rest["initial_quality"] is not None:
+        psnr, ssim, l1 = rest["initial_quality"].tolist()
+        run.initial_quality = Quality(psnr, ssim, l1, len(run.scene.test))

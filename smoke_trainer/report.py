@@ -16,6 +16,7 @@ from torch import Tensor
 from smoke_trainer import __version__, ply
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
+from smoke_trainer.memory import census
 from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS, Gaussians
 
@@ -39,8 +40,6 @@ class Result:
 
 def write_result(run: Run, status: str, heldout: Quality) -> Result:
     """Write the PLY and result.json of a run that trained; a PLY that draws another picture is a failure."""
-    from smoke_trainer.train import take_census
-
     path = run.config.out / "point_cloud" / f"iteration_{run.done}" / "point_cloud.ply"
     ply.write_gaussians(path, {name: run.model.params[name].detach().cpu().numpy() for name in GROUPS})
     difference = ply_difference(run, path)
@@ -85,7 +84,7 @@ def write_result(run: Run, status: str, heldout: Quality) -> Result:
         "notes": list(run.scene.notes),
         "versions": versions(),
         "seconds": {name: round(value, 3) for name, value in run.seconds.items()},
-        "census": take_census(run),
+        "census": census() if run.config.census else None,
     }
     code = {"ok": EXIT_OK, "interrupted": EXIT_UNKNOWN}.get(status, EXIT_FAILURE)
     _write_json(run.config.out, document)

@@ -19,7 +19,6 @@ from smoke_trainer.densify import Strategy, make_strategy
 from smoke_trainer.errors import SmokeTrainerError, TrainingFailed, UsageError
 from smoke_trainer.interrupt import StopWish
 from smoke_trainer.losses import photometric_loss
-from smoke_trainer.memory import census
 from smoke_trainer.metrics import Quality, QualityMean
 from smoke_trainer.model import Gaussians, gaussians_from_points
 from smoke_trainer.monitor import Monitor, gradient_norms
@@ -133,7 +132,7 @@ def prepare(config: TrainConfig) -> Run:
     photos = ImageStore(device, check_device(config.data_device), config.cache_mb << 20)
     run = Run(config, device, scene, photos, model, renderer, ssim, knn, strategy, monitor, len(model))
     if config.resume is not None:
-        _resume(run, checkpoint.read_checkpoint(config.resume, device))
+        checkpoint.resume(run, config.resume)
     run.seconds["setup"] = time.perf_counter() - started
     return run
 
@@ -233,11 +232,11 @@ def _train(run: Run, progress: Optional[Progress]) -> str:
             if progress is not None:
                 progress(_state(run))
             if _due(config.checkpoint_every, run.done):
-                save(run)
+                checkpoint.save(run)
             if _due(config.evaluate_every, run.done) and run.done < config.iterations:
                 _evaluate_between(run, progress)
     if stop.wished:
-        save(run)
+        checkpoint.save(run)
     run.monitor.flush()
     run.monitor.memory.end("train")
     run.seconds["iterations"] = float(run.done - run.begun_at)
@@ -269,46 +268,3 @@ def _state(run: Run) -> Dict[str, Any]:
         "seconds": round(seconds, 3),
         "iterations_per_second": round((run.done - run.begun_at) / seconds, 3) if seconds > 0 else 0.0,
     }
-
-
-def save(run: Run) -> None:
-    """Write checkpoint.pt into the output folder."""
-    run.monitor.flush()
-    quality = run.initial_quality
-    rest: Dict[str, Any] = {
-        "bag": list(run.bag),
-        "initial_count": run.initial_count,
-        "losses": _floats(run.monitor.losses),
-        "norms": {name: _floats(values) for name, values in run.monitor.health.norms.items()},
-        "counts": dict(run.monitor.counts),
-        "opacity_resets": run.monitor.opacity_resets,
-        "peak_gaussians": run.monitor.peak_gaussians,
-        "initial_quality": None if quality is None else _floats([quality.psnr, quality.ssim, quality.l1]),
-    }
-    checkpoint.save_checkpoint(run.config.out / "checkpoint.pt", run.done, run.model, run.strategy, rest)
-
-
-def _floats(values: List[float]) -> Tensor:
-    """Numbers as a tensor: the safe reader of torch 1.13 knows no Python floats."""
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def _resume(run: Run, payload: Dict[str, Any]) -> None:
-    """Continue where a checkpoint was written."""
-    run.done = checkpoint.restore(payload, run.model, run.strategy)
-    rest = payload["rest"]
-    run.bag, run.initial_count = list(rest["bag"]), rest["initial_count"]
-    run.strategy.initial_count = run.initial_count
-    monitor = run.monitor
-    monitor.rewind(run.done)
-    monitor.losses, monitor.counts = rest["losses"].tolist(), dict(rest["counts"])
-    monitor.health.norms = {name: values.tolist() for name, values in rest["norms"].items()}
-    monitor.opacity_resets, monitor.peak_gaussians = rest["opacity_resets"], rest["peak_gaussians"]
-    if rest["initial_quality"] is not None:
-        psnr, ssim, l1 = rest["initial_quality"].tolist()
-        run.initial_quality = Quality(psnr, ssim, l1, len(run.scene.test))
-
-
-def take_census(run: Run) -> Optional[List[Dict[str, Any]]]:
-    """The largest live tensors, where the run asks for them."""
-    return census() if run.config.census else None

@@ -1,87 +1,155 @@
-"""Trains a scene on the CPU and prints steps per second, held-out PSNR along the way, and where the time went.
+"""The trainer on the CPU against its peers in the same run: OpenSplat (when its binary is given) and a naive rasterizer.
 
-    python tests/benchmarks/bench_trainer.py SCENE [--iterations 500] [--resolution 376] [--hold-out NAME] [--json FILE]
+    python tests/benchmarks/bench_trainer.py SCENE [--iterations 500] [--downscale 8] [--hold-out NAME]
+                                             [--opensplat BINARY] [--naive STEPS] [--fixed] [--json FILE]
 
-With `--peer-its` and `--peer-psnr` (what another trainer reached on the same scene, resolution, steps and machine) it
-prints the ratios. `--fixed` switches densification off and keeps the reference's learning rates for runs of this
-length, which is what a peer that only densifies after 500 steps does.
+Both trainers see the same photos at the same size (the stated one divided by --downscale), the same points, the same
+held-out view and the same number of steps; held-out PSNR is computed here from both pictures. OpenSplat's steps per second
+count from its first to its last step, so that reading photos is in neither figure. `--naive STEPS` trains so many steps
+with a rasterizer that compares every Gaussian with every pixel of its 64-pixel tile, as the public pure-torch ones do.
+`--fixed` switches densification off and keeps the reference's learning rates, which is what OpenSplat does at its
+defaults in the first 500 steps. A single number on a busy machine says little; the ratios are the result.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime
 import json
+import os
+import platform
+import re
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import bench_rasterizer
+import numpy as np
+import torch
+from PIL import Image
+
 from smoke_trainer import train as training
 from smoke_trainer.config import NEVER, TrainConfig, scaled_to
+from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
+from smoke_trainer.data.scene import Scene, View
+from smoke_trainer.metrics import psnr
+from smoke_trainer.model import Splats
+from smoke_trainer.renderers.base import RenderCamera, RenderOutput
+from smoke_trainer.renderers.torch_ import TorchRenderer
+from splatfix.kernels import rasterizer
+from splatfix.kernels.helpers import eval_sh
+
+STEP = re.compile(r"^Step (\d+): ([0-9.naif+-]+)")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("scene")
+    parser.add_argument(
+        "scene", help="folder of a COLMAP scene (OpenSplat reads no other), or any with --naive only"
+    )
     parser.add_argument("--iterations", type=int, default=500)
-    parser.add_argument("--resolution", type=int, default=376)
-    parser.add_argument("--hold-out", metavar="NAME", help="hold out this one view instead of every eighth")
+    parser.add_argument("--downscale", type=int, default=8)
+    parser.add_argument(
+        "--hold-out", metavar="NAME", help="hold out this one view (default: the first by name)"
+    )
     parser.add_argument("--fixed", action="store_true", help="no densification")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--peer-its", type=float)
-    parser.add_argument("--peer-psnr", type=float)
+    parser.add_argument("--opensplat", type=Path, metavar="BINARY")
+    parser.add_argument("--naive", type=int, default=0, metavar="STEPS")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.threads:
-        import torch
-
         torch.set_num_threads(options.threads)
-    if options.hold_out:
-        _hold_out_one(options.hold_out)
+    scene = hold_out_one(load_scene(options.scene, options.downscale), options.hold_out)
+    training.load_scene = lambda *_: scene  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder:
-        report = run(options, Path(folder))
+        report = compare(options, scene, Path(folder))
     print(json.dumps(report, indent=1))
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
-    return 0 if report["status"] == "ok" else 1
+    return 0 if report["ours"]["status"] == "ok" else 1
 
 
-def _hold_out_one(name: str) -> None:
-    """Let training see a split with exactly one held-out view."""
-
-    def load(*arguments: Any) -> Any:
-        scene = load_scene(*arguments)
-        views = scene.train + scene.test
-        test = tuple(view for view in views if Path(view.name).stem.lower() == Path(name).stem.lower())
-        if not test:
-            raise SystemExit(f"{name} is none of {', '.join(sorted(view.name for view in views))}")
-        return dataclasses.replace(scene, train=tuple(v for v in views if v not in test), test=test)
-
-    training.load_scene = load
+def hold_out_one(scene: Scene, name: str | None) -> Scene:
+    """The scene with exactly one held-out view."""
+    views = sorted(scene.train + scene.test, key=lambda view: view.name)
+    wanted = Path(name or views[0].name).stem.lower()
+    test = tuple(view for view in views if Path(view.name).stem.lower() == wanted)
+    if not test:
+        raise SystemExit(f"{name} is none of {', '.join(view.name for view in views)}")
+    return dataclasses.replace(scene, train=tuple(view for view in views if view not in test), test=test)
 
 
-def run(options: argparse.Namespace, out: Path) -> dict[str, Any]:
+def compare(options: argparse.Namespace, scene: Scene, folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": " ".join(["python tests/benchmarks/bench_trainer.py", *shown(sys.argv[1:])]),
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "load_at_start": os.getloadavg()[0]},
+        "versions": {
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "threads": torch.get_num_threads(),
+        },
+        "scene": scene.name,
+        "held_out": scene.test[0].name,
+        "train_views": len(scene.train),
+        "points": len(scene.points.xyz),
+    }
+    report["ours"] = ours(options, folder / "ours")
+    if options.naive:
+        report["naive"] = naive(options, scene, folder / "naive")
+    if options.opensplat:
+        report["opensplat"] = opensplat(options, scene.test[0], folder)
+    for peer in ("naive", "opensplat"):
+        if report.get(peer, {}).get("iterations_per_second"):
+            mine, theirs = report["ours"], report[peer]
+            ratio = mine["iterations_per_second"] / theirs["iterations_per_second"]
+            report[f"times_the_speed_of_{peer}"] = round(ratio, 2)
+            if mine["iterations"] == theirs["iterations"]:
+                report[f"db_over_{peer}"] = round(mine["psnr"] - theirs["psnr"], 2)
+    report["machine"]["load_at_end"] = os.getloadavg()[0]
+    return report
+
+
+def shown(arguments: list[str]) -> list[str]:
+    """The arguments without the folders of this machine."""
+    return [Path(word).name if "/" in word else word for word in arguments]
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def configuration(options: argparse.Namespace, iterations: int, out: Path) -> TrainConfig:
     config = TrainConfig(
-        options.scene,
-        options.iterations,
-        out,
-        resolution=options.resolution,
-        seed=options.seed,
+        options.scene, iterations, out, resolution=options.downscale, seed=options.seed,
         evaluate_every=max(1, options.iterations // 5),
+    )  # fmt: skip
+    if not options.fixed:
+        return scaled_to(config)
+    return dataclasses.replace(
+        config, densify=dataclasses.replace(config.densify, first=NEVER, opacity_reset_every=NEVER)
     )
-    config = scaled_to(config)
-    if options.fixed:
-        config = dataclasses.replace(
-            config, densify=dataclasses.replace(config.densify, first=NEVER, opacity_reset_every=NEVER)
-        )
+
+
+def ours(options: argparse.Namespace, out: Path) -> dict[str, Any]:
     curve: dict[int, float] = {}
 
     def note(state: dict[str, Any]) -> None:
@@ -89,14 +157,13 @@ def run(options: argparse.Namespace, out: Path) -> dict[str, Any]:
             curve[state["iteration"]] = round(state["heldout_psnr"], 2)
             print(f"{state['iteration']:6d}  {state['heldout_psnr']:.2f} dB", file=sys.stderr)
 
-    result = training.train(config, note)
+    result = training.train(configuration(options, options.iterations, out), note)
     document = result.document
     if "error" in document:
         return {"status": result.status, "error": document["error"]}
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    report = {
+    return {
         "status": result.status,
-        "scene": document["scene"],
         "resolution": document["resolution"],
         "iterations": document["iterations"],
         "gaussians": document["gaussians"],
@@ -109,11 +176,101 @@ def run(options: argparse.Namespace, out: Path) -> dict[str, Any]:
         "ssim": round(document["heldout"]["ssim"], 4),
         "rss_gb": round(document["peaks"]["rss"] / 1e9, 2),
     }
-    if options.peer_its:
-        report["times_the_peers_speed"] = round(document["iterations_per_second"] / options.peer_its, 2)
-    if options.peer_psnr:
-        report["db_over_the_peer"] = round(document["heldout"]["psnr"] - options.peer_psnr, 2)
-    return report
+
+
+def naive(options: argparse.Namespace, scene: Scene, out: Path) -> dict[str, Any]:
+    """The same trainer, all but the rasterizer the same; its quality is not its point, so few steps are enough."""
+    camera = scene.test[0].camera
+    if camera.width != camera.height:
+        raise SystemExit(
+            f"--naive draws square images only (try figurine); these are {camera.width}x{camera.height}"
+        )
+    honest = training.make_renderer
+    training.make_renderer = lambda name, device, antialiasing: NaiveRenderer(device, antialiasing)
+    try:
+        document = training.train(configuration(options, options.naive, out)).document
+    finally:
+        training.make_renderer = honest
+    if "error" in document:
+        return {"status": document["status"], "error": document["error"]["happened"]}
+    return {
+        "iterations": document["iterations"],
+        "iterations_per_second": round(document["iterations_per_second"], 4),
+        "psnr": round(document["heldout"]["psnr"], 2),
+    }
+
+
+class NaiveRenderer(TorchRenderer):
+    """Every Gaussian of a 64-pixel tile against every pixel of it, with autograd; it gives no hints for densification."""
+
+    name = "64-pixel tiles in plain PyTorch"
+
+    def render(self, camera: RenderCamera, splats: Splats, background: torch.Tensor) -> RenderOutput:
+        settings = rasterizer.GaussianRasterizationSettings(
+            camera.height, camera.width, camera.tan_half_x, camera.tan_half_y, background, 1.0,
+            camera.world_to_view, camera.world_to_clip, splats.sh_degree, camera.position, False, False,
+        )  # fmt: skip
+        toward = torch.nn.functional.normalize(splats.means.detach() - camera.position)
+        inputs = {
+            "means3D": splats.means,
+            "opacities": splats.opacities,
+            "colors_precomp": (eval_sh(splats.sh_degree, splats.shs.transpose(1, 2), toward) + 0.5).clamp_min(
+                0.0
+            ),
+            "scales": splats.scales,
+            "rotations": splats.rotations,
+        }
+        drawn = bench_rasterizer.peer(64, settings, inputs)
+        return RenderOutput(
+            drawn, torch.ones(len(splats.means), dtype=torch.int32), torch.zeros_like(splats.means)
+        )
+
+
+def opensplat(options: argparse.Namespace, view: View, folder: Path) -> dict[str, Any]:
+    renders = folder / "opensplat"
+    argv = [
+        str(options.opensplat), options.scene, "-n", str(options.iterations), "-d", str(options.downscale),
+        "--num-downscales", "0", "--cpu", "--val", "--val-image", Path(view.name).name, "--val-render", str(renders),
+        "-o", str(folder / "opensplat.ply"),
+    ]  # fmt: skip
+    times: dict[int, float] = {}
+    tail: list[str] = []
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            tail = [*tail[-20:], line.rstrip()]
+            if found := STEP.match(line):
+                times[int(found[1])] = time.perf_counter()
+    if process.returncode or len(times) < 2:
+        return {"status": f"ended with {process.returncode}", "last_words": tail}
+    steps = max(times) - min(times)
+    truth = ImageStore(torch.device("cpu"), torch.device("cpu")).get(view).color
+    curve = {int(path.stem): round(psnr(drawn(path, truth), truth), 2) for path in renders.glob("*.png")}
+    curve = dict(sorted(curve.items()))
+    version = subprocess.run(
+        [argv[0], "--version"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return {
+        "version": version,
+        "iterations": max(times),
+        "iterations_per_second": round(steps / (times[max(times)] - times[min(times)]), 3),
+        "psnr_at": {
+            step: value for step, value in curve.items() if step % max(10, options.iterations // 5) == 0
+        },
+        "psnr": curve[max(curve)],
+    }
+
+
+def drawn(path: Path, truth: torch.Tensor) -> torch.Tensor:
+    """A picture of OpenSplat's as a tensor like `truth`; one row or column more or less is cut, not resampled."""
+    with Image.open(path) as image:
+        pixels = torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).float() / 255.0
+    height, width = truth.shape[1:]
+    if abs(pixels.shape[1] - height) > 1 or abs(pixels.shape[2] - width) > 1:
+        raise SystemExit(f"OpenSplat drew {pixels.shape[2]}x{pixels.shape[1]}, the photo is {width}x{height}")
+    return torch.nn.functional.pad(
+        pixels, (0, width - pixels.shape[2], 0, height - pixels.shape[1]), mode="replicate"
+    )
 
 
 if __name__ == "__main__":
