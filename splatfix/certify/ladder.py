@@ -19,6 +19,8 @@ _RESOLVING = (
     "driver-too-old",
     "torch-arch-unsupported",
     "gpu-without-driver",
+    "driver-library-missing",
+    "driver-library-mismatch",
 )
 
 QUALITY_TOLERANCE = 0.005

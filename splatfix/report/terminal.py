@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from splatfix.checks.model import Finding, Remedy, Status
-from splatfix.facts.model import Facts
+from splatfix.facts.model import Facts, Gpu
 from splatfix.report.document import counts
 
 MARKS = {
@@ -62,6 +62,12 @@ def finding(console: Console, item: Finding, *, verbose: bool = False) -> None:
             console.print(f"      [dim]{escape(item.link)}[/]", soft_wrap=True)
 
 
+def _gpu(gpu: Gpu) -> str:
+    if gpu.vendor != "nvidia":
+        return gpu.name
+    return f"{gpu.name} ({gpu.cc or 'compute capability not known'})"
+
+
 def _remedy(step: Remedy) -> str:
     return f"[cyan]$ {escape(step.text)}[/]" if step.command else f"[cyan]→[/] {escape(step.text)}"
 
@@ -74,11 +80,7 @@ def _overview(facts: Facts) -> Table:
     place = " in WSL2" if machine.wsl else (f" in {machine.container}" if machine.container else "")
     table.add_row("system", escape(f"{machine.distribution or machine.system} {machine.machine}{place}"))
     gpus = machine.gpus.value
-    names = (
-        "not known"
-        if gpus is None
-        else ", ".join(f"{gpu.name} ({gpu.cc or 'cc ?'})" for gpu in gpus) or "none"
-    )
+    names = "not known" if gpus is None else ", ".join(_gpu(gpu) for gpu in gpus) or "none"
     table.add_row("GPU", escape(names))
     driver = machine.driver.value
     level = f", CUDA {driver.cuda}" if driver and driver.cuda else ""

@@ -49,7 +49,7 @@ def vulkaninfo(m: Machine, *devices: tuple[str, str, str, str]) -> None:
 def rtx_5080() -> Machine:
     m = Machine(
         "rtx-5080",
-        f"{PROC}; NVML answers of a 5080 in issues of pytorch and gsplat; vulkaninfo of Vulkan-Tools; {SYSFS}",
+        f"{PROC}; vulkaninfo of Vulkan-Tools; memory sizes, dates and nvcc's build line from general knowledge (unverified); {SYSFS}",
     )
     linux(m, *UBUNTU_24, glibc="2.39", gib=64, cores=24)
     card(m, "0000:01:00.0", "10de", "2c02", "nvidia")
@@ -133,8 +133,8 @@ def _t4_container(name: str, source: str) -> Machine:
 
 
 def t4_container_without_gpu() -> Machine:
-    return _t4_container("t4-container-without-gpu", "environment of NVIDIA's cuda:11.8.0-devel-ubuntu22.04 image; what a "
-                         "container sees of its host's /proc and /sys without --gpus")  # fmt: skip
+    return _t4_container("t4-container-without-gpu", "the environment of NVIDIA's CUDA 11.8 image and "
+                         "what a container sees of its host, from general knowledge (unverified)")  # fmt: skip
 
 
 def t4_container() -> Machine:
@@ -154,7 +154,8 @@ def t4_container() -> Machine:
 
 def rtx_3090_and_5090() -> Machine:
     m = Machine(
-        "rtx-3090-and-5090", f"{PROC}; NVML answers of both cards in issues of gsplat and llama.cpp; {SYSFS}"
+        "rtx-3090-and-5090",
+        f"{PROC}; memory sizes, dates and nvcc's build line from general knowledge (unverified); {SYSFS}",
     )
     linux(m, *UBUNTU_22, glibc="2.35", gib=128, cores=32)
     card(m, "0000:01:00.0", "10de", "2b85", "nvidia")
@@ -279,7 +280,8 @@ def rtx_4090_windows() -> Machine:
 
 def h200() -> Machine:
     m = Machine(
-        "h200", f"{PROC}; nvidia-smi and NVML answers of H200 nodes in public benchmark logs; {SYSFS}"
+        "h200",
+        f"{PROC}; memory sizes, dates and nvcc's build line from general knowledge (unverified); {SYSFS}",
     )
     linux(m, *UBUNTU_24, glibc="2.39", gib=1024, cores=192, swap_gib=0)
     for index in range(2):
