@@ -41,6 +41,12 @@ def install(
     cuda_home: Annotated[
         Optional[str], typer.Option("--cuda-home", help="Toolkit root to build with.", metavar="DIR")
     ] = None,
+    provide_toolkit: Annotated[
+        bool,
+        typer.Option(
+            "--provide-toolkit", help="Where no CUDA toolkit fits, download one into splatfix's own cache."
+        ),
+    ] = False,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Compile even what was compiled before.")
     ] = False,
@@ -63,7 +69,15 @@ def install(
     from splatfix.resolve import Request, make_plan
 
     interpreter = resolve_python(python)
-    request = Request(tuple(sources or (".",)), tuple(target or ()), backend.value, jobs, cuda_home, in_place)
+    request = Request(
+        tuple(sources or (".",)),
+        tuple(target or ()),
+        backend.value,
+        jobs,
+        cuda_home,
+        in_place,
+        provide_toolkit,
+    )
     if resume:
         _, request = request_to_resume(interpreter)
     facts = gather(interpreter)

@@ -24,6 +24,7 @@ from splatfix.install.pip import pip_install
 from splatfix.install.progress import Progress, Silent
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.target import Target, open_target
+from splatfix.install.toolkit import provide_toolkit
 from splatfix.install.undo import recover, undo_changes
 from splatfix.install.verify import verify_wheel
 from splatfix.install.wheel_cache import WheelCache
@@ -36,6 +37,7 @@ from splatfix.resolve.plan import (
     InstallWheel,
     MakeSwap,
     Plan,
+    ProvideToolkit,
     VerifyWheel,
 )
 from splatfix.resolve.swaps import swap_of
@@ -133,6 +135,11 @@ class _Work:
             self.progress.end(action, result)
 
     def _do(self, action: Action) -> tuple[str, Mapping[str, str]]:
+        if isinstance(action, ProvideToolkit):
+            root = provide_toolkit(
+                action, self.target.python, self.runner, self.folder / "toolkit.log", self.progress.doing
+            )
+            return str(root), {"root": str(root)}
         item = self.items[action.subject]
         if isinstance(action, BuildWheel):
             return self._build(action, item)

@@ -11,6 +11,8 @@ from splatfix.facts import Facts, Toolkit, Torch
 from splatfix.resolve.plan import Reason
 from splatfix.resolve.toolchain import CompilerDecision
 
+OWN_TOOLKIT = ("splatfix's own cache",)
+
 # What one nvcc job on a file with torch's headers takes at its worst, with some air (measured: 1.5 to 2.3 GB).
 MEMORY_PER_JOB = 5 * 2**29
 
@@ -58,6 +60,11 @@ def build_environment(
         Reason(f"MAX_JOBS={count}: {why_jobs}"),
         *(Reason(f"{name}={value}: {why_arch}") for name, value in arch_variables.items()),
     ]
+    if toolkit.found_via == OWN_TOOLKIT:
+        # nvcc finds CCCL through nvcc.profile, the host compiler does not
+        cccl = f"{toolkit.root}/include/cccl"
+        variables["CPATH"] = os.pathsep.join(filter(None, [cccl, facts.machine.variables.get("CPATH", "")]))
+        reasons.append(Reason(f"CPATH={cccl}: the wheels keep cub and thrust in a folder of their own"))
     borrowed = _borrowed_headers(facts.environment.torch.value, toolkit)
     if borrowed:
         variables["CPATH"] = os.pathsep.join(

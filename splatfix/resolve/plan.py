@@ -24,6 +24,8 @@ class Request:
     cuda_home: str | None = None
     in_place: bool = False
     """Write the edits into the checkout too, not only into the scratch copy."""
+    provide_toolkit: bool = False
+    """Where no toolkit fits, download one into splatfix's own cache."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,25 @@ class RoadNotTaken:
 
     what: str
     why: str
+
+
+@dataclass(frozen=True)
+class ProvideToolkit:
+    """Unpack a CUDA toolkit from PyPI wheels into splatfix's own cache; no environment is touched."""
+
+    subject: str
+    folder: str
+    root: str
+    """What CUDA_HOME will be; below ``folder``."""
+    requirements: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    unpacked_gb: float
+    reasons: tuple[Reason, ...] = ()
+    kind: str = "provide-toolkit"
+
+    def describe(self) -> str:
+        """One line for a person."""
+        return f"download {self.subject} into {self.folder} (about {self.unpacked_gb:.1f} GB unpacked)"
 
 
 @dataclass(frozen=True)
@@ -149,7 +170,7 @@ class CheckImport:
         return f"import {self.subject} in a child process; if that fails, put everything back"
 
 
-Action = BuildWheel | MakeSwap | VerifyWheel | EditSource | InstallWheel | CheckImport
+Action = ProvideToolkit | BuildWheel | MakeSwap | VerifyWheel | EditSource | InstallWheel | CheckImport
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.facts import Facts, Torch
+from splatfix.facts import Fact, Facts, Torch
 from splatfix.facts.source import Source, read_source
 from splatfix.resolve.arch_choice import ArchChoice, Decider, choose
 from splatfix.resolve.build_environment import build_environment, job_count
@@ -22,11 +22,13 @@ from splatfix.resolve.plan import (
     InstallWheel,
     MakeSwap,
     Plan,
+    ProvideToolkit,
     Reason,
     Request,
     RoadNotTaken,
     VerifyWheel,
 )
+from splatfix.resolve.provided import provided_toolkit
 from splatfix.resolve.requirements import check_build_tools, interpreter_of, replaced_version, torch_of
 from splatfix.resolve.swaps import choose_swaps
 from splatfix.resolve.targets import check_spelling, resolve_targets
@@ -87,6 +89,8 @@ class _CudaTools:
     targets: tuple[str, ...]
     toolkit: ToolkitDecision
     compilers: CompilerDecision
+    provide: ProvideToolkit | None = None
+    """To be done first: the toolkit is not there yet."""
 
 
 def _native_plan(request: Request, facts: Facts) -> Plan:
@@ -110,6 +114,8 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
             builds.append(_plain_build(source, request, facts))
     targets = tools.targets if tools else ()
     actions = _in_order(facts, builds, in_place=request.in_place)
+    if tools and tools.provide:
+        actions = (tools.provide, *actions)
     return Plan(
         interpreter.executable,
         interpreter.prefix,
@@ -124,9 +130,35 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
 def _cuda_tools(request: Request, facts: Facts) -> _CudaTools:
     torch = torch_of(facts, cuda=True)
     targets = resolve_targets(request.targets, facts)
-    toolkit = choose_toolkit(facts, torch, targets, request.cuda_home)
+    provide = None
+    try:
+        toolkit = choose_toolkit(facts, torch, targets, request.cuda_home)
+    except SplatfixError as error:
+        ours = provided_toolkit(torch, facts.machine.system)
+        if error.code != "no-matching-toolkit" or request.cuda_home or ours is None:
+            raise
+        if not (ours.there or request.provide_toolkit):
+            way = f"Or let splatfix download one ({ours.unpacked_gb:.1f} GB) into its own cache: --provide-toolkit"
+            error.todo = (*error.todo, way)
+            raise
+        alone = replace(
+            facts, machine=replace(facts.machine, toolkits=Fact((ours.toolkit,), "its own cache"))
+        )
+        toolkit = choose_toolkit(alone, torch, targets, None)
+        roads = tuple(RoadNotTaken(road["what"], road["why"]) for road in error.details.get("rejected", ()))
+        toolkit = replace(toolkit, rejected=roads)
+        if not ours.there:
+            provide = ProvideToolkit(
+                f"CUDA toolkit {ours.toolkit.version}",
+                ours.folder,
+                ours.toolkit.root,
+                ours.requirements,
+                ours.links,
+                ours.unpacked_gb,
+                (Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
+            )
     compilers = choose_compilers(facts, torch, toolkit.toolkit, toolkit.version)
-    return _CudaTools(torch, tuple(target.sm for target in targets), toolkit, compilers)
+    return _CudaTools(torch, tuple(target.sm for target in targets), toolkit, compilers, provide)
 
 
 def _cuda_build(

@@ -1,0 +1,64 @@
+"""The CUDA toolkit that splatfix can unpack from PyPI wheels into its own cache: what it will be, and whether it is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatfix.core.resources import user_cache
+from splatfix.facts import Toolkit, Torch
+from splatfix.knowledge.host_compilers import limits
+from splatfix.knowledge.toolkits import cuda_of_torch, recipe
+from splatfix.resolve.build_environment import OWN_TOOLKIT
+
+MARKER = "splatfix-toolkit.json"
+"""Written last: a folder without it is not whole."""
+
+# The compiler's own parts are versioned apart from it, and the newest do not fit: nvvm 13.5 writes PTX that ptxas 13.0
+# refuses ("Unsupported .version 9.5; current version is '9.0'", seen with cuda-toolkit 13.0.2 on 2026-11-20).
+_KEPT_IN_STEP = ("nvidia-nvvm", "nvidia-cuda-crt", "nvidia-nvjitlink")
+
+
+@dataclass(frozen=True)
+class Provided:
+    """One toolkit of ours."""
+
+    folder: str
+    """What pip installs into."""
+    toolkit: Toolkit
+    requirements: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    """Links to make below the toolkit's root: path, and what it points to."""
+    unpacked_gb: float
+    there: bool
+    """It lies in the cache, whole."""
+
+
+def provided_toolkit(torch: Torch, system: str, cache: Path | None = None) -> Provided | None:
+    """The toolkit for this torch from PyPI wheels; None where there are none (CUDA 12 and older, macOS, Windows)."""
+    if torch.cuda is None or system != "linux":
+        return None
+    minor = ".".join(torch.cuda.split(".")[:2])
+    exact = cuda_of_torch(torch.version) or ""
+    found = recipe(exact if exact.startswith(f"{minor}.") else minor)
+    if found is None:
+        return None
+    folder = (cache or user_cache()) / "toolkits" / f"cuda-{minor}"
+    root = folder / found.cuda_home
+    bounds = limits(tuple(int(n) for n in minor.split(".")))
+    toolkit = Toolkit(
+        root=str(root),
+        version=minor,
+        found_via=OWN_TOOLKIT,
+        nvcc=str(root / "bin" / "nvcc"),
+        gcc_max=bounds.gcc_max_major if bounds else None,
+        clang_max=bounds.clang_max_major if bounds else None,
+    )
+    return Provided(
+        folder=str(folder),
+        toolkit=toolkit,
+        requirements=(found.requirement, *(f"{name}=={minor}.*" for name in _KEPT_IN_STEP)),
+        links=tuple((fix.path, fix.links_to) for fix in found.fixes if fix.path),
+        unpacked_gb=found.unpacked_gb,
+        there=(folder / MARKER).is_file(),
+    )

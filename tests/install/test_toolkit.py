@@ -1,0 +1,92 @@
+"""Providing a toolkit: whole or not at all, whatever pip, the network or the wheels do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.install.toolkit import _NEEDED, provide_toolkit
+from splatfix.resolve import ProvideToolkit
+from splatfix.resolve.provided import MARKER
+
+
+class FakePip(ProcessRunner):
+    """Leaves the wheels' files where pip was told to; ``without`` is what they lack, ``nvcc`` is how its probe ends."""
+
+    def __init__(self, *, fails: bool = False, without: str = "", nvcc: int = 0) -> None:
+        self.fails, self.without, self.nvcc, self.calls = fails, without, nvcc, 0
+
+    def run(self, argv: Sequence[Any], **options: Any) -> Completed:
+        self.calls += 1
+        if "--target" not in argv:
+            said = "" if self.nvcc == 0 else "ptxas fatal : Unsupported .version 9.5\n"
+            return Completed(tuple(argv), self.nvcc, "", said, 0.1)
+        root = Path(argv[argv.index("--target") + 1]) / "nvidia" / "cu13"
+        for name in (*_NEEDED, "lib/libcudart.so.13"):
+            if name not in (self.without, "lib/libcudart.so"):  # the wheel has the versioned name only
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text("")
+        said = "ERROR: No matching distribution found\n" if self.fails else ""
+        return Completed(tuple(argv), int(self.fails), said, "", 0.1)
+
+
+@pytest.fixture
+def action(tmp_path: Path) -> ProvideToolkit:
+    folder = tmp_path / "toolkits" / "cuda-13.0"
+    links = (("lib/libcudart.so", "libcudart.so.13"), ("lib64", "lib"))
+    return ProvideToolkit(
+        "CUDA toolkit 13.0", str(folder), str(folder / "nvidia/cu13"), ("cuda-toolkit==13.0.2",), links, 1.5
+    )
+
+
+def provide(action: ProvideToolkit, runner: FakePip) -> Path:
+    log = Path(action.folder).parents[1] / "log.txt"
+    return provide_toolkit(action, "python", runner, log, lambda _: None)
+
+
+def test_made_mended_and_marked(action: ProvideToolkit) -> None:
+    runner = FakePip()
+    root = provide(action, runner)
+    assert (root / "lib/libcudart.so").resolve().name == "libcudart.so.13" and (root / "lib64").is_symlink()
+    assert (root / "bin/nvcc").stat().st_mode & 0o111 == 0o111
+    assert (Path(action.folder) / MARKER).is_file() and runner.calls == 2
+    assert provide(action, runner) == root and runner.calls == 2, "it was made twice"
+
+
+@pytest.mark.parametrize(
+    ("runner", "words"),
+    [
+        (FakePip(fails=True), "No matching distribution"),
+        (FakePip(without="include/cccl/cub/cub.cuh"), "left out include/cccl/cub/cub.cuh"),
+        (FakePip(nvcc=1), "Unsupported .version 9.5"),
+    ],
+)
+def test_nothing_stays_of_one_that_failed(action: ProvideToolkit, runner: FakePip, words: str) -> None:
+    with pytest.raises(SplatfixError) as caught:
+        provide(action, runner)
+    assert caught.value.code == "toolkit-not-provided" and words in caught.value.what
+    assert list(Path(action.folder).parent.iterdir()) == []
+
+
+def test_a_folder_without_the_marker_is_made_anew(action: ProvideToolkit) -> None:
+    half = Path(action.folder) / "nvidia" / "cu13" / "half"
+    half.parent.mkdir(parents=True)
+    half.write_text("")
+    provide(action, FakePip())
+    assert not half.exists() and (Path(action.folder) / MARKER).is_file()
+
+
+def test_an_interrupted_download_leaves_nothing(action: ProvideToolkit) -> None:
+    class Stopped(FakePip):
+        def run(self, argv: Sequence[Any], **options: Any) -> Completed:
+            super().run(argv, **options)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        provide(action, Stopped())
+    assert list(Path(action.folder).parent.iterdir()) == []

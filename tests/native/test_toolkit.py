@@ -1,0 +1,37 @@
+"""A CUDA toolkit from PyPI wheels, for real: downloaded, and an extension built and proven with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.proof import RungName
+from splatfix.facts import Fact, gather
+from splatfix.install import carry_out
+from splatfix.install.target import Target
+from splatfix.resolve import BuildWheel, ProvideToolkit, Request, make_plan
+
+pytestmark = [pytest.mark.native, pytest.mark.slow]
+PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
+
+
+def test_an_extension_is_built_with_a_toolkit_from_wheels(native: Target) -> None:
+    """More than 1 GB is downloaded; the machine's own toolkits are hidden from the plan."""
+    facts = gather(native.python)
+    torch = facts.environment.torch.value
+    if torch is None or not (torch.cuda or "").startswith("13."):
+        pytest.skip("wheels make a compiler for CUDA 13 only")
+    bare = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, toolkits=Fact((), "hidden")))
+    request = Request((str(PROBE),), ("sm_120",), provide_toolkit=True)
+    plan = make_plan(request, bare)
+    assert isinstance(plan.actions[0], ProvideToolkit)
+    outcome = carry_out(plan, bare)
+    (item,) = outcome.items
+    reached = {rung.name for rung in item.proof if rung.reached}
+    assert {RungName.BUILT, RungName.LOADS} <= reached
+
+    again = make_plan(dataclasses.replace(request, provide_toolkit=False), bare)
+    first = again.actions[0]
+    assert isinstance(first, BuildWheel) and first.variables["CUDA_HOME"] == plan.actions[0].root
