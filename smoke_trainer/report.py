@@ -46,16 +46,46 @@ def write_result(run: Run, status: str, heldout: Quality) -> Result:
     tolerance = PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA
     if difference > tolerance:
         status = "failed"
-    first, last = run.monitor.smoothed_loss()
-    trained = run.seconds["train"]
-    steps = run.seconds.pop("iterations")
     document = {
+        **what_ran(run, status),
+        **what_came_out(run, heldout),
+        "ply": {
+            "path": path.relative_to(run.config.out).as_posix(),
+            "round_trip_difference": difference,
+            "tolerance": tolerance,
+        },
+    }
+    _write_json(run.config.out, document)
+    code = {"ok": EXIT_OK, "interrupted": EXIT_UNKNOWN}.get(status, EXIT_FAILURE)
+    return Result(status, code, document)
+
+
+def what_ran(run: Run, status: str) -> Dict[str, Any]:
+    """The run itself: scene, what was asked, and which implementation of each part did it."""
+    return {
         "schema_version": SCHEMA_VERSION,
         "scene": run.scene.name,
         "layout": run.scene.layout,
         "status": status,
         "asked": asked(run.config),
         "iterations": run.done,
+        "resolution": [run.scene.test[0].camera.width, run.scene.test[0].camera.height],
+        "split": {
+            "train": [view.name for view in run.scene.train],
+            "test": [view.name for view in run.scene.test],
+        },
+        "notes": list(run.scene.notes),
+        "implementations": implementations(run),
+        "versions": versions(),
+    }
+
+
+def what_came_out(run: Run, heldout: Quality) -> Dict[str, Any]:
+    """What was measured: quality, speed, counts, gradients, memory."""
+    seconds = dict(run.seconds)
+    steps, trained = seconds.pop("iterations"), seconds["train"]
+    first, last = run.monitor.smoothed_loss()
+    return {
         "iterations_per_second": steps / trained if trained > 0 else None,
         "heldout": heldout.as_json(),
         "initial_heldout": None if run.initial_quality is None else run.initial_quality.as_json(),
@@ -69,26 +99,10 @@ def write_result(run: Run, status: str, heldout: Quality) -> Result:
         "gradients": run.monitor.health.as_json(),
         "opacity_resets": run.monitor.opacity_resets,
         "sh_degree": run.model.sh_degree,
-        "resolution": [run.scene.test[0].camera.width, run.scene.test[0].camera.height],
         "peaks": run.monitor.memory.as_json(),
-        "implementations": implementations(run),
-        "split": {
-            "train": [view.name for view in run.scene.train],
-            "test": [view.name for view in run.scene.test],
-        },
-        "ply": {
-            "path": path.relative_to(run.config.out).as_posix(),
-            "round_trip_difference": difference,
-            "tolerance": tolerance,
-        },
-        "notes": list(run.scene.notes),
-        "versions": versions(),
-        "seconds": {name: round(value, 3) for name, value in run.seconds.items()},
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "census": census() if run.config.census else None,
     }
-    code = {"ok": EXIT_OK, "interrupted": EXIT_UNKNOWN}.get(status, EXIT_FAILURE)
-    _write_json(run.config.out, document)
-    return Result(status, code, document)
 
 
 def write_error(config: TrainConfig, error: SmokeTrainerError, traceback: str = "") -> Result:

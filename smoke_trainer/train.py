@@ -80,6 +80,7 @@ def train_step(run: Run, iteration: int) -> None:
     """One iteration of 3D Gaussian Splatting: draw a view, compare, descend, and adapt the set of Gaussians."""
     config, model, clock = run.config, run.model, run.monitor.clock
     clock.start()
+    # Positions take ever smaller steps; view-dependent colour is allowed one degree after the other.
     rate = position_rate(config.rates, run.scene.extent, iteration, config.iterations)
     set_position_rate(model.optimizer, rate)
     if iteration % config.sh_every == 0:
@@ -88,6 +89,7 @@ def train_step(run: Run, iteration: int) -> None:
     photo = run.photos.get(view)
     clock.lap("data")
 
+    # Draw the Gaussians as this camera sees them, and compare with its photo.
     output = run.renderer.render(run.camera(view), model.splats(), background)
     loss = photometric_loss(
         output.color, photo.over(background), as_ssim(run.ssim), config.dssim_weight, photo.mask
@@ -98,12 +100,14 @@ def train_step(run: Run, iteration: int) -> None:
     (loss.total if penalty is None else loss.total + penalty).backward()  # type: ignore[no-untyped-call, unused-ignore]
     clock.lap("backward")
 
+    # The strategy notes where on screen Gaussians want to move, before Adam moves them.
     norms = gradient_norms(model)
     run.strategy.observe(iteration, model, output)
     model.optimizer.step()
     model.optimizer.zero_grad(set_to_none=True)
     clock.lap("optimizer")
 
+    # On schedule: more Gaussians where detail lacks, fewer where they do nothing.
     event = run.strategy.update(iteration, model, rate)
     clock.lap("densify")
     if len(model) == 0:
