@@ -47,6 +47,13 @@ def install(
             "--provide-toolkit", help="Where no CUDA toolkit fits, download one into splatfix's own cache."
         ),
     ] = False,
+    force_cuda_mismatch: Annotated[
+        bool,
+        typer.Option(
+            "--force-cuda-mismatch",
+            help="Build with a toolkit of another CUDA major than torch's. Marked for good.",
+        ),
+    ] = False,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Compile even what was compiled before.")
     ] = False,
@@ -77,6 +84,7 @@ def install(
         cuda_home,
         in_place,
         provide_toolkit,
+        force_cuda_mismatch,
     )
     if resume:
         _, request = request_to_resume(interpreter)

@@ -13,6 +13,7 @@ from splatfix import __version__
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Runner
 from splatfix.install.edit import apply_edits
+from splatfix.install.mismatch import silenced_check
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
 from splatfix.install.target import Target, child_environment
@@ -79,7 +80,14 @@ def _identity(action: BuildWheel, built_with: Mapping[str, str]) -> dict[str, st
     kept = {
         name: os.environ[name] for name in _FLAG_VARIABLES if name in os.environ and name not in action.unset
     }
-    return {"subject": action.subject, "splatfix": __version__, **built_with, **kept, **variables}
+    return {
+        "subject": action.subject,
+        "splatfix": __version__,
+        "mismatch": action.cuda_mismatch,
+        **built_with,
+        **kept,
+        **variables,
+    }
 
 
 # Variables of the person's own that reach the compilers.
@@ -117,6 +125,8 @@ def _run_pip(
     timeout: float,
 ) -> RootCause | None:
     variables = {**action.variables, "TMPDIR": str(scratch.temporary)}
+    if action.cuda_mismatch:
+        variables["PYTHONPATH"] = str(silenced_check(scratch.root / "silenced"))
     environment = child_environment(variables, action.unset, action.path_first)
     argv = [target.python, "-m", "pip", "--no-input", "--disable-pip-version-check", "wheel", "--verbose"]
     argv += [
@@ -168,6 +178,7 @@ def _take_wheel(action: BuildWheel, scratch: Scratch, wheels: Path, log: Path) -
             "targets": list(action.targets),
             "variables": dict(action.variables),
             "edits": [edit.rule for edit in action.edits],
+            **({"cuda_mismatch": action.cuda_mismatch} if action.cuda_mismatch else {}),
         },
     )
     wheels.mkdir(parents=True, exist_ok=True)

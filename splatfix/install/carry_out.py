@@ -87,6 +87,9 @@ def carry_out(
             "targets": " ".join(plan.targets),
             "subjects": " ".join(plan.subjects),
         }
+        forced = {a.cuda_mismatch for a in plan.actions if isinstance(a, BuildWheel) and a.cuda_mismatch}
+        if forced:
+            request["cuda_mismatch"] = "; ".join(sorted(forced))
         work = _Work(plan, facts, target, run, progress or Silent(), journal)
         work.cache = cache
         work.entry = journal.start(request, plan.python, "-".join(plan.subjects)[:60])

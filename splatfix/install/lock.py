@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
@@ -38,8 +38,10 @@ def environment_lock(folder: Path) -> Iterator[None]:
                 meaning="Nothing was changed: two installations at once would spoil each other.",
                 todo=("Wait until it has finished, then run this again.",),
             )
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0) if hasattr(os, "pwrite") else None
+        # who holds it is only told to the next one; on a full disk it is left out
+        with suppress(OSError):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0) if hasattr(os, "pwrite") else None
         yield
     finally:
         os.close(handle)  # closing releases the lock

@@ -26,6 +26,8 @@ class Request:
     """Write the edits into the checkout too, not only into the scratch copy."""
     provide_toolkit: bool = False
     """Where no toolkit fits, download one into splatfix's own cache."""
+    force_cuda_mismatch: bool = False
+    """Take a toolkit of another CUDA major than torch's, and silence torch's check in the build's process."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class BuildWheel:
     """Present now and taken out for the build."""
     path_first: tuple[str, ...]
     """Folders put in front of PATH."""
+    cuda_mismatch: str = ""
+    """Torch's version check is silenced for this build; both versions, in words. It brands the wheel and the journal."""
     edits: tuple[PlannedEdit, ...] = ()
     """Cures for known breakages, applied to the scratch copy."""
     reasons: tuple[Reason, ...] = ()

@@ -92,6 +92,14 @@ class _CudaTools:
     provide: ProvideToolkit | None = None
     """To be done first: the toolkit is not there yet."""
 
+    @property
+    def mismatch(self) -> str:
+        """What is silenced when the toolkit is of another major than torch's; "" when it is not."""
+        theirs = self.torch.cuda or ""
+        if self.toolkit.version[0] == release_numbers(theirs)[0]:
+            return ""
+        return f"compiled with CUDA {self.toolkit.toolkit.version}, torch is built with CUDA {theirs}"
+
 
 def _native_plan(request: Request, facts: Facts) -> Plan:
     sources, notes = sources_in(request.sources, facts)
@@ -113,6 +121,9 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
                 torch_of(facts, cuda=False)
             builds.append(_plain_build(source, request, facts))
     targets = tools.targets if tools else ()
+    if tools and tools.mismatch:
+        risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
+        notes = (*notes, f"--force-cuda-mismatch: {tools.mismatch}: {risk}")
     actions = _in_order(facts, builds, in_place=request.in_place)
     if tools and tools.provide:
         actions = (tools.provide, *actions)
@@ -132,7 +143,9 @@ def _cuda_tools(request: Request, facts: Facts) -> _CudaTools:
     targets = resolve_targets(request.targets, facts)
     provide = None
     try:
-        toolkit = choose_toolkit(facts, torch, targets, request.cuda_home)
+        toolkit = choose_toolkit(
+            facts, torch, targets, request.cuda_home, any_major=request.force_cuda_mismatch
+        )
     except SplatfixError as error:
         ours = provided_toolkit(torch, facts.machine.system)
         if error.code != "no-matching-toolkit" or request.cuda_home or ours is None:
@@ -179,6 +192,7 @@ def _cuda_build(
         subject=source.label,
         source=source.folder,
         targets=tools.targets,
+        cuda_mismatch=tools.mismatch,
         variables=made.variables,
         unset=made.unset,
         path_first=made.path_first,

@@ -38,12 +38,13 @@ class CompilerDecision:
 
 
 def choose_toolkit(
-    facts: Facts, torch: Torch, targets: Sequence[Arch], cuda_home: str | None
+    facts: Facts, torch: Torch, targets: Sequence[Arch], cuda_home: str | None, *, any_major: bool = False
 ) -> ToolkitDecision:
     """A toolkit whose major is torch's, which knows the targets; the one closest to torch's own version first.
 
     Args:
         cuda_home: the folder the person named; then no other is considered.
+        any_major: another major than torch's will do where torch's own is not there.
 
     Raises:
         SplatfixError: ``no-matching-toolkit``, ``arch-unknown-to-torch``, with every candidate and what speaks against it.
@@ -53,14 +54,15 @@ def choose_toolkit(
     build_archs = tuple(_served_by(target, torch) for target in targets)
     candidates = _named(facts, cuda_home) if cuda_home else list(facts.machine.toolkits.value or ())
     rejected: list[RoadNotTaken] = []
-    fitting: list[tuple[int, Toolkit, tuple[int, ...]]] = []
+    fitting: list[tuple[tuple[int, int], Toolkit, tuple[int, ...]]] = []
     for toolkit in candidates:
-        objection = _objection(toolkit, wanted, build_archs)
+        objection = _objection(toolkit, wanted, build_archs, any_major=any_major)
         if objection:
             rejected.append(RoadNotTaken(f"toolkit {toolkit.root}", objection))
             continue
         version = release_numbers(toolkit.version or "")
-        fitting.append((abs(version[1] - wanted[1]) if len(version) > 1 else 99, toolkit, version))
+        distance = abs(version[1] - wanted[1]) if len(version) > 1 else 99
+        fitting.append(((abs(version[0] - wanted[0]), distance), toolkit, version))
     if not fitting:
         raise _no_toolkit(torch.cuda, targets, rejected, cuda_home)
     fitting.sort(key=lambda item: (item[0], len(item[1].missing), [-n for n in item[2]]))
@@ -126,11 +128,13 @@ def _newer_torch(target: Arch) -> str:
     return f"Use torch {release} or newer in that environment; see https://pytorch.org/get-started/locally/"
 
 
-def _objection(toolkit: Toolkit, wanted: tuple[int, ...], build_archs: Iterable[Arch]) -> str | None:
+def _objection(
+    toolkit: Toolkit, wanted: tuple[int, ...], build_archs: Iterable[Arch], *, any_major: bool = False
+) -> str | None:
     version = release_numbers(toolkit.version or "")
     if toolkit.nvcc is None or not version:
         return toolkit.error or "it has no nvcc"
-    if version[0] != wanted[0]:
+    if version[0] != wanted[0] and not any_major:
         return f"CUDA {toolkit.version}: torch refuses another major than its own {wanted[0]}"
     for arch in build_archs:
         listed = arch.sm in toolkit.archs if toolkit.archs and not arch.variant else None

@@ -294,3 +294,14 @@ def test_a_plan_remembers_what_was_asked(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     made = make_plan(Request(("ext",), ("sm_120",)), machine())
     assert made.request == Request((str((tmp_path / "ext").resolve()),), ("sm_120",))
+
+
+def test_a_forced_mismatch_is_a_last_resort_and_is_said(tmp_path: Path) -> None:
+    source = cuda_source(tmp_path)
+    both = plan(source, machine(toolkits=(CUDA_12, CUDA_13)), force_cuda_mismatch=True)
+    assert build_of(both).variables["CUDA_HOME"] == CUDA_13.root and build_of(both).cuda_mismatch == ""
+    forced = plan(source, machine(toolkits=(CUDA_12,)), force_cuda_mismatch=True)
+    assert build_of(forced).variables["CUDA_HOME"] == CUDA_12.root
+    words = "compiled with CUDA 12.8.93, torch is built with CUDA 13.0"
+    assert build_of(forced).cuda_mismatch == words and words in " ".join(forced.notes)
+    refused("no-matching-toolkit", source, machine(toolkits=(CUDA_12,)))

@@ -1,0 +1,92 @@
+"""A full disk, for real: an environment on a small file system of its own, filled to every degree."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import ProcessRunner
+from splatfix.facts import gather
+from splatfix.install import carry_out, revert
+from splatfix.install.swap_wheels import make_swap_wheel
+from splatfix.install.target import Target
+from splatfix.resolve import Request, make_plan
+from splatfix.resolve.swaps import swap_of
+
+from .environments import make_environment, snapshot
+from .test_cli import fake_torch
+
+KIB = 1024
+# cannot-restore: there was not even room to put things back; it says to make room and revert, which is what happens here
+_HONEST = ("cannot-write", "pip-failed", "cannot-write-environment", "cannot-restore")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """6 MiB of memory as a file system; needs the right to mount."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    runner = ProcessRunner()
+    argv = ["mount", "-t", "tmpfs", "-o", "size=6m,nr_inodes=0", "tmpfs", str(place)]
+    if sys.platform != "linux" or not runner.run(argv, timeout=20.0).ok:
+        pytest.skip("this account may not mount a file system")
+    yield place
+    done = runner.run(["umount", str(place)], timeout=20.0)
+    assert done.ok, done.stderr
+
+
+def fill(place: Path, leave: int) -> Path:
+    """A file that leaves this many bytes."""
+    import os
+
+    ballast = place / "ballast"
+    status = os.statvfs(place)
+    free = status.f_bavail * status.f_frsize
+    ballast.write_bytes(b"\0" * max(0, free - leave))
+    return ballast
+
+
+@pytest.mark.slow
+def test_whatever_is_free_the_environment_is_as_before_or_finished(small_disk: Path) -> None:
+    target: Target = make_environment(small_disk / "env")
+    fake_torch(target, "2.11.0+cpu", None)
+    runner = ProcessRunner()
+    old = make_swap_wheel(swap_of("fused-ssim"), "0+older", small_disk / "wheels")
+    pip = [target.python, "-m", "pip", "install", "--no-deps", "--no-index", "--no-compile", str(old)]
+    assert runner.run(pip, timeout=60.0).ok
+    before = snapshot(target)
+    facts = gather(target.python)
+    plan = make_plan(Request(("fused_ssim", "simple_knn"), backend="pure"), facts)
+    failed = finished = 0
+    import_check = "splatfix.install.carry_out.check_import"
+    from splatfix.core.proof import Rung, RungName
+
+    for leave in (0, 4, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 2048):
+        ballast = fill(small_disk, leave * KIB)
+        with pytest.MonkeyPatch.context() as patch:
+            # there is no real torch on so small a disk; what is imported is another test's matter
+            patch.setattr(sys.modules[import_check.rpartition(".")[0]], "check_import",
+                          lambda *_: Rung(RungName.LOADS, True, "not looked at"))  # fmt: skip
+            try:
+                carry_out(plan, facts)
+            except SplatfixError as error:
+                failed += 1
+                ballast.unlink()
+                assert error.code in _HONEST, error.what
+                # what could not be put back for lack of room is put back by the next run, or by revert
+                try:
+                    revert(target.python)
+                except SplatfixError as nothing:
+                    assert nothing.code == "nothing-to-revert", nothing.what
+                assert snapshot(target) == before, f"{leave} KiB free: {error.what}"
+            else:
+                finished += 1
+                ballast.unlink()
+                assert snapshot(target) != before
+                revert(target.python)
+                assert snapshot(target) == before
+    assert failed > 3 and finished >= 1, (failed, finished)
