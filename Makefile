@@ -30,9 +30,11 @@ $(VENV)/.torch: $(VENV)/.made constraints.txt
 	  echo "installing $(TORCH)"; $(PIP) install -q -c constraints.txt "$(TORCH)"; \
 	else \
 	  echo "no NVIDIA driver here: installing a CPU build of $(TORCH)"; \
-	  $(PIP) install -q -c constraints.txt "$(TORCH)+cpu" 2>/dev/null \
-	  || $(PIP) install -q -c constraints.txt --extra-index-url $(CPU_INDEX) "$(TORCH)+cpu" 2>/dev/null \
-	  || { echo "no CPU build can be had: installing $(TORCH), which is large"; $(PIP) install -q -c constraints.txt "$(TORCH)"; }; \
+	  $(PIP) install -q -c constraints.txt "$(TORCH)+cpu" 2>$(VENV)/torch.log \
+	  || $(PIP) install -q -c constraints.txt --extra-index-url $(CPU_INDEX) "$(TORCH)+cpu" 2>>$(VENV)/torch.log \
+	  || { grep -i "error\|resolve" $(VENV)/torch.log | tail -n 3; \
+	       echo "no CPU build can be had (see above): installing the default build of $(TORCH), several GB; Ctrl-C stops it"; \
+	       $(PIP) install -q -c constraints.txt "$(TORCH)"; }; \
 	fi
 	@touch $@
 

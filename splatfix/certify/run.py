@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from splatfix.checks import Goal
 from splatfix.checks import run as run_checks
 from splatfix.core.codec import from_json
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import write_json, write_text
+from splatfix.core.files import make_folder, write_json, write_text
 from splatfix.core.proof import Rung
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.facts import Facts, gather
@@ -67,12 +68,12 @@ def certify(
     progress("environment", {})
     facts = gather(request.python)
     _require(facts, request.python, _NEEDED)
-    request.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="splatfix-certify-") as folder:
         variables = _variables(put_in_place(Path(folder)))
         progress("kernels", {})
         kernels = check_kernels(processes, request.python, request.device, Path(folder), variables)
         _require_device(kernels, request.device)
+        _make_room(request)
         scenes = tuple(_train(processes, request, name, variables, progress) for name in request.suite.scenes)
     findings = run_checks(facts, Goal())
     proof = ladder.climb(facts, findings, kernels, scenes, request.baseline, request.renderer)
@@ -155,8 +156,6 @@ def _train(
     folder = request.out / scene
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "trainer.log"
-    log.unlink(missing_ok=True)
-    (folder / "result.json").unlink(missing_ok=True)
     argv = [
         request.python, "-m", "smoke_trainer", scene, "--preset", request.suite.name, "--renderer", request.renderer,
         "--device", request.device, "--seed", str(request.seed), "--out", str(folder), "--json-progress",
@@ -233,6 +232,28 @@ def _require(facts: Facts, python: str, needed: tuple[str, ...]) -> None:
             ),
             exit_code=Exit.UNDETERMINED,
         )
+
+
+def _make_room(request: Request) -> None:
+    """An empty report folder; what an earlier certification left there moves to ``previous``, where it misleads nobody."""
+    make_folder(request.out)
+    names = ("certificate.json", "certificate.md", *request.suite.scenes)
+    earlier = [request.out / name for name in names if (request.out / name).exists()]
+    if not earlier:
+        return
+    kept = request.out / "previous"
+    try:
+        if kept.exists():
+            shutil.rmtree(kept)
+        kept.mkdir()
+        for path in earlier:
+            path.rename(kept / path.name)
+    except OSError as error:
+        raise SplatfixError(
+            "cannot-write",
+            f"The earlier report in {request.out} cannot be moved aside: {error.strerror or error}.",
+            todo=("Choose another folder with --out.",),
+        ) from error
 
 
 def _require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:

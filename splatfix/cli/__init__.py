@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -76,11 +77,32 @@ def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
+def _end_with_os_error(error: OSError) -> None:
+    """The operating system refused something that no command foresaw: told as such, not as a defect of splatfix."""
+    from splatfix.core.errors import Exit, SplatfixError
+    from splatfix.report.console import show_error
+
+    place = f" {error.filename}" if error.filename else ""
+    problem = SplatfixError(
+        "os-error",
+        f"The operating system refused:{place}: {error.strerror or error}.",
+        meaning="The command could not go on.",
+        todo=(
+            "Check permissions and free space there; --debug before the command's name shows where it happened.",
+        ),
+    )
+    with contextlib.suppress(OSError):  # standard output itself may be what is full
+        show_error(problem)
+    sys.exit(int(Exit.FAILURE))
+
+
 def main() -> None:
     """Run the command line; nothing but this function ends the process, and no traceback reaches a person."""
     from splatfix.core.errors import Exit, SplatfixError
+    from splatfix.report.console import be_plain_where_needed
 
     signal.signal(signal.SIGTERM, _interrupt)
+    be_plain_where_needed()
     try:
         app(prog_name="splatfix")
     except SplatfixError as problem:
@@ -97,7 +119,12 @@ def main() -> None:
             show_error(problem)
         sys.exit(int(problem.exit_code))
     except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
         sys.exit(130)
+    except OSError as error:
+        if "--debug" in sys.argv:
+            raise
+        _end_with_os_error(error)
     except Exception as error:
         if "--debug" in sys.argv:
             raise

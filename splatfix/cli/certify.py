@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
 from splatfix.cli import options
+
+
+class Renderer(str, Enum):
+    """The rasterizers the trainer can draw with."""
+
+    torch = "torch"
+    gsplat = "gsplat"
+    inria = "inria"
 
 
 def certify(
@@ -23,8 +32,10 @@ def certify(
     out: Annotated[Path, typer.Option("--out", help="Folder for the report.", metavar="DIR")] = Path(
         "splatfix-report"
     ),
-    renderer: Annotated[str, typer.Option("--renderer", help="torch, gsplat or inria.")] = "torch",
-    device: Annotated[str, typer.Option("--device", help="cpu or cuda.")] = "cpu",
+    renderer: Annotated[
+        Renderer, typer.Option("--renderer", help="Which rasterizer trains.")
+    ] = Renderer.torch,
+    device: Annotated[options.Device, typer.Option("--device", help="Where it trains.")] = options.Device.cpu,
     seed: Annotated[int, typer.Option("--seed", help="Of every random choice in the training.")] = 0,
     baseline: Annotated[
         Optional[Path],
@@ -53,12 +64,17 @@ def certify(
     """Train the bundled scenes in the target environment and report what was really shown."""
     from splatfix.core.files import dumps
 
+    if renderer is not Renderer.torch and device is options.Device.cpu:
+        from splatfix.core.errors import usage_error
+
+        raise usage_error(
+            "renderer-needs-gpu", f"The renderer {renderer.value} draws only on a GPU.", "Add --device cuda."
+        )
     if container is not None:
         _in_container(container, suite, out, docker_host, base_image, ca_certificates, as_json)
     from splatfix import facts
     from splatfix.certify import Request, run_and_report
     from splatfix.certify import suite as suite_named
-    from splatfix.core.files import read_json
     from splatfix.report import certificate as report
     from splatfix.report import console
     from splatfix.report.progress import training
@@ -67,10 +83,10 @@ def certify(
         python=facts.resolve_python(python),
         suite=suite_named(suite or "quick"),
         out=out.absolute(),
-        renderer=renderer,
-        device=device,
+        renderer=renderer.value,
+        device=device.value,
         seed=seed,
-        baseline=read_json(baseline, "an earlier certificate.json") if baseline else None,
+        baseline=_baseline(baseline, renderer.value, device.value) if baseline else None,
     )
     with training(console.err()) as progress:
         result, known = run_and_report(request, progress)
@@ -80,6 +96,27 @@ def certify(
         report.terminal(console.out(), result)
         console.out().print(f"\nreport: {out / 'certificate.md'}", soft_wrap=True)
     raise typer.Exit(int(report.exit_code(result)))
+
+
+def _baseline(path: Path, renderer: str, device: str) -> dict[str, Any]:
+    """An earlier certificate of the same renderer and device.
+
+    Raises:
+        SplatfixError: exit code 2 for anything else, before anything is trained.
+    """
+    from splatfix.core.errors import usage_error
+    from splatfix.core.files import read_json
+
+    document = read_json(path, "an earlier certificate.json")
+    if not isinstance(document, dict) or document.get("kind") != "certificate" or not document.get("scenes"):
+        raise usage_error("not-a-certificate", f"{path} is no certificate.json of splatfix certify.")
+    if (document.get("renderer"), document.get("device")) != (renderer, device):
+        raise usage_error(
+            "another-baseline",
+            f"{path} was certified with {document.get('renderer')} on {document.get('device')}, not {renderer} on {device}.",
+            "Compare like with like: give the same --renderer and --device.",
+        )
+    return document
 
 
 def _in_container(

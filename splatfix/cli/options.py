@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated, Optional
 
 import typer
@@ -18,6 +19,13 @@ Targets = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one versioned JSON document instead of text.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show the evidence of what is fine.")]
+
+
+class Device(str, Enum):
+    """Where the kernels run."""
+
+    cpu = "cpu"
+    cuda = "cuda"
 
 
 def arch_names(targets: list[str] | None) -> tuple[str, ...]:

@@ -11,7 +11,9 @@ from splatfix.cli import options
 
 def verify(
     python: options.Python = None,
-    device: Annotated[str, typer.Option("--device", help="cpu or cuda.")] = "cpu",
+    device: Annotated[
+        options.Device, typer.Option("--device", help="Where the kernels run.")
+    ] = options.Device.cpu,
     as_json: options.Json = False,
 ) -> None:
     """Hold SSIM, kNN and rasterizer, native and swapped side by side, against float64 references."""
@@ -20,9 +22,9 @@ def verify(
     from splatfix.facts import resolve_python
     from splatfix.report import certificate, console
 
-    kernels = check(resolve_python(python), device)
+    kernels = check(resolve_python(python), device.value)
     if as_json:
-        typer.echo(dumps(certificate.kernels_document(kernels, device)), nl=False)
+        typer.echo(dumps(certificate.kernels_document(kernels, device.value)), nl=False)
     else:
         certificate.kernels_terminal(console.out(), kernels)
     raise typer.Exit(int(certificate.kernels_exit_code(kernels)))

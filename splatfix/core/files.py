@@ -49,6 +49,19 @@ def dumps(document: Any) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def make_folder(path: Path) -> Path:
+    """Make a folder (and those above it) if it is not there.
+
+    Raises:
+        SplatfixError: ``cannot-write`` when it cannot be made or is no folder.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    return path
+
+
 def read_json(path: Path, what: str) -> Any:
     """Read a JSON file a person named.
 

@@ -187,7 +187,18 @@ def resolve_python(given: str | None) -> str:
     """
     if given is None:
         return sys.executable
-    path = Path(given).expanduser()
+    try:
+        return _interpreter_at(given)
+    except OSError as error:
+        raise usage_error(
+            "no-interpreter",
+            f"{given} cannot be looked at: {error.strerror or error}.",
+            "Check its permissions.",
+        ) from error
+
+
+def _interpreter_at(given: str) -> str:
+    path = Path(given).expanduser() if given else Path("(empty)")
     if path.is_dir():
         for name in ("bin/python", "Scripts/python.exe", "python.exe"):
             if (path / name).exists():

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatfix.binaries import Binary, BinaryError, read_path
+from splatfix.binaries import Binary, BinaryError, is_binary, read_path
 from splatfix.core.errors import usage_error
 
 
@@ -27,15 +27,23 @@ def read_files(paths: Iterable[Path]) -> NativeFiles:
     """
     binaries: list[Binary] = []
     unreadable: list[tuple[str, str]] = []
-    for path in paths:
+    named = list(paths)
+    for path in named:
         if not path.exists():
             raise usage_error("no-such-file", f"There is no file or folder {path}.")
         try:
             binaries += read_path(path, on_error=lambda name, error: unreadable.append((name, str(error))))
         except BinaryError as error:
-            raise usage_error(
-                "not-a-binary",
-                str(error),
-                "Name a library (.so, .pyd, .dll), a wheel, or a folder that holds some.",
-            ) from error
-    return NativeFiles(tuple(binaries), tuple(unreadable))
+            if len(named) == 1 and not is_binary(path):
+                raise usage_error(
+                    "not-a-binary",
+                    str(error),
+                    "Name a library (.so, .pyd, .dll), a wheel, or a folder that holds some.",
+                ) from error
+            unreadable.append((str(path), str(error)))  # the others are still looked at
+    return NativeFiles(tuple(binaries), tuple((path, _without(path, reason)) for path, reason in unreadable))
+
+
+def _without(path: str, reason: str) -> str:
+    """The reason without the path that stands before it anyway."""
+    return reason.removeprefix(f"{path}: ")

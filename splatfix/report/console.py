@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,24 @@ def err() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+_PLAIN = {"✓": "+", "✗": "x", "–": "-", "→": "->", "☠": "!", "·": ".", "…": "...", "×": "x"}
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Codec error handler: a plain sign for each of ours that a stream cannot show, ``?`` for anything else."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+
+
+def be_plain_where_needed() -> None:
+    """Let standard output and error fall back to plain signs where their encoding lacks ours (cp1252, ASCII)."""
+    codecs.register_error("splatfix-plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure") and (stream.encoding or "").lower().replace("-", "") != "utf8":
+            stream.reconfigure(errors="splatfix-plain")
 
 
 def show_error(problem: SplatfixError) -> None:

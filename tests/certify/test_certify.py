@@ -182,3 +182,14 @@ def test_a_swap_is_measured_beside_ours(tmp_path: Path) -> None:
     }
     assert outcomes["fused_ssim"] is Outcome.FAILED
     assert outcomes["splatfix.kernels.ssim"] is Outcome.MET
+
+
+def test_an_earlier_report_is_moved_aside_and_not_mixed_in(tmp_path: Path) -> None:
+    (tmp_path / "figurine" / "renders").mkdir(parents=True)
+    (tmp_path / "figurine" / "renders" / "old.png").write_bytes(b"old")
+    (tmp_path / "certificate.md").write_text("granted, long ago")
+    certificate = refused(tmp_path, "smoke_trainer/losses.py", "\n\nraise RuntimeError('no luck')\n")
+    assert certificate.scenes[0].pictures == ()
+    assert not (tmp_path / "certificate.md").exists()
+    assert (tmp_path / "previous" / "certificate.md").read_text() == "granted, long ago"
+    assert (tmp_path / "previous" / "figurine" / "renders" / "old.png").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -165,3 +166,40 @@ def test_damaged_knowledge_is_wrong_usage(splatfix: Splatfix, tmp_path: Path) ->
     done = splatfix("--knowledge", str(tmp_path / "own.toml"), "diagnose")
     assert done.returncode == 2
     assert "lacks 'cc'" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "splatfix", "diagnose", "--python", str(empty_venv)],
+        env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, encoding=encoding, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "x torch is not installed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--renderer", "gsplat"], "renderer-needs-gpu"),
+        (["--baseline", "diagnosis.json"], "not-a-certificate"),
+        (["--baseline", "other.json"], "another-baseline"),
+        (["--out", "file/below"], "cannot-write"),
+    ],
+)
+def test_what_cannot_be_certified_is_said_before_training(
+    splatfix: Splatfix, tmp_path: Path, words: list[str], code: str
+) -> None:
+    (tmp_path / "diagnosis.json").write_text('{"kind": "diagnosis"}')
+    (tmp_path / "other.json").write_text(
+        '{"kind": "certificate", "scenes": [{}], "renderer": "gsplat", "device": "cuda"}'
+    )
+    (tmp_path / "file").write_text("")
+    done = splatfix("certify", *words, cwd=tmp_path)
+    assert f"({code})" in done.stderr
+    assert done.returncode == (1 if code == "cannot-write" else 2)
+
+
+def test_unknown_values_are_wrong_usage(splatfix: Splatfix) -> None:
+    assert splatfix("certify", "--renderer", "nope").returncode == 2
+    assert splatfix("verify", "--device", "tpu").returncode == 2

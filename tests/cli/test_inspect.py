@@ -39,3 +39,14 @@ def test_a_folder_with_a_damaged_library(splatfix: Splatfix, tmp_path: Path) -> 
     document = json.loads(done.stdout)
     assert done.returncode == 1
     assert document["unreadable"][0]["path"].endswith("lib.so")
+
+
+@posix
+def test_a_damaged_file_does_not_hide_the_good_ones(splatfix: Splatfix, tmp_path: Path) -> None:
+    damaged = tmp_path / "lib.so"
+    damaged.write_bytes(Path("/usr/bin/env").resolve().read_bytes()[:500])
+    done = splatfix("inspect", str(damaged), "/usr/bin/env", "--json")
+    document = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert [item["path"] for item in document["files"]] == ["/usr/bin/env"]
+    assert document["unreadable"][0]["path"] == str(damaged)
