@@ -21,7 +21,10 @@ class Backend(str, Enum):
 def install(
     sources: Annotated[
         Optional[list[str]],
-        typer.Argument(help="Extension source folders; with --backend pure also names.", metavar="SOURCE"),
+        typer.Argument(
+            help="Source folders, checkouts, gsplat==VERSION; with --backend pure also names.",
+            metavar="SOURCE",
+        ),
     ] = None,
     target: Annotated[
         Optional[list[str]],
@@ -70,14 +73,14 @@ def install(
     """Build an extension for a GPU, prove the result, and install it so that it can be taken back."""
     from splatfix.core.files import dumps
     from splatfix.facts import gather, resolve_python
-    from splatfix.install import WheelCache, carry_out, request_to_resume
+    from splatfix.install import WheelCache, carry_out, fetch_source, request_to_resume
     from splatfix.report import console, installation
     from splatfix.report.install_progress import InstallProgress
     from splatfix.resolve import Request, make_plan
 
     interpreter = resolve_python(python)
     request = Request(
-        tuple(sources or (".",)),
+        tuple(fetch_source(text, interpreter) for text in sources or (".",)),
         tuple(target or ()),
         backend.value,
         jobs,

@@ -1,6 +1,7 @@
 """Carries a plan out and takes it back: build, verify, install, journal, revert. The only room that changes an environment."""
 
 from splatfix.install.carry_out import carry_out
+from splatfix.install.fetch import fetch_source
 from splatfix.install.journal import Entry, Journal, Status
 from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, RevertOutcome
 from splatfix.install.progress import Progress, Silent
@@ -20,6 +21,7 @@ __all__ = [
     "Status",
     "WheelCache",
     "carry_out",
+    "fetch_source",
     "read_journal",
     "request_to_resume",
     "revert",
