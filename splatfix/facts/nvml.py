@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +31,21 @@ def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
     return answer if answer is not None else {"error": f"NVML: {problem}", "error_code": None}
 
 
+def _library_is_there() -> bool:
+    """What the binding would find when it starts: asked first, because importing the binding costs a twentieth
+    of a diagnosis on a machine that has no NVIDIA driver at all."""
+    if sys.platform != "linux" or "pynvml" in sys.modules:
+        return True
+    for name in ("libnvidia-ml.so.1", _WSL_LIBRARY):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(name)
+            return True
+    return False
+
+
 def _ask() -> dict[str, Any]:
+    if not _library_is_there():
+        return {"error": "NVML Shared Library Not Found", "error_code": _LIBRARY_NOT_FOUND}
     import pynvml
 
     try:
