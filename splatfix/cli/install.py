@@ -71,6 +71,7 @@ def install(
     verbose: options.Verbose = False,
 ) -> None:
     """Build an extension for a GPU, prove the result, and install it so that it can be taken back."""
+    from splatfix.core.errors import usage_error
     from splatfix.core.files import dumps
     from splatfix.facts import gather, resolve_python
     from splatfix.install import WheelCache, carry_out, fetch_source, request_to_resume
@@ -89,6 +90,12 @@ def install(
         provide_toolkit,
         force_cuda_mismatch,
     )
+    if resume and (sources or target):
+        raise usage_error(
+            "resume-takes-no-source",
+            "--resume does again what was asked before, so it takes neither SOURCE nor --target.",
+            "splatfix install --resume, or the sources without --resume",
+        )
     if resume:
         _, request = request_to_resume(interpreter)
     facts = gather(interpreter)

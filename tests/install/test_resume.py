@@ -63,6 +63,8 @@ def test_nothing_to_resume_in_a_fresh_environment(
 ) -> None:
     assert splatfix("install", "--resume", "--python", environment.python) == 2
     assert "there was none" in capsys.readouterr().err
+    assert splatfix("install", "x", "--resume", "--python", environment.python) == 2
+    assert "resume-takes-no-source" in capsys.readouterr().err
 
 
 def test_resumed_after_a_failure_that_was_repaired(environment: Target, tmp_path: Path) -> None:
