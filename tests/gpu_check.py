@@ -222,7 +222,9 @@ def main() -> int:
     if not gpu["available"]:
         why = "torch sees no CUDA GPU" if gpu["torch"] else "torch is not installed in this Python"
         document.update(ran=False, exit_code=3, why=why)
-        sys.stderr.write(f"not run on a GPU: {why}. A Python whose torch sees the GPU: make gpu-check PYTHON=path\n")
+        sys.stderr.write(
+            f"not run on a GPU: {why}. A Python whose torch sees the GPU: make gpu-check PYTHON=path\n"
+        )
     else:
         with tempfile.TemporaryDirectory(prefix="splatfix-gpu-") as folder:
             checks = Checks(Path(folder), gpu["capability"])

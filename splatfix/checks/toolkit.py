@@ -51,7 +51,10 @@ def _a_toolkit(facts: Facts, version: str) -> tuple[Remedy, ...]:
     if python is None or python.kind != "conda" or not version:
         return (step,)
     conda = f'conda install -p "{python.prefix}" -c "nvidia/label/cuda-{version}.0" cuda-toolkit'
-    return (prose(f"Into this conda environment: {conda}"), prose(f'Then: export CUDA_HOME="{python.prefix}"'))
+    return (
+        prose(f"Into this conda environment: {conda}"),
+        prose(f'Then: export CUDA_HOME="{python.prefix}"'),
+    )
 
 
 @check("cuda-home-wrong", "toolkit", "The CUDA_HOME torch would take is the toolkit's own root")

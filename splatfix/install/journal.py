@@ -146,7 +146,10 @@ class Journal:
         return tuple(entry for entry in self.entries() if entry.status in (Status.RUNNING, Status.REVERTING))
 
     def _load(self, path: Path) -> Entry:
-        document = read_json(path, "a journal entry of splatfix")
+        try:
+            document = read_json(path, "a journal entry of splatfix")
+        except SplatfixError as error:
+            raise self._damaged(path, error.what) from error
         version = document.get("schema_version") if isinstance(document, dict) else None
         if isinstance(version, int) and version > JOURNAL_VERSION:
             raise SplatfixError(
@@ -158,12 +161,15 @@ class Journal:
         try:
             return from_json(Entry, document)
         except CodecError as error:
-            raise SplatfixError(
-                "journal-damaged",
-                f"{path} is no journal entry ({error}).",
-                meaning="What that run changed cannot be told from it.",
-                todo=(f"Move the file away: mv '{path}' '{path}.damaged'",),
-            ) from error
+            raise self._damaged(path, str(error)) from error
+
+    def _damaged(self, path: Path, why: str) -> SplatfixError:
+        return SplatfixError(
+            "journal-damaged",
+            f"{path} is no journal entry ({why.rstrip('.')}).",
+            meaning="What that run changed cannot be told from it.",
+            todo=(f"Move the file away: mv '{path}' '{path}.damaged'",),
+        )
 
 
 def _now() -> str:

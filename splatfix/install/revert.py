@@ -100,12 +100,12 @@ def _refuse_if_changed(target: Target, step: Step) -> None:
     if not step.done or not record or step.kind != "install-wheel":
         return
     found = find_installed(target, step.subject)
-    if len(found) == 1 and found[0].digest == record:
-        return
-    now = f"version {found[0].version} is there now" if found else "it is not installed any more"
+    if not found or (len(found) == 1 and found[0].digest == record):
+        return  # removed by somebody in the meantime: what was there before can come back all the same
+    now = f"version {found[0].version} is there now"
     raise SplatfixError(
         "changed-since",
         f"{step.subject} was changed since splatfix installed it: {now}.",
-        meaning="Somebody else installed or removed it, and that is not splatfix's to undo; nothing was changed.",
+        meaning="Somebody else installed it, and that is not splatfix's to undo; nothing was changed.",
         todo=(f"Remove it with pip if you do not want it: pip uninstall {step.subject}",),
     )

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Compiler, Facts, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
+from splatfix.knowledge.archs import arch_info
 from splatfix.knowledge.cpp_extension import compiler_verdict
 from splatfix.knowledge.host_compilers import limits
+from splatfix.knowledge.torch_releases import builds_for_arch, pip_command
 from splatfix.resolve.plan import RoadNotTaken
 
 
@@ -179,6 +181,9 @@ def _no_toolkit(
         or "none was found"
     )
     where = f"The toolkit in {cuda_home} does not fit" if cuda_home else "No toolkit on this machine fits"
+    lost = [arch for arch in targets if (_last_major(arch) or int(major)) < int(major)]
+    if lost:
+        return _needs_older_cuda(cuda, lost)
     todo = (
         f"Install a CUDA {major} toolkit ({cuda} is torch's own), or name one with --cuda-home.",
         "NVIDIA's archive: https://developer.nvidia.com/cuda-toolkit-archive",
@@ -190,6 +195,27 @@ def _no_toolkit(
         meaning="Extensions must be compiled by a toolkit of the same CUDA major as torch, and it must know the GPU.",
         todo=todo,
         details={"rejected": [{"what": road.what, "why": road.why} for road in rejected]},
+    )
+
+
+def _last_major(arch: Arch) -> int | None:
+    """The last CUDA major that compiles for an architecture; None while the newest still does."""
+    info = arch_info(arch)
+    return info.last_toolkit[0] if info and info.last_toolkit else None
+
+
+def _needs_older_cuda(cuda: str, lost: Sequence[Arch]) -> SplatfixError:
+    names, last = ", ".join(arch.sm for arch in lost), min(_last_major(arch) or 0 for arch in lost)
+    builds = builds_for_arch(lost[0])
+    older = [item.build for item in builds if item.build.cuda[0] <= last]
+    return SplatfixError(
+        "arch-dropped-by-cuda",
+        f"No CUDA {cuda.partition('.')[0]} toolkit compiles for {names}: the last that does is CUDA {last}.",
+        meaning="torch's CUDA and the toolkit's must have one major, so this torch cannot serve that GPU.",
+        todo=(
+            *((pip_command(older[0].torch, older[0].tag),) if older else ()),
+            f"Then install a CUDA {last} toolkit and call splatfix install again.",
+        ),
     )
 
 

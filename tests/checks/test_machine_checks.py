@@ -152,6 +152,8 @@ def test_ubuntus_own_nvcc_with_its_own_gcc(changed: Changer, nvcc: str, version:
 
 def test_graphics_of_the_processor_are_not_counted_as_cuda_devices(changed: Changer) -> None:
     cards = (Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0"), Gpu(1, "Intel UHD", "intel"))
-    finding = found(changed(gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "1"}), "no-gpu-visible")
+    finding = found(
+        changed(gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "1"}), "no-gpu-visible"
+    )
     assert finding is not None
     assert finding.status is Status.FAIL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -250,6 +251,29 @@ def test_revert_leaves_alone_what_somebody_else_changed(environment: Target, tmp
         revert(environment.python)
     assert caught.value.code == "changed-since"
     assert run_in(environment, ANSWER) == "42"
+
+
+def test_revert_of_what_somebody_removed_brings_back_what_was_there(
+    environment: Target, tmp_path: Path
+) -> None:
+    before = snapshot(environment)
+    install(environment, write_extension(tmp_path / "one"))
+    environment_pip = [environment.python, "-m", "pip", "--no-input", "uninstall", "-q", "-y", "tiny_probe"]
+    subprocess.run(environment_pip, check=True, capture_output=True)
+    revert(environment.python)
+    assert snapshot(environment) == before
+    with pytest.raises(SplatfixError):
+        revert(environment.python)  # nothing stands any more
+
+
+def test_a_damaged_journal_entry_says_what_to_do(environment: Target, tmp_path: Path) -> None:
+    install(environment, write_extension(tmp_path / "one"))
+    (entry,) = (environment.own_folder / "journal").glob("*.json")
+    entry.write_text("{")
+    with pytest.raises(SplatfixError) as caught:
+        revert(environment.python)
+    assert caught.value.code == "journal-damaged"
+    assert f"mv '{entry}'" in caught.value.todo[0]
 
 
 def test_the_build_sees_only_its_own_settings(
