@@ -24,7 +24,10 @@ SUITES = {
     item.name: item
     for item in (
         Suite(
-            "quick", "two sample scenes, under a minute on two CPU cores", ("courtyard", "figurine"), 900.0
+            "quick",
+            "three sample scenes, under a minute on two CPU cores",
+            ("courtyard", "study", "figurine"),
+            900.0,
         ),
         Suite(
             "standard",

@@ -24,7 +24,7 @@ def certify(
         Optional[str],
         typer.Option(
             "--suite",
-            help="quick (two scenes) or standard (all sample scenes).",
+            help="quick (three scenes) or standard (all sample scenes).",
             show_default="quick, or the lane's own",
         ),
     ] = None,
