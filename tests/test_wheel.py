@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 MIB = 2**20
@@ -84,7 +85,7 @@ def test_the_core_does_not_ask_for_torch(wheel: Path) -> None:
     core = [
         line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra ==" not in line
     ]
-    names = {line.split(":")[1].strip().split(";")[0].split(">")[0].strip() for line in core}
+    names = {Requirement(line.partition(":")[2]).name for line in core}
     assert names == {"typer", "rich", "packaging", "nvidia-ml-py", "tomli"}
 
 

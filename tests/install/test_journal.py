@@ -57,4 +57,4 @@ def test_documents_that_are_not_ours(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(SplatfixError) as caught:
         journal.entries()
-    assert caught.value.code == "not-json"
+    assert caught.value.code == "journal-damaged"
