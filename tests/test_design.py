@@ -44,6 +44,7 @@ DATA_CLASSES = {
     "splatfix.checks.inspection",
     "splatfix.certify.model",
     "splatfix.resolve.plan",
+    "splatfix.resolve.ways",
     "splatfix.install.outcome",
     "splatfix.install.journal",
 }

@@ -16,7 +16,7 @@ from splatfix.checks._common import (
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Compiler, Facts, Toolkit
-from splatfix.knowledge import cpp_extension
+from splatfix.knowledge import cpp_extension, host_compilers
 
 
 @check("host-compiler-missing", "compiler", "A C++ compiler")
@@ -57,8 +57,7 @@ def host_gcc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if limit is None:
         yield Finding("host-gcc-too-new", Status.UNKNOWN, f"nvcc's limit for {family_of(compiler)} is not known.",
                       evidence=evidence)  # fmt: skip
-    elif family_of(compiler) == "gcc" and major == 11 and numbers(toolkit.version)[:2] == (11, 5):
-        # Ubuntu 22.04's own pair: the header lets gcc 11 pass, then nvcc's front end fails on its <functional>
+    elif family_of(compiler) == "gcc" and host_compilers.library_unreadable(numbers(toolkit.version), major):
         yield Finding(
             "host-gcc-too-new", Status.FAIL,
             f"nvcc {toolkit.version} cannot read the C++ library of {compiler.kind} {compiler.version}, though its header "
@@ -77,11 +76,6 @@ def host_gcc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-# Oldest gcc that torch's headers take: c10/util/C++17.h says "We need GCC 9 or later" from 2.3 on; from 2.12 on
-# extensions are compiled as C++20, which gcc accepts from 10 on. Below 2.3 torch's own table (gcc 5) decides.
-_OLDEST_GCC = (((2, 12), 10), ((2, 3), 9))
-
-
 @check("host-gcc-too-old", "compiler", "torch's headers accept the host compiler")
 def host_gcc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """torch's own headers refuse an old gcc ("You're trying to build PyTorch with a too old version of GCC. We need GCC 9
@@ -89,8 +83,7 @@ def host_gcc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
     compiler, torch = host_compiler(facts), torch_of(facts)
     if compiler is None or torch is None or torch_cuda(facts) is None or family_of(compiler) != "gcc":
         return
-    version, release = numbers(compiler.version), numbers(torch.version)[:2]
-    oldest = next((gcc for since, gcc in _OLDEST_GCC if release >= since), None)
+    version, oldest = numbers(compiler.version), host_compilers.oldest_gcc_of_torch(torch.version)
     if oldest is None or not version or version[0] >= oldest:
         return
     yield Finding(

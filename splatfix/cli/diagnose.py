@@ -63,6 +63,7 @@ def diagnose(
     gc.disable()  # this process ends in a moment; looking for cycles among the imports costs it a tenth of its time
     from splatfix import facts
     from splatfix.checks import Goal, run, select
+    from splatfix.cli.ways import ways_after
     from splatfix.core.codec import to_json
     from splatfix.core.errors import usage_error
     from splatfix.core.files import dumps, write_json
@@ -87,12 +88,16 @@ def diagnose(
     if save is not None:
         write_json(save, to_json(known))
     findings = run(known, goal, checks)
+    families = {item.code: item.family for item in checks}
+    ways = ways_after(findings, families, goal.targets, known)
     if as_json:
-        typer.echo(dumps(document.diagnosis(known, goal, findings)), nl=False)
+        typer.echo(dumps(document.diagnosis(known, goal, findings, ways)), nl=False)
     else:
         from splatfix.report import console, terminal
 
-        terminal.diagnosis(
-            console.out(), known, findings, {item.code: item.family for item in checks}, verbose=verbose
-        )
+        terminal.diagnosis(console.out(), known, findings, families, verbose=verbose)
+        if ways:
+            from splatfix.report.ways import show_briefly
+
+            show_briefly(console.out(), ways)
     raise typer.Exit(int(document.verdict(findings)))

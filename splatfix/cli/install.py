@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Optional
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from splatfix.cli import options
+
+if TYPE_CHECKING:
+    from splatfix.facts import Facts
+    from splatfix.resolve import Request
 
 
 class Backend(str, Enum):
@@ -57,6 +62,28 @@ def install(
             help="Build with a toolkit of another CUDA major than torch's. Marked for good.",
         ),
     ] = False,
+    ptx: Annotated[
+        bool,
+        typer.Option(
+            "--ptx", help="Where no toolkit knows the GPU, compile PTX for its driver to translate."
+        ),
+    ] = False,
+    keep: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--keep",
+            help="With --why: ways that leave this alone, such as torch; repeatable.",
+            metavar="NAME",
+        ),
+    ] = None,
+    facts_file: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--facts",
+            help="With --dry-run --why: the ways out of a machine whose facts were saved.",
+            metavar="FILE",
+        ),
+    ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Compile even what was compiled before.")
     ] = False,
@@ -79,6 +106,15 @@ def install(
     from splatfix.report.install_progress import InstallProgress
     from splatfix.resolve import Request, make_plan
 
+    if (facts_file or keep) and not (dry_run and why):
+        raise usage_error(
+            "only-with-why",
+            "--facts and --keep ask for the ways out, which change nothing.",
+            "splatfix install --dry-run --why --facts facts.json",
+        )
+    if facts_file:
+        _show_ways_of(facts_file, tuple(target or ()), tuple(keep or ()), bool(sources or python), as_json)
+        return
     interpreter = resolve_python(python)
     request = Request(
         tuple(fetch_source(text, interpreter) for text in sources or (".",)),
@@ -89,6 +125,7 @@ def install(
         in_place,
         provide_toolkit,
         force_cuda_mismatch,
+        ptx,
     )
     if resume and (sources or target):
         raise usage_error(
@@ -99,6 +136,9 @@ def install(
     if resume:
         _, request = request_to_resume(interpreter)
     facts = gather(interpreter)
+    if dry_run and why:
+        _explain(request, facts, bool(sources), tuple(keep or ()), as_json)
+        return
     plan = make_plan(request, facts)
     if dry_run:
         if as_json:
@@ -116,6 +156,63 @@ def install(
         typer.echo(dumps(installation.outcome_document(outcome)), nl=False)
     else:
         installation.show_outcome(console.out(), outcome)
+
+
+def _explain(request: Request, facts: Facts, named: bool, keep: tuple[str, ...], as_json: bool) -> None:
+    """The plan for these sources with its reasons, and every way out; the ways alone where there is no plan."""
+    from splatfix.cli.ways import ways_for
+    from splatfix.core.errors import Exit, SplatfixError
+    from splatfix.core.files import dumps
+    from splatfix.report import console, installation
+    from splatfix.report.ways import show_ways
+    from splatfix.resolve import Aim, Plan, make_plan
+
+    plan: Plan | None = None
+    problem: SplatfixError | None = None
+    try:
+        plan = make_plan(request, facts)
+    except SplatfixError as error:
+        problem = error
+        if error.exit_code is Exit.USAGE and named:
+            raise
+    subjects = tuple(dict.fromkeys(plan.subjects)) if plan else ()
+    source = " ".join(request.sources) if named else ("." if plan else "")
+    ways = ways_for(Aim(request.targets, extensions=subjects, keep=keep, source=source), facts)
+    if as_json:
+        typer.echo(dumps(installation.why_document(plan, problem if named else None, ways)), nl=False)
+    else:
+        if plan:
+            installation.show_plan(console.out(), plan, why=True)
+        show_ways(console.out(), ways)
+        console.out().print("Nothing was changed: this is a dry run.")
+    if problem and named and not as_json:
+        raise problem
+    if not ways.plans or (problem and named):
+        raise typer.Exit(int(Exit.FAILURE if ways.plans else Exit.UNDETERMINED))
+
+
+def _show_ways_of(
+    facts_file: Path, targets: tuple[str, ...], keep: tuple[str, ...], here: bool, as_json: bool
+) -> None:
+    from splatfix.cli.ways import ways_for
+    from splatfix.core.errors import Exit, usage_error
+    from splatfix.core.files import dumps
+    from splatfix.facts import load
+    from splatfix.report import console, installation
+    from splatfix.report.ways import show_ways
+    from splatfix.resolve import Aim
+
+    if here:
+        raise usage_error(
+            "facts-and-python", "--facts judges saved facts; SOURCE and --python are of this machine."
+        )
+    ways = ways_for(Aim(targets, keep=keep), load(facts_file))
+    if as_json:
+        typer.echo(dumps(installation.why_document(None, None, ways)), nl=False)
+    else:
+        show_ways(console.out(), ways)
+    if not ways.plans:
+        raise typer.Exit(int(Exit.UNDETERMINED))
 
 
 def revert(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from splatfix import __version__
 from splatfix.checks.model import Finding, Goal, Status
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts.model import Facts
+
+if TYPE_CHECKING:
+    from splatfix.resolve.ways import Ways
 
 SCHEMA_VERSION = 1
 
@@ -25,16 +28,27 @@ def envelope(kind: str, exit_code: Exit, **content: Any) -> dict[str, Any]:
     }
 
 
-def diagnosis(facts: Facts, goal: Goal, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    """The document of ``diagnose``."""
+def diagnosis(
+    facts: Facts, goal: Goal, findings: tuple[Finding, ...], ways: Ways | None = None
+) -> dict[str, Any]:
+    """The document of ``diagnose``; ``ways`` is null where nothing failed that a way out could mend."""
     return envelope(
         "diagnosis",
         verdict(findings),
         summary=counts(findings),
         goal=to_json(goal),
         findings=to_json(findings),
+        ways=_ways(ways),
         facts=to_json(facts),
     )
+
+
+def _ways(ways: Ways | None) -> dict[str, Any] | None:
+    if ways is None:
+        return None
+    from splatfix.report.ways import ways_part
+
+    return ways_part(ways)
 
 
 def error(problem: SplatfixError) -> dict[str, Any]:

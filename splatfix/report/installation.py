@@ -10,16 +10,30 @@ from rich.console import Console
 from rich.markup import escape
 
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, RevertOutcome
 from splatfix.report.document import envelope
+from splatfix.report.ways import ways_part
 from splatfix.resolve.plan import BuildWheel, Plan
+from splatfix.resolve.ways import Ways
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
     """The JSON document of ``install --dry-run``."""
     return envelope("plan", Exit.OK, plan=to_json(plan))
+
+
+def why_document(plan: Plan | None, problem: SplatfixError | None, ways: Ways) -> dict[str, Any]:
+    """The JSON document of ``install --dry-run --why``: the plan for the sources, or why there is none, and the ways out."""
+    verdict = Exit.UNDETERMINED if not ways.plans else Exit.FAILURE if problem else Exit.OK
+    return envelope(
+        "plan",
+        verdict,
+        plan=to_json(plan),
+        error=problem.to_json() if problem else None,
+        ways=ways_part(ways),
+    )
 
 
 def outcome_document(outcome: Outcome) -> dict[str, Any]:

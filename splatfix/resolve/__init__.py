@@ -1,4 +1,7 @@
-"""From facts and a goal to a plan: an ordered list of typed actions, with the reason for each and for each road not taken."""
+"""From facts and a goal to a plan: an ordered list of typed actions, with the reason for each and for each road not taken.
+
+``make_plan`` plans one installation of given sources; ``find_ways`` ranks every way out for the whole machine.
+"""
 
 from splatfix.resolve.plan import (
     Action,
@@ -15,19 +18,27 @@ from splatfix.resolve.plan import (
     VerifyWheel,
 )
 from splatfix.resolve.planner import make_plan
+from splatfix.resolve.rank import find_ways
+from splatfix.resolve.ways import Aim, Lane, Road, WayOut, Ways
 
 __all__ = [
     "Action",
+    "Aim",
     "BuildWheel",
     "CheckImport",
     "EditSource",
     "InstallWheel",
+    "Lane",
     "MakeSwap",
     "Plan",
     "ProvideToolkit",
     "Reason",
     "Request",
+    "Road",
     "RoadNotTaken",
     "VerifyWheel",
+    "WayOut",
+    "Ways",
+    "find_ways",
     "make_plan",
 ]

@@ -44,15 +44,30 @@ class ArchChoice:
         return {self.variable: self.value} if self.variable else {}
 
 
-def choose(source: Source, build_archs: Sequence[Arch], torch_version: str) -> ArchChoice:
-    """What makes ``source`` compile for ``build_archs``.
+def choose(
+    source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None = None
+) -> ArchChoice:
+    """What makes ``source`` compile for ``build_archs``, and for ``ptx`` as PTX too where that is given.
 
     The order is torch's own: a setup.py that hands nvcc any flag with "arch" in it makes torch add nothing, so then
     only setup.py's own means count (read from the source's text; see :mod:`splatfix.facts.setup_py`).
 
     Raises:
-        SplatfixError: ``arch-fixed-in-source`` when the numbers written in setup.py leave a target out.
+        SplatfixError: ``arch-fixed-in-source`` when the numbers written in setup.py leave a target out;
+            ``ptx-not-possible`` when PTX is asked for and setup.py decides itself.
     """
+    choice = _choose(source, build_archs, torch_version, ptx)
+    if ptx and choice.decider is not Decider.TORCH:
+        raise SplatfixError(
+            "ptx-not-possible",
+            f"{source.label} cannot be told to carry PTX: {choice.why}.",
+            meaning="Only a package that leaves its architectures to torch takes 9.0+PTX from TORCH_CUDA_ARCH_LIST.",
+            todo=("Use a toolkit that knows the GPU; splatfix install --dry-run --why names the ways.",),
+        )
+    return choice
+
+
+def _choose(source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None) -> ArchChoice:
     own = [name for name in source.reads if _is_arch_variable(name)]
     fixed_torch = source.sets.get(TORCH_VARIABLE)
     if fixed_torch is not None and TORCH_VARIABLE not in source.reads:
@@ -63,7 +78,7 @@ def choose(source: Source, build_archs: Sequence[Arch], torch_version: str) -> A
         why = f"its setup.py reads {own[0]} and ignores {TORCH_VARIABLE}"
         return ArchChoice(Decider.OWN_VARIABLE, own[0], value, why)
     if switch is None:
-        value = ";".join(arch.cc for arch in build_archs)
+        value = ";".join([*(arch.cc for arch in build_archs), *([f"{ptx.cc}+PTX"] if ptx else [])])
         why = "its setup.py names no architecture, so torch decides, and torch reads this variable"
         return ArchChoice(Decider.TORCH, TORCH_VARIABLE, value, why)
     numbers = tuple(dict.fromkeys(n for text in source.nvcc_flags for n in _flag_numbers(text)))

@@ -28,6 +28,8 @@ class Request:
     """Where no toolkit fits, download one into splatfix's own cache."""
     force_cuda_mismatch: bool = False
     """Take a toolkit of another CUDA major than torch's, and silence torch's check in the build's process."""
+    ptx: bool = False
+    """Where no toolkit here can name a target, compile PTX of an older architecture for the driver to translate."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,8 @@ class Plan:
     """What the person should know although it stops nothing."""
     request: Request = field(default_factory=Request)
     """What was asked for, with absolute paths, so that the same can be asked again."""
+    jobs: int = 0
+    """How many compilers may run at once, over all builds; 0: as many as the largest build says."""
     schema_version: int = PLAN_VERSION
 
     @property

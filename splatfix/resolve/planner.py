@@ -10,6 +10,7 @@ from splatfix import __version__
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.facts import Fact, Facts, Torch
 from splatfix.facts.source import Source, read_source
+from splatfix.knowledge import Arch
 from splatfix.resolve.arch_choice import ArchChoice, Decider, choose
 from splatfix.resolve.build_environment import build_environment, job_count
 from splatfix.resolve.checkout import sources_in
@@ -30,12 +31,14 @@ from splatfix.resolve.plan import (
 )
 from splatfix.resolve.provided import provided_toolkit
 from splatfix.resolve.requirements import check_build_tools, interpreter_of, replaced_version, torch_of
+from splatfix.resolve.sharing import share_jobs
 from splatfix.resolve.swaps import choose_swaps
 from splatfix.resolve.targets import check_spelling, resolve_targets
 from splatfix.resolve.toolchain import (
     CompilerDecision,
     ToolkitDecision,
     choose_compilers,
+    choose_ptx,
     choose_toolkit,
     release_numbers,
 )
@@ -124,7 +127,8 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
     if tools and tools.mismatch:
         risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
         notes = (*notes, f"--force-cuda-mismatch: {tools.mismatch}: {risk}")
-    actions = _in_order(facts, builds, in_place=request.in_place)
+    shared, jobs = share_jobs(builds, sources)
+    actions = _in_order(facts, shared, in_place=request.in_place)
     if tools and tools.provide:
         actions = (tools.provide, *actions)
     return Plan(
@@ -135,6 +139,7 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
         actions,
         tuple(dict.fromkeys(roads)),
         notes,
+        jobs=jobs,
     )
 
 
@@ -147,6 +152,10 @@ def _cuda_tools(request: Request, facts: Facts) -> _CudaTools:
             facts, torch, targets, request.cuda_home, any_major=request.force_cuda_mismatch
         )
     except SplatfixError as error:
+        if request.ptx and error.code in ("no-matching-toolkit", "arch-unknown-to-torch"):
+            toolkit = choose_ptx(facts, torch, targets, _driver_cuda(targets, facts), request.cuda_home)
+            compilers = choose_compilers(facts, torch, toolkit.toolkit, toolkit.version)
+            return _CudaTools(torch, tuple(target.sm for target in targets), toolkit, compilers)
         ours = provided_toolkit(torch, facts.machine.system)
         if error.code != "no-matching-toolkit" or request.cuda_home or ours is None:
             raise
@@ -172,6 +181,13 @@ def _cuda_tools(request: Request, facts: Facts) -> _CudaTools:
             )
     compilers = choose_compilers(facts, torch, toolkit.toolkit, toolkit.version)
     return _CudaTools(torch, tuple(target.sm for target in targets), toolkit, compilers, provide)
+
+
+def _driver_cuda(targets: Sequence[Arch], facts: Facts) -> str | None:
+    """CUDA level of the driver that will translate PTX; None when a target is no GPU of this machine."""
+    here = {gpu.cc for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"}
+    driver = facts.machine.driver.value
+    return driver.cuda if driver and all(target.cc in here for target in targets) else None
 
 
 def _cuda_build(
@@ -211,14 +227,14 @@ def _arch_and_edits(
     )
     archs, version = tools.toolkit.build_archs, tools.torch.version
     try:
-        return choose(source, archs, version), needed_edits(source, context)
+        return choose(source, archs, version, tools.toolkit.ptx), needed_edits(source, context)
     except SplatfixError as error:
         edits = needed_edits(source, replace(context, arch_missing=True))
         setup = Path(source.folder) / "setup.py"
         if not any("setup.py" in edit.files for edit in edits):
             raise
         text = edited("setup.py", setup.read_text(encoding="utf-8", errors="surrogateescape"), edits)
-        choice = choose(read_source(Path(source.folder), text), archs, version)
+        choice = choose(read_source(Path(source.folder), text), archs, version, tools.toolkit.ptx)
         if choice.decider is not Decider.TORCH:
             raise error
         return choice, edits

@@ -44,7 +44,10 @@ def _own_gpus(facts: Facts) -> list[Arch]:
     known = [Arch.parse(gpu.cc) for gpu in gpus.value or () if gpu.vendor == "nvidia" and gpu.cc]
     if known:
         return known
-    if gpus.value:
+    others = [gpu for gpu in gpus.value or () if gpu.vendor != "nvidia"]
+    if others and len(others) == len(gpus.value or ()):
+        what = f"This machine has no NVIDIA GPU to build for, but {others[0].name}."
+    elif gpus.value:
         what = f"The compute capability of {gpus.value[0].name} could not be read."
     else:
         what = "This machine shows no NVIDIA GPU to build for."

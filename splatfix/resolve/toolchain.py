@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Compiler, Facts, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
-from splatfix.knowledge.archs import arch_info
+from splatfix.knowledge.archs import arch_info, known_archs
+from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.cpp_extension import compiler_verdict
-from splatfix.knowledge.host_compilers import limits
+from splatfix.knowledge.drivers import ptx_isa_of_cuda, ptx_jit_ok
+from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
 from splatfix.knowledge.torch_releases import builds_for_arch, pip_command
 from splatfix.resolve.plan import RoadNotTaken
 
@@ -26,6 +28,10 @@ class ToolkitDecision:
     """What to compile for so that every target is served: the targets, or for some an older arch they run."""
     why: str
     rejected: tuple[RoadNotTaken, ...]
+    ptx: Arch | None = None
+    """Compiled as PTX too, for targets that this nvcc cannot name; None: every target gets machine code."""
+    unsure: str = ""
+    """What is not known about that PTX; "" when nothing is open."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ def choose_toolkit(
     rejected: list[RoadNotTaken] = []
     fitting: list[tuple[tuple[int, int], Toolkit, tuple[int, ...]]] = []
     for toolkit in candidates:
-        objection = _objection(toolkit, wanted, build_archs, any_major=any_major)
+        objection = _objection(toolkit, wanted, build_archs, _glibc_of_builds(facts), any_major=any_major)
         if objection:
             rejected.append(RoadNotTaken(f"toolkit {toolkit.root}", objection))
             continue
@@ -78,6 +84,83 @@ def choose_toolkit(
     ]
     why = f"CUDA {best.version}, torch was built with {torch.cuda}; found via {', '.join(best.found_via)}"
     return ToolkitDecision(best, version, tuple(dict.fromkeys(build_archs)), why, tuple(rejected))
+
+
+def choose_ptx(
+    facts: Facts, torch: Torch, targets: Sequence[Arch], driver_cuda: str | None, cuda_home: str | None = None
+) -> ToolkitDecision:
+    """A toolkit of torch's major that is here, with PTX of its newest architecture for the targets that it cannot name.
+
+    Machine code runs within one major only, so a sm_90 cubin does not load on sm_120; PTX for compute_90 does, if the
+    driver reads the PTX version that this toolkit writes. Source: CUDA's compatibility guides; CUDA error 222.
+
+    Args:
+        driver_cuda: CUDA level of the driver that will translate it; None when the GPU is elsewhere.
+
+    Raises:
+        SplatfixError: ``no-ptx-road`` with every candidate and what speaks against it.
+    """
+    assert torch.cuda is not None
+    wanted = release_numbers(torch.cuda)
+    rejected: list[RoadNotTaken] = []
+    fitting: list[tuple[tuple[int, int], ToolkitDecision]] = []
+    for toolkit in _named(facts, cuda_home) if cuda_home else facts.machine.toolkits.value or ():
+        answer = _ptx_with(toolkit, torch, wanted, targets, driver_cuda, _glibc_of_builds(facts))
+        if isinstance(answer, str):
+            rejected.append(RoadNotTaken(f"toolkit {toolkit.root}", answer))
+        else:
+            fitting.append(((len(toolkit.missing), abs(answer.version[1] - wanted[1])), answer))
+    if not fitting:
+        seen = "; ".join(f"{road.what.removeprefix('toolkit ')}: {road.why}" for road in rejected)
+        raise SplatfixError(
+            "no-ptx-road",
+            f"No toolkit here makes PTX that serves {', '.join(arch.sm for arch in targets)}: {seen or 'none was found'}.",
+            meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",
+            todo=("Use a toolkit that knows the GPU: splatfix install --dry-run --why names the ways.",),
+        )
+    return min(fitting, key=lambda item: item[0])[1]
+
+
+def _ptx_with(
+    toolkit: Toolkit,
+    torch: Torch,
+    wanted: tuple[int, ...],
+    targets: Sequence[Arch],
+    driver_cuda: str | None,
+    glibc: str | None,
+) -> ToolkitDecision | str:
+    """The decision for one toolkit, or what speaks against it."""
+    objection = _objection(toolkit, wanted, (), glibc)
+    if objection:
+        return objection
+    version = release_numbers(toolkit.version or "")
+    named = [
+        arch for arch in targets if _compiles_for(toolkit, version, arch) and arch.cc in torch.knows_archs
+    ]
+    lacking = [arch for arch in targets if arch not in named]
+    if not lacking:
+        why = f"CUDA {toolkit.version} compiles for every target"
+        return ToolkitDecision(toolkit, version, tuple(named), why, ())
+    older = [
+        arch
+        for arch in known_archs()
+        if arch < min(lacking).plain
+        and _compiles_for(toolkit, version, arch)
+        and arch.cc in torch.knows_archs
+    ]
+    if not older:
+        return f"CUDA {toolkit.version} knows no older architecture whose PTX {lacking[0].sm} could take"
+    base = max(older)
+    isa = ptx_isa_of_cuda((version[0], version[1]))
+    level = release_numbers(driver_cuda or "")
+    reads = ptx_jit_ok(isa, (level[0], level[1])) if isa and len(level) > 1 else None
+    if reads is False and isa:
+        return (
+            f"its PTX {isa[0]}.{isa[1]} is newer than a driver of CUDA {driver_cuda} translates (error 222)"
+        )
+    unsure = "" if reads else f"whether the driver translates PTX of CUDA {toolkit.version}"
+    why = f"CUDA {toolkit.version} writes {base.compute} PTX, which every GPU from {base.sm} on can be given"
+    return ToolkitDecision(toolkit, version, tuple(named), why, (), base, unsure)
 
 
 def choose_compilers(
@@ -101,7 +184,7 @@ def choose_compilers(
             why = f"{cxx.kind} {cxx.version}, inside nvcc's and torch's limits; found via {', '.join(cxx.found_via)}"
             return CompilerDecision(cc, cxx.path, cxx.version or "", why, tuple(rejected))
         rejected.append(RoadNotTaken(f"compiler {cxx.path}", objection or ""))
-    raise _no_compiler(toolkit, rejected)
+    raise _no_compiler(facts.machine.system, torch, toolkit, version, rejected)
 
 
 def _served_by(target: Arch, torch: Torch) -> Arch:
@@ -131,7 +214,12 @@ def _newer_torch(target: Arch) -> str:
 
 
 def _objection(
-    toolkit: Toolkit, wanted: tuple[int, ...], build_archs: Iterable[Arch], *, any_major: bool = False
+    toolkit: Toolkit,
+    wanted: tuple[int, ...],
+    build_archs: Iterable[Arch],
+    glibc: str | None = None,
+    *,
+    any_major: bool = False,
 ) -> str | None:
     version = release_numbers(toolkit.version or "")
     if toolkit.nvcc is None or not version:
@@ -139,12 +227,39 @@ def _objection(
     if version[0] != wanted[0] and not any_major:
         return f"CUDA {toolkit.version}: torch refuses another major than its own {wanted[0]}"
     for arch in build_archs:
-        listed = arch.sm in toolkit.archs if toolkit.archs and not arch.variant else None
-        by_table = toolkit_supports((version[0], version[1]), arch)
-        if listed is False or (listed is None and by_table is False):
+        if not _compiles_for(toolkit, version, arch):
             return f"CUDA {toolkit.version}: its nvcc cannot compile for {arch.sm}"
+    if conflict := _glibc_conflict(version, glibc):
+        return conflict
     vital = [item for item in toolkit.missing if item in _VITAL]
     return f"it is incomplete: {', '.join(vital)} missing" if vital else None
+
+
+def _is_tegra(arch: Arch) -> bool:
+    info = arch_info(arch)
+    return info is not None and info.tegra
+
+
+def _glibc_of_builds(facts: Facts) -> str | None:
+    """The C library that nvcc will read headers of; None where conda's compilers bring an older one of their own."""
+    conda = any("conda-linux-gnu" in item.path for item in facts.machine.compilers.value or ())
+    return None if conda else facts.machine.glibc
+
+
+def _glibc_conflict(cuda: tuple[int, ...], glibc: str | None) -> str | None:
+    """This toolkit's headers declare functions that the C library declares otherwise, so that nothing compiles."""
+    known = breakage("glibc_noexcept")
+    have = release_numbers(glibc or "")
+    if known is None or not have or have < known.since["glibc"] or cuda[:2] > known.until["cuda"]:
+        return None
+    return f"its headers clash with those of glibc {glibc} ({known.symptom})"
+
+
+def _compiles_for(toolkit: Toolkit, version: tuple[int, ...], arch: Arch) -> bool:
+    """What nvcc itself lists; where it was not asked (or for a letter), the table; what neither knows may be tried."""
+    if toolkit.archs and not arch.variant:
+        return arch.sm in toolkit.archs
+    return toolkit_supports((version[0], version[1]), arch) is not False
 
 
 # Without these nothing compiles or links. The others (cublas, cusparse, cusolver) come from torch's own CUDA packages.
@@ -241,6 +356,11 @@ def _compiler_objection(
     most = toolkit.gcc_max if family == "gcc" else toolkit.clang_max
     if most is not None and numbers[0] > most:
         return f"{family} {compiler.version}: nvcc {toolkit.version} accepts up to {family} {most}"
+    if family == "gcc" and library_unreadable(version, numbers[0]):
+        return f"gcc {compiler.version}: nvcc {toolkit.version} cannot read its C++ library (std_function.h)"
+    oldest = oldest_gcc_of_torch(torch.version) if family == "gcc" else None
+    if oldest and numbers[0] < oldest:
+        return f"gcc {compiler.version}: the headers of torch {torch.version} need gcc {oldest} or newer"
     verdict = compiler_verdict("gcc" if family == "gcc" else "clang", numbers, version, torch.version)
     if verdict in ("too-new", "too-old"):
         return f"{family} {compiler.version} is {verdict.replace('-', ' ')} for torch {torch.version} with CUDA {toolkit.version}"
@@ -257,21 +377,43 @@ def _partner(cxx: Compiler, found: Iterable[Compiler]) -> str | None:
     return next(iter(exact + [item.path for item in same]), None)
 
 
-def _no_compiler(toolkit: Toolkit, rejected: Sequence[RoadNotTaken]) -> SplatfixError:
+def _no_compiler(
+    system: str, torch: Torch, toolkit: Toolkit, version: tuple[int, ...], rejected: Sequence[RoadNotTaken]
+) -> SplatfixError:
     seen = (
         "; ".join(f"{road.what.removeprefix('compiler ')}: {road.why}" for road in rejected)
         or "none was found"
     )
-    most = toolkit.gcc_max or 13
     return SplatfixError(
         "no-host-compiler",
         f"No host compiler fits nvcc {toolkit.version} and torch: {seen}.",
-        meaning="nvcc hands the C++ half of every file to gcc or clang, and both nvcc and torch limit its version.",
-        todo=(
-            f"Install one, at most gcc {most}. On Debian and Ubuntu: sudo apt-get install g++-{most}",
-            f"With conda: conda install -c conda-forge gxx={most}",
-        ),
+        meaning="nvcc hands the C++ half of every file to a host compiler, and both nvcc and torch limit its version.",
+        todo=compiler_to_install(system, torch, toolkit, version),
         details={"rejected": [{"what": road.what, "why": road.why} for road in rejected]},
+    )
+
+
+def compiler_to_install(
+    system: str, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
+) -> tuple[str, ...]:
+    """Which host compiler to get for a toolkit and a torch, as sentences with the usual commands."""
+    if system == "windows":
+        most = toolkit.msvc_max or next((b.msvc[1] for b in (limits(version),) if b and b.msvc), None)
+        which = f' ("MSVC v143 C++ x64 build tools", toolset 14.{most % 100} at most)' if most else ""
+        return (f"Add an older toolset in the Visual Studio Installer{which}, or use a newer CUDA toolkit.",)
+    majors = [
+        major
+        for major in range(oldest_gcc_of_torch(torch.version) or 7, (toolkit.gcc_max or 13) + 1)
+        if compiler_verdict("gcc", (major,), version, torch.version) not in ("too-new", "too-old")
+        and not library_unreadable(version, major)
+    ]
+    if not majors:
+        return (
+            f"No gcc suits both nvcc {toolkit.version} and torch {torch.version}: use another CUDA toolkit.",
+        )
+    return (
+        f"Install gcc {majors[-1]} (or {majors[0]} at least). On Debian and Ubuntu: sudo apt-get install g++-{majors[-1]}",
+        f"With conda: conda install -c conda-forge gxx={majors[-1]}",
     )
 
 

@@ -1,0 +1,92 @@
+"""Ranks the ways out: every road is tried on the facts; what can be taken is a plan, what cannot keeps its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Facts
+from splatfix.knowledge import Arch
+from splatfix.resolve import roads_build as build_roads
+from splatfix.resolve import roads_other as other_roads
+from splatfix.resolve.plan import RoadNotTaken
+from splatfix.resolve.situation import Situation, situation
+from splatfix.resolve.ways import Aim, Lane, WayOut, Ways
+
+
+def find_ways(aim: Aim, facts: Facts, lanes: Sequence[Lane] = ()) -> Ways:
+    """Every way from these facts to the aim, the least invasive first, and every shut road with its reason.
+
+    Changes nothing and looks at nothing but the facts: recorded ones give the same answer anywhere.
+
+    Raises:
+        SplatfixError: ``unknown-arch`` or ``unknown-stack`` for an aim that names what is not known.
+    """
+    try:
+        found = situation(aim, facts)
+    except SplatfixError as error:
+        if error.code != "no-gpu-to-target":
+            raise
+        return _without_target(aim, facts, error)
+    taken = list(_try_all(found, lanes, follow=True))
+    plans = tuple(item for item in taken if isinstance(item, WayOut))
+    rejected = tuple(item for item in taken if isinstance(item, RoadNotTaken))
+    return Ways(tuple(arch.sm for arch in found.archs), found.subjects, plans, rejected, _notes(found))
+
+
+def _try_all(found: Situation, lanes: Sequence[Lane], *, follow: bool) -> Iterable[WayOut | RoadNotTaken]:
+    """In the order of ``Road``; ``follow``: also ask what a newer driver would open."""
+    for road in (
+        build_roads.keep,
+        build_roads.rebuild,
+        build_roads.rebuild_with_ptx,
+        build_roads.provide_toolkit,
+        build_roads.install_toolkit,
+        other_roads.other_torch,
+    ):
+        yield road(found)
+    yield other_roads.container(found, lanes)
+    yield other_roads.swap(found)
+    if follow:
+        yield other_roads.driver(found, lambda facts: _plans_with(found.aim, facts, lanes))
+
+
+def _plans_with(aim: Aim, facts: Facts, lanes: Sequence[Lane]) -> tuple[WayOut, ...]:
+    found = situation(aim, facts)
+    return tuple(item for item in _try_all(found, lanes, follow=False) if isinstance(item, WayOut))
+
+
+def _without_target(aim: Aim, facts: Facts, error: SplatfixError) -> Ways:
+    """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
+    bare = Situation(facts, aim, (), ())
+    answer = other_roads.swap(bare)
+    shut = (
+        RoadNotTaken(
+            "every road to native code", f"{error.what} For a GPU elsewhere name one: --target sm_120"
+        ),
+    )
+    if isinstance(answer, WayOut):
+        return Ways((), (), (answer,), shut)
+    return Ways((), (), (), (*shut, answer))
+
+
+def _notes(found: Situation) -> tuple[str, ...]:
+    notes = []
+    away = [item.arch.sm for item in found.wanted if not item.here]
+    if away:
+        words = ", ".join(away)
+        notes.append(
+            f"{words} is not in this machine: it can be built for here, and must be shown to run elsewhere"
+        )
+    here = {
+        Arch.parse(gpu.cc)
+        for gpu in found.facts.machine.gpus.value or ()
+        if gpu.vendor == "nvidia" and gpu.cc
+    }
+    own = sorted(here - set(found.archs))
+    if own and any(part.code for part in found.parts):
+        words = ", ".join(arch.sm for arch in own)
+        notes.append(
+            f"to keep serving this machine's own {words}, add --target auto: a rebuild carries only what is named"
+        )
+    return tuple(notes)
