@@ -7,7 +7,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -62,11 +63,13 @@ class Runner(Protocol):
         env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
         log: Path | None = None,
+        stop: threading.Event | None = None,
     ) -> Completed:
         """Run ``argv`` to its end or its timeout (seconds). Never raises for what the child does.
 
         ``env`` is the whole environment (None: inherit). ``on_line`` gets each line of merged stdout and stderr
         as it appears (both then come back in ``stdout``); ``log`` also receives those lines.
+        Another thread that sets ``stop`` ends the child and all its children; ``returncode`` is then None.
         """
         ...
 
@@ -83,6 +86,7 @@ class ProcessRunner:
         env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
         log: Path | None = None,
+        stop: threading.Event | None = None,
     ) -> Completed:
         """See :meth:`Runner.run`."""
         words = tuple(str(word) for word in argv)
@@ -105,19 +109,45 @@ class ProcessRunner:
             reason = f"could not start {words[0]}: {error.strerror or error}"
             return Completed(words, None, "", "", time.monotonic() - started, reason)
         try:
-            if merged:
-                stdout, stderr, timed_out = _follow(process, timeout, on_line, log), "", False
-                if stdout is None:
-                    stdout, timed_out = "", True
-            else:
-                stdout, stderr, timed_out = _collect(process, timeout)
+            with _ended_by(stop, process):
+                if merged:
+                    stdout, stderr, timed_out = _follow(process, timeout, on_line, log), "", False
+                    if stdout is None:
+                        stdout, timed_out = "", True
+                else:
+                    stdout, stderr, timed_out = _collect(process, timeout)
         except BaseException:  # a person pressed Ctrl-C, or a callback failed: no orphan stays behind
             _end(process)
             raise
         seconds = time.monotonic() - started
         if timed_out:
             return Completed(words, None, stdout, stderr, seconds, f"no answer within {timeout:g} s")
+        if stop is not None and stop.is_set() and process.returncode:
+            return Completed(words, None, stdout, stderr, seconds, "stopped")
         return Completed(words, process.returncode, stdout, stderr, seconds)
+
+
+@contextmanager
+def _ended_by(stop: threading.Event | None, process: subprocess.Popen[str]) -> Iterator[None]:
+    """While this lasts, ``stop`` ends the process."""
+    if stop is None:
+        yield
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.1):
+            if stop.is_set():
+                _end(process)
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, bool]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Runner
+from splatfix.install.build_lines import BuildLines
+from splatfix.install.compiler_cache import compiler_cache
 from splatfix.install.edit import apply_edits
+from splatfix.install.identity import identity_of
 from splatfix.install.mismatch import silenced_check
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
@@ -24,8 +26,14 @@ from splatfix.resolve.plan import BuildWheel
 # A rasterizer for four architectures takes minutes; half a day means that something hangs.
 BUILD_TIMEOUT = 6 * 3600.0
 
-_NINJA = re.compile(r"^\s*\[(\d+)/(\d+)\]")
-_COMPILING = re.compile(r"\s-c (?:-\S+ )*(\S+\.(?:cu|cpp|cc|cxx|c))\b")
+
+@dataclass(frozen=True)
+class Built:
+    """A wheel, and whether it was compiled now or before."""
+
+    path: Path
+    kept: bool
+    """Taken from the wheel cache."""
 
 
 def build_wheel(
@@ -38,7 +46,8 @@ def build_wheel(
     cache: WheelCache | None = None,
     built_with: Mapping[str, str] | None = None,
     timeout: float = BUILD_TIMEOUT,
-) -> Path:
+    stop: threading.Event | None = None,
+) -> Built:
     """Build the action's source and leave its wheel, with our manifest in it, in ``wheels``.
 
     A compiler that the system killed for memory is tried once more with half as many side by side. ``log`` receives
@@ -47,72 +56,31 @@ def build_wheel(
     Args:
         cache: where a wheel of the same source and tools may lie already, and where this one is kept.
         built_with: versions of everything that goes into the build, for the cache's key.
+        stop: set by another thread, it ends the build.
 
     Raises:
-        SplatfixError: ``build-failed`` with the root cause, ``disk-full``, ``cannot-copy``, ``no-scratch``.
+        SplatfixError: ``build-failed`` with the root cause, ``build-stopped``, ``disk-full``, ``cannot-copy``, ``no-scratch``.
     """
     while True:
-        with scratch_folder() as scratch:
+        with scratch_folder(source=action.source) as scratch:
             doing("copying the source")
             copy_source(Path(action.source), scratch.source)
             apply_edits(scratch.source, action.edits)
-            identity = _identity(action, built_with or {})
+            identity = identity_of(action, built_with or {})
             key = wheel_key(scratch.source, identity) if cache else ""
             if cache and (kept := cache.take(key, wheels)):
-                doing("found in the wheel cache")
-                return kept
-            cause = _run_pip(action, target, runner, scratch, log, doing, timeout)
+                return Built(kept, True)
+            cause = _run_pip(action, target, runner, scratch, log, doing, timeout, stop)
             if cause is None:
                 made = _take_wheel(action, scratch, wheels, log)
                 if cache:
                     cache.put(key, made, identity)
-                return made
+                return Built(made, False)
         jobs = int(action.variables.get("MAX_JOBS", "1"))
         if cause.kind != "killed" or jobs == 1:
             raise _failed(action, cause, log)
         doing(f"a compiler was killed for memory; again with {jobs // 2} job(s)")
         action = replace(action, variables={**action.variables, "MAX_JOBS": str(jobs // 2)})
-
-
-def _identity(action: BuildWheel, built_with: Mapping[str, str]) -> dict[str, str]:
-    """Everything beside the source's bytes that decides what comes out; how many compile side by side does not."""
-    variables = {name: value for name, value in action.variables.items() if name != "MAX_JOBS"}
-    kept = {
-        name: os.environ[name] for name in _FLAG_VARIABLES if name in os.environ and name not in action.unset
-    }
-    return {
-        "subject": action.subject,
-        "splatfix": __version__,
-        "mismatch": action.cuda_mismatch,
-        **built_with,
-        **kept,
-        **variables,
-    }
-
-
-# Variables of the person's own that reach the compilers.
-_FLAG_VARIABLES = (
-    "CFLAGS",
-    "CXXFLAGS",
-    "CPPFLAGS",
-    "LDFLAGS",
-    "CPATH",
-    "LIBRARY_PATH",
-    "NVCC_FLAGS",
-    "DEBUG",
-)
-
-
-def compiling(line: str) -> str | None:
-    """What a line of the log says is being worked on now, in a few words; None for all other lines."""
-    count = _NINJA.match(line)
-    file = _COMPILING.search(line)
-    if file:
-        name = file.group(1).replace("\\", "/").rsplit("/", 1)[-1]
-        return f"compiling {name}" + (f" ({count.group(1)} of {count.group(2)})" if count else "")
-    if " -shared " in line:
-        return "linking"
-    return None
 
 
 def _run_pip(
@@ -123,8 +91,9 @@ def _run_pip(
     log: Path,
     doing: Callable[[str], None],
     timeout: float,
+    stop: threading.Event | None,
 ) -> RootCause | None:
-    variables = {**action.variables, "TMPDIR": str(scratch.temporary)}
+    variables = {**action.variables, "TMPDIR": str(scratch.temporary), **compiler_cache(action, scratch.root)}
     if action.cuda_mismatch:
         variables["PYTHONPATH"] = str(silenced_check(scratch.root / "silenced"))
     environment = child_environment(variables, action.unset, action.path_first)
@@ -143,16 +112,20 @@ def _run_pip(
         file.write(
             f"# splatfix {__version__} builds {action.subject} from {action.source}\n{settings}# {' '.join(argv)}\n"
         )
+    lines = BuildLines()
     done = runner.run(
         argv,
         timeout=timeout,
         cwd=scratch.source,
         env=environment,
-        on_line=lambda line: doing(text) if (text := compiling(line)) else None,
+        on_line=lambda line: doing(text) if (text := lines.says(line)) else None,
         log=log,
+        stop=stop,
     )
     if done.ok:
         return None
+    if stop is not None and stop.is_set():
+        raise SplatfixError("build-stopped", f"The build of {action.subject} was stopped.")
     if done.error:
         return RootCause("unknown", (done.error,))
     # the scratch copy is gone when a person reads this; paths below it mean the source folder

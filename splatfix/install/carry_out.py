@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 
+from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import Facts
 from splatfix.install.backup import backup_files, make_backup
-from splatfix.install.build import build_wheel
+from splatfix.install.build import Built, build_wheel
 from splatfix.install.distributions import find_installed
 from splatfix.install.edit import apply_edits, digest_of, edited_files
+from splatfix.install.identity import versions_of
 from splatfix.install.import_check import check_import
 from splatfix.install.journal import Entry, Journal, Status, Step
 from splatfix.install.lock import environment_lock
 from splatfix.install.outcome import InstalledItem, Outcome
 from splatfix.install.pip import pip_install
 from splatfix.install.progress import Progress, Silent
+from splatfix.install.scratch import sweep_scratch
+from splatfix.install.side_by_side import Piece, side_by_side
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.target import Target, open_target
 from splatfix.install.toolkit import provide_toolkit
@@ -82,6 +89,7 @@ def carry_out(
     with environment_lock(target.own_folder):
         journal = Journal(target.own_folder)
         recovered = recover(target, journal)
+        sweep_scratch()
         request = {
             "backend": plan.backend,
             "targets": " ".join(plan.targets),
@@ -93,7 +101,7 @@ def carry_out(
         work = _Work(plan, facts, target, run, progress or Silent(), journal)
         work.cache = cache
         work.entry = journal.start(request, plan.python, "-".join(plan.subjects)[:60])
-        write_json(journal.folder_of(work.entry) / "plan.json", _plan_document(plan))
+        write_json(journal.folder_of(work.entry) / "plan.json", to_json(plan))
         try:
             work.do_all()
         except BaseException as error:
@@ -128,24 +136,28 @@ class _Work:
         self.items: dict[str, _Item] = {subject: _Item() for subject in plan.subjects}
 
     def do_all(self) -> None:
-        """Every action in order, each written down before it is taken."""
-        for number, action in enumerate(self.plan.actions, 1):
-            self.progress.begin(action, number, len(self.plan.actions))
-            if not isinstance(action, (InstallWheel, EditSource)):  # these write their step with its backup
-                self.entry = self.journal.begin(self.entry, Step(action.kind, action.subject))
-            result, details = self._do(action)
-            self.entry = self.journal.finish(self.entry, **details)
-            self.progress.end(action, result)
+        """Every action in order, each written down before it is taken; builds that follow each other side by side."""
+        numbered = enumerate(self.plan.actions, 1)
+        for building, group in groupby(numbered, lambda item: isinstance(item[1], BuildWheel)):
+            if building:
+                self._build_all([(n, action) for n, action in group if isinstance(action, BuildWheel)])
+                continue
+            for number, action in group:
+                self.progress.begin(action, number, len(self.plan.actions))
+                if not isinstance(
+                    action, (InstallWheel, EditSource)
+                ):  # these write their step with its backup
+                    self.entry = self.journal.begin(self.entry, Step(action.kind, action.subject))
+                result, details = self._do(action)
+                self.entry = self.journal.finish(self.entry, None, **details)
+                self.progress.end(action, result)
 
     def _do(self, action: Action) -> tuple[str, Mapping[str, str]]:
         if isinstance(action, ProvideToolkit):
-            root = provide_toolkit(
-                action, self.target.python, self.runner, self.folder / "toolkit.log", self.progress.doing
-            )
+            log, doing = self.folder / "toolkit.log", partial(self.progress.doing, action)
+            root = provide_toolkit(action, self.target.python, self.runner, log, doing)
             return str(root), {"root": str(root)}
         item = self.items[action.subject]
-        if isinstance(action, BuildWheel):
-            return self._build(action, item)
         if isinstance(action, MakeSwap):
             return self._make_swap(action, item)
         if isinstance(action, VerifyWheel):
@@ -154,6 +166,7 @@ class _Work:
             return self._edit(action)
         if isinstance(action, InstallWheel):
             return self._install(action, item)
+        assert isinstance(action, CheckImport)
         return self._import(action, item)
 
     @property
@@ -161,28 +174,44 @@ class _Work:
         """The journal entry's own folder."""
         return self.journal.folder_of(self.entry)
 
-    def _build(self, action: BuildWheel, item: _Item) -> tuple[str, Mapping[str, str]]:
-        log = self.folder / f"build-{_file_name(action.subject)}.log"
-        wheels = self.folder / "wheels"
-        path, item.seconds = _timed(
-            lambda: build_wheel(
-                action,
-                self.target,
-                self.runner,
-                wheels,
-                log,
-                self.progress.doing,
-                self.cache,
-                built_with(self.facts, action),
+    def _build_all(self, builds: Sequence[tuple[int, BuildWheel]]) -> None:
+        """The journal and the progress are written by this thread; only the builds themselves run in others."""
+        pieces = [self._piece(number, action) for number, action in builds]
+        budget = self.plan.jobs or max(piece.cost for piece in pieces)
+        side_by_side(pieces, budget, crowded_out=_killed_for_memory)
+
+    def _piece(self, number: int, action: BuildWheel) -> Piece[tuple[Built, float]]:
+        step = Step(action.kind, action.subject)
+        item = self.items[action.subject]
+        log, wheels = self.folder / f"build-{_file_name(action.subject)}.log", self.folder / "wheels"
+
+        def begin() -> None:
+            self.progress.begin(action, number, len(self.plan.actions))
+            self.entry = self.journal.begin(self.entry, step)
+
+        def work(stop: threading.Event) -> tuple[Built, float]:
+            started, doing = time.monotonic(), partial(self.progress.doing, action)
+            known = versions_of(self.facts, action)
+            built = build_wheel(
+                action, self.target, self.runner, wheels, log, doing, self.cache, known, stop=stop
             )
-        )
-        item.wheel = open_wheel(path)
-        item.native, item.gpu_code = True, bool(action.targets)
-        return f"{path.name} in {item.seconds:.0f} s", {"wheel": path.name}
+            return built, time.monotonic() - started
+
+        def end(result: tuple[Built, float]) -> None:
+            built, item.seconds = result
+            item.wheel = open_wheel(built.path)
+            item.native, item.gpu_code = True, bool(action.targets)
+            self.entry = self.journal.finish(self.entry, step, wheel=built.path.name)
+            how = "from the wheel cache" if built.kept else f"compiled in {item.seconds:.0f} s"
+            self.progress.end(action, f"{built.path.name}, {how}")
+
+        return Piece(int(action.variables.get("MAX_JOBS", "1")), work, begin, end)
 
     def _make_swap(self, action: MakeSwap, item: _Item) -> tuple[str, Mapping[str, str]]:
         swap = swap_of(action.subject, action.variant)
-        path, item.seconds = _timed(lambda: make_swap_wheel(swap, action.version, self.folder / "wheels"))
+        started = time.monotonic()
+        path = make_swap_wheel(swap, action.version, self.folder / "wheels")
+        item.seconds = time.monotonic() - started
         item.wheel = open_wheel(path)
         item.also_import = (swap.face.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
         return path.name, {"wheel": path.name}
@@ -246,21 +275,8 @@ class _Work:
         )
 
 
-def built_with(facts: Facts, action: BuildWheel) -> dict[str, str]:
-    """Versions of what a build uses, from the facts: interpreter, torch, toolkit, compilers, setuptools."""
-    interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
-    found = {"python": f"{interpreter.version} {interpreter.abi_tag}" if interpreter else ""}
-    found["torch"] = f"{torch.version} {torch.cuda}" if torch else ""
-    for toolkit in facts.machine.toolkits.value or ():
-        if toolkit.root == action.variables.get("CUDA_HOME"):
-            found["toolkit"] = toolkit.version or ""
-    for compiler in facts.machine.compilers.value or ():
-        if compiler.path == action.variables.get("CXX", compiler.path):
-            found[f"compiler {compiler.path}"] = compiler.version or ""
-    for item in facts.environment.distributions.value or ():
-        if item.name in ("setuptools", "wheel", "pip", "pybind11"):
-            found[item.name] = item.version
-    return found
+def _killed_for_memory(error: Exception) -> bool:
+    return isinstance(error, SplatfixError) and error.details.get("cause") == "killed"
 
 
 # What no installation shows. Said, so that nobody takes an import for a proof of numbers.
@@ -278,16 +294,5 @@ def _resolved_by(plan: Plan, item: _Item) -> str:
     return f"toolkit, host compiler and torch agree on {', '.join(plan.targets)}"
 
 
-def _plan_document(plan: Plan) -> object:
-    from splatfix.core.codec import to_json
-
-    return to_json(plan)
-
-
 def _file_name(subject: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in subject)
-
-
-def _timed(work: Callable[[], Path]) -> tuple[Path, float]:
-    started = time.monotonic()
-    return work(), time.monotonic() - started

@@ -106,11 +106,11 @@ class Journal:
         """Write down that a step is about to be taken."""
         return self.save(replace(entry, steps=(*entry.steps, step)))
 
-    def finish(self, entry: Entry, **details: str) -> Entry:
-        """Write down that the last step is done."""
-        last = entry.steps[-1]
-        done = replace(last, done=True, details={**last.details, **details})
-        return self.save(replace(entry, steps=(*entry.steps[:-1], done)))
+    def finish(self, entry: Entry, begun: Step | None = None, **details: str) -> Entry:
+        """Write down that a step is done: the last one, or where several are under way the one ``begun`` so."""
+        at = len(entry.steps) - 1 if begun is None else entry.steps.index(begun)
+        done = replace(entry.steps[at], done=True, details={**entry.steps[at].details, **details})
+        return self.save(replace(entry, steps=(*entry.steps[:at], done, *entry.steps[at + 1 :])))
 
     def end(self, entry: Entry, status: Status, error: str = "") -> Entry:
         """Close the entry."""

@@ -14,8 +14,11 @@ class Progress(Protocol):
         """An action starts, the ``number``-th of ``total``."""
         ...
 
-    def doing(self, text: str) -> None:
-        """Within the action: what is being worked on now, such as the file being compiled."""
+    def doing(self, action: Action, text: str) -> None:
+        """Within the action: what is being worked on now, such as the file being compiled.
+
+        Several actions may be under way at once; this one is called from threads.
+        """
         ...
 
     def end(self, action: Action, result: str) -> None:
@@ -29,7 +32,7 @@ class Silent:
     def begin(self, action: Action, number: int, total: int) -> None:
         """See :class:`Progress`."""
 
-    def doing(self, text: str) -> None:
+    def doing(self, action: Action, text: str) -> None:
         """See :class:`Progress`."""
 
     def end(self, action: Action, result: str) -> None:

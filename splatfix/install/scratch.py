@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
+from splatfix.install.owned import claim, remove, sweep
 
 # torch adds no architecture flags when any nvcc flag contains this text, and include flags contain the scratch path.
 _FORBIDDEN = "arch"
@@ -35,20 +37,30 @@ class Scratch:
 
 
 @contextmanager
-def scratch_folder(base: Path | None = None) -> Iterator[Scratch]:
+def scratch_folder(base: Path | None = None, source: str = "") -> Iterator[Scratch]:
     """A fresh folder, removed at the end whatever happens. Its path never contains "arch".
+
+    Args:
+        source: what will be copied there. The same source gets the same path when that is free, because compiler caches
+            take the path for a part of what they compile.
 
     Raises:
         SplatfixError: ``no-scratch`` when no folder can be made.
     """
-    root = _make_root([base] if base else _bases())
+    root = _make_root([base] if base else _bases(), source)
     try:
+        claim(root)
         made = Scratch(root, root / "source", root / "wheels", root / "tmp")
         made.wheels.mkdir()
         made.temporary.mkdir()
         yield made
     finally:
-        shutil.rmtree(root, ignore_errors=True)
+        remove(root)
+
+
+def sweep_scratch() -> tuple[Path, ...]:
+    """Remove what killed runs of this user left; which folders that were."""
+    return sweep(_bases())
 
 
 def copy_source(source: Path, destination: Path) -> None:
@@ -82,7 +94,9 @@ def _bases() -> list[Path]:
     return [Path(tempfile.gettempdir()), user_cache() / "scratch", Path("/tmp"), Path("/var/tmp"), Path.cwd()]
 
 
-def _make_root(bases: list[Path]) -> Path:
+def _make_root(bases: list[Path], source: str) -> Path:
+    # hexadecimal digits cannot spell "arch"
+    wanted = f"splatfix-{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}" if source else ""
     problems = []
     for base in bases:
         if _FORBIDDEN in str(base.resolve()):
@@ -90,6 +104,10 @@ def _make_root(bases: list[Path]) -> Path:
             continue
         try:
             base.mkdir(parents=True, exist_ok=True)
+            if wanted:
+                with suppress(FileExistsError):
+                    (base / wanted).mkdir(mode=0o700)
+                    return (base / wanted).resolve()
             while True:
                 root = Path(tempfile.mkdtemp(prefix="splatfix-", dir=base)).resolve()
                 if _FORBIDDEN not in str(root):

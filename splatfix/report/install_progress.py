@@ -1,4 +1,4 @@
-"""Shows an installation as it goes: on a terminal a living line with the file being compiled and the time, else plain lines."""
+"""Shows an installation as it goes: on a terminal a living line for each action under way, else plain lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class InstallProgress:
         self._console = console
         self._verbose = verbose
         self._living: Progress | None = None
-        self._task: TaskID | None = None
+        self._tasks: dict[tuple[str, str], TaskID] = {}
+        self._heads: dict[tuple[str, str], str] = {}
         if console.is_terminal:
             columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
             self._living = Progress(*columns, console=console, transient=True)
@@ -38,25 +39,28 @@ class InstallProgress:
         """An action starts."""
         text = f"[{number}/{total}] {action.describe()}"
         if self._living:
-            if self._task is not None:
-                self._living.remove_task(self._task)
-            self._task = self._living.add_task(escape(text), total=None)
+            self._heads[_key(action)] = escape(text)
+            self._tasks[_key(action)] = self._living.add_task(escape(text), total=None)
         else:
             self._console.print(escape(text), soft_wrap=True)
 
-    def doing(self, text: str) -> None:
-        """What is being worked on within the action."""
-        if self._living and self._task is not None:
-            head = str(self._living.tasks[0].description).split("  ", 1)[0]
-            self._living.update(self._task, description=f"{head}  [dim]{escape(text)}[/]", refresh=True)
+    def doing(self, action: Action, text: str) -> None:
+        """What is being worked on within the action; called from several threads."""
+        if self._living:
+            if (task := self._tasks.get(_key(action))) is not None:
+                head = self._heads[_key(action)]
+                self._living.update(task, description=f"{head}  [dim]{escape(text)}[/]", refresh=True)
         elif self._verbose:
-            self._console.print(f"      {escape(text)}", soft_wrap=True)
+            self._console.print(f"      {escape(action.subject)}: {escape(text)}", soft_wrap=True)
 
     def end(self, action: Action, result: str) -> None:
         """The action is done."""
-        if self._living and self._task is not None:
-            self._living.remove_task(self._task)
-            self._task = None
+        if self._living and (task := self._tasks.pop(_key(action), None)) is not None:
+            self._living.remove_task(task)
         self._console.print(
             f"[green]✓[/] {escape(action.kind)} {escape(action.subject)}: {escape(result)}", soft_wrap=True
         )
+
+
+def _key(action: Action) -> tuple[str, str]:
+    return action.kind, action.subject

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from pathlib import Path
+
+import pytest
 
 from splatfix.core.runner import ProcessRunner
 
@@ -71,3 +74,23 @@ def test_a_timeout_while_following_lines(tmp_path: Path) -> None:
 def test_output_that_is_not_utf8_is_replaced() -> None:
     done = RUNNER.run(python("import sys; sys.stdout.buffer.write(b'\\xff\\n')"), timeout=20)
     assert done.stdout == "\ufffd\n"
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_another_thread_stops_it_with_its_children(tmp_path: Path, follow: bool) -> None:
+    mark, stop = tmp_path / "mark", threading.Event()
+    grandchild = f"import time; time.sleep(2); open({str(mark)!r}, 'w')"
+    code = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {grandchild!r}]); time.sleep(60)"
+    threading.Timer(0.5, stop.set).start()
+    started = time.monotonic()
+    log = tmp_path / "log" if follow else None
+    done = RUNNER.run(python(code), timeout=50, stop=stop, log=log)
+    assert time.monotonic() - started < 20
+    assert done.returncode is None and done.why() == "stopped"
+    time.sleep(2.5)
+    assert not mark.exists()
+
+
+def test_a_stop_that_is_never_set_changes_nothing() -> None:
+    done = RUNNER.run(python("print(1)"), timeout=20, stop=threading.Event())
+    assert done.ok and done.stdout == "1\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from splatfix.install.target import Target
 from splatfix.install.undo import recover
 from splatfix.resolve.swaps import swap_of
 
-from .environments import snapshot
+from .environments import run_in, snapshot, write_extension
 from .test_cli import fake_torch
 
 ROOT = Path(__file__).parents[2]
@@ -56,8 +57,15 @@ def start_counting():
     Path.unlink = counted(Path.unlink)
     ProcessRunner.run = counted(ProcessRunner.run)
 
-python, what = sys.argv[2:]
-if what == "install":
+python, what, *sources = sys.argv[2:]
+if what == "build":
+    from splatfix.install import WheelCache
+
+    facts = gather(python)
+    plan = make_plan(Request(tuple(sources), jobs=2), facts)
+    start_counting()
+    carry_out(plan, facts, cache=WheelCache())
+elif what == "install":
     facts = gather(python)
     plan = make_plan(Request(("fused_ssim",), backend="pure"), facts)
     start_counting()
@@ -68,8 +76,8 @@ else:
 """
 
 
-def driven(target: Target, at: int, what: str) -> Completed:
-    argv = [sys.executable, "-c", DRIVER, str(at), target.python, what]
+def driven(target: Target, at: int, what: str, *sources: Path) -> Completed:
+    argv = [sys.executable, "-c", DRIVER, str(at), target.python, what, *map(str, sources)]
     return ProcessRunner().run(argv, timeout=120.0, cwd=ROOT)
 
 
@@ -100,6 +108,39 @@ def test_revert_killed_everywhere(prepared: Target) -> None:
     before = snapshot(prepared)
     assert driven(prepared, 0, "install").ok
     walk(prepared, "revert", before)
+
+
+@pytest.mark.slow
+def test_two_builds_killed_everywhere(
+    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    sources = [write_extension(tmp_path / name, name=f"{name}_probe") for name in ("one", "two")]
+    before = snapshot(environment)
+    left = 0
+    for at in range(1, 300):
+        done = driven(environment, at, "build", *sources)
+        settle(environment)
+        left = max(left, len(list(scratch.glob("splatfix-*"))))
+        if done.ok:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        if snapshot(environment) != before:
+            assert Journal(environment.own_folder).entries()[-1].status is Status.DONE
+            assert driven(environment, 0, "revert").ok
+            assert snapshot(environment) == before
+    assert done.ok and at > 30, "the kills did not come"
+    answers = run_in(
+        environment, "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
+    )
+    assert answers == "42 42"
+    # killed in the middle of a build they leave scratch folders; later runs have removed them
+    assert left > 0
+    time.sleep(2)
+    assert driven(environment, 0, "build", *sources).ok
+    assert list(scratch.glob("splatfix-*")) == []
 
 
 def walk(target: Target, what: str, goal: dict[str, tuple[int, str]] | None = None) -> None:

@@ -1,0 +1,164 @@
+"""Several extensions of one plan: built side by side, told apart in journal and progress, stopped together."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.facts import Facts, gather
+from splatfix.install import Journal, Status, WheelCache, carry_out, revert
+from splatfix.install.target import Target
+from splatfix.resolve import Action, Plan, Request, make_plan
+
+from .environments import run_in, snapshot, write_extension
+
+
+def planned(target: Target, *sources: Path, jobs: int = 2) -> tuple[Plan, Facts]:
+    facts = gather(target.python)
+    return make_plan(Request(tuple(map(str, sources)), jobs=jobs), facts), facts
+
+
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    return (
+        write_extension(tmp_path / "one", name="one_probe", answer=1),
+        write_extension(tmp_path / "two", name="two_probe", answer=2),
+    )
+
+
+class Meeting(ProcessRunner):
+    """Each build waits until the other has begun: apart from each other they would never end."""
+
+    def __init__(self) -> None:
+        self.barrier = threading.Barrier(2, timeout=60)
+        self.jobs: list[str] = []
+
+    def run(self, argv: Sequence[str | Path], **options: object) -> Completed:  # type: ignore[override]
+        if "wheel" in argv:
+            environment = options["env"]
+            assert isinstance(environment, Mapping)
+            self.jobs.append(environment["MAX_JOBS"])
+            self.barrier.wait()
+        return super().run(argv, **options)  # type: ignore[arg-type]
+
+
+class Heard:
+    """Progress as a list."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def begin(self, action: Action, number: int, total: int) -> None:
+        self.lines.append(f"{number}/{total} {action.kind} {action.subject}")
+
+    def doing(self, action: Action, text: str) -> None:
+        self.lines.append(f"{action.subject}: {text}")
+
+    def end(self, action: Action, result: str) -> None:
+        self.lines.append(f"done {action.kind} {action.subject}: {result}")
+
+
+def test_two_are_built_at_once_and_installed_in_order(environment: Target, tmp_path: Path) -> None:
+    before = snapshot(environment)
+    plan, facts = planned(environment, *two(tmp_path))
+    heard, runner, cache = Heard(), Meeting(), WheelCache(tmp_path / "wheels")
+    carry_out(plan, facts, runner=runner, progress=heard, cache=cache)
+
+    assert runner.jobs == ["1", "1"], "both builds have their part of the two compilers"
+    assert run_in(environment, "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())")
+    assert heard.lines.index("2/8 build-wheel two_probe") < min(
+        heard.lines.index(line) for line in heard.lines if line.startswith("done build-wheel")
+    )
+    assert "one_probe: compiling probe.c" in heard.lines and "two_probe: compiling probe.c" in heard.lines
+    assert any(
+        line.startswith("done build-wheel one_probe: ") and "compiled in" in line for line in heard.lines
+    )
+
+    (entry,) = Journal(environment.own_folder).entries()
+    kinds = [(step.kind, step.subject, step.done) for step in entry.steps]
+    assert set(kinds[:2]) == {("build-wheel", "one_probe", True), ("build-wheel", "two_probe", True)}
+    assert [step.details.get("wheel", "").partition("-")[0] for step in entry.steps[:2]] == [
+        step.subject for step in entry.steps[:2]
+    ], "the wheels are noted with the wrong steps"
+    revert(environment.python)
+    assert snapshot(environment) == before
+
+    heard.lines.clear()
+    carry_out(plan, facts, progress=heard, cache=cache)
+    kept = [line for line in heard.lines if line.startswith("done build-wheel")]
+    assert len(kept) == 2 and all(line.endswith("from the wheel cache") for line in kept)
+
+
+def test_one_that_fails_stops_the_other_and_nothing_is_installed(environment: Target, tmp_path: Path) -> None:
+    one, other = two(tmp_path)
+    mark = tmp_path / "mark"
+    slow = f"import time\ntime.sleep(45)\nopen({str(mark)!r}, 'w')\n"
+    (other / "setup.py").write_text(slow + (other / "setup.py").read_text())
+    (one / "probe.c").write_text("int half = ;\n")
+    before = snapshot(environment)
+    plan, facts = planned(environment, one, other)
+    started = time.monotonic()
+    with pytest.raises(SplatfixError) as caught:
+        carry_out(plan, facts)
+    assert time.monotonic() - started < 40, "it waited for the other build"
+    assert caught.value.code == "build-failed" and "one_probe" in caught.value.what
+    assert snapshot(environment) == before and not mark.exists()
+    (entry,) = Journal(environment.own_folder).entries()
+    assert entry.status is Status.FAILED
+    assert {(step.subject, step.done) for step in entry.steps} == {("one_probe", False), ("two_probe", False)}
+
+
+class LittleMemory(ProcessRunner):
+    """Two compilers at once are one too many for this machine."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.killed: list[str] = []
+        self.met = threading.Event()
+
+    def run(self, argv: Sequence[str | Path], **options: object) -> Completed:  # type: ignore[override]
+        if "wheel" not in argv:
+            return super().run(argv, **options)  # type: ignore[arg-type]
+        self.running += 1
+        try:
+            if self.running == 2:
+                self.met.set()
+                self.killed.append(str(options["cwd"]))
+                said = "gcc: fatal error: Killed signal terminated program cc1plus\n"
+                return Completed(tuple(map(str, argv)), 1, said, "", 1.0)
+            if not self.killed:
+                assert self.met.wait(60)
+            return super().run(argv, **options)  # type: ignore[arg-type]
+        finally:
+            self.running -= 1
+
+
+def test_a_compiler_killed_beside_another_is_run_again_alone(environment: Target, tmp_path: Path) -> None:
+    plan, facts = planned(environment, *two(tmp_path))
+    runner = LittleMemory()
+    carry_out(plan, facts, runner=runner)
+    assert len(runner.killed) == 1
+    answers = run_in(
+        environment, "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
+    )
+    assert answers == "1 2"
+
+
+def test_a_plan_without_a_budget_builds_one_after_the_other(environment: Target, tmp_path: Path) -> None:
+    plan, facts = planned(environment, *two(tmp_path), jobs=1)
+    assert plan.jobs == 1
+    heard = Heard()
+    carry_out(dataclasses.replace(plan, jobs=0), facts, progress=heard, cache=WheelCache(tmp_path / "wheels"))
+    order = [line.partition(":")[0] for line in heard.lines if "build-wheel" in line]
+    assert order == [
+        "1/8 build-wheel one_probe",
+        "done build-wheel one_probe",
+        "2/8 build-wheel two_probe",
+        "done build-wheel two_probe",
+    ]
