@@ -1,7 +1,7 @@
 """`python -m smoke_trainer SCENE --iterations N ...`: the trainer on the command line.
 
-`python -m smoke_trainer --data ROOT` trains every public scene (garden, truck, ...) that is below ROOT, at its usual
-resolution and budget.
+`python -m smoke_trainer --data ROOT` trains every scene below ROOT, or the one that ROOT is: the public ones (garden,
+truck, ...) at their usual resolution and budget, others as they are. `python -m smoke_trainer.data ROOT` only lists them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ def parser() -> argparse.ArgumentParser:
         "scene",
         nargs="?",
         help="folder of a COLMAP, Blender or nerfstudio scene, or the name of a bundled sample; "
-        "left out with --data: every public scene that is there",
+        "left out with --data: every scene that is there",
     )
     p.add_argument(
         "--preset", choices=("quick", "standard"), help="iterations and resolution measured for the samples"
     )
     p.add_argument(
-        "--data", type=Path, metavar="ROOT", help="folder of the public scenes (garden, truck, ...)"
+        "--data",
+        type=Path,
+        metavar="ROOT",
+        help="folder of scenes, the public ones (garden, truck, ...) or others",
     )
     p.add_argument("--iterations", type=int)
     p.add_argument(
@@ -74,7 +77,8 @@ def parser() -> argparse.ArgumentParser:
 
 def config_from(options: argparse.Namespace) -> TrainConfig:
     """The run that the options ask for: preset first, then what was said explicitly, then the schedule."""
-    from smoke_trainer.data.public import BUDGET_DENSIFY_EVERY, PUBLIC_SCENES, locate
+    from smoke_trainer.data.find import locate
+    from smoke_trainer.data.public import BUDGET_DENSIFY_EVERY
     from smoke_trainer.presets import preset_for
 
     given: Dict[str, Any] = {
@@ -85,15 +89,16 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
     }  # fmt: skip
     usual, public = -1, None
     if options.data is not None:
-        given["scene"] = str(locate(options.scene, options.data))
-        public = PUBLIC_SCENES.get(options.scene)
+        found = locate(options.scene, options.data)
+        given["scene"], public = str(found.folder), found.public
         usual = public.divisor if public else usual
     preset = preset_for(Path(options.scene).name, options.preset) if options.preset else None
     iterations = options.iterations or (preset.iterations if preset else PAPER_ITERATIONS)
     resolution = options.resolution or (preset.resolution if preset else usual)
     background = options.background or (preset.background if preset else "black")
-    # A floor was measured for exactly one length; another one makes it meaningless.
-    floor = preset.psnr_floor if preset and iterations == preset.iterations else None
+    # A floor was measured for exactly one length and size; with others it would be meaningless.
+    as_measured = preset is not None and (iterations, resolution) == (preset.iterations, preset.resolution)
+    floor = preset.psnr_floor if preset and as_measured else None
     config = TrainConfig(
         iterations=iterations,
         resolution=resolution,
@@ -119,8 +124,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         if options.iterations is not None and options.iterations < 1:
             raise UsageError("--iterations must be at least 1")
+        if options.resolution is not None and (options.resolution < -1 or options.resolution == 0):
+            raise UsageError("--resolution must be a divisor (1, 2, 4, 8), a width in pixels, or -1")
         if options.scene is None:
-            return _train_public(options)
+            return _train_data(options)
         return _train_one(config_from(options)).exit_code
     except SmokeTrainerError as error:
         sys.stderr.write(f"error[{error.code}]: {error}\n")
@@ -130,18 +137,20 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return EXIT_UNKNOWN
 
 
-def _train_public(options: argparse.Namespace) -> int:
-    """Train every public scene that is there, each in its own folder of --out; returns the worst of their codes."""
-    from smoke_trainer.data.public import find_all_public
+def _train_data(options: argparse.Namespace) -> int:
+    """Train every scene that is there, each in its own folder of --out; returns the worst of their codes."""
+    from smoke_trainer.data.find import survey
 
     if options.data is None:
-        raise UsageError("no scene is given", remedy="name a scene, or give --data ROOT for the public ones")
-    there, missing = find_all_public(options.data)
-    for name in missing:
-        _tell_skipped(name, options)
+        raise UsageError(
+            "no scene is given", remedy="name a scene, or give --data ROOT for those of a folder"
+        )
+    found = survey(options.data)
+    for name, reason in found.skipped:
+        _tell_skipped(name, reason, options.json_progress)
     code = EXIT_OK
-    for name in there:
-        one = argparse.Namespace(**dict(vars(options), scene=name, out=options.out / name))
+    for scene in found.scenes:
+        one = argparse.Namespace(**dict(vars(options), scene=scene.name, out=options.out / scene.name))
         result = _train_one(config_from(one))
         code = max(code, result.exit_code)
         if result.status == "interrupted":
@@ -149,12 +158,11 @@ def _train_public(options: argparse.Namespace) -> int:
     return code
 
 
-def _tell_skipped(name: str, options: argparse.Namespace) -> None:
-    why = f"skipped: not below {options.data}"
-    if options.json_progress:
-        sys.stdout.write(json.dumps({"event": "skipped", "scene": name, "reason": why}) + "\n")
+def _tell_skipped(name: str, reason: str, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps({"event": "skipped", "scene": name, "reason": reason}) + "\n")
     else:
-        sys.stderr.write(f"{name}: {why}\n")
+        sys.stderr.write(f"{name}: skipped: {reason}\n")
 
 
 def _train_one(config: TrainConfig) -> Result:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Dict
+
 EXIT_OK = 0
 EXIT_FAILURE = 1  # the trainer ran and found something wrong
 EXIT_USAGE = 2  # the command or its arguments are wrong
@@ -27,6 +29,15 @@ class SmokeTrainerError(Exception):
         if self.remedy:
             parts.append(f"  what to do: {self.remedy}")
         return "\n".join(parts)
+
+    def as_json(self) -> Dict[str, str]:
+        """For a JSON document."""
+        return {
+            "code": self.code,
+            "happened": self.happened,
+            "meaning": self.meaning,
+            "remedy": self.remedy,
+        }
 
 
 class UsageError(SmokeTrainerError):

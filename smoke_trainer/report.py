@@ -112,13 +112,7 @@ def write_error(config: TrainConfig, error: SmokeTrainerError, traceback: str = 
         "scene": config.scene,
         "asked": asked(config),
         "status": "failed" if error.exit_code == EXIT_FAILURE else error.code,
-        "error": {
-            "code": error.code,
-            "happened": error.happened,
-            "meaning": error.meaning,
-            "remedy": error.remedy,
-            "traceback": traceback or None,
-        },
+        "error": {**error.as_json(), "traceback": traceback or None},
         "versions": versions(),
     }
     _write_json(config.out, document)

@@ -9,6 +9,7 @@ import numpy as np
 
 from smoke_trainer.data.camera import Camera
 from smoke_trainer.data.colmap import read_colmap
+from smoke_trainer.data.find import layout_of
 from smoke_trainer.data.images import image_size
 from smoke_trainer.data.scene import PointCloud, Reconstruction, Registered, Scene, View, hold_out
 from smoke_trainer.data.transforms import read_blender, read_nerfstudio
@@ -17,6 +18,7 @@ from smoke_trainer.errors import SceneError, UsageError
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 PREPARED = (8, 4, 2, 1)  # folders images_8, images_4, images_2, images: the smallest comes first
+WIDEST = 1600  # pixels that a photo may have unless a size is asked for, as in the reference implementation
 LARGEST_FACTOR = 8  # --resolution up to this is a divisor; anything larger is a width in pixels
 
 
@@ -33,25 +35,22 @@ def find_scene(name_or_path: str) -> Path:
 
 
 def read_reconstruction(root: Path) -> Reconstruction:
-    """Recognise the layout by its files (COLMAP first, as the field's trainers do) and read it."""
-    if (root / "sparse").is_dir() or (root / "colmap" / "sparse").is_dir():
-        return read_colmap(root)
-    if (root / "transforms_train.json").is_file():
-        return read_blender(root)
-    if (root / "transforms.json").is_file():
-        return read_nerfstudio(root)
-    raise SceneError(
-        f"{root} holds no scene that can be read",
-        "there is neither sparse/ (COLMAP) nor transforms_train.json (Blender) nor transforms.json (nerfstudio)",
-        "give the folder that contains one of them",
-    )
+    """Recognise the layout by its files and read it."""
+    layout = layout_of(root)
+    if layout is None:
+        raise SceneError(
+            f"{root} holds no scene that can be read",
+            "there is neither sparse/ (COLMAP) nor transforms_train.json (Blender) nor transforms.json (nerfstudio)",
+            "give the folder that contains one of them",
+        )
+    return {"colmap": read_colmap, "blender": read_blender, "nerfstudio": read_nerfstudio}[layout](root)
 
 
 def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 5000, seed: int = 0) -> Scene:
     """Load a scene.
 
-    resolution: -1 takes the smallest prepared copies (images_8 before images_4 ...) as they are; 1, 2, 4, 8 divide the
-    stated size; anything larger is a width in pixels.
+    resolution: -1 takes the smallest prepared copies (images_8 before images_4 ...), photos wider than 1600 pixels at that
+    width; 1, 2, 4, 8 divide the stated size; anything larger is a width in pixels.
     """
     root = find_scene(name_or_path)
     found = read_reconstruction(root)
@@ -129,11 +128,11 @@ def _view(image: Registered, files: Files, resolution: int, pinholes: Dict[objec
 def _choose(image: Registered, files: Files, resolution: int) -> Tuple[Path, int, int]:
     """(file, width, height): the smallest prepared file that is still large enough, resized to the wanted size."""
     smallest_first = sorted(files, reverse=True)
-    if resolution <= 0:
-        path = files[smallest_first[0]]
-        return (path, *image_size(path))
     full = image.camera
-    wanted = full.width / resolution if resolution <= LARGEST_FACTOR else float(resolution)
+    if resolution <= 0:
+        wanted = float(min(WIDEST, image_size(files[smallest_first[0]])[0]))
+    else:
+        wanted = full.width / resolution if resolution <= LARGEST_FACTOR else float(resolution)
     path, size = files[smallest_first[-1]], None
     for factor in smallest_first:
         width, height = image_size(files[factor])

@@ -106,13 +106,9 @@ def _checked(row: Row) -> str:
 
 def _refused(error: SmokeTrainerError, as_json: bool) -> int:
     if as_json:
-        words = {
-            "code": error.code,
-            "happened": error.happened,
-            "meaning": error.meaning,
-            "remedy": error.remedy,
-        }
-        sys.stdout.write(json.dumps({"exit_code": error.exit_code, "error": words}, indent=1) + "\n")
+        sys.stdout.write(
+            json.dumps({"exit_code": error.exit_code, "error": error.as_json()}, indent=1) + "\n"
+        )
     else:
         sys.stderr.write(f"error[{error.code}]: {error}\n")
     return error.exit_code

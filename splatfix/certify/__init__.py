@@ -1,8 +1,9 @@
 """Runs the trainer and the kernel checks in the target environment and judges the outcome against written criteria."""
 
-from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun
+from splatfix.certify.data import data_suite
+from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped
 from splatfix.certify.run import Request, certify, run_and_report, verify
-from splatfix.certify.suites import SUITES, suite
+from splatfix.certify.suites import SUITES, sample_suite, suite
 
 __all__ = [
     "SUITES",
@@ -12,8 +13,11 @@ __all__ = [
     "Outcome",
     "Request",
     "SceneRun",
+    "Skipped",
     "certify",
+    "data_suite",
     "run_and_report",
+    "sample_suite",
     "suite",
     "verify",
 ]

@@ -117,7 +117,7 @@ def _finite(result: Mapping[str, Any]) -> Criterion:
     return _criterion(
         "finite-values",
         good,
-        f"{sum(counted):.0f} steps with non-finite gradients, loss {first} to {last}"
+        f"{sum(counted):.0f} steps with non-finite gradients, loss {_shown(first)} to {_shown(last)}"
         if counted
         else "not recorded",
         "no NaN or infinity in loss or gradients",
@@ -197,12 +197,15 @@ def _gain(result: Mapping[str, Any]) -> Criterion:
 
 def _quality(result: Mapping[str, Any]) -> Criterion:
     psnr, floor = _number(_get(result, "heldout", "psnr")), _number(_get(result, "asked", "psnr_floor"))
+    measured = "not measured" if psnr is None else f"{psnr:.2f} dB"
     if floor is None:
-        return _criterion("held-out-quality", None, f"{psnr} dB", "no floor is documented for this scene", "")
+        return _criterion(
+            "held-out-quality", None, measured, "no floor known for this scene, length and size", ""
+        )
     return _criterion(
         "held-out-quality",
         psnr is not None and psnr >= floor,
-        "not measured" if psnr is None else f"{psnr:.2f} dB",
+        measured,
         f"at least {floor:.2f} dB",
         "Quality is below what this scene is known to reach.",
     )

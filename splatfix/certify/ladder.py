@@ -50,7 +50,7 @@ def climb(
     )
 
 
-def claim(proof: tuple[Rung, ...], request: Request, *, granted: bool) -> str:
+def claim(proof: tuple[Rung, ...], request: Request, runs: tuple[SceneRun, ...], *, granted: bool) -> str:
     """One sentence that says what was shown, and no more."""
     highest = None
     for rung in proof:
@@ -67,12 +67,35 @@ def claim(proof: tuple[Rung, ...], request: Request, *, granted: bool) -> str:
     if not granted:
         shown = f"the highest rung shown is {highest.value!r}" if highest else "no rung was shown"
         return f"Refused: this environment was not shown to train 3D Gaussians {where}; {shown}."
-    scenes = len(request.suite.scenes)
     limit = " Nothing was shown about CUDA or any GPU." if request.device == "cpu" else ""
     return (
-        f"This environment trained {scenes} scene(s) of 3D Gaussians {where} with the {request.renderer} renderer, "
-        f"with healthy gradients, densification and held-out quality.{limit}"
+        f"This environment trained {len(runs)} scene(s) of 3D Gaussians {where} with the {request.renderer} renderer, "
+        f"with healthy gradients, densification and {_quality_shown(runs)}.{_left_out(request)}{limit}"
     )
+
+
+def _quality_shown(runs: tuple[SceneRun, ...]) -> str:
+    """Only a scene with a documented floor shows how good the result is; any other that it got better."""
+    unknown = without_floor(runs)
+    if not unknown:
+        return "held-out quality"
+    return f"rising held-out PSNR; how good it should be is not known for {', '.join(unknown)}"
+
+
+def without_floor(runs: tuple[SceneRun, ...]) -> list[str]:
+    """The scenes whose held-out quality was measured but could not be judged."""
+    return [
+        run.scene
+        for run in runs
+        if any(
+            item.code == "held-out-quality" and item.outcome is Outcome.NOT_MEASURED for item in run.criteria
+        )
+    ]
+
+
+def _left_out(request: Request) -> str:
+    count = len(request.suite.skipped)
+    return f" {count} public scene(s) that are not there were skipped." if count else ""
 
 
 def _resolved(findings: tuple[Finding, ...]) -> Rung:
@@ -96,7 +119,7 @@ def _built(facts: Facts, findings: tuple[Finding, ...], renderer: str) -> Rung:
         return Rung(
             RungName.BUILT, None, "not needed: every part that ran is plain PyTorch, nothing native was built"
         )
-    return Rung(RungName.BUILT, None, "not shown: no GPU here to judge the native extensions for")
+    return Rung(RungName.BUILT, None, "no GPU here to judge the native extensions for")
 
 
 def _loads(kernels: tuple[KernelCheck, ...], scenes: tuple[SceneRun, ...]) -> Rung:
@@ -133,12 +156,14 @@ def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
             RungName.TRAINS, False, f"criteria failed for {', '.join(bad)}" if bad else "no scene was trained"
         )
     words = ", ".join(f"{run.scene} {run.result['heldout']['psnr']:.2f} dB" for run in scenes)
-    return Rung(RungName.TRAINS, True, f"every criterion met on every scene; held-out PSNR: {words}")
+    unknown = without_floor(scenes)
+    limit = f" (no floor known for {', '.join(unknown)})" if unknown else ""
+    return Rung(RungName.TRAINS, True, f"every criterion met on every scene; held-out PSNR: {words}{limit}")
 
 
 def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None) -> Rung:
     if baseline is None:
-        return Rung(RungName.REPRODUCES, None, "not shown: no stored baseline was given (--baseline)")
+        return Rung(RungName.REPRODUCES, None, "no stored baseline was given (--baseline)")
     stored = baseline.get("scenes", ())
     earlier = {
         run["scene"]: run.get("result", {}) for run in stored if isinstance(run, Mapping) and "scene" in run

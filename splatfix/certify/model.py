@@ -66,6 +66,14 @@ class SceneRun:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """A scene that was looked for and not trained."""
+
+    scene: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Certificate:
     """The outcome of one certification."""
 
@@ -84,3 +92,5 @@ class Certificate:
     """The versions it holds for."""
     issued: str
     seconds: float
+    skipped: tuple[Skipped, ...] = ()
+    """Scenes that were looked for and not trained: nothing was shown on them."""

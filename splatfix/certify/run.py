@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -15,19 +13,24 @@ from typing import Any
 
 from splatfix.certify import criteria, ladder
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun
+from splatfix.certify.prepare import (
+    TRAINER_NEEDS,
+    child_variables,
+    make_room,
+    require_device,
+    require_packages,
+)
 from splatfix.certify.stage import stage
 from splatfix.certify.suites import Suite
 from splatfix.checks import Goal
 from splatfix.checks import run as run_checks
 from splatfix.core.codec import from_json
-from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import make_folder, write_json, write_text
+from splatfix.core.files import write_json, write_text
 from splatfix.core.proof import Rung
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.facts import Facts, gather
 
 KERNEL_TIMEOUT = 300.0
-_NEEDED = ("torch", "numpy", "pillow")
 
 Progress = Callable[[str, Mapping[str, Any]], None]
 """Told what runs now (scene or stage) and the trainer's own progress object."""
@@ -67,13 +70,13 @@ def certify(
     processes = runner or ProcessRunner()
     progress("environment", {})
     facts = gather(request.python)
-    _require(facts, request.python, _NEEDED)
+    require_packages(facts, request.python, TRAINER_NEEDS)
     with tempfile.TemporaryDirectory(prefix="splatfix-certify-") as folder:
-        variables = _variables(put_in_place(Path(folder)))
+        variables = child_variables(put_in_place(Path(folder)))
         progress("kernels", {})
         kernels = check_kernels(processes, request.python, request.device, Path(folder), variables)
-        _require_device(kernels, request.device)
-        _make_room(request)
+        require_device(kernels, request.device)
+        make_room(request.out, request.suite.scenes)
         scenes = tuple(_train(processes, request, name, variables, progress) for name in request.suite.scenes)
     findings = run_checks(facts, Goal())
     proof = ladder.climb(facts, findings, kernels, scenes, request.baseline, request.renderer)
@@ -81,7 +84,7 @@ def certify(
     return (
         Certificate(
             granted=not reasons,
-            claim=ladder.claim(proof, request, granted=not reasons),
+            claim=ladder.claim(proof, request, scenes, granted=not reasons),
             reasons=reasons,
             suite=request.suite.name,
             renderer=request.renderer,
@@ -92,6 +95,7 @@ def certify(
             environment=_versions(facts, scenes),
             issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             seconds=round(time.monotonic() - started, 1),
+            skipped=request.suite.skipped,
         ),
         facts,
     )
@@ -117,9 +121,9 @@ def verify(
     Raises:
         SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
     """
-    _require(gather(python), python, ("torch",))
+    require_packages(gather(python), python, ("torch",))
     with tempfile.TemporaryDirectory(prefix="splatfix-verify-") as folder:
-        variables = _variables(put_in_place(Path(folder)))
+        variables = child_variables(put_in_place(Path(folder)))
         return check_kernels(runner or ProcessRunner(), python, device, Path(folder), variables)
 
 
@@ -157,11 +161,9 @@ def _train(
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "trainer.log"
     argv = [
-        request.python, "-m", "smoke_trainer", scene, "--preset", request.suite.name, "--renderer", request.renderer,
+        request.python, "-m", "smoke_trainer", *request.suite.trainer_arguments(scene), "--renderer", request.renderer,
         "--device", request.device, "--seed", str(request.seed), "--out", str(folder), "--json-progress",
     ]  # fmt: skip
-    if request.suite.iterations is not None:
-        argv += ["--iterations", str(request.suite.iterations)]
     progress(scene, {})
 
     def tell(line: str) -> None:
@@ -180,10 +182,8 @@ def _judge(request: Request, scene: str, folder: Path, done: Completed, seconds:
     result = _result(folder)
     if "error" in result or "iterations" not in result:
         said = result.get("error")
-        why = f"{said['happened']} {said['remedy']}" if isinstance(said, Mapping) else _last_words(done)
-        failed = Criterion(
-            "training-finishes", Outcome.FAILED, why, "a finished training with a result.json", why
-        )
+        why = _sentences(said) if isinstance(said, Mapping) else _last_words(done)
+        failed = Criterion("training-finishes", Outcome.FAILED, why, "a finished training with a result.json")
         judged: tuple[Criterion, ...] = (failed,)
     else:
         judged = criteria.judge(result, criteria.Asked(request.renderer, request.suite.iterations))
@@ -200,83 +200,17 @@ def _result(folder: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
+def _sentences(said: Mapping[str, Any]) -> str:
+    """The trainer's error for a report: what happened, what it means, what to do."""
+    words = (str(said.get(key) or "").strip().rstrip(".") for key in ("happened", "meaning", "remedy"))
+    return ". ".join(f"{word[0].upper()}{word[1:]}" for word in words if word) + "."
+
+
 def _last_words(done: Completed) -> str:
     if done.error:
         return f"The trainer gave {done.error}."
     lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("{")]
     return lines[-1].strip() if lines else (done.why() or "The trainer left no result.")
-
-
-def _require(facts: Facts, python: str, needed: tuple[str, ...]) -> None:
-    environment = facts.environment
-    if environment.interpreter.value is None:
-        raise SplatfixError(
-            "environment-not-ready",
-            f"The Python to certify does not work: {environment.interpreter.error}",
-            exit_code=Exit.UNDETERMINED,
-        )
-    have = {item.name.lower().replace("_", "-") for item in environment.distributions.value or ()}
-    missing = [
-        name
-        for name in needed
-        if name not in have and not (name == "torch" and environment.torch_installed.value)
-    ]
-    if missing:
-        raise SplatfixError(
-            "environment-not-ready",
-            f"This environment lacks {' and '.join(missing)}, so no training can run in it.",
-            meaning="Nothing was certified or refused: there was nothing to look at.",
-            todo=(
-                f'"{python}" -m pip install {" ".join(missing)}',
-                "Or name the environment of your splatting stack: splatfix certify --python path/to/venv",
-            ),
-            exit_code=Exit.UNDETERMINED,
-        )
-
-
-def _make_room(request: Request) -> None:
-    """An empty report folder; what an earlier certification left there moves to ``previous``, where it misleads nobody."""
-    make_folder(request.out)
-    names = ("certificate.json", "certificate.md", *request.suite.scenes)
-    earlier = [request.out / name for name in names if (request.out / name).exists()]
-    if not earlier:
-        return
-    kept = request.out / "previous"
-    try:
-        if kept.exists():
-            shutil.rmtree(kept)
-        kept.mkdir()
-        for path in earlier:
-            path.rename(kept / path.name)
-    except OSError as error:
-        raise SplatfixError(
-            "cannot-write",
-            f"The earlier report in {request.out} cannot be moved aside: {error.strerror or error}.",
-            todo=("Choose another folder with --out.",),
-        ) from error
-
-
-def _require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:
-    """A GPU that is not there is nothing to certify or refuse."""
-    if device != "cpu" and all(item.outcome is Outcome.NOT_MEASURED for item in kernels):
-        raise SplatfixError(
-            "no-gpu",
-            f"Nothing can run on {device}: {kernels[0].detail}.",
-            meaning="Nothing was certified or refused: there was nothing to look at.",
-            todo=("splatfix diagnose says what is in the way; --device cpu certifies without a GPU.",),
-            exit_code=Exit.UNDETERMINED,
-        )
-
-
-def _variables(path: Path) -> dict[str, str]:
-    """The child's environment: ours, with only the staged folder on PYTHONPATH."""
-    variables = {
-        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")
-    }
-    variables.update(PYTHONPATH=str(path), PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
-    # spinning OpenMP threads collapse where cores are shared
-    variables.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    return variables
 
 
 def _reasons(
@@ -289,7 +223,7 @@ def _reasons(
     ]
     for run in scenes:
         reasons += [
-            f"{run.scene}: {item.code}: {item.measured}. {item.why}"
+            f"{run.scene}: {item.code}: {item.measured.rstrip('.')}. {item.why}".rstrip()
             for item in run.criteria
             if item.outcome is Outcome.FAILED
         ]

@@ -1,15 +1,17 @@
-"""Which scenes a certification trains. How long, and the quality to reach, is the trainer's own documented preset."""
+"""Which scenes a certification trains: bundled ones by the trainer's documented presets, or those of a data folder."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from splatfix.certify.model import Skipped
 from splatfix.core.errors import usage_error
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A named set of bundled scenes, trained with the trainer's preset of the same name."""
+    """A named set of scenes, trained with the trainer's preset of the same name, or as ``data`` says."""
 
     name: str
     about: str
@@ -17,7 +19,23 @@ class Suite:
     timeout: float
     """Seconds one scene may take before the run is given up."""
     iterations: int | None = None
-    """Another number of iterations than the preset's."""
+    """Another number of iterations than the trainer's own choice."""
+    resolution: int | None = None
+    """Another size than the trainer's own choice: 1, 2, 4, 8 divide, larger is a width in pixels."""
+    data: Path | None = None
+    """The folder that holds the scenes; None for bundled ones."""
+    skipped: tuple[Skipped, ...] = ()
+    """Scenes that were looked for and are not there."""
+
+    def trainer_arguments(self, scene: str) -> list[str]:
+        """What tells the trainer which scene, how long and at which size."""
+        arguments = [scene]
+        arguments += ["--preset", self.name] if self.data is None else ["--data", str(self.data)]
+        if self.iterations is not None:
+            arguments += ["--iterations", str(self.iterations)]
+        if self.resolution is not None:
+            arguments += ["--resolution", str(self.resolution)]
+        return arguments
 
 
 SUITES = {
@@ -48,3 +66,8 @@ def suite(name: str) -> Suite:
     if name not in SUITES:
         raise usage_error("unknown-suite", f"There is no suite {name!r}.", f"Known: {', '.join(SUITES)}.")
     return SUITES[name]
+
+
+def sample_suite(name: str, iterations: int | None = None, resolution: int | None = None) -> Suite:
+    """:func:`suite`, trained longer, shorter or at another size; its documented quality then says nothing."""
+    return replace(suite(name), iterations=iterations, resolution=resolution)

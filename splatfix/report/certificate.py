@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from splatfix.certify.model import Certificate, KernelCheck, Outcome
+from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung
@@ -20,6 +20,8 @@ _MARKS = {
     Outcome.NOT_MEASURED: "[dim]–[/]",
 }
 _WORDS = {Outcome.MET: "met", Outcome.FAILED: "FAILED", Outcome.NOT_MEASURED: "not measured"}
+# A criterion without a verdict may well have a measurement beside it.
+_VERDICTS = {**_WORDS, Outcome.NOT_MEASURED: "not judged"}
 
 
 def document(certificate: Certificate, facts: Facts) -> dict[str, Any]:
@@ -65,11 +67,12 @@ def markdown(certificate: Certificate) -> str:
             "",
             f"## Scene: {run.scene} ({run.seconds:.0f} s)",
             "",
+            *_trained_as(run),
             "| criterion | outcome | measured | required |",
             "|---|---|---|---|",
         ]
         lines += [
-            f"| {item.code} | {_WORDS[item.outcome]} | {_cell(item.measured)} | {_cell(item.required)} |"
+            f"| {item.code} | {_VERDICTS[item.outcome]} | {_cell(item.measured)} | {_cell(item.required)} |"
             for item in run.criteria
         ]
         if run.pictures:
@@ -77,6 +80,9 @@ def markdown(certificate: Certificate) -> str:
             lines += [f"![{run.scene}]({path})" for path in run.pictures]
         if run.log:
             lines += ["", f"Log: [{run.log}]({run.log})"]
+    if certificate.skipped:
+        lines += ["", "## Skipped: nothing was shown on these scenes", ""]
+        lines += [f"- {', '.join(names)}: {reason}" for reason, names in _skipped(certificate).items()]
     lines += ["", "## Holds for", "", "| part | version |", "|---|---|"]
     lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in certificate.environment.items()]
     lines += [
@@ -100,7 +106,7 @@ def terminal(console: Console, certificate: Certificate) -> None:
     for run in certificate.scenes:
         met = sum(item.outcome is Outcome.MET for item in run.criteria)
         console.print(
-            f"\n[bold]{escape(run.scene)}[/] {met} of {len(run.criteria)} criteria met, {run.seconds:.0f} s"
+            f"\n[bold]{escape(run.scene)}[/] {met} of {len(run.criteria)} criteria met{_open(run)}, {run.seconds:.0f} s"
         )
         for item in run.criteria:
             mark = _MARKS[item.outcome]
@@ -108,6 +114,34 @@ def terminal(console: Console, certificate: Certificate) -> None:
                 f"  {mark} {item.code}: {escape(item.measured)} [dim]({escape(item.required)})[/]",
                 soft_wrap=True,
             )
+    for reason, names in _skipped(certificate).items():
+        console.print(f"\n[dim]– skipped, {escape(reason)}: {escape(', '.join(names))}[/]", soft_wrap=True)
+
+
+def _open(run: SceneRun) -> str:
+    count = sum(item.outcome is Outcome.NOT_MEASURED for item in run.criteria)
+    return f", {count} not judged" if count else ""
+
+
+def _skipped(certificate: Certificate) -> dict[str, list[str]]:
+    """The skipped scenes by reason: mostly one reason holds for all of them."""
+    names: dict[str, list[str]] = {}
+    for item in certificate.skipped:
+        names.setdefault(item.reason, []).append(item.scene)
+    return names
+
+
+def _trained_as(run: SceneRun) -> list[str]:
+    """How long and how large the scene trained, and what its files lacked; nothing for a run that left no result."""
+    result = run.result
+    if "gaussians" not in result:
+        return []
+    width, height = result["resolution"]
+    counts, speed = result["gaussians"], result["iterations_per_second"]
+    words = f"{result['iterations']} iterations at {width}x{height}, strategy {result['asked']['strategy']}, "
+    words += f"{counts['initial']} to {counts['final']} Gaussians"
+    words += f", {speed:.2f} iterations per second" if speed else ""
+    return [_cell(". ".join([words, *result.get("notes", ())])) + ".", ""]
 
 
 def kernels_document(kernels: tuple[KernelCheck, ...], device: str) -> dict[str, Any]:

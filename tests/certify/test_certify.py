@@ -187,6 +187,7 @@ def test_a_swap_is_measured_beside_ours(tmp_path: Path) -> None:
 def test_an_earlier_report_is_moved_aside_and_not_mixed_in(tmp_path: Path) -> None:
     (tmp_path / "figurine" / "renders").mkdir(parents=True)
     (tmp_path / "figurine" / "renders" / "old.png").write_bytes(b"old")
+    (tmp_path / "figurine" / "trainer.log").write_text("trained, long ago")
     (tmp_path / "certificate.md").write_text("granted, long ago")
     certificate = refused(tmp_path, "smoke_trainer/losses.py", "\n\nraise RuntimeError('no luck')\n")
     assert certificate.scenes[0].pictures == ()

@@ -31,6 +31,8 @@ def test_a_run_from_the_command_line_with_json_progress(scene_folder, tmp_path, 
     [
         (["nonsuch", "--iterations", "5"], 2, "no bundled scene"),
         (["figurine", "--iterations", "0"], 2, "at least 1"),
+        (["figurine", "--resolution", "-3"], 2, "must be a divisor"),
+        (["figurine", "--resolution", "0"], 2, "must be a divisor"),
         (["figurine", "--iterations", "5", "--renderer", "nonsuch"], 2, "no renderer"),
         (["figurine", "--iterations", "5", "--strategy", "nonsuch"], 2, "no strategy"),
         (["figurine", "--iterations", "5", "--device", "nonsuch"], 2, "no device"),
@@ -71,6 +73,8 @@ def test_presets_give_iterations_and_explicit_options_win():
     config = config_from(parser().parse_args(["figurine", "--preset", "quick", "--iterations", "33"]))
     assert config.iterations == 33 and config.densify.last == 23
     assert config.psnr_floor is None  # measured for another length
+    config = config_from(parser().parse_args(["courtyard", "--preset", "quick", "--resolution", "64"]))
+    assert config.resolution == 64 and config.psnr_floor is None  # measured at another size
 
 
 def test_public_scenes_are_found_at_their_usual_size_and_budget_and_missing_ones_named(tmp_path, capsys):
@@ -87,29 +91,35 @@ def test_public_scenes_are_found_at_their_usual_size_and_budget_and_missing_ones
     assert (config.strategy, config.densify.every) == ("default", 100)
     assert main(["room", "--data", str(tmp_path)]) == 3
     assert "garden, truck" in capsys.readouterr().err
+    (tmp_path / "mine" / "shed" / "sparse").mkdir(parents=True)
+    config = config_from(parser().parse_args(["shed", "--data", str(tmp_path)]))
+    assert (config.resolution, config.strategy, config.psnr_floor) == (-1, "default", None)
     assert len(PUBLIC_SCENES) == 13
 
 
-def test_all_public_scenes_that_are_there_train_and_the_others_are_said_to_be_skipped(
+def test_all_scenes_that_are_there_train_and_the_others_are_said_to_be_skipped(
     scene_folder, tmp_path, capsys
 ):
-    for name in ("playroom", "stump"):
+    for name in ("playroom", "stump", "mine"):
         (tmp_path / "data" / "set").mkdir(parents=True, exist_ok=True)
         scene_folder("colmap-binary").rename(tmp_path / "data" / "set" / name)
     out = tmp_path / "out"
     options = ["--iterations", "12", "--resolution", "24", "--json-progress"]
     assert main(["--data", str(tmp_path / "data"), "--out", str(out), *options]) == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {row["scene"] for row in told if row["event"] == "skipped"} == set(PUBLIC_SCENES) - {
-        "playroom",
-        "stump",
-    }
-    for name, budget in (("playroom", 5.0), ("stump", 15.0)):
+    skipped = {row["scene"]: row["reason"] for row in told if row["event"] == "skipped"}
+    assert set(skipped) == set(PUBLIC_SCENES) - {"playroom", "stump"}
+    assert skipped["garden"] == f"not below {tmp_path / 'data'}"
+    for name, asked in (
+        ("playroom", ("budget", 5.0)),
+        ("stump", ("budget", 15.0)),
+        ("mine", ("default", None)),
+    ):
         document = json.loads((out / name / "result.json").read_text())
         assert (document["scene"], document["status"]) == (name, "ok")
-        assert (document["asked"]["strategy"], document["asked"]["budget"]) == ("budget", budget)
+        assert (document["asked"]["strategy"], document["asked"]["budget"]) == asked
     assert main(["--data", str(tmp_path / "out")]) == 3
-    assert "none of the public scenes" in capsys.readouterr().err
+    assert "no scene is below" in capsys.readouterr().err
     assert main([]) == 2
     assert "no scene is given" in capsys.readouterr().err
 

@@ -55,6 +55,16 @@ def test_a_size_that_would_enlarge_is_not_invented(scene_folder):
     assert view.camera.width == 48
 
 
+def test_photos_straight_from_a_camera_are_brought_to_1600_pixels_unless_a_size_is_asked_for(scene_folder):
+    folder = scene_folder("colmap-text")
+    for path in (folder / "images").iterdir():
+        Image.new("RGB", (3200, 2400)).save(path)
+    view = load_scene(str(folder)).train[0]
+    assert (view.camera.width, view.camera.height) == (1600, 1200)
+    assert view.camera.cx == pytest.approx(25.0 * 1600 / 48)
+    assert load_scene(str(folder), resolution=3000).train[0].camera.width == 3000
+
+
 def test_missing_and_unregistered_images_are_named(scene_folder):
     folder = scene_folder("colmap-binary") / "images_8"
     (folder / "view_002.png").unlink()

@@ -1,0 +1,119 @@
+"""Finds scenes below a data folder: the public ones by name, others by their layout; says which are missing and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+from smoke_trainer.data.public import PUBLIC_SCENES, PublicScene
+from smoke_trainer.errors import SceneError, UsageError
+
+# ROOT/garden, ROOT/360_v2/garden, ROOT/tandt_db/db/playroom: nobody nests his data deeper.
+DEEPEST = 3
+
+
+@dataclass(frozen=True)
+class Found:
+    """A scene that is there: its name, folder and layout, and what is known of it if it is a public one."""
+
+    name: str
+    folder: Path
+    layout: str
+    public: Optional[PublicScene]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What lies below a folder: scenes by name, the public ones first; and (name, reason) of what cannot be trained."""
+
+    scenes: Tuple[Found, ...]
+    skipped: Tuple[Tuple[str, str], ...]
+
+
+def layout_of(folder: Path) -> Optional[str]:
+    """`colmap`, `blender`, `nerfstudio`, or None for a folder that is no scene; by its files, COLMAP first as the field does."""
+    if (folder / "sparse").is_dir() or (folder / "colmap" / "sparse").is_dir():
+        return "colmap"
+    if (folder / "transforms_train.json").is_file():
+        return "blender"
+    if (folder / "transforms.json").is_file():
+        return "nerfstudio"
+    return None
+
+
+def survey(root: Path) -> Survey:
+    """All scenes of a data folder, or the one that the folder itself is; no scene at all is a SceneError.
+
+    Public scenes are COLMAP's: a folder `train` with a Blender scene's photos is not the public scene of that name.
+    """
+    if not root.is_dir():
+        raise UsageError(
+            f"there is no folder {root}", remedy="give the folder that holds the scenes' folders"
+        )
+    layout = layout_of(root)
+    if layout is not None:
+        return Survey((_found(root.resolve().name, root, layout),), ())
+    folders, closed = _scene_folders(root)
+    scenes: Dict[str, Found] = {}
+    for folder, layout in folders:
+        # Of two folders with one name the first keeps it; the other is called by its whole way below the root.
+        taken = folder.name in scenes
+        name = "-".join(folder.relative_to(root).parts) if taken else folder.name
+        scenes[name] = _found(name, folder, layout)
+    if not scenes:
+        raise SceneError(
+            f"no scene is below {root}",
+            f"looked {DEEPEST} folders deep for sparse/ (COLMAP), transforms_train.json (Blender) and transforms.json "
+            "(nerfstudio)" + "".join(f"; {path} {why}" for path, why in closed),
+            "give a scene's folder, or the folder that holds the scenes' folders",
+        )
+    known = [name for name in PUBLIC_SCENES if name in scenes and scenes[name].public]
+    others = sorted(name for name in scenes if name not in known)
+    skipped = [(name, _why_missing(name, root)) for name in PUBLIC_SCENES if name not in known]
+    return Survey(tuple(scenes[name] for name in known + others), tuple(skipped + closed))
+
+
+def locate(name: str, root: Path) -> Found:
+    """The scene of that name below `root`; a SceneError says which ones are there."""
+    scenes = survey(root).scenes
+    found = next((scene for scene in scenes if scene.name == name), None)
+    if found is None:
+        raise SceneError(
+            f"{name} is not below {root}",
+            f"these scenes are there: {', '.join(scene.name for scene in scenes)}",
+            "download the data set, or name another scene",
+        )
+    return found
+
+
+def _found(name: str, folder: Path, layout: str) -> Found:
+    return Found(name, folder, layout, PUBLIC_SCENES.get(name) if layout == "colmap" else None)
+
+
+def _scene_folders(root: Path) -> Tuple[List[Tuple[Path, str]], List[Tuple[str, str]]]:
+    """(folder, layout) of every scene, the shallowest first; and (folder, reason) of what could not be opened."""
+    scenes: List[Tuple[Path, str]] = []
+    closed: List[Tuple[str, str]] = []
+    level = [root]
+    for _ in range(DEEPEST):
+        below: List[Path] = []
+        for parent in level:
+            try:
+                below += sorted(
+                    path for path in parent.iterdir() if path.is_dir() and path.name[0] not in "._"
+                )
+            except OSError as error:
+                closed.append((str(parent.relative_to(root)), f"cannot be opened: {error.strerror or error}"))
+        layouts = [(folder, layout_of(folder)) for folder in below]
+        scenes += [(folder, layout) for folder, layout in layouts if layout is not None]
+        level = [folder for folder, layout in layouts if layout is None]
+    return scenes, closed
+
+
+def _why_missing(name: str, root: Path) -> str:
+    """A folder of the name without a reconstruction is worth a word: a download that broke off looks like this."""
+    for folder in (root / name, *sorted(path / name for path in root.iterdir() if path.is_dir())):
+        if (folder / "images").is_dir():
+            return f"{folder} has images, but no reconstruction (sparse/)"
+    return f"not below {root}"

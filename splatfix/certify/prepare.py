@@ -1,0 +1,105 @@
+"""What must be in place before a certification trains: packages, a device, an empty report folder, the child's variables."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from splatfix.certify.model import KernelCheck, Outcome
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.files import make_folder
+from splatfix.facts import Facts
+
+TRAINER_NEEDS = ("torch", "numpy", "pillow")
+
+
+def require_packages(facts: Facts, python: str, needed: tuple[str, ...]) -> None:
+    """Raise ``environment-not-ready`` (exit code 3) unless the interpreter works and has these distributions."""
+    environment = facts.environment
+    if environment.interpreter.value is None:
+        raise SplatfixError(
+            "environment-not-ready",
+            f"The Python to certify does not work: {environment.interpreter.error}",
+            exit_code=Exit.UNDETERMINED,
+        )
+    have = {item.name.lower().replace("_", "-") for item in environment.distributions.value or ()}
+    missing = [
+        name
+        for name in needed
+        if name not in have and not (name == "torch" and environment.torch_installed.value)
+    ]
+    if missing:
+        raise SplatfixError(
+            "environment-not-ready",
+            f"This environment lacks {' and '.join(missing)}, so no training can run in it.",
+            meaning="Nothing was certified or refused: there was nothing to look at.",
+            todo=(
+                f'"{python}" -m pip install {" ".join(missing)}',
+                "Or name the environment of your splatting stack: splatfix certify --python path/to/venv",
+            ),
+            exit_code=Exit.UNDETERMINED,
+        )
+
+
+def require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:
+    """Raise ``no-gpu`` (exit code 3): a GPU that is not there is nothing to certify or refuse."""
+    if device != "cpu" and all(item.outcome is Outcome.NOT_MEASURED for item in kernels):
+        raise SplatfixError(
+            "no-gpu",
+            f"Nothing can run on {device}: {kernels[0].detail}.",
+            meaning="Nothing was certified or refused: there was nothing to look at.",
+            todo=("splatfix diagnose says what is in the way; --device cpu certifies without a GPU.",),
+            exit_code=Exit.UNDETERMINED,
+        )
+
+
+def make_room(out: Path, scenes: tuple[str, ...]) -> None:
+    """An empty report folder; what an earlier certification left there moves to ``previous``, where it misleads nobody.
+
+    Raises:
+        SplatfixError: ``cannot-write`` where that is impossible; ``not-our-folder`` (exit code 2) for a folder that a
+            scene's report would take and that is none: the user's own data may lie there.
+    """
+    make_folder(out)
+    foreign = [out / name for name in scenes if not _is_free_or_ours(out / name)]
+    if foreign:
+        raise usage_error(
+            "not-our-folder",
+            f"{foreign[0]} is there already, and is not the report of an earlier certification.",
+            "Choose another folder with --out.",
+        )
+    names = ("certificate.json", "certificate.md", *scenes)
+    earlier = [out / name for name in names if (out / name).exists()]
+    if not earlier:
+        return
+    kept = out / "previous"
+    try:
+        if kept.exists():
+            shutil.rmtree(kept)
+        kept.mkdir()
+        for path in earlier:
+            path.rename(kept / path.name)
+    except OSError as error:
+        raise SplatfixError(
+            "cannot-write",
+            f"The earlier report in {out} cannot be moved aside: {error.strerror or error}.",
+            todo=("Choose another folder with --out.",),
+        ) from error
+
+
+def _is_free_or_ours(folder: Path) -> bool:
+    if not folder.exists():
+        return True
+    return folder.is_dir() and ((folder / "trainer.log").is_file() or not any(folder.iterdir()))
+
+
+def child_variables(path: Path) -> dict[str, str]:
+    """The child's environment: ours, with only the staged folder on PYTHONPATH."""
+    variables = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")
+    }
+    variables.update(PYTHONPATH=str(path), PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
+    # spinning OpenMP threads collapse where cores are shared
+    variables.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    return variables

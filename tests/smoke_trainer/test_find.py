@@ -1,0 +1,134 @@
+"""Scenes below a data folder: found by name and layout however they are nested, the missing ones named with the reason."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from smoke_trainer.data.__main__ import main
+from smoke_trainer.data.find import layout_of, locate, survey
+from smoke_trainer.data.public import PUBLIC_SCENES
+from smoke_trainer.errors import SceneError, UsageError
+
+
+def colmap(folder: Path) -> Path:
+    (folder / "sparse" / "0").mkdir(parents=True)
+    return folder
+
+
+def with_file(folder: Path, name: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / name).write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    root = tmp_path / "data"
+    colmap(root / "truck")
+    colmap(root / "360_v2" / "garden")
+    colmap(root / "tandt_db" / "db" / "playroom")
+    with_file(root / "nerf_synthetic" / "lego", "transforms_train.json")
+    (root / "nerf_synthetic" / "lego" / "train" / "sparse").mkdir(
+        parents=True
+    )  # inside a scene: its own business
+    with_file(root / "nerfstudio" / "room", "transforms.json")  # somebody's own room
+    (root / "photos" / "of" / "a" / "holiday").mkdir(parents=True)
+    return root
+
+
+def test_public_scenes_come_first_and_others_by_name_with_their_layout(data):
+    found = survey(data)
+    assert [(scene.name, scene.layout) for scene in found.scenes] == [
+        ("garden", "colmap"),
+        ("truck", "colmap"),
+        ("playroom", "colmap"),
+        ("lego", "blender"),
+        ("room", "nerfstudio"),
+    ]
+    assert [scene.folder.relative_to(data).as_posix() for scene in found.scenes][:3] == [
+        "360_v2/garden",
+        "truck",
+        "tandt_db/db/playroom",
+    ]
+    public = {scene.name: scene.public for scene in found.scenes}
+    assert public["garden"] is PUBLIC_SCENES["garden"]
+    assert public["lego"] is None and public["room"] is None
+    assert {name for name, _ in found.skipped} == set(PUBLIC_SCENES) - {"garden", "truck", "playroom"}
+
+
+def test_a_folder_that_is_one_scene_is_that_scene_and_nothing_is_missing(data):
+    found = survey(data / "360_v2" / "garden")
+    assert [scene.name for scene in found.scenes] == ["garden"]
+    assert found.scenes[0].public is PUBLIC_SCENES["garden"] and found.skipped == ()
+
+
+def test_photos_without_a_reconstruction_are_skipped_with_that_reason(data):
+    (data / "360_v2" / "flowers" / "images").mkdir(parents=True)
+    reasons = dict(survey(data).skipped)
+    assert reasons["flowers"].endswith("has images, but no reconstruction (sparse/)")
+    assert reasons["stump"] == f"not below {data}"
+
+
+def test_two_folders_of_one_name_are_both_found(data):
+    colmap(data / "mine" / "truck")
+    named = {scene.name: scene.folder.relative_to(data).as_posix() for scene in survey(data).scenes}
+    assert named["truck"] == "truck" and named["mine-truck"] == "mine/truck"
+
+
+def test_a_folder_that_cannot_be_opened_is_named(data, monkeypatch):
+    real = Path.iterdir
+
+    def iterdir(self: Path):
+        if self.name == "photos":
+            raise PermissionError(13, "Permission denied")
+        return real(self)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert ("photos", "cannot be opened: Permission denied") in survey(data).skipped
+
+
+def test_no_scene_and_no_folder_are_errors_that_say_where_was_looked(tmp_path):
+    with pytest.raises(SceneError, match="no scene is below") as caught:
+        survey(tmp_path)
+    assert "transforms_train.json" in caught.value.meaning
+    with pytest.raises(UsageError, match="there is no folder"):
+        survey(tmp_path / "nowhere")
+    assert layout_of(tmp_path) is None
+
+
+def test_a_scene_is_located_by_name_or_the_others_are_listed(data):
+    assert locate("lego", data).folder == data / "nerf_synthetic" / "lego"
+    with pytest.raises(SceneError, match="bicycle is not below") as caught:
+        locate("bicycle", data)
+    assert "garden, truck, playroom, lego, room" in caught.value.meaning
+
+
+def test_the_list_for_people_and_for_programs(data, capsys):
+    assert main([str(data), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    garden = document["scenes"][0]
+    assert (garden["name"], garden["dataset"], garden["divisor"], garden["budget"]) == (
+        "garden",
+        "Mip-NeRF 360, outdoor",
+        4,
+        15.0,
+    )
+    assert {row["name"] for row in document["skipped"]} >= {"stump", "bonsai"}
+    assert main([str(data)]) == 0
+    told = capsys.readouterr().out
+    assert "lego" in told and "bicycle" in told
+    assert main([str(data / "photos"), "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "unreadable-scene"
+    assert main([str(data / "nowhere")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_listing_needs_no_torch(data):
+    code = f"import sys; sys.modules['torch'] = None; import smoke_trainer.data.__main__ as m; m.main([{str(data)!r}])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "garden" in done.stdout, done.stderr
