@@ -1,0 +1,107 @@
+"""The record of real builds holds what a reader relies on: every field, every target in every container, nothing beyond."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from splatfix.cli import app
+from splatfix.knowledge import Arch
+from splatfix.resolve.edits import rules
+
+PATH = Path(__file__).parents[1] / "records" / "native_builds.json"
+TEXT = PATH.read_text(encoding="utf-8")
+RECORD: dict[str, Any] = json.loads(TEXT)
+BUILDS: list[dict[str, Any]] = RECORD["builds"]
+COMMANDS = [row for key in ("builds", "refused", "forced") for row in RECORD[key]]
+
+ALWAYS = frozenset(
+    [
+        "source",
+        "commit",
+        "command",
+        "arch_variable",
+        "edits",
+        "wheel",
+        "containers",
+        "reached",
+        "not_reached",
+        "seconds",
+    ]
+)
+DATED = frozenset(
+    ["stack", "date", "toolkit", "torch", "cuobjdump", "symbols", "import", "compiled", "seconds_of_build"]
+)
+
+
+def name(row: dict[str, Any]) -> str:
+    return f"{row['source']} {row['commit']}"
+
+
+def targets(command: str) -> list[Arch]:
+    return [Arch.parse(text) for text in re.findall(r"--target (\S+)", command)]
+
+
+def carries(container: list[str], target: Arch) -> bool:
+    """Machine code for exactly this target; what is recorded here never leans on PTX."""
+    return any(Arch.parse(text.removeprefix("sass ")) == target for text in container)
+
+
+@pytest.mark.parametrize("row", BUILDS, ids=name)
+def test_a_build_says_everything(row: dict[str, Any]) -> None:
+    wanted = ALWAYS | DATED if "date" in row else ALWAYS
+    assert wanted <= row.keys() <= wanted | {"note"}
+    assert set(row["edits"]) <= {rule.id for rule in rules()}
+    assert re.fullmatch(r"[\w.]+-[\w.]+-cp\d+-cp\d+-linux_x86_64\.whl", row["wheel"])
+    if "date" in row:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", row["date"])
+        assert 0 < row["seconds_of_build"] <= row["seconds"]
+
+
+@pytest.mark.parametrize("row", BUILDS, ids=name)
+def test_every_container_carries_every_target(row: dict[str, Any]) -> None:
+    assert row["containers"] and targets(row["command"])
+    for target in targets(row["command"]):
+        assert all(carries(container, target) for container in row["containers"])
+
+
+@pytest.mark.parametrize("row", [row for row in BUILDS if "date" in row], ids=name)
+def test_cuobjdump_and_the_symbols_agree_with_it(row: dict[str, Any]) -> None:
+    (target,) = targets(row["command"])
+    assert row["cuobjdump"] == f"{len(row['containers'])} cubins, all {target.sm}"
+    assert re.fullmatch(
+        rf"all [1-9]\d* torch symbols found in torch {re.escape(row['torch'])}", row["symbols"]
+    )
+    assert row["import"].endswith("after torch in a child process")
+
+
+@pytest.mark.parametrize("row", BUILDS, ids=name)
+def test_no_rung_is_claimed_that_needs_a_gpu(row: dict[str, Any]) -> None:
+    assert row["reached"] == ["resolved", "built", "loads"]
+    assert [text.split(":")[0] for text in row["not_reached"]] == ["computes"]
+
+
+def test_the_commands_are_commands_of_today() -> None:
+    shown = CliRunner().invoke(app, ["install", "--help"], env={"COLUMNS": "120"}).output
+    for row in COMMANDS:
+        assert row["command"].startswith("splatfix install ")
+        for option in re.findall(r"--[a-z-]+", row["command"]):
+            assert option in shown, option
+
+
+def test_a_forced_build_is_branded_and_a_refusal_names_a_way_out() -> None:
+    for row in RECORD["forced"]:
+        assert row["torch"].partition("+")[2] and row["branded"] and row["reverted"] is True
+    for row in RECORD["refused"]:
+        assert row["error"] and row["way_out"] and row["changed"] == "nothing"
+    for row in RECORD["without_splatfix"]:
+        assert set(row["cured_by"]) <= {rule.id for rule in rules()}
+
+
+def test_nothing_of_the_machine_is_in_it() -> None:
+    assert not re.search(r"/(work|root|home|tmp|usr|opt)/", TEXT)
