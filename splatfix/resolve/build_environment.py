@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from splatfix.facts import Facts, Toolkit, Torch
+from splatfix.facts.source import Source
+from splatfix.resolve.compiler_cache import compiler_cache
 from splatfix.resolve.plan import Reason
 from splatfix.resolve.toolchain import CompilerDecision
 
@@ -43,6 +45,7 @@ def build_environment(
     arch_variables: Mapping[str, str],
     why_arch: str,
     jobs: int | None = None,
+    source: Source | None = None,
 ) -> BuildEnvironment:
     """Everything a build needs to know, said in variables, so that nothing is left to what happens to be set.
 
@@ -72,6 +75,10 @@ def build_environment(
         )
         short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
         reasons.append(Reason(f"CPATH={borrowed}: headers that the toolkit lacks ({short})"))
+    if source is not None:
+        cached, why_cached = compiler_cache(facts, toolkit, source)
+        variables |= cached
+        reasons += why_cached
     unset = tuple(name for name in _TAKEN_OUT if name in facts.machine.variables and name not in variables)
     path_first = (str(PurePath(interpreter.executable).parent), str(PurePath(toolkit.nvcc or "nvcc").parent))
     return BuildEnvironment(variables, unset, path_first, tuple(reasons))

@@ -202,6 +202,7 @@ def _cuda_build(
         choice.variables,
         choice.why,
         request.jobs,
+        source,
     )
     reasons = (*made.reasons, *(() if choice.variables else (Reason(choice.why),)))
     action = BuildWheel(
@@ -237,7 +238,8 @@ def _arch_and_edits(
         choice = choose(read_source(Path(source.folder), text), archs, version, tools.toolkit.ptx)
         if choice.decider is not Decider.TORCH:
             raise error
-        return choice, edits
+        why = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
+        return replace(choice, why=why), edits
 
 
 def _plain_build(source: Source, request: Request, facts: Facts) -> BuildWheel:

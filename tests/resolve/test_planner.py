@@ -257,6 +257,8 @@ def test_numbers_in_setup_py_that_leave_the_target_out_are_edited_away(tmp_path:
     build = build_of(plan(folder))
     assert build.variables["TORCH_CUDA_ARCH_LIST"] == "12.0"
     assert [edit.rule for edit in build.edits] == ["fixed-architectures"]
+    said = " | ".join(reason.text for reason in build.reasons)
+    assert "an edit takes the architectures out" in said and "names no architecture" not in said
     assert "compute_70" in (folder / "setup.py").read_text(), "the checkout was edited"
     kept = cuda_source(tmp_path / "b", flags='"-gencode=arch=compute_120,code=sm_120"')
     assert build_of(plan(kept)).edits == ()
