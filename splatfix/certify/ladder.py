@@ -108,7 +108,7 @@ def _resolved(findings: tuple[Finding, ...]) -> Rung:
 
 
 def _built(facts: Facts, findings: tuple[Finding, ...], renderer: str) -> Rung:
-    judged = [item for item in findings if item.code == "no-kernel-image"]
+    judged = [item for item in findings if item.code in ("no-kernel-image", "ptx-newer-than-driver")]
     bad = [item for item in judged if item.status is Status.FAIL]
     if bad:
         return Rung(RungName.BUILT, False, "; ".join(item.summary for item in bad))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from splatfix.checks.model import Goal
-from splatfix.facts import Compiler, ContainerGroup, Facts, Toolkit, ToolkitChoice, Torch
+from splatfix.checks.model import Goal, Remedy
+from splatfix.facts import CheckoutSource, Compiler, ContainerGroup, Facts, Toolkit, ToolkitChoice, Torch
 from splatfix.knowledge.archs import Arch
 
 
@@ -89,6 +90,73 @@ def best_toolkit(facts: Facts, cuda: tuple[int, int] | None) -> Toolkit | None:
     ]
     minor = cuda[1] if cuda else 0
     return min(fitting, key=lambda t: (abs(numbers(t.version)[1] - minor), len(t.missing)), default=None)
+
+
+def build_toolkit(facts: Facts) -> Toolkit | None:
+    """The toolkit a build here would use: torch's choice, else the one that fits torch best."""
+    return chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
+
+
+def sources_to_build(facts: Facts) -> Iterator[CheckoutSource]:
+    """Sources that are still to be built: where a compiled module of that name is installed, the build went well."""
+    found = facts.checkout.value
+    have = {
+        re.split(r"[./]", item.path)[0]
+        for item in facts.environment.extensions.value or ()
+        if item.importable
+    }
+    for item in found.sources if found else ():
+        names = {one.name.partition(".")[0] for one in item.source.modules} or set(item.source.packages)
+        if item.source.needs_cuda and not names & have:
+            yield item
+
+
+def compiles_at_first_use(facts: Facts) -> tuple[str, ...]:
+    """Installed packages that will compile CUDA code at their first import: gsplat's plain wheel, older nvdiffrast."""
+    compiled = {re.split(r"[./]", item.path)[0] for item in facts.environment.extensions.value or ()}
+    compiled |= {item.name.partition("_")[0] for item in facts.environment.jit_caches.value or ()
+                 if item.current and item.library}  # fmt: skip
+    found = []
+    for item in facts.environment.distributions.value or ():
+        name = item.name.lower()
+        # nvdiffrast is compiled by pip from 0.4 on
+        if name == "gsplat" or (name == "nvdiffrast" and numbers(item.version)[:2] < (0, 4)):
+            found += [name] if name not in compiled else []
+    return tuple(found)
+
+
+def builds_ahead(facts: Facts) -> tuple[str, ...]:
+    """What is going to be compiled in this environment, as far as the facts tell; () for nothing known."""
+    return (*(item.source.label for item in sources_to_build(facts)), *compiles_at_first_use(facts))
+
+
+def has_working_gpu(facts: Facts) -> bool | None:
+    """An NVIDIA GPU that torch would see; None when that is not known."""
+    driver = facts.machine.driver
+    if facts.machine.gpus.value is None:
+        return None
+    if not has_nvidia_gpu(facts) or driver.value is None:
+        return False if not has_nvidia_gpu(facts) or not driver.known else None
+    library_not_found = 12  # NVML_ERROR_LIBRARY_NOT_FOUND; a Jetson has none, but its libcuda answers
+    return not (driver.value.nvml_error == library_not_found and driver.value.cuda is None)
+
+
+def set_variable(facts: Facts, name: str, value: str) -> Remedy:
+    """The command that sets an environment variable in this machine's shell."""
+    return Remedy(
+        f'set "{name}={value}"' if facts.machine.system == "windows" else f'export {name}="{value}"'
+    )
+
+
+def unset_variable(facts: Facts, name: str) -> Remedy:
+    """The command that removes an environment variable in this machine's shell."""
+    return Remedy(f"set {name}=" if facts.machine.system == "windows" else f"unset {name}")
+
+
+def python_of(facts: Facts) -> str:
+    """The target interpreter as it stands in a command."""
+    python = facts.environment.interpreter.value
+    return f'"{python.executable}"' if python else "python"
 
 
 def host_compiler(facts: Facts) -> Compiler | None:

@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks._common import Target, code_words, numbers, targets, torch_cuda, torch_of
-from splatfix.checks.coverage import judge
+from splatfix.checks.coverage import Coverage, judge
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Extension, Facts
 from splatfix.knowledge import Arch
+from splatfix.knowledge.drivers import cuda_of_ptx_isa
+
+_CUDART = re.compile(r"libcudart\.so\.(\d+)|cudart64_(\d{2})\d?\.dll", re.IGNORECASE)
 
 
 @check("no-kernel-image", "extension", "Extensions carry code for the GPU")
@@ -32,7 +35,9 @@ def no_kernel_image(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding("no-kernel-image", Status.SKIP, f"{_name(item)} carries {code_words(item.code)}; "
                           "no GPU here and no --target to judge it for.", subject=_name(item), evidence=evidence)  # fmt: skip
         for target in wanted:
-            finding = _judged(facts, goal, item, target, evidence)
+            if (verdict := _verdict(facts, item, target)).too_new_ptx and not verdict.missing:
+                continue  # ptx-newer-than-driver tells that
+            finding = _judged(facts, goal, item, target, verdict, evidence)
             meant = _meant_for(item)
             if finding.status is Status.FAIL and meant is not None and meant.plain != target.arch.plain:
                 finding = Finding("no-kernel-image", Status.SKIP, f"{item.path} is meant for {meant.sm} alone.",
@@ -40,20 +45,52 @@ def no_kernel_image(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield finding
 
 
+@check("ptx-newer-than-driver", "extension", "The driver can compile the PTX that extensions lean on")
+def ptx_newer_than_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """An extension without machine code for the GPU leans on its PTX, which the driver compiles at first use. A driver compiles
+    the PTX of its own CUDA and older: "the provided PTX was compiled with an unsupported toolchain" (error 222), or, where
+    launches are not checked, silence and garbage. Source: the PTX ISA's release table (knowledge/data/drivers.json)."""
+    driver = facts.machine.driver.value
+    for item in facts.environment.extensions.value or ():
+        if not item.code or not (item.links_torch or item.importable):
+            continue
+        for target in targets(facts, goal):
+            verdict = _verdict(facts, item, target)
+            if not verdict.too_new_ptx or verdict.missing:
+                continue
+            newest = max(
+                entry.ptx_version for group in item.code for entry in group.entries if entry.ptx_version
+            )
+            level = cuda_of_ptx_isa(newest)
+            cuda = ".".join(map(str, level)) if level else f"PTX {newest[0]}.{newest[1]}"
+            yield Finding(
+                "ptx-newer-than-driver", Status.FAIL,
+                f"{_name(item)} leans on PTX of CUDA {cuda} for {target.label}; this driver compiles up to CUDA "
+                f"{driver.cuda if driver else 'unknown'}.",
+                subject=f"{_name(item)} on {target.label}",
+                evidence=(Evidence(item.path, code_words(item.code), facts.environment.extensions.found_via),
+                          Evidence("driver", f"{driver.version} (CUDA {driver.cuda})" if driver else "none",
+                                   facts.machine.driver.found_via)),
+                remedy=(prose(f"Rebuild it with machine code: splatfix install path/to/source --target {target.arch.sm}"),
+                        prose("Or upgrade the NVIDIA driver to that CUDA level, or build with a toolkit that is no newer.")),
+                link="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
+            )  # fmt: skip
+
+
 @check("cuda-runtime-mismatch", "extension", "Extensions were built for torch's CUDA")
 def cuda_runtime_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
-    """An extension that needs libcudart.so.12 beside a torch of CUDA 13 was built for another torch: the library it wants
-    is not there, or two runtimes meet in one process."""
+    """An extension that needs libcudart.so.12 (cudart64_12.dll) beside a torch of CUDA 13 was built for another torch: the
+    library it wants is not there ("DLL load failed while importing _C"), or two runtimes meet in one process."""
     cuda, torch = torch_cuda(facts), torch_of(facts)
     if cuda is None or torch is None:
         return
     for item in facts.environment.extensions.value or ():
-        wants = [m for name in item.needed if (m := re.match(r"libcudart\.so\.(\d+)", name))]
-        if not item.links_torch or not wants or int(wants[0].group(1)) == cuda[0]:
+        wants = [m for name in item.needed if (m := _CUDART.match(name))]
+        if not item.links_torch or not wants or int(wants[0].group(1) or wants[0].group(2)) == cuda[0]:
             continue
         yield Finding(
             "cuda-runtime-mismatch", Status.FAIL,
-            f"{_name(item)} was built for CUDA {wants[0].group(1)}, torch is a CUDA {torch.cuda} build.",
+            f"{_name(item)} was built for CUDA {wants[0].group(1) or wants[0].group(2)}, torch is a CUDA {torch.cuda} build.",
             subject=_name(item),
             evidence=(Evidence(item.path, f"needs {wants[0].group(0)}", "its dynamic section"),
                       Evidence("torch.version.cuda", str(torch.cuda), facts.environment.torch.found_via)),
@@ -63,14 +100,16 @@ def cuda_runtime_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
 
 @check("extension-python-mismatch", "extension", "Extensions were built for this Python")
 def extension_python_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
-    """A module named for cpython-310 is invisible to Python 3.11: the import fails with "No module named ..._C"."""
+    """A module named for cpython-310 is invisible to Python 3.11: the import fails with "No module named ..._C". A file that
+    imports nothing of Python (torchao's, which torch.ops loads by its path) is no module, whatever its name says, and so
+    is one whose package holds a module of the same name for this Python."""
     interpreter = facts.environment.interpreter.value
     if interpreter is None or interpreter.implementation != "CPython":
         return
     own = "".join(map(str, numbers(interpreter.version)[:2]))
     for item in facts.environment.extensions.value or ():
         tag = re.search(r"\.(?:cpython-|cp)(\d+)[\w-]*\.(?:so|pyd)$", item.path)
-        if tag and tag.group(1) != own:
+        if tag and tag.group(1) != own and item.python_module is not False and not _twin(facts, item, own):
             yield Finding(
                 "extension-python-mismatch", Status.WARN,
                 f"{item.path} was built for Python {tag.group(1)[0]}.{tag.group(1)[1:]}; Python {interpreter.version} "
@@ -120,16 +159,23 @@ def _meant_for(item: Extension) -> Arch | None:
     return Arch.parse(f"sm_{found.group(1)}") if found else None
 
 
-def _judged(
-    facts: Facts, goal: Goal, item: Extension, target: Target, evidence: tuple[Evidence, ...]
-) -> Finding:
+def _verdict(facts: Facts, item: Extension, target: Target) -> Coverage:
     driver = facts.machine.driver.value
-    containers = tuple(
-        group for group in item.code for _ in range(group.count)
-    )  # so that the reason counts right
-    verdict = judge(
+    # each group as often as it occurs, so that the reason counts right
+    containers = tuple(group for group in item.code for _ in range(group.count))
+    return judge(
         containers, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=torch_cuda(facts)
     )
+
+
+def _judged(
+    facts: Facts,
+    goal: Goal,
+    item: Extension,
+    target: Target,
+    verdict: Coverage,
+    evidence: tuple[Evidence, ...],
+) -> Finding:
     if verdict.usable:
         # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
         status = Status.UNKNOWN if verdict.ptx_unsure and not goal.targets else Status.PASS
@@ -144,6 +190,13 @@ def _judged(
                 Remedy(f'splatfix inspect "{item.folder}/{item.path}" --target {target.arch.sm}')),
         link="https://docs.nvidia.com/cuda/blackwell-compatibility-guide",
     )  # fmt: skip
+
+
+def _twin(facts: Facts, item: Extension, own: str) -> bool:
+    """The same module lies beside it, built for this Python or for all."""
+    stem = item.path.partition(".")[0]
+    names = (f"{stem}.cpython-{own}", f"{stem}.cp{own}", f"{stem}.abi3", f"{stem}.so", f"{stem}.pyd")
+    return any(one.path.startswith(names) for one in facts.environment.extensions.value or ())
 
 
 def _name(item: Extension) -> str:

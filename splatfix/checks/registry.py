@@ -24,8 +24,16 @@ class Check:
 
     @property
     def page(self) -> str:
-        """What it looks at and why it matters, from the function's docstring."""
-        return inspect.getdoc(self.run) or ""
+        """What it looks at and why it matters, from the function's docstring; then the failure classes it foresees."""
+        text, classes = inspect.getdoc(self.run) or "", self.foresees
+        return f"{text}\n\nForesees: {', '.join(classes)}" if classes else text
+
+    @property
+    def foresees(self) -> tuple[str, ...]:
+        """Names of the failure classes (:mod:`splatfix.knowledge.failures`) that it tells before they happen."""
+        from splatfix.checks.classes import foreseen_by
+
+        return foreseen_by(self.code)
 
 
 _CHECKS: dict[str, Check] = {}
@@ -47,25 +55,41 @@ def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which a report shows them: family by family."""
     from splatfix.checks import (  # noqa: F401
         abi,
+        arch_list,
+        build_room,
         checkout,
+        colmap,
         compiler,
+        container,
         driver,
         extension,
         gpu,
         interpreter,
         jit,
         packages,
+        runtime,
+        source_build,
         sources,
         stack,
         toolkit,
         torch_build,
+        wheels,
+        windows,
     )
 
     order = {name: place for place, name in enumerate(FAMILIES)}
-    return tuple(sorted(_CHECKS.values(), key=lambda item: order[item.family]))
+    return tuple(
+        sorted(_CHECKS.values(), key=lambda item: (order[item.family], item.run.__module__ not in _OPEN))
+    )
 
 
-FAMILIES = ("gpu", "driver", "environment", "torch", "toolkit", "compiler", "extension", "checkout")
+FAMILIES = ("gpu", "driver", "environment", "torch", "toolkit", "compiler", "build", "extension", "checkout")
+
+# Modules whose checks open their family: what is there comes before what is wrong with it.
+_OPEN = tuple(
+    f"splatfix.checks.{name}"
+    for name in ("gpu", "driver", "interpreter", "torch_build", "toolkit", "compiler")
+)
 
 
 def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:

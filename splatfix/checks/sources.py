@@ -12,6 +12,7 @@ from splatfix.checks._common import (
     has_nvidia_gpu,
     host_compiler,
     numbers,
+    sources_to_build,
     targets,
     torch_cuda,
     torch_of,
@@ -34,7 +35,7 @@ def missing_cstdint(facts: Facts, goal: Goal) -> Iterator[Finding]:
     row = stacks.breakage("missing_cstdint")
     if row is None or numbers(compiler.version)[:1] < row.since["gcc"]:
         return
-    for item in _to_build(facts):
+    for item in sources_to_build(facts):
         for passage in _of_kind(item, "no-cstdint"):
             yield _source_breaks("missing-cstdint", item, passage, f"g++ {compiler.version}", row.cure)
 
@@ -47,7 +48,7 @@ def missing_cfloat(facts: Facts, goal: Goal) -> Iterator[Finding]:
     cuda = _build_cuda(facts)
     if row is None or cuda is None or not row.since["cuda"] <= cuda <= row.until["cuda"]:
         return
-    for item in _to_build(facts):
+    for item in sources_to_build(facts):
         for passage in _of_kind(item, "no-cfloat"):
             yield _source_breaks("missing-cfloat", item, passage, f"CUDA {_dotted(cuda)}", row.cure)
 
@@ -60,7 +61,7 @@ def cub_max_removed(facts: Facts, goal: Goal) -> Iterator[Finding]:
     cuda = _build_cuda(facts)
     if row is None or cuda is None or cuda < row.since["cuda"]:
         return
-    for item in _to_build(facts):
+    for item in sources_to_build(facts):
         for passage in _of_kind(item, "cub-max"):
             yield _source_breaks("cub-max-removed", item, passage, f"CUDA {_dotted(cuda)}", row.cure)
 
@@ -73,7 +74,7 @@ def cxx_standard_forced(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if torch is None:
         return
     version = numbers(torch.version.partition("+")[0])[:2]
-    for item in _to_build(facts):
+    for item in sources_to_build(facts):
         for flag in item.cxx_flags:
             found = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
             standard = {"11": 11, "14": 14, "17": 17, "1z": 17, "20": 20, "2a": 20}.get(
@@ -109,7 +110,7 @@ def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
     word. fused-ssim does it on purpose (CUDA_ARCHITECTURES rules it, else the visible GPU, else 7.5, 8.0 and 8.9 without
     PTX); others hard-code numbers, or only meant -march=native. The numbers written down are judged against each GPU."""
     torch = torch_of(facts)
-    for item in _to_build(facts):
+    for item in sources_to_build(facts):
         flag = arch_flags_switched_off(item.source.nvcc_flags, torch.version if torch else "2.9")
         fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
         if flag is None and not fixed:
@@ -160,7 +161,7 @@ def arch_in_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """torch adds no architecture flags once any nvcc flag contains the letters "arch", and it does not ask where they stand.
     Inria's setup.py hands nvcc its own absolute path (for glm): in a folder such as ~/research/ or /archive/ the flags
     vanish, nvcc falls back to its oldest architecture, and nothing says so."""
-    for item in _to_build(facts):
+    for item in sources_to_build(facts):
         if item.own_path_in_flags and "arch" in item.source.folder:
             yield Finding(
                 "arch-in-path", Status.FAIL,
@@ -184,7 +185,7 @@ def toolkit_dropped_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     oldest = min(numbers(name)[0] for name in toolkit.archs)
     newest = max(numbers(name)[0] for name in toolkit.archs)
-    for item in _to_build(facts):
+    for item in sources_to_build(facts):
         fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
         named = {arch.sm for arch, _ in _written_down(item, fixed)}
         refused = sorted(
@@ -221,20 +222,6 @@ def setup_unreadable(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding("setup-unreadable", Status.FAIL, f"{item.path}: {item.source.error}.", subject=item.path,
                           evidence=(Evidence(item.path, item.source.error, "parsed"),),
                           remedy=(prose("Repair that file, or check out the commit anew."),))  # fmt: skip
-
-
-def _to_build(facts: Facts) -> Iterator[CheckoutSource]:
-    """Sources that are still to be built: where a compiled module of that name is installed, the build went well."""
-    found = facts.checkout.value
-    have = {
-        re.split(r"[./]", item.path)[0]
-        for item in facts.environment.extensions.value or ()
-        if item.importable
-    }
-    for item in found.sources if found else ():
-        names = {one.name.partition(".")[0] for one in item.source.modules} or set(item.source.packages)
-        if item.source.needs_cuda and not names & have:
-            yield item
 
 
 def _file(item: CheckoutSource, name: str = "setup.py") -> str:

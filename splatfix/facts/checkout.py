@@ -31,6 +31,8 @@ _TELLING = ("submodules", "utils", "gsplat", "examples", "nerfstudio", "nerfstud
 # A file that mentions none of these is not parsed.
 _MENTIONS = re.compile(r"rasteriz|fused_ssim|simple_knn|gsplat", re.IGNORECASE)
 
+_COLMAP_OPTION = re.compile(r"--((?:Sift|Feature)(?:Extraction|Matching)\.use_gpu)\b")
+
 
 def read_checkout(folder: Path) -> Fact[Checkout]:
     """Read a checkout; nothing in it is executed, and git is not asked. Unknown when the folder is not there."""
@@ -53,6 +55,7 @@ def read_checkout(folder: Path) -> Fact[Checkout]:
         guarded=python.guarded,
         calls=python.calls,
         shadows=tuple(_shadows(root)),
+        colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(text_of(root / "convert.py")))),
         unreadable=python.unreadable,
     )
     return Fact(checkout, "files of the checkout, read as text")

@@ -19,6 +19,7 @@ _NOT_EXTENSIONS = frozenset(
 )
 _NATIVE = (".so", ".pyd", ".dll")
 _IMPORTABLE = re.compile(r"\.(cpython-\d+[\w-]*|abi3|cp\d+-\w+)\.(so|pyd)$|^[^.]+\.(so|pyd)$")
+_OF_ONE_PYTHON = re.compile(r"\.(cpython-|cp)\d+[\w-]*\.(so|pyd)$")
 _NOT_SOURCE = frozenset({"build", "dist", "third_party", "node_modules", "output", "data"})
 
 
@@ -93,7 +94,19 @@ def _read(
             continue
         if links or importable:
             binaries[f"{folder}/{path}"] = binary
-        yield Extension(path, folder, owner, code, binary.needed, links, importable, binary.size)
+        yield Extension(
+            path, folder, owner, code, binary.needed, links, importable, binary.size,
+            python_module=_has_init(system, folder, path) if importable and _OF_ONE_PYTHON.search(path) else None,
+        )  # fmt: skip
+
+
+def _has_init(system: System, folder: str, path: str) -> bool | None:
+    """Python can import it: it exports ``PyInit_`` and its name. torch.ops loads others by their path, whatever their name."""
+    stem = path.rpartition("/")[2].split(".")[0]
+    try:
+        return not system.missing_exports((f"PyInit_{stem}",), (f"{folder}/{path}",))
+    except (BinaryError, OSError):
+        return None
 
 
 def _native_files(system: System, site: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from splatfix.facts import adapters, compilers, gpus, resources, toolkits
+from splatfix.facts import adapters, compilers, gpus, resources, surroundings, toolkits
 from splatfix.facts.gpu_roads import SYSCTL_NAMES
 from splatfix.facts.model import Fact, MachineFacts, Resources, Toolkit, unknown
 from splatfix.facts.side_by_side import side_by_side
@@ -20,7 +20,7 @@ _TIMEOUT = 5.0
 # Variables that decide something when a splatting stack is built or run.
 DECIDING_VARIABLES = (
     "CC", "CXX", "CUDAHOSTCXX", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
-    "CUDA_LAUNCH_BLOCKING", "CUDA_ARCHITECTURES", "CUDAARCHS", "CONDA_PREFIX", "CPATH", "CPLUS_INCLUDE_PATH",
+    "CUB_HOME", "CUDA_LAUNCH_BLOCKING", "CUDA_ARCHITECTURES", "CUDAARCHS", "CONDA_PREFIX", "CPATH", "CPLUS_INCLUDE_PATH",
     "DISTUTILS_USE_SDK", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "MAX_JOBS", "NVCC_APPEND_FLAGS",
     "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_DRIVER_CAPABILITIES",
     "NVIDIA_REQUIRE_CUDA", "NVIDIA_VISIBLE_DEVICES", "PYTHONPATH", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF",
@@ -58,6 +58,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
             "resources": lambda: resources.probe(system, environment),
             "libc": lambda: _libc(system),
             "distribution": lambda: _distribution(system),
+            "surroundings": lambda: _surroundings(system),
         },
     )
     found_gpus, driver = found["gpus"][0] or (unknown(found["gpus"][1]), unknown(found["gpus"][1]))
@@ -82,6 +83,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         toolkits=_fact(found["toolkits"]),
         compilers=_fact(found["compilers"]),
         tools=found["tools"][0] or {},
+        **(found["surroundings"][0] or {}),
         resources=found["resources"][0] or Resources(),
         variables={name: system.env[name] for name in DECIDING_VARIABLES if name in system.env},
     )
@@ -95,6 +97,19 @@ def _toolkits(system: System, packaged: Callable[[], Packaged]) -> Fact[tuple[To
     if brought.toolkits or (brought.includes and any(item.missing for item in own.value or ())):
         return toolkits.probe(system, brought.toolkits, brought.includes)
     return own
+
+
+def _surroundings(system: System) -> dict[str, Fact[Any]]:
+    """Facts that take a few looks at files each, by the name of their field."""
+    return {
+        "libcuda": surroundings.loaded_libcuda(system),
+        "linkable_libcuda": surroundings.linkable_libcuda(system),
+        "header_copies": surroundings.header_copies(system),
+        "missing_graphics": surroundings.missing_graphics(system),
+        "missing_msvc_runtime": surroundings.missing_msvc_runtime(system),
+        "container_toolkit": surroundings.container_toolkit(system),
+        "colmap": surroundings.colmap(system),
+    }
 
 
 def _fact(outcome: tuple[Any, str]) -> Fact[Any]:

@@ -41,6 +41,7 @@ __all__ = [
     "Checkout",
     "CheckoutSource",
     "Code",
+    "Colmap",
     "Compiler",
     "ContainerGroup",
     "Distribution",
@@ -51,6 +52,7 @@ __all__ = [
     "Facts",
     "Gpu",
     "GuardedImport",
+    "HeaderCopy",
     "ImportProbe",
     "Interpreter",
     "JitCache",
@@ -153,6 +155,12 @@ class Toolkit:
     """Missing headers that the environment's own NVIDIA packages hold, each with its include folder."""
     msvc_max: int | None = None
     """Highest ``_MSC_VER`` that its ``crt/host_config.h`` accepts, such as 1939."""
+    cudart_in: tuple[str, ...] = ()
+    """Folders below the root that hold the library to link against (``lib64``, ``targets/x86_64-linux/lib``)."""
+    has_lib64: bool | None = None
+    """There is a folder ``lib64``, which decides where torch's builder lets the linker look."""
+    cub: str = ""
+    """Version of its own CUB, such as ``2.3.2``; "" when that could not be read."""
     error: str = ""
 
 
@@ -167,6 +175,26 @@ class Compiler:
     """Such as ``12.2.0``; for cl the ``_MSC_VER`` style ``19.39``."""
     found_via: tuple[str, ...]
     error: str = ""
+
+
+@dataclass(frozen=True)
+class HeaderCopy:
+    """CUB or Thrust in an include folder, with their versions ("" for what is not there)."""
+
+    folder: str
+    via: str
+    """Why compilers search it: ``CPATH``, ``CUB_HOME``..."""
+    cub: str
+    thrust: str
+
+
+@dataclass(frozen=True)
+class Colmap:
+    """The COLMAP on PATH."""
+
+    version: str
+    cuda: bool | None
+    """Built with CUDA, as it says itself."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +245,19 @@ class MachineFacts:
     compilers: Fact[tuple[Compiler, ...]] = field(default_factory=Fact)
     tools: Mapping[str, str] = field(default_factory=dict)
     """Version of each build tool that was found: ninja, cmake, git, docker, ccache, colmap."""
+    libcuda: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """Every ``libcuda.so.1`` on the loader's way, the one that is loaded first."""
+    linkable_libcuda: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """Every ``libcuda.so`` that the linker finds for ``-lcuda``."""
+    header_copies: Fact[tuple[HeaderCopy, ...]] = field(default_factory=Fact)
+    """CUB and Thrust in include folders that are searched beside the toolkit's."""
+    missing_graphics: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """Headers of OpenGL and EGL that are not here."""
+    missing_msvc_runtime: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """DLLs of the Visual C++ redistributable that are not here."""
+    container_toolkit: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """Parts of NVIDIA's container toolkit, where docker is."""
+    colmap: Fact[Colmap] = field(default_factory=Fact)
     resources: Resources = field(default_factory=Resources)
     variables: Mapping[str, str] = field(default_factory=dict)
     """The environment variables that decide something in a splatting build or run."""

@@ -44,7 +44,7 @@ class Passage:
     """A place in an extension's C++ or CUDA source on which builds are known to break."""
 
     kind: str
-    """``cub-max``, ``no-cstdint`` or ``no-cfloat``."""
+    """``cub-max``, ``no-cstdint``, ``no-cfloat`` or ``no-thrust-sequence``."""
     file: str
     line: int
     text: str
@@ -113,5 +113,7 @@ class Checkout:
     guarded: tuple[GuardedImport, ...] = ()
     calls: tuple[RenderCall, ...] = ()
     shadows: tuple[Shadow, ...] = ()
+    colmap_options: tuple[str, ...] = ()
+    """Options that convert.py gives COLMAP and that changed their names: ``SiftExtraction.use_gpu``."""
     unreadable: tuple[str, ...] = ()
     """Python files that are not Python this version can read."""

@@ -154,6 +154,8 @@ class SplatPackage:
     """Functions of its compiled module that its source calls."""
     exports_missing: tuple[str, ...] = ()
     """Those of ``exports`` whose name is nowhere in the compiled file."""
+    imports_torch: bool | None = None
+    """Its ``__init__.py`` imports torch by itself; None where there is none to read."""
     error: str = ""
 
 
@@ -200,6 +202,8 @@ class Extension:
     size: int
     error: str = ""
     """Why the file could not be read, when it could not."""
+    python_module: bool | None = None
+    """It exports the ``PyInit_`` function that Python calls; None when that was not looked at (or could not be)."""
     linkage: Linkage | None = None
     """What the loader would find for it; None for a file that was not looked at so closely."""
 

@@ -125,5 +125,8 @@ def _read(
         returns=source.returns,
         exports=source.exports,
         exports_missing=exports_missing,
+        imports_torch=None
+        if text is None
+        else re.search(r"^\s*(import|from)\s+torch\b", text, re.MULTILINE) is not None,
         error=error,
     )

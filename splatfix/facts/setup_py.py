@@ -20,6 +20,7 @@ class SetupScript:
     sets: Mapping[str, str] = field(default_factory=dict)
     nvcc_flags: tuple[str, ...] = ()
     include_dirs: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     literals: tuple[str, ...] = ()
     """Every literal text that is not a docstring."""
     error: str = ""
@@ -104,6 +105,7 @@ def read_setup_script(file: Path, text: str | None = None) -> SetupScript:
         sets=dict(_environment_writes(tree)),
         nvcc_flags=_unique(_flag_texts(tree)),
         include_dirs=_unique(_keyword_texts(tree, "include_dirs")),
+        libraries=_unique(_libraries(tree, assigned)),
         literals=_unique(_literals(tree)),
     )
 
@@ -197,6 +199,19 @@ def _keyword_texts(tree: ast.Module, keyword: str) -> Iterator[str]:
         if isinstance(node, ast.keyword) and node.arg == keyword:
             for inner in ast.walk(node.value):
                 yield from _constant(inner)
+
+
+def _libraries(tree: ast.Module, assigned: Mapping[str, ast.expr]) -> Iterator[str]:
+    """What ``libraries=[...]`` and ``-l`` flags name, also through one named list."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.keyword) and node.arg in ("libraries", "extra_link_args")):
+            continue
+        value = assigned.get(node.value.id, node.value) if isinstance(node.value, ast.Name) else node.value
+        for text in (text for inner in ast.walk(value) for text in _constant(inner)):
+            if node.arg == "libraries":
+                yield text
+            elif text.startswith("-l"):
+                yield text.removeprefix("-l")
 
 
 def _literals(tree: ast.Module) -> Iterator[str]:

@@ -53,6 +53,8 @@ class Source:
     """Literal texts that reach nvcc's flags."""
     literals: tuple[str, ...] = ()
     """Every literal text in setup.py that speaks of a GPU architecture."""
+    libraries: tuple[str, ...] = ()
+    """Libraries that setup.py has its modules linked against by name (``cuda`` of ``-lcuda``)."""
     missing_folders: tuple[str, ...] = ()
     """Include folders and git submodules it needs that are absent or empty."""
     error: str = ""
@@ -93,6 +95,7 @@ def read_source(folder: Path, setup_text: str | None = None) -> Source:
         sets=script.sets,
         nvcc_flags=script.nvcc_flags,
         literals=tuple(text for text in script.literals if _ARCH_WORD.search(text)),
+        libraries=script.libraries,
         missing_folders=tuple(_missing_folders(folder, script)),
         error="; ".join(filter(None, (script.error, toml_error))),
     )

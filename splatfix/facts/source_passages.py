@@ -14,6 +14,7 @@ from splatfix.facts.text_files import files_below, text_of
 # Symbols of CUB's old functors; CCCL 3.0 (CUDA 13.0) removed them.
 _CUB = re.compile(r"\bcub::(Max|Min|Sum|Equality|Inequality)\b")
 _FIXED_WIDTH = re.compile(r"\b(u?int(8|16|32|64)_t|uintptr_t)\b")
+_SEQUENCE = re.compile(r"\bthrust::sequence\b")
 # glm's and torch's headers bring both along.
 _GIVES_CSTDINT = re.compile(r"#\s*include\s*<(cstdint|stdint\.h|cinttypes|glm/.*|torch/.*|ATen/.*)>")
 _GIVES_CFLOAT = re.compile(r"#\s*include\s*<(cfloat|float\.h|glm/.*|torch/.*|ATen/.*)>")
@@ -68,6 +69,9 @@ def passages_of(folder: Path) -> Iterator[Passage]:
         name, text = file.relative_to(folder).as_posix(), _without_comments(text_of(file))
         if match := _CUB.search(text):
             yield _passage("cub-max", name, text, match)
+        match = _SEQUENCE.search(text)
+        if match and "thrust/sequence.h" not in "".join((text, *_included(file, text))):
+            yield _passage("no-thrust-sequence", name, text, match)
         # a .cu file gets the types from nvcc's own headers; a header is read by the host compiler alone, too
         header = file.suffix in (".h", ".hpp")
         match = _FIXED_WIDTH.search(text) if header else None

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from splatfix.facts.model import Fact, Toolkit, ToolkitChoice
+from splatfix.facts.surroundings import cub_version
 from splatfix.facts.system import System, which_all
 
 _TIMEOUT = 8.0
@@ -237,6 +238,14 @@ def _describe(
         clang_max=_below(limits, r"__clang_major__ >= ([0-9]{1,4})\b"),
         msvc_max=_below(limits, r"_MSC_VER >= ([0-9]{1,5})\b"),
         missing=missing,
+        cudart_in=tuple(
+            place.rpartition("/")[0] for place in _cudart_places(system) if system.exists(f"{root}/{place}")
+        ),
+        has_lib64=system.exists(f"{root}/lib64") if system.name == "linux" else None,
+        cub=next(
+            (found for place in ("", "/cccl") if include and (found := cub_version(system, include + place))),
+            "",
+        ),
         elsewhere=_elsewhere(system, missing, tuple(i for i in includes if _same_major(i, version))),
         error=error,
     )

@@ -207,6 +207,7 @@ SECTIONS: Mapping[str, Mapping[str, Rows]] = {
                 "since_glibc": PAIR,
                 "since_gsplat": PAIR,
                 "since_setuptools": INT,
+                "since_colmap": PAIR,
                 "since_commit": TEXT,
             },
         ),

@@ -17,4 +17,6 @@ def test_breakages() -> None:
     row = breakage("missing_cfloat")
     assert row is not None and (row.since, row.until) == ({"cuda": (12, 5)}, {"cuda": (12, 9)})
     assert breakage("nothing") is None
-    assert len(breakages()) == 9
+    row = breakage("colmap_options_renamed")
+    assert row is not None and row.since == {"colmap": (3, 13)}
+    assert len(breakages()) == 11

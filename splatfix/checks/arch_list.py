@@ -1,0 +1,226 @@
+"""Checks of the architectures a build would be for: TORCH_CUDA_ARCH_LIST as it stands, and what torch makes of an unset one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from splatfix.checks._common import (
+    Target,
+    build_toolkit,
+    builds_ahead,
+    compiling_toolkits,
+    has_working_gpu,
+    pair,
+    set_variable,
+    sources_to_build,
+    targets,
+    torch_cuda,
+    torch_of,
+    unset_variable,
+)
+from splatfix.checks.coverage import judge
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Facts, Torch
+from splatfix.knowledge import drivers
+from splatfix.knowledge.archs import cubin_runs_on, ptx_runs_on
+from splatfix.knowledge.cpp_extension import (
+    ArchEntry,
+    ArchList,
+    ArchListError,
+    expand_arch_list,
+    visible_gpu_arch_list,
+)
+
+_NAME = "TORCH_CUDA_ARCH_LIST"
+# These are read as plain numbers: fused-ssim puts each behind sm_, tiny-cuda-nn makes an int of each.
+_PLAIN_NUMBERS = ("CUDA_ARCHITECTURES", "TCNN_CUDA_ARCHITECTURES")
+
+
+@check("arch-list-malformed", "build", "TORCH_CUDA_ARCH_LIST is written as torch reads it")
+def arch_list_malformed(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torch splits TORCH_CUDA_ARCH_LIST at ';' and blanks, knows a fixed list of numbers and names, and stops every build at
+    anything else: "Unknown CUDA arch (8.6；8.9) or GPU not supported" for a full-width semicolon, a comma, `sm_86`, a
+    trailing ';'. fused-ssim's CUDA_ARCHITECTURES and tiny-cuda-nn's TCNN_CUDA_ARCHITECTURES want plain numbers (120, not
+    12.0+PTX). Source: `_get_cuda_arch_flags` of torch/utils/cpp_extension.py, which a test holds this against."""
+    text, torch = facts.machine.variables.get(_NAME), torch_of(facts)
+    if text and torch is not None and torch_cuda(facts) is not None:
+        result = expand_arch_list(text, torch.version)
+        evidence = (Evidence(_NAME, repr(text), "environment variable"),)
+        known_after_all = (
+            isinstance(result, ArchListError) and result.item.removesuffix("+PTX") in torch.knows_archs
+        )
+        if isinstance(result, ArchListError) and not known_after_all:
+            yield Finding(
+                "arch-list-malformed", Status.FAIL,
+                f"torch {torch.version} stops every build at {_NAME}={text!r}: {_what_is_wrong(result.item)}.",
+                evidence=(*evidence, Evidence("torch says", result.exception, "rules of torch/utils/cpp_extension.py")),
+                remedy=_mended(facts, text, torch),
+            )  # fmt: skip
+        elif isinstance(result, ArchList):
+            yield Finding("arch-list-malformed", Status.PASS, f"torch reads {_NAME} as {' '.join(map(str, result.entries))}.",
+                          evidence=evidence)  # fmt: skip
+    for name in _PLAIN_NUMBERS:
+        value = facts.machine.variables.get(name)
+        readers = [item.source.label for item in sources_to_build(facts) if name in item.source.reads]
+        if value and readers and not re.fullmatch(r"\d{2,3}[af]?([;,\s]+\d{2,3}[af]?)*", value.strip()):
+            yield Finding(
+                "arch-list-malformed", Status.FAIL, f"{readers[0]} reads plain numbers from {name}, not {value!r}.",
+                subject=name, evidence=(Evidence(name, repr(value), "environment variable"),),
+                remedy=(set_variable(facts, name, ";".join(_plain(value))) if _plain(value) else unset_variable(facts, name),),
+            )  # fmt: skip
+
+
+@check("arch-list-unbuildable", "build", "The toolkit compiles for every entry of TORCH_CUDA_ARCH_LIST")
+def arch_list_unbuildable(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """One entry that nvcc does not know ends the build for all: "nvcc fatal: Unsupported gpu architecture 'compute_60'"
+    (dropped by CUDA 13) or 'compute_120' (unknown before 12.8). nvcc's own list decides."""
+    toolkit, entries = build_toolkit(facts), _entries(facts)
+    if toolkit is None or not toolkit.archs or not entries:
+        return
+    refused = [item for item in entries if item.arch.plain.sm not in toolkit.archs]
+    left = [item for item in entries if item not in refused]
+    if refused:
+        yield Finding(
+            "arch-list-unbuildable", Status.FAIL,
+            f"nvcc {toolkit.version} does not compile for {', '.join(item.arch.sm for item in refused)}, which {_NAME} asks for.",
+            evidence=(Evidence(_NAME, facts.machine.variables[_NAME], "environment variable"),
+                      Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code")),
+            remedy=(set_variable(facts, _NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),),
+        )  # fmt: skip
+
+
+@check("arch-list-misses-gpu", "build", "TORCH_CUDA_ARCH_LIST has code for the GPU")
+def arch_list_misses_gpu(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A list left over from another machine or a container image builds extensions that this GPU cannot run: no machine code
+    of its major, and no PTX that its driver can compile. Nothing says so before the first kernel."""
+    entries = _entries(facts)
+    toolkit = build_toolkit(facts)
+    ptx = drivers.ptx_isa_of_cuda(pair(toolkit.version) or (0, 0)) if toolkit else None
+    for target in targets(facts, goal) if entries else ():
+        if not any(_serves(item, target, facts, ptx) for item in entries):
+            yield Finding(
+                "arch-list-misses-gpu", Status.WARN,
+                f"{_NAME}={facts.machine.variables[_NAME]} builds nothing that {target.label} can run.", subject=target.label,
+                evidence=(Evidence(_NAME, " ".join(map(str, entries)), "environment variable"),),
+                remedy=(_for_targets(facts, goal),),
+            )  # fmt: skip
+
+
+@check("arch-clamped", "build", "torch's builder does not clamp the GPU's architecture")
+def arch_clamped(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """With TORCH_CUDA_ARCH_LIST unset torch compiles for the visible GPUs, but clamps each to the newest architecture of its
+    own code: an RTX 5090 beside a torch that ends at sm_90 gets "9.0+PTX", which is compiled anew at the first use and
+    lacks everything that is newer. A list that is set is not clamped. Source: `_get_cuda_arch_flags` (torch 2.0 to 2.15)."""
+    torch, wanted = torch_of(facts), targets(facts, Goal())
+    if facts.machine.variables.get(_NAME, "native") != "native" or goal.targets:
+        return
+    if torch is None or not torch.code or not wanted or has_working_gpu(facts) is not True:
+        return
+    result = visible_gpu_arch_list([item.arch for item in wanted], _own_archs(torch), torch.version)
+    evidence = (Evidence(_NAME, "not set", "environment variable"),
+                Evidence("torch's own code", " ".join(_own_archs(torch)), "fat binaries of libtorch_cuda"))  # fmt: skip
+    if isinstance(result, ArchListError):
+        yield Finding("arch-clamped", Status.FAIL, f"torch {torch.version} cannot work out the GPUs' architectures "
+                      f"({result.exception}).", evidence=evidence, remedy=(_for_targets(facts, goal),))  # fmt: skip
+    for target in wanted if isinstance(result, ArchList) else ():
+        driver = facts.machine.driver.value
+        own = judge(
+            torch.code, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=pair(torch.cuda)
+        )
+        if (
+            own.usable
+            and isinstance(result, ArchList)
+            and not any(cubin_runs_on(a, target.arch) for a in result.cubins)
+        ):
+            yield Finding(
+                "arch-clamped", Status.WARN,
+                f"torch {torch.version} would build for {' '.join(map(str, result.entries))} instead of {target.label}.",
+                subject=target.label, evidence=evidence, remedy=(_for_targets(facts, goal),),
+            )  # fmt: skip
+
+
+@check("no-gpu-at-build", "build", "torch's builder knows for which GPU to compile")
+def no_gpu_at_build(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """With TORCH_CUDA_ARCH_LIST unset and no GPU visible (docker build, a login node, CI) torch's builder ends in "IndexError:
+    list index out of range"; fused-ssim falls back to 7.5, 8.0 and 8.9 without PTX. Source: `_get_cuda_arch_flags`.
+    `splatfix install --target` sets the list itself."""
+    if torch_cuda(facts) is None or has_working_gpu(facts) is not False or not compiling_toolkits(facts):
+        return
+    if facts.machine.variables.get(_NAME, "native") != "native":
+        return
+    ahead = builds_ahead(facts)
+    evidence = (Evidence(_NAME, "not set", "environment variable"),
+                Evidence("GPUs", "none that torch would see", facts.machine.gpus.found_via))  # fmt: skip
+    what = f" of {', '.join(ahead)}" if ahead else ""
+    yield Finding(
+        "no-gpu-at-build", Status.WARN if ahead else Status.SKIP,
+        f"No GPU is visible and {_NAME} is not set: a build{what} would not know for which GPU to compile.",
+        evidence=evidence, remedy=(_for_targets(facts, goal),),
+    )  # fmt: skip
+
+
+def _entries(facts: Facts) -> tuple[ArchEntry, ...]:
+    """What the variable asks torch for; () when it is unset or not understood."""
+    torch = torch_of(facts)
+    text = facts.machine.variables.get(_NAME)
+    if not text or torch is None or torch_cuda(facts) is None:
+        return ()
+    result = expand_arch_list(text, torch.version)
+    return result.entries if isinstance(result, ArchList) else ()
+
+
+def _serves(item: ArchEntry, target: Target, facts: Facts, ptx: tuple[int, int] | None) -> bool:
+    if cubin_runs_on(item.arch, target.arch):
+        return True
+    driver = facts.machine.driver.value
+    level = pair(driver.cuda) if driver and driver.cuda else None
+    fits = drivers.ptx_jit_ok(ptx, level) if ptx and level else None
+    return item.ptx and ptx_runs_on(item.arch, target.arch) and fits is not False
+
+
+def _own_archs(torch: Torch) -> tuple[str, ...]:
+    """torch's list of its own architectures: those that most of its containers have (single kernels may have more)."""
+    total = sum(group.count for group in torch.code)
+    seen: dict[str, int] = {}
+    for group in torch.code:
+        for entry in group.entries:
+            seen[entry.arch] = seen.get(entry.arch, 0) + group.count
+    return tuple(name for name, count in seen.items() if 2 * count >= total)
+
+
+def _what_is_wrong(item: str) -> str:
+    if not item:
+        return "an entry is empty (a ';' at the end, or two separators in a row)"
+    if not item.isascii():
+        return f"{item!r} has a full-width or foreign character in it"
+    if re.search(r"[,:/]", item):
+        return f"{item!r} is one entry to torch, which separates by ';' or blanks"
+    if re.fullmatch(r"(sm_|compute_)?\d{2,3}[af]?(\+PTX)?", item):
+        return f"{item!r} is not written as 8.6"
+    return f"{item!r} is none that this torch knows"
+
+
+def _mended(facts: Facts, text: str, torch: Torch) -> tuple[Remedy, ...]:
+    """The list as it was meant, where torch would take that; else without the entries that torch does not know."""
+    words = [word for word in re.split(r"[^\w.+]+", text) if word]
+    dotted = [re.sub(r"^(?:sm_|compute_)?(\d{1,2})(\d[af]?)(\+PTX)?$", r"\1.\2\3", word) for word in words]
+    good = [word for word in dotted if isinstance(expand_arch_list(word, torch.version), ArchList)]
+    if good:
+        return (set_variable(facts, _NAME, ";".join(dict.fromkeys(good))),)
+    return (unset_variable(facts, _NAME), prose("Without it torch compiles for the GPUs that it sees."))
+
+
+def _plain(value: str) -> list[str]:
+    """``8.6+PTX;12.0`` -> 86, 120."""
+    return [f"{a}{b}" for a, b in re.findall(r"(\d{1,2})\.?(\d)[af]?", value)]
+
+
+def _for_targets(facts: Facts, goal: Goal) -> Remedy:
+    wanted = targets(facts, goal)
+    if not wanted:
+        return prose(
+            f"Set {_NAME} to the compute capability of the GPU that is meant, e.g. 12.0 for an RTX 50 card."
+        )
+    return set_variable(facts, _NAME, ";".join(sorted({item.arch.cc for item in wanted})))

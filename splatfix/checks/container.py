@@ -1,0 +1,118 @@
+"""Checks of layers between a program and the GPU: containers that see none, docker without GPUs, WSL2's and other libcudas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.checks._common import has_nvidia_gpu
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Facts
+from splatfix.knowledge import drivers
+
+_LINK = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+
+
+@check("gpu-not-passed-to-container", "gpu", "The container was given its GPU")
+def gpu_not_passed_to_container(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """NVIDIA's images set NVIDIA_VISIBLE_DEVICES, and the container runtime puts GPUs where it says so. A container of such an
+    image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your system". Where the
+    host's driver shows through /proc, driver-library-missing says it."""
+    asked = facts.machine.variables.get("NVIDIA_VISIBLE_DEVICES")
+    if (
+        facts.machine.container is None
+        or asked is None
+        or facts.machine.gpus.value is None
+        or has_nvidia_gpu(facts)
+    ):
+        return
+    evidence = (Evidence("NVIDIA_VISIBLE_DEVICES", repr(asked), "environment variable"),
+                Evidence("GPUs", "none", facts.machine.gpus.found_via))  # fmt: skip
+    if asked in ("", "void", "none"):
+        yield Finding("gpu-not-passed-to-container", Status.SKIP, f"NVIDIA_VISIBLE_DEVICES={asked!r} keeps the GPUs out of this "
+                      f"{facts.machine.container} container.", evidence=evidence)  # fmt: skip
+        return
+    how = {
+        "kubernetes": "Ask for the GPU in the pod's resources (nvidia.com/gpu: 1).",
+        "podman": "Start the container with --device nvidia.com/gpu=all.",
+        "apptainer": "Start the container with --nv.",
+    }.get(
+        facts.machine.container,
+        "Start the container with --gpus all; compose: deploy.resources.reservations.devices.",
+    )
+    yield Finding(
+        "gpu-not-passed-to-container", Status.WARN,
+        f"This {facts.machine.container} container asks for GPU {asked!r} and got none.",
+        evidence=evidence, remedy=(prose(how),), link=_LINK,
+    )  # fmt: skip
+
+
+@check("docker-gpu-runtime-missing", "gpu", "docker can hand a GPU to a container")
+def docker_gpu_runtime_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """docker needs NVIDIA's container toolkit for `--gpus`; without it every start ends in "could not select device driver ""
+    with capabilities: [[gpu]]". It is no illness on a machine that uses no containers, so it is only named."""
+    toolkit = facts.machine.container_toolkit
+    if toolkit.value is None or not has_nvidia_gpu(facts) or facts.machine.container is not None:
+        return
+    evidence = (
+        Evidence("container toolkit", ", ".join(toolkit.value) or "no part of it", toolkit.found_via),
+    )
+    if toolkit.value:
+        yield Finding(
+            "docker-gpu-runtime-missing",
+            Status.PASS,
+            "NVIDIA's container toolkit is here.",
+            evidence=evidence,
+        )
+    else:
+        yield Finding(
+            "docker-gpu-runtime-missing", Status.SKIP, "docker is here without NVIDIA container toolkit: no GPU in containers.",
+            evidence=evidence, link=_LINK,
+            remedy=(prose("Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker, and "
+                          "restart docker."),),
+        )  # fmt: skip
+
+
+@check("wsl-wrong-libcuda", "driver", "WSL2 loads the libcuda that Windows brings")
+def wsl_wrong_libcuda(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """In WSL2 the driver is Windows'; its libcuda lies in /usr/lib/wsl/lib. A Linux driver package (nvidia-driver-*,
+    cuda-drivers, the `cuda` meta-package) puts another libcuda into the system folders, which is found first and sees
+    no GPU: error 100 or "Found no NVIDIA driver". Source: NVIDIA's CUDA on WSL user guide."""
+    found = facts.machine.libcuda
+    if not facts.machine.wsl or not found.value:
+        return
+    first, evidence = found.value[0], (Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),)
+    if "/wsl/" in first:
+        yield Finding(
+            "wsl-wrong-libcuda", Status.PASS, f"libcuda is {first}, Windows' own.", evidence=evidence
+        )
+    else:
+        yield Finding(
+            "wsl-wrong-libcuda", Status.FAIL, f"{first} of a Linux driver stands before WSL2's own libcuda.", evidence=evidence,
+            remedy=(prose("Remove the Linux driver's packages (libnvidia-compute-*, nvidia-driver-*), keep the toolkit's. "
+                          "Until then:"),
+                    Remedy('export LD_LIBRARY_PATH="/usr/lib/wsl/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"')),
+            link="https://docs.nvidia.com/cuda/wsl-user-guide/",
+        )  # fmt: skip
+
+
+@check("forward-compat-on-geforce", "driver", "No forward-compatibility libcuda on a GPU that has none")
+def forward_compat_on_geforce(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """NVIDIA's images carry a newer libcuda in /usr/local/cuda/compat. It lets data-centre GPUs run a CUDA that is newer than the
+    driver; a GeForce answers with error 804 ("forward compatibility was attempted on non supported HW"). Source: NVIDIA's
+    page on forward compatibility."""
+    found, driver = facts.machine.libcuda, facts.machine.driver.value
+    names = [gpu.name for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
+    compat = bool(found.value) and "/compat/" in (found.value or ("",))[0]
+    refused = driver is not None and driver.cuda_error == drivers.forward_compat().error_elsewhere
+    if not refused and not (compat and any("GeForce" in name for name in names)):
+        return
+    yield Finding(
+        "forward-compat-on-geforce", Status.FAIL,
+        f"libcuda comes from {(found.value or ('a compat folder',))[0]}, not for {names[0] if names else 'this GPU'}.",
+        evidence=(Evidence("libcuda.so.1", ", ".join(found.value or ()) or "not known", found.found_via),
+                  Evidence("cuInit", f"error {driver.cuda_error}" if driver and driver.cuda_error else "not asked")),
+        remedy=(prose("Take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and upgrade the host's "
+                      "driver or take an image of an older CUDA."),),
+        link="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
+    )  # fmt: skip

@@ -1,0 +1,142 @@
+"""Checks of what a training meets at run time: the allocator's settings, several GPUs, import order, OpenGL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from splatfix.checks._common import (
+    numbers,
+    set_variable,
+    sources_to_build,
+    torch_cuda,
+    torch_of,
+    unset_variable,
+)
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Facts
+
+_ALLOC = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_LOAD_ALONE = re.compile(r"(lib)?(torch|c10)")
+
+
+@check("alloc-conf-crash", "torch", "The allocator's settings are ones this torch bears")
+def alloc_conf_crash(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is refused by torch before 2.1 ("Unrecognized CachingAllocator option"),
+    hits assertions together with max_split_size_mb or garbage_collection_threshold before 2.6 ("!block->expandable_segment_
+    INTERNAL ASSERT FAILED"), and is ignored on Windows. Alone it is an experimental setting: rasterizers and simple-knn
+    allocate beside torch (thrust, cudaMalloc), so it is the first thing to take out when a kernel reports an illegal access.
+    Source: pytorch#119452, pytorch#123548, pytorch PR#134338, wild-gaussians#16."""
+    torch = torch_of(facts)
+    for name in _ALLOC:
+        text = facts.machine.variables.get(name, "")
+        if (
+            torch is None
+            or torch_cuda(facts) is None
+            or not re.search(r"expandable_segments:\s*true", text, re.IGNORECASE)
+        ):
+            continue
+        release = numbers(torch.version)[:2]
+        clash = re.search(r"max_split_size_mb|garbage_collection_threshold", text)
+        rest = ",".join(part for part in text.split(",") if "expandable_segments" not in part)
+        evidence = (Evidence(name, repr(text), "environment variable"),
+                    Evidence("torch", torch.version, facts.environment.torch.found_via))  # fmt: skip
+        remedy = (set_variable(facts, name, rest) if rest else unset_variable(facts, name),)
+        if release < (2, 1):
+            yield Finding("alloc-conf-crash", Status.FAIL, f"torch {torch.version} does not know expandable_segments and stops "
+                          "at its first use of the GPU.", evidence=evidence, remedy=remedy)  # fmt: skip
+        elif clash and release < (2, 6):
+            yield Finding("alloc-conf-crash", Status.WARN, f"expandable_segments with {clash.group(0)} crashes "
+                          f"the allocator of torch {torch.version} when memory is short.", evidence=evidence,
+                          remedy=remedy)  # fmt: skip
+        else:
+            words = ("is not supported on Windows and ignored" if facts.machine.system == "windows"
+                     else "is on: take it out first when a kernel reports an illegal memory access")  # fmt: skip
+            yield Finding(
+                "alloc-conf-crash",
+                Status.SKIP,
+                f"expandable_segments {words}.",
+                evidence=evidence,
+                remedy=remedy,
+            )
+        return  # both names are read into one setting
+
+
+@check("wrong-cuda-device", "gpu", "Extensions run on the GPU that the tensors are on")
+def wrong_cuda_device(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """simple-knn and the rasterizers of Inria's family launch on the current device, whatever device their tensors are on: with
+    tensors on cuda:1 they end in "an illegal memory access". One visible GPU is the safe setting. Between different GPUs the
+    number itself is ambiguous: nvidia-smi counts by bus, CUDA by speed, unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
+    cards = [gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
+    variables = facts.machine.variables
+    chosen, order = variables.get("CUDA_VISIBLE_DEVICES"), variables.get("CUDA_DEVICE_ORDER")
+    if len(cards) < 2:
+        return
+    mixed = len({gpu.name for gpu in cards}) > 1
+    evidence = (
+        Evidence(
+            "GPUs", "; ".join(f"{gpu.index}: {gpu.name}" for gpu in cards), facts.machine.gpus.found_via
+        ),
+        Evidence("CUDA_VISIBLE_DEVICES", chosen if chosen is not None else "not set", "environment variable"),
+        Evidence(
+            "CUDA_DEVICE_ORDER", order or "not set (CUDA puts the fastest first)", "environment variable"
+        ),
+    )
+    by_number = chosen is not None and re.fullmatch(r"[\d,\s]+", chosen) is not None and chosen.strip() != ""
+    if mixed and by_number and order != "PCI_BUS_ID":
+        yield Finding(
+            "wrong-cuda-device", Status.WARN,
+            f"CUDA_VISIBLE_DEVICES={chosen} counts by CUDA's order; nvidia-smi numbers these different GPUs by bus.",
+            evidence=evidence, remedy=(set_variable(facts, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
+        )  # fmt: skip
+    elif chosen is None or "," in chosen:
+        yield Finding(
+            "wrong-cuda-device", Status.SKIP,
+            f"{len(cards)} GPUs are here: train on cuda:0, and choose by CUDA_VISIBLE_DEVICES which one that is.",
+            evidence=evidence,
+            remedy=(*((set_variable(facts, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"),) if mixed else ()),
+                    set_variable(facts, "CUDA_VISIBLE_DEVICES", str(cards[0].index))),
+        )  # fmt: skip
+
+
+@check("import-torch-first", "extension", "Extensions that find libtorch only after torch")
+def import_torch_first(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Compiled modules link libc10 and libtorch without saying where they lie. Most packages import torch themselves before
+    their compiled part; one that does not (simple_knn) must be imported after torch, else it ends in "libc10.so: cannot
+    open shared object file". That is no illness, only an order to keep."""
+    packages = {item.module: item for item in facts.environment.packages.value or ()}
+    for item in facts.environment.extensions.value or ():
+        owner = packages.get(item.path.rpartition("/")[0].replace("/", "."))
+        if not item.importable or not item.links_torch or owner is None or owner.imports_torch is not False:
+            continue
+        asked = [name for name in item.needed if _LOAD_ALONE.match(name)]
+        yield Finding(
+            "import-torch-first", Status.SKIP, f"Import torch before {owner.module}: it does not do so itself.",
+            subject=owner.module, evidence=(Evidence(item.path, f"needs {', '.join(asked)}", "its dynamic section"),
+                                            Evidence(f"{owner.module}/__init__.py", "no import of torch", "its text")),
+            remedy=(Remedy("import torch", command=False),),
+        )  # fmt: skip
+
+
+@check("egl-missing", "extension", "OpenGL headers are here for nvdiffrast's GL rasterizer")
+def egl_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """nvdiffrast's RasterizeGLContext is compiled at its first use and includes EGL/egl.h: "fatal error: EGL/egl.h: No such
+    file or directory", or an undefined symbol eglCreateContext in its cached plugin. RasterizeCudaContext needs none of it."""
+    lost = facts.machine.missing_graphics
+    names = {item.name.lower(): item for item in facts.environment.distributions.value or ()}
+    asking = [
+        item.source.label for item in sources_to_build(facts) if {"EGL", "GL"} & set(item.source.libraries)
+    ]
+    plugin = names.get("nvdiffrast")
+    if not lost.value or (plugin is None and not asking):
+        return
+    # from 0.4 on the CUDA rasterizer is the only one that pip compiles
+    urgent = bool(asking) or (plugin is not None and numbers(plugin.version)[:2] < (0, 4))
+    yield Finding(
+        "egl-missing", Status.WARN if urgent else Status.SKIP,
+        f"{asking[0] if asking else 'nvdiffrast'} compiles against OpenGL, and {', '.join(lost.value)} is not here.",
+        evidence=(Evidence("headers", "not there: " + ", ".join(lost.value), lost.found_via),),
+        remedy=(prose("Use nvdiffrast's RasterizeCudaContext, or install libegl1-mesa-dev, libgl1-mesa-dev and "
+                      "libgles2-mesa-dev, then remove nvdiffrast_plugin from torch's extension cache."),),
+    )  # fmt: skip

@@ -1,0 +1,123 @@
+"""Checks of how a checkout's sources are going to be built: pip's isolation, headers that are not included, Windows' traps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.checks._common import build_toolkit, numbers, python_of, sources_to_build, torch_cuda, torch_of
+from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import CheckoutSource, Facts
+from splatfix.knowledge import stacks
+
+
+@check("build-isolation", "checkout", "pip builds the sources where torch is")
+def build_isolation(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """The setup.py of a splatting extension imports torch. pip builds in a fresh environment that has none ("No module named
+    'torch'"), or, where pyproject.toml names torch, another torch than the one installed, so that the extension does not
+    fit it. pip before 25.3 did so only for sources with a pyproject.toml; pip 25.3 and uv do it always. Source: pip's
+    changelog, 25.3 ("--use-pep517 is now always on")."""
+    torch, kind = torch_of(facts), _who_isolates(facts)
+    if torch is None or torch_cuda(facts) is None or not kind:
+        return
+    python = facts.environment.interpreter.value
+    waiting = [item for item in sources_to_build(facts) if item.source.uses_torch_builder]
+    wrong = [
+        item for item in waiting if _isolated(item, kind, facts) and not _pins_this_torch(item, torch.version)
+    ]
+    if not wrong:
+        if waiting:
+            yield Finding("build-isolation", Status.PASS, f"{kind} builds {len(waiting)} source(s) where torch is.",
+                          evidence=(Evidence("build with", kind, facts.environment.distributions.found_via),))  # fmt: skip
+        return
+    names = ", ".join(item.source.label for item in wrong)
+    pip = "uv pip install" if kind == "uv" else f"{python_of(facts)} -m pip install"
+    target = f' --python "{python.executable}"' if kind == "uv" and python else ""
+    yield Finding(
+        "build-isolation", Status.WARN, f"{kind} builds {names} apart from this environment, where torch {torch.version} is not.",
+        evidence=(Evidence("build with", kind, facts.environment.distributions.found_via),
+                  *(Evidence(f"{item.path}/pyproject.toml", " ".join(item.source.build_requires) or "not there",
+                             "build-system.requires") for item in wrong)),
+        remedy=(*(Remedy(f'{pip}{target} --no-build-isolation "{item.source.folder}"') for item in wrong),),
+    )  # fmt: skip
+
+
+@check("missing-thrust-include", "checkout", "CUDA sources include the Thrust headers they use")
+def missing_thrust_include(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """Some forks of simple-knn call thrust::sequence with only <thrust/device_vector.h> included; the toolkit's Thrust no longer
+    brings the other header along: "namespace "thrust" has no member "sequence"". Seen by compiling with nvcc 13.0."""
+    if torch_cuda(facts) is None:
+        return
+    for item in sources_to_build(facts):
+        for passage in [one for one in item.passages if one.kind == "no-thrust-sequence"][:1]:
+            place = f"{item.path}/{passage.file}:{passage.line}"
+            yield Finding(
+                "missing-thrust-include", Status.WARN,
+                f"{item.source.label} uses thrust::sequence without its header: {passage.file} line {passage.line}.",
+                subject=item.path, evidence=(Evidence(place, passage.text, "read as text"),),
+                remedy=(prose(f"Add #include <thrust/sequence.h> to {passage.file}, or update the submodule."),),
+            )  # fmt: skip
+
+
+@check("msvc-std-ambiguous", "checkout", "Visual Studio reads torch's headers in CUDA files")
+def msvc_std_ambiguous(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """On Windows nvcc and Visual Studio stumble over torch/csrc/dynamo/compiled_autograd.h: "error C2872: 'std': ambiguous
+    symbol". torch has a way around it that only works with USE_CUDA defined. Source: pytorch#144707, pytorch#188952,
+    cubvh#31; seen with torch 2.9 to 2.11."""
+    torch, row = torch_of(facts), stacks.breakage("msvc_std_ambiguous")
+    if facts.machine.system != "windows" or torch is None or row is None or build_toolkit(facts) is None:
+        return
+    if numbers(torch.version)[:2] < row.since["torch"]:
+        return
+    for item in sources_to_build(facts):
+        if item.source.uses_torch_builder and not any("USE_CUDA" in flag for flag in item.source.nvcc_flags):
+            yield Finding(
+                "msvc-std-ambiguous", Status.WARN,
+                f"{item.source.label} may end in C2872 ('std': ambiguous symbol) with torch {torch.version}.",
+                subject=item.path,
+                evidence=(Evidence("torch", torch.version, facts.environment.torch.found_via),
+                          Evidence(f"{item.path}/setup.py", " ".join(item.source.nvcc_flags) or "no nvcc flags")),
+                remedy=(Remedy('set "NVCC_APPEND_FLAGS=-DUSE_CUDA"'),),
+            )  # fmt: skip
+
+
+@check("submodule-over-ssh", "checkout", "Submodules can be fetched without a key")
+def submodule_over_ssh(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """A .gitmodules that names git@github.com:... needs a key that GitHub knows; without one git ends in "Permission denied
+    (publickey)", and the folder stays empty. The same repository is there over https. Said only of folders that are empty."""
+    found = facts.checkout.value
+    for item in found.submodules if found else ():
+        host, _, _ = item.url.removeprefix("ssh://").removeprefix("git@").replace(":", "/").partition("/")
+        if found is None or not item.empty or not item.url.startswith(("git@", "ssh://")):
+            continue
+        rewrite = f'-c "url.https://{host}/.insteadOf=git@{host}:" -c "url.https://{host}/.insteadOf=ssh://git@{host}/"'
+        yield Finding(
+            "submodule-over-ssh", Status.WARN, f"{item.path} is empty, and its address needs an SSH key.", subject=item.path,
+            evidence=(Evidence(".gitmodules", item.url),),
+            remedy=(Remedy(f'git -C "{found.folder}" {rewrite} submodule update --init --recursive'),),
+        )  # fmt: skip
+
+
+def _who_isolates(facts: Facts) -> str:
+    """``pip 25.3``, ``uv``, or "" where it is not known who builds here."""
+    for item in facts.environment.distributions.value or ():
+        if item.name.lower() == "pip":
+            return f"pip {item.version}"
+    python = facts.environment.interpreter.value
+    return "uv" if python and python.kind == "uv" else ""
+
+
+def _isolated(item: CheckoutSource, kind: str, facts: Facts) -> bool:
+    have = {one.name.lower() for one in facts.environment.distributions.value or ()}
+    return (
+        kind == "uv"
+        or numbers(kind)[:2] >= (25, 3)
+        or "pyproject.toml" in item.source.build_files
+        or "setuptools" not in have
+    )
+
+
+def _pins_this_torch(item: CheckoutSource, version: str) -> bool:
+    return any(
+        text.replace(" ", "") == f"torch=={version.partition('+')[0]}" for text in item.source.build_requires
+    )

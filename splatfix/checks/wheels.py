@@ -1,0 +1,83 @@
+"""Checks of whether pip can find a torch here at all: the Python, the C library and the platform against the published wheels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from splatfix.checks._common import numbers, pair
+from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Facts
+from splatfix.knowledge import torch_releases
+
+
+@check("python-version-unsupported", "environment", "There are torch wheels for this Python")
+def python_version_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torch publishes wheels for a few minors of CPython, 64 bits only; on another Python pip says "No matching distribution
+    found for torch" and no more. Said only where torch is not installed yet. Source: knowledge/data/torch_releases.json."""
+    python = facts.environment.interpreter.value
+    if python is None or facts.environment.torch_installed.value is not False:
+        return
+    version = pair(python.version)
+    evidence = (
+        Evidence(
+            "Python", f"{python.version} ({python.implementation}, {python.platform_tag})", python.executable
+        ),
+    )
+    known = torch_releases.releases()
+    fitting = [row for row in known if version is not None and row.supports_python(version) is not False]
+    narrow = python.platform_tag in ("win32", "linux-i686", "linux-armv7l")
+    if python.implementation == "CPython" and fitting and not narrow:
+        newest = max(fitting, key=lambda row: numbers(row.release))
+        yield Finding("python-version-unsupported", Status.PASS,
+                      f"torch up to {newest.release} has wheels for Python {python.version}.", evidence=evidence)  # fmt: skip
+        return
+    why = ("it is a 32-bit build" if narrow else f"it is {python.implementation}" if python.implementation != "CPython"
+           else "no release in splatfix's tables has wheels for it")  # fmt: skip
+    last = max(known, key=lambda row: numbers(row.release))
+    upper = ".".join(map(str, last.python_max)) if last.python_max else "the newest"
+    yield Finding(
+        "python-version-unsupported", Status.FAIL, f"There is no torch for this Python {python.version}: {why}.",
+        evidence=evidence,
+        remedy=(prose(f"Make the environment anew with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}."),),
+    )  # fmt: skip
+
+
+@check("no-matching-wheel", "environment", "The torch that is wanted has a wheel for this machine")
+def no_matching_wheel(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """The torch that a checkout pins must have a wheel for this Python and C library: torch 1.12 ends at Python 3.10, wheels
+    from 2.7 on need glibc 2.28, and musl (Alpine) has none at all. pip then says "Could not find a version that satisfies
+    the requirement". Said only where torch is not installed yet. Source: knowledge/data/torch_releases.json."""
+    python, libc = facts.environment.interpreter.value, facts.machine.libc
+    if python is None or facts.environment.torch_installed.value is not False:
+        return
+    if libc.value and libc.value.startswith("musl"):
+        yield Finding(
+            "no-matching-wheel", Status.FAIL, f"torch has no wheels for {libc.value}.",
+            evidence=(Evidence("C library", libc.value, libc.found_via),),
+            remedy=(prose("Use a distribution or an image with glibc (Debian, Ubuntu, RHEL); Alpine's musl cannot load torch."),),
+        )  # fmt: skip
+        return
+    found = facts.checkout.value
+    pins = (item for item in (found.pins if found else ()) if item.name.lower() in ("torch", "pytorch"))
+    pin = next((item for item in pins if item.spec.startswith("==")), None)
+    row = torch_releases.release(pin.spec.removeprefix("==")) if pin else None
+    if pin is None or row is None:
+        return
+    platform: Literal["linux", "windows"] = "windows" if facts.machine.system == "windows" else "linux"
+    glibc = pair(facts.machine.glibc)
+    obstacles = [
+        torch_releases.wheel_obstacle(
+            item, platform, facts.machine.machine, python=pair(python.version), glibc=glibc
+        )
+        for item in row.builds
+    ]
+    if obstacles and all(obstacles):
+        yield Finding(
+            "no-matching-wheel", Status.WARN, f"{pin.file} pins torch {pin.spec.removeprefix('==')}: {obstacles[0]}",
+            evidence=(Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),
+                      Evidence("Python", python.version, python.executable),
+                      Evidence("glibc", facts.machine.glibc or "not known", libc.found_via)),
+            remedy=(prose("Leave that pin aside and install a torch for this GPU, or take another Python for it."),),
+        )  # fmt: skip

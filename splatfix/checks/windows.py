@@ -1,0 +1,75 @@
+"""Checks of what only Windows can lack: cl on PATH, the 64-bit compiler, the runtime of Visual C++."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.checks._common import compiles_at_first_use, host_compiler, torch_cuda, torch_of
+from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.registry import check
+from splatfix.facts import Facts
+
+_PROMPT = 'Open "x64 Native Tools Command Prompt for VS", or run vcvars64.bat, and build from there.'
+
+
+@check("msvc-not-on-path", "compiler", "cl.exe is where torch looks for it")
+def msvc_not_on_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """setuptools finds Visual Studio by its own list, but torch asks `where cl` before it compiles at first use: "Command
+    '['where', 'cl']' returned non-zero exit status 1", and nvcc says "Cannot find compiler 'cl.exe' in PATH". Source:
+    `get_compiler_abi_compatibility_and_version` and `_get_vc_env` of torch/utils/cpp_extension.py."""
+    compiler = host_compiler(facts)
+    if (
+        facts.machine.system != "windows"
+        or compiler is None
+        or compiler.kind != "cl"
+        or torch_cuda(facts) is None
+    ):
+        return
+    if any(item.kind == "cl" and "PATH" in item.found_via for item in facts.machine.compilers.value or ()):
+        return
+    later = compiles_at_first_use(facts)
+    if not later:
+        return  # a setup.py finds it all the same
+    yield Finding(
+        "msvc-not-on-path", Status.WARN,
+        f"Visual Studio is here, but cl.exe is not on PATH: {', '.join(later)} cannot compile at the first import.",
+        evidence=(Evidence(compiler.path, compiler.version or "version not known", ", ".join(compiler.found_via)),),
+        remedy=(prose(_PROMPT),),
+    )  # fmt: skip
+
+
+@check("msvc-x86-host", "compiler", "Visual Studio's compiler makes 64-bit code")
+def msvc_x86_host(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """In the plain "Developer Command Prompt" cl.exe compiles for 32 bits: torch's headers end in "'_addcarry_u64': identifier
+    not found", the linker in unresolved symbols. The folder of cl.exe names host and target (Hostx64\\x64); VSCMD_ARG_TGT_ARCH
+    says what the prompt was opened for."""
+    if facts.machine.system != "windows":
+        return
+    prompt = facts.machine.variables.get("VSCMD_ARG_TGT_ARCH", "")
+    for item in facts.machine.compilers.value or ():
+        place = item.path.replace("/", "\\").lower()
+        if item.kind != "cl" or "PATH" not in item.found_via:
+            continue
+        if place.endswith("\\x86\\cl.exe") or "\\hostx86\\" in place or prompt == "x86":
+            yield Finding(
+                "msvc-x86-host", Status.FAIL, "The cl.exe on PATH is the 32-bit one: torch's headers do not compile with it.",
+                subject=item.path,
+                evidence=(Evidence("cl.exe", item.path, "PATH"), Evidence("VSCMD_ARG_TGT_ARCH", prompt or "not set")),
+                remedy=(prose(_PROMPT),),
+            )  # fmt: skip
+        return  # the first on PATH is the one that is called
+
+
+@check("msvc-runtime-missing", "torch", "The Visual C++ runtime that torch loads is here")
+def msvc_runtime_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torch's Windows wheels load vcruntime140_1.dll and msvcp140.dll from System32. Without the Visual C++ redistributable
+    `import torch` ends in "[WinError 126] The specified module could not be found. Error loading c10.dll". Source: torch's
+    own message in torch/__init__.py, which asks for the redistributable."""
+    lost = facts.machine.missing_msvc_runtime
+    if torch_of(facts) is None or not lost.value:
+        return
+    yield Finding(
+        "msvc-runtime-missing", Status.WARN, f"{', '.join(lost.value)} of the Visual C++ redistributable is not in System32.",
+        evidence=(Evidence("System32", "lacks " + ", ".join(lost.value), lost.found_via),),
+        remedy=(prose("Install the Visual C++ redistributable: https://aka.ms/vs/17/release/vc_redist.x64.exe"),),
+    )  # fmt: skip
