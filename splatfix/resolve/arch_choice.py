@@ -82,7 +82,11 @@ def _choose(source: Source, build_archs: Sequence[Arch], torch_version: str, ptx
         why = "its setup.py names no architecture, so torch decides, and torch reads this variable"
         return ArchChoice(Decider.TORCH, TORCH_VARIABLE, value, why)
     numbers = tuple(dict.fromkeys(n for text in source.nvcc_flags for n in _flag_numbers(text)))
-    if numbers:
+    # what is left of f"-arch={name}": beside the numbers that are written there, others are made up while it runs
+    made_up = any(
+        re.fullmatch(r"-(arch|gencode)[= ](arch=)?(sm_|compute_)?", text) for text in source.nvcc_flags
+    )
+    if numbers and not made_up:
         return _fixed(source, build_archs, switch, numbers)
     why = f"its setup.py gives nvcc {switch!r}, so torch adds nothing and no variable has a say"
     return ArchChoice(Decider.COMPUTED, why=why)

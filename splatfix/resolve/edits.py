@@ -12,8 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import bundled
 from splatfix.facts.source import Source
+from splatfix.knowledge import Arch
 
 # Sources brought along are not ours to judge, and big ones (glm) would only cost time.
 _NOT_LOOKED_AT = frozenset({"third_party", "build", "dist", ".git", "docs", "doc", "tests", "test", "images"})
@@ -28,7 +30,26 @@ class Context:
     torch: tuple[int, ...]
     system: str
     arch_missing: bool = False
-    """The numbers written in setup.py leave a target out."""
+    """The numbers written in setup.py leave a target out, or running it would tell them."""
+    arch: tuple[int, ...] = ()
+    """Compute capability of the oldest GPU that is compiled for; empty when that plays no part."""
+    builder: str = "setup.py"
+    """``setup.py``, or ``cmake`` where CMakeLists.txt is what is built from."""
+
+
+def edit_context(
+    source: Source, cuda: Sequence[int], torch: Sequence[int], system: str, archs: Sequence[Arch]
+) -> Context:
+    """The context of one source's build with these versions, for these architectures."""
+    oldest = min((arch.number for arch in archs), default=0)
+    cmake = "CMakeLists.txt" in source.build_files and not source.uses_torch_builder
+    return Context(
+        tuple(cuda[:2]),
+        tuple(torch[:2]),
+        system,
+        arch=divmod(oldest, 10) if oldest else (),
+        builder="cmake" if cmake else "setup.py",
+    )
 
 
 @dataclass(frozen=True)
@@ -42,12 +63,16 @@ class Rule:
     files: tuple[str, ...]
     needs: re.Pattern[str]
     unless: re.Pattern[str] | None
-    edits: tuple[Mapping[str, str], ...]
+    edits: tuple[Mapping[str, Any], ...]
+    refuse: str = ""
+    """Why nothing cures it; such a rule has no edits and stops the plan."""
 
     def concerns(self, name: str, text: str) -> bool:
         """The file of this name with this text needs the rule."""
         if not any(fnmatch.fnmatch(name.rsplit("/", 1)[-1], pattern) for pattern in self.files):
             return False
+        if self.refuse:
+            text = _COMMENT.sub(" ", text)  # what is only spoken of is no reason to refuse
         return bool(self.needs.search(text)) and not (self.unless and self.unless.search(text))
 
     def apply(self, text: str) -> str:
@@ -60,7 +85,9 @@ class Rule:
             elif "prepend" in edit:
                 text = text if edit["prepend"].strip() in text else _after_includes(text, edit["prepend"])
             else:
-                text = re.sub(edit["replace"], edit["by"], text)
+                text, before = re.sub(edit["replace"], edit["by"], text), text
+                while edit.get("repeat") and text != before:
+                    text, before = re.sub(edit["replace"], edit["by"], text), text
         return text
 
 
@@ -90,13 +117,19 @@ def rule(identity: str) -> Rule:
 
 
 def needed_edits(source: Source, context: Context) -> tuple[PlannedEdit, ...]:
-    """The rules that apply to a source here, each with the files it concerns."""
+    """The rules that apply to a source here, each with the files it concerns.
+
+    Raises:
+        SplatfixError: ``refused-by-rule`` for something that no edit cures.
+    """
     texts = dict(_texts(Path(source.folder)))
     found: list[PlannedEdit] = []
     for item in rules():
         if not _holds(item.when, context, texts.values()):
             continue
         files = tuple(name for name, text in texts.items() if item.concerns(name, text))
+        if files and item.refuse:
+            raise _refused(source, item, files, context)
         if files:
             found.append(PlannedEdit(item.id, files, item.cures, item.source))
     return tuple(found)
@@ -119,7 +152,22 @@ def _rule(identity: str, document: Mapping[str, Any]) -> Rule:
         files=tuple(document["files"]),
         needs=re.compile(document["needs"]),
         unless=re.compile(document["unless"]) if "unless" in document else None,
-        edits=tuple(document["edit"]),
+        edits=tuple(document.get("edit", ())),
+        refuse=document.get("refuse", ""),
+    )
+
+
+def _refused(source: Source, item: Rule, files: Sequence[str], context: Context) -> SplatfixError:
+    oldest = ".".join(map(str, context.arch))
+    return SplatfixError(
+        "refused-by-rule",
+        f"{source.label} cannot be compiled for compute capability {oldest}: {files[0]}: {item.cures}.",
+        meaning=f"{item.refuse} Nothing was built and nothing was changed.",
+        todo=(
+            "Name newer GPUs only, such as --target sm_75.",
+            "Or use a package that does without: Inria's rasterizers compile for older GPUs.",
+        ),
+        details={"rule": item.id, "files": list(files), "source": item.source},
     )
 
 
@@ -131,6 +179,8 @@ def _holds(when: Mapping[str, Any], context: Context, texts: Any) -> bool:
         "torch_below" not in when or context.torch < tuple(when["torch_below"]),
         "system" not in when or context.system == when["system"],
         not when.get("arch_missing") or context.arch_missing,
+        "arch_below" not in when or (bool(context.arch) and context.arch < tuple(when["arch_below"])),
+        "builder" not in when or context.builder == when["builder"],
     )
     if not all(limits):
         return False
@@ -149,13 +199,16 @@ def _texts(folder: Path) -> Iterator[tuple[str, str]]:
             if path.is_dir():
                 if path.name not in _NOT_LOOKED_AT and not path.name.startswith("."):
                     pending.append(path)
-            elif path.suffix in suffixes and path.stat().st_size <= _BIGGEST:
+            elif (
+                path.suffix in suffixes or path.name == "CMakeLists.txt"
+            ) and path.stat().st_size <= _BIGGEST:
                 yield (
                     str(path.relative_to(folder).as_posix()),
                     path.read_text(encoding="utf-8", errors="surrogateescape"),
                 )
 
 
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*\n", re.MULTILINE)
 _ANCHOR = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+once|include\b)[^\n]*\n", re.MULTILINE)
 

@@ -14,7 +14,7 @@ from splatfix.knowledge import Arch
 from splatfix.resolve.arch_choice import ArchChoice, Decider, choose
 from splatfix.resolve.build_environment import build_environment, job_count
 from splatfix.resolve.checkout import sources_in
-from splatfix.resolve.edits import Context, PlannedEdit, edited, needed_edits
+from splatfix.resolve.edits import PlannedEdit, edit_context, edited, needed_edits
 from splatfix.resolve.plan import (
     Action,
     BuildWheel,
@@ -222,24 +222,32 @@ def _cuda_build(
 def _arch_and_edits(
     source: Source, facts: Facts, tools: _CudaTools
 ) -> tuple[ArchChoice, tuple[PlannedEdit, ...]]:
-    """Who decides on architectures, and the edits needed; numbers written in setup.py are edited away where they are wrong."""
-    context = Context(
-        tools.toolkit.version[:2], release_numbers(tools.torch.version)[:2], facts.machine.system
+    """Who decides on architectures, and the edits needed; what setup.py decides itself is edited away where it is wrong."""
+    archs, version, ptx = tools.toolkit.build_archs, tools.torch.version, tools.toolkit.ptx
+    context = edit_context(
+        source, tools.toolkit.version, release_numbers(version), facts.machine.system, archs
     )
-    archs, version = tools.toolkit.build_archs, tools.torch.version
+    refusal: SplatfixError | None = None
+    choice: ArchChoice | None = None
     try:
-        return choose(source, archs, version, tools.toolkit.ptx), needed_edits(source, context)
+        choice = choose(source, archs, version, ptx)
     except SplatfixError as error:
-        edits = needed_edits(source, replace(context, arch_missing=True))
-        setup = Path(source.folder) / "setup.py"
-        if not any("setup.py" in edit.files for edit in edits):
-            raise
-        text = edited("setup.py", setup.read_text(encoding="utf-8", errors="surrogateescape"), edits)
-        choice = choose(read_source(Path(source.folder), text), archs, version, tools.toolkit.ptx)
-        if choice.decider is not Decider.TORCH:
-            raise error
-        why = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
-        return replace(choice, why=why), edits
+        refusal = error
+    edits = needed_edits(source, context)
+    if choice is not None and choice.decider is not Decider.COMPUTED:
+        return choice, edits
+    without = needed_edits(source, replace(context, arch_missing=True))
+    setup = Path(source.folder) / "setup.py"
+    if any("setup.py" in edit.files for edit in without):
+        text = edited("setup.py", setup.read_text(encoding="utf-8", errors="surrogateescape"), without)
+        other = choose(read_source(Path(source.folder), text), archs, version, ptx)
+        if other.decider is Decider.TORCH:
+            why = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
+            return replace(other, why=why), without
+    if choice is None:
+        assert refusal is not None
+        raise refusal
+    return choice, edits
 
 
 def _plain_build(source: Source, request: Request, facts: Facts) -> BuildWheel:

@@ -8,8 +8,19 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
+from splatfix.core.errors import SplatfixError
 from splatfix.facts.source import read_source
-from splatfix.resolve.edits import Context, PlannedEdit, Rule, edited, needed_edits, rule, rules
+from splatfix.knowledge import Arch
+from splatfix.resolve.edits import (
+    Context,
+    PlannedEdit,
+    Rule,
+    edit_context,
+    edited,
+    needed_edits,
+    rule,
+    rules,
+)
 
 from .machines import cuda_source
 
@@ -39,9 +50,10 @@ __global__ void k() { x.Reduce(depth, cub::Max()); y(cub::Sum{}); cub::MaxNotThi
 
 @pytest.mark.parametrize("item", rules(), ids=lambda item: item.id)
 def test_every_rule_says_what_and_why(item: Rule) -> None:
-    assert len(item.cures) > 20 and item.source and item.files and item.edits
+    assert len(item.cures) > 20 and item.source and item.files and bool(item.edits) != bool(item.refuse)
     assert set(item.when) <= {
         "cuda_from", "cuda_below", "torch_from", "torch_below", "system", "arch_missing", "sources_match",
+        "arch_below", "builder",
     }  # fmt: skip
 
 
@@ -66,11 +78,29 @@ os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5;8.0"
         "#include <thrust/device_vector.h>\n#include <cuda.h>",
     ),
     "windows-small-char": ("setup.py", '{"cxx": ["-O3"], "nvcc": []}', '"nvcc": ["-DWIN32_LEAN_AND_MEAN", ]'),
+    "computed-architecture": (
+        "setup.py",
+        """name = f"sm_{cc}"
+flags.append(f"-arch={name}")
+flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=compute_{cc},code={name}"]
+""",
+        'name = f"sm_{cc}"\nflags.append("-DSPLATFIX_TORCH_DECIDES")\n'
+        'flags += [\'-O3\', "-DSPLATFIX_TORCH_DECIDES", "-DSPLATFIX_TORCH_DECIDES"]\n',
+    ),
+    "cmake-architectures": (
+        "CMakeLists.txt",
+        "set(CMAKE_CUDA_ARCHITECTURES 60-real 70 75 86)\n"
+        'set_target_properties(x PROPERTIES CUDA_ARCHITECTURES "80;70-virtual;72")\n'
+        'set_target_properties(y PROPERTIES CUDA_ARCHITECTURES "61")\n',
+        "set(CMAKE_CUDA_ARCHITECTURES 75 86)\n"
+        'set_target_properties(x PROPERTIES CUDA_ARCHITECTURES "80")\n'
+        'set_target_properties(y PROPERTIES CUDA_ARCHITECTURES "75")\n',
+    ),
     "gnu-unique": ("setup.py", '{"nvcc": ["-O3"]}', '{"nvcc": ["-Xcompiler", "-fno-gnu-unique", "-O3"]}'),
 }
 
 
-@pytest.mark.parametrize("item", rules(), ids=lambda item: item.id)
+@pytest.mark.parametrize("item", [item for item in rules() if not item.refuse], ids=lambda item: item.id)
 def test_every_rule_does_its_edit_once(item: Rule) -> None:
     name, before, expected = SAMPLES[item.id]
     assert item.concerns(name, before)
@@ -137,3 +167,68 @@ def test_the_functors_compute(tmp_path: Path) -> None:
     (tmp_path / "x.cpp").write_text(text)
     subprocess.run(["g++", "-std=c++17", "-o", tmp_path / "x", tmp_path / "x.cpp"], check=True)
     assert subprocess.run([tmp_path / "x"], check=False).returncode == 0
+
+
+KERNEL = """\
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void add(const int *ids, float *sums, float value) {
+  auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+  auto same = cg::labeled_partition(warp, ids[threadIdx.x]);
+  if (same.thread_rank() == 0) atomicAdd(&sums[ids[threadIdx.x]], value * same.size());
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arch", "text", "refused"),
+    [
+        ((6, 1), KERNEL, True),
+        ((7, 0), KERNEL, False),
+        ((), KERNEL, False),
+        ((6, 1), "// no cg::labeled_partition(warp, id) here\nint x;\n", False),
+        ((6, 1), f"#if __CUDA_ARCH__ >= 700\n{KERNEL}#endif\n", False),
+    ],
+)
+def test_what_no_edit_cures_stops_before_anything_is_built(
+    tmp_path: Path, arch: tuple[int, ...], text: str, refused: bool
+) -> None:
+    folder = cuda_source(tmp_path)
+    (folder / "add.cu").write_text(text)
+    context = Context((12, 6), (2, 6), "linux", arch=arch)
+    if not refused:
+        assert needed_edits(read_source(folder), context) == ()
+        return
+    with pytest.raises(SplatfixError) as caught:
+        needed_edits(read_source(folder), context)
+    assert caught.value.code == "refused-by-rule"
+    assert "6.1" in caught.value.what and "add.cu" in caught.value.what and "7.0" in caught.value.what
+
+
+def test_cmake_lists_count_only_where_cmake_builds(tmp_path: Path) -> None:
+    """Inria's rasterizers carry a CMakeLists.txt that their setup.py never looks at."""
+    folder = cuda_source(tmp_path / "both")
+    (folder / "CMakeLists.txt").write_text("set(CMAKE_CUDA_ARCHITECTURES 70 86)\n")
+    archs = [Arch.parse("sm_120")]
+    source = read_source(folder)
+    assert needed_edits(source, edit_context(source, (13, 0), (2, 11), "linux", archs)) == ()
+
+    alone = tmp_path / "cmake"
+    alone.mkdir()
+    (alone / "CMakeLists.txt").write_text("set(CMAKE_CUDA_ARCHITECTURES 70 86)\n")
+    (alone / "pyproject.toml").write_text('[build-system]\nrequires = ["scikit-build-core"]\n')
+    source = read_source(alone)
+    (edit,) = needed_edits(source, edit_context(source, (13, 0), (2, 11), "linux", archs))
+    assert (edit.rule, edit.files) == ("cmake-architectures", ("CMakeLists.txt",))
+    assert needed_edits(source, edit_context(source, (12, 8), (2, 11), "linux", archs)) == ()
+
+
+def test_lists_that_cuda_13_knows_are_left_alone() -> None:
+    for text in (
+        "set(CMAKE_CUDA_ARCHITECTURES 75 86)",
+        'CUDA_ARCHITECTURES "120;100-real"',
+        "set(CMAKE_CUDA_ARCHITECTURES native)",
+        "set(OTHER 70 75)",
+    ):
+        assert not rule("cmake-architectures").concerns("CMakeLists.txt", f"{text}\n")
+        assert rule("cmake-architectures").apply(f"{text}\n") == f"{text}\n"

@@ -271,6 +271,41 @@ def test_numbers_that_no_rule_can_edit_are_refused(tmp_path: Path) -> None:
     )
 
 
+COMPUTED = """
+known = ["-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_89,code=sm_89"]
+flags = ["-O3"]
+if torch.cuda.is_available():
+    name = "sm_%d%d" % torch.cuda.get_device_capability(0)
+    flags.append(f"-arch={name}")
+else:
+    flags.extend(known)
+"""
+
+
+@pytest.mark.parametrize("target", ["sm_120", "sm_89"])
+def test_a_choice_of_its_own_that_only_running_it_would_tell_is_edited_away(
+    tmp_path: Path, target: str
+) -> None:
+    """The shape of fused-ssim between March 2025 and CUDA_ARCHITECTURES: the builder's GPU, or a list, decides."""
+    folder = cuda_source(tmp_path, flags="*flags", before=COMPUTED)
+    (folder / "setup.py").write_text((folder / "setup.py").read_text().replace("[*flags]", "flags"))
+    build = build_of(plan(folder, targets=(target,)))
+    assert {edit.rule for edit in build.edits} == {"computed-architecture", "fixed-architectures"}
+    assert build.variables["TORCH_CUDA_ARCH_LIST"] == ("12.0" if target == "sm_120" else "8.9")
+
+
+def test_an_old_gpu_is_refused_what_its_instructions_lack(tmp_path: Path) -> None:
+    torch = dataclasses.replace(TORCH, version="2.6.0+cu126", cuda="12.6", knows_archs=("6.1", "7.5"))
+    old = dataclasses.replace(
+        CUDA_12, root="/usr/local/cuda-12.6", version="12.6.20", archs=("sm_61", "sm_75")
+    )
+    facts = machine(torch=torch, toolkits=(old,))
+    folder = cuda_source(tmp_path)
+    (folder / "x.cu").write_text("auto same = cg::labeled_partition(warp, id);")
+    assert "6.1" in refused("refused-by-rule", folder, facts, targets=("sm_75", "sm_61")).what
+    assert build_of(plan(folder, facts, targets=("sm_75",))).edits == ()
+
+
 def test_auto_is_native_where_that_is_possible_and_pure_where_it_is_not(tmp_path: Path) -> None:
     source = cuda_source(tmp_path / "a", "simple_knn")
     assert plan(source, backend="auto").backend == "native"
