@@ -45,6 +45,8 @@ class Source:
     build_backend: str = ""
     build_requires: tuple[str, ...] = ()
     """``build-system.requires`` of pyproject.toml; empty without one."""
+    requires: tuple[str, ...] = ()
+    """What it says it needs when it is imported: ``install_requires`` and pyproject.toml's ``dependencies``."""
     reads: tuple[str, ...] = ()
     """Environment variables that setup.py reads."""
     sets: Mapping[str, str] = field(default_factory=dict)
@@ -91,6 +93,7 @@ def read_source(folder: Path, setup_text: str | None = None) -> Source:
         uses_torch_builder=script.mentions("CUDAExtension", "CppExtension", "BuildExtension"),
         build_backend=_text(system.get("build-backend")) or ("setuptools.build_meta" if files else ""),
         build_requires=tuple(item for item in system.get("requires", ()) if isinstance(item, str)),
+        requires=(*script.texts("install_requires"), *_texts(project.get("dependencies"))),
         reads=script.reads,
         sets=script.sets,
         nvcc_flags=script.nvcc_flags,
@@ -190,6 +193,10 @@ def _pyproject(file: Path) -> tuple[dict[str, Any], str]:
         return {}, ""
     except ValueError as error:  # damaged TOML and damaged UTF-8 alike
         return {}, f"pyproject.toml cannot be read: {error}"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    yield from (item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def _text(value: object) -> str | None:

@@ -92,26 +92,49 @@ def torch_of(facts: Facts, *, cuda: bool) -> Torch:
 
 
 def check_build_tools(facts: Facts, source: Source) -> None:
-    """setuptools, wheel and ninja, and what pyproject.toml asks for: without isolation they must be there already.
+    """What the build needs (setuptools, wheel, ninja, pyproject.toml's) and what the package says it imports.
+
+    The build runs without isolation and the wheel is installed without dependencies, so all must be there already; else
+    it would fail at the first import, after a build of many minutes.
 
     Raises:
-        SplatfixError: ``build-tools-missing`` naming all of them at once.
+        SplatfixError: ``build-tools-missing`` naming all of them at once, ``torch-does-not-fit``.
     """
-    missing = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
-    missing += [text for text in source.build_requires if not _met(facts, text)]
-    if "ninja" in missing and "ninja" in facts.machine.tools:
-        missing.remove("ninja")  # the machine's own, found through PATH, serves as well
-    missing = list({canonicalize_name(re.split(r"[<>=!~\[; ]", item)[0]): item for item in missing}.values())
+    to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
+    to_build += [text for text in source.build_requires if not _met(facts, text)]
+    to_import = [text for text in source.requires if not _met(facts, text)]
+    for text in (*to_build, *to_import):
+        if _name_of(text) == "torch" and version_of(facts, "torch") is not None:
+            raise _wrong_torch(facts, source, text)
+    if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
+        to_build, to_import = ([item for item in items if item != "ninja"] for items in (to_build, to_import))
+    missing = list({_name_of(item): item for item in (*to_build, *to_import)}.values())
     if not missing:
         return
     python = interpreter_of(facts).executable
-    wanted = " ".join(f"'{item}'" if re.search(r"[<>\[;]", item) else item for item in missing)
+    wanted = " ".join(f"'{item}'" if re.search(r"[<>\[;! ]", item) else item for item in missing)
+    lists = (("to be built", to_build), ("to be imported", to_import))
+    said = " and ".join(f"{', '.join(dict.fromkeys(items))} {purpose}" for purpose, items in lists if items)
     raise SplatfixError(
         "build-tools-missing",
-        f"The environment of {python} lacks what the build of {source.label} needs: {', '.join(missing)}.",
-        meaning="The build runs inside the target environment, because it must see the installed torch.",
+        f"The environment of {python} lacks what {source.label} needs: {said}.",
+        meaning="The build runs inside the target environment, because it must see the installed torch; splatfix itself "
+        "adds no packages to it.",
         todo=(f"{python} -m pip install {wanted}",),
     )
+
+
+def _wrong_torch(facts: Facts, source: Source, text: str) -> SplatfixError:
+    return SplatfixError(
+        "torch-does-not-fit",
+        f"{source.label} asks for {text}, and torch {version_of(facts, 'torch')} is installed.",
+        meaning="splatfix never changes torch by itself: everything else in the environment depends on it.",
+        todo=("Use an environment whose torch fits, and name it with --python.",),
+    )
+
+
+def _name_of(requirement: str) -> str:
+    return canonicalize_name(re.split(r"[<>=!~\[;@ ]", requirement.strip())[0])
 
 
 def version_of(facts: Facts, name: str) -> str | None:
@@ -154,7 +177,11 @@ def _met(facts: Facts, text: str) -> bool:
         requirement = Requirement(text)
     except InvalidRequirement:
         return True  # pip itself will say what is wrong with it
-    if requirement.marker is not None and not requirement.marker.evaluate():
+    interpreter = facts.environment.interpreter.value
+    theirs = {"python_full_version": interpreter.version} if interpreter else {}
+    if interpreter:
+        theirs["python_version"] = ".".join(interpreter.version.split(".")[:2])
+    if requirement.marker is not None and not requirement.marker.evaluate(theirs):
         return True
     installed = version_of(facts, requirement.name)
     if installed is None:

@@ -214,6 +214,36 @@ def test_build_tools(
     assert all(name in command for name in lacking) and not any(name in command for name in present)
 
 
+REQUIRES = """install_requires=["ninja", "numpy", "jaxtyping", "rich>=12", "torch>=2.0",
+                        "typing_extensions; python_version<'3.8'"], """
+
+
+def importing(folder: Path) -> Path:
+    cuda_source(folder)
+    script = folder / "setup.py"
+    script.write_text(script.read_text().replace("ext_modules=", f"{REQUIRES}ext_modules="))
+    return folder
+
+
+def test_what_it_imports_is_looked_for_before_it_is_compiled(tmp_path: Path) -> None:
+    """gsplat names jaxtyping and rich: without them it would fail at the import, 40 minutes later."""
+    there = _PACKAGES | {"numpy": "2.1", "rich": "10.2", "torch": "2.11.0+cu130"}
+    error = refused("build-tools-missing", importing(tmp_path), machine(packages=there))
+    assert "jaxtyping, rich>=12 to be imported" in error.what and "to be built" not in error.what
+    assert error.todo == ("/env/bin/python -m pip install jaxtyping 'rich>=12'",)
+    whole = there | {"rich": "13.9", "jaxtyping": "0.2"}
+    assert build_of(plan(importing(tmp_path), machine(packages=whole))).subject == "dgr"
+    old = dataclasses.replace(INTERPRETER, version="3.7.9")
+    error = refused("build-tools-missing", importing(tmp_path), machine(packages=whole, interpreter=old))
+    assert "typing_extensions" in error.what, "markers are those of the target's Python, not of ours"
+
+
+def test_a_torch_that_it_does_not_want_is_no_reason_to_change_torch(tmp_path: Path) -> None:
+    there = _PACKAGES | {"numpy": "2.1", "rich": "13.0", "jaxtyping": "0.2", "torch": "1.13.1"}
+    error = refused("torch-does-not-fit", importing(tmp_path), machine(packages=there))
+    assert "torch>=2.0" in error.what and not any("pip install" in item for item in error.todo)
+
+
 def test_an_environment_without_pip(tmp_path: Path) -> None:
     assert "ensurepip" in refused("no-pip", cuda_source(tmp_path), machine(packages={})).todo[0]
 
