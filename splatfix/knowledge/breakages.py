@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from splatfix.knowledge._tables import table
+from splatfix.knowledge._tables import cached, table
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,14 @@ def breakages() -> tuple[Breakage, ...]:
     )
 
 
+@cached
+def _by_key() -> Mapping[str, Breakage]:
+    return {row.key: row for row in breakages()}
+
+
 def breakage(key: str) -> Breakage | None:
     """The breakage of this key, or None."""
-    return next((row for row in breakages() if row.key == key), None)
+    return _by_key().get(key)
 
 
 def _limits(row: Mapping[str, object], prefix: str) -> dict[str, tuple[int, ...]]:

@@ -118,7 +118,8 @@ def other_torch(found: Situation) -> WayOut | RoadNotTaken:
     )
     if found.here and driver_objection(found, _cuda(chosen)).ok is None:
         unsure.append(driver_objection(found, _cuda(chosen)).why)
-    options = ("--provide-toolkit",) if best.cost == 1 else ()
+    provided = any(isinstance(step, GetToolkit) for step in best.tools.before)
+    options = ("--provide-toolkit",) if provided else ()
     steps = (InstallTorch(version, chosen.tag, command), *rebuild_steps(found, best.tools, *options))
     return way(found, road, steps, reasons, unsure)
 
@@ -471,8 +472,7 @@ def _ptx_asks(found: Situation) -> list[tuple[tuple[int, ...], str]]:
     asked: list[tuple[tuple[int, ...], str]] = []
     for part in found.parts:
         for arch in found.archs:
-            groups = tuple(group for group in part.code for _ in range(group.count))
-            verdict = judge(groups, arch, driver_cuda=found.driver_level)
+            verdict = judge(part.code, arch, driver_cuda=found.driver_level)
             versions = [
                 entry.ptx_version
                 for group in part.code
@@ -481,7 +481,7 @@ def _ptx_asks(found: Situation) -> list[tuple[tuple[int, ...], str]]:
             ]
             cuda = drivers.cuda_of_ptx_isa(max(versions)) if versions else None
             branch = drivers.first_branch_of_cuda(cuda) if cuda else None
-            if groups and verdict.too_new_ptx and not verdict.missing and branch:
+            if verdict.too_new_ptx and not verdict.missing and branch:
                 asked.append(
                     (
                         (branch,),

@@ -90,20 +90,21 @@ class Situation:
     @property
     def driver(self) -> tuple[int, ...] | None:
         """The driver that will have to run it; None when no target is here, or none is known."""
-        found = self.facts.machine.driver.value
-        return drivers.parse_driver(found.version) if self.here and found and found.version else None
+        return drivers.parse_driver(self.driver_words) if self.here and self.driver_words else None
 
     @property
     def driver_words(self) -> str:
-        """The driver's version as it writes it itself."""
+        """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
         found = self.facts.machine.driver.value
-        return found.version or "" if found else ""
+        return (found.library_version or found.version or "") if found else ""
 
     @property
     def driver_level(self) -> str | None:
-        """CUDA level of that driver, for PTX."""
+        """CUDA level of that driver, for PTX; None where nothing tells it."""
         found = self.facts.machine.driver.value
-        return found.cuda if self.here and found else None
+        if not self.here or found is None:
+            return None
+        return None if found.library_version not in (None, found.version) else found.cuda
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -142,19 +143,28 @@ def situation(aim: Aim, facts: Facts) -> Situation:
 
 
 def code_serves(
-    code: Sequence[ContainerGroup], arch: Arch, *, level: str | None, cuda: str | None, unread: str = ""
+    code: Sequence[ContainerGroup],
+    arch: Arch,
+    *,
+    level: str | None,
+    cuda: str | None,
+    unread: str = "",
+    counted: bool = True,
 ) -> Serves:
-    """Whether every container of a library has something for a GPU."""
+    """Whether every container of a library has something for a GPU.
+
+    Args:
+        counted: count the containers for the reason, of which torch has thousands.
+    """
     if not code:
         return Serves(None, unread or "it shows no GPU code")
     numbers = release_numbers(cuda or "")
     build = (numbers[0], numbers[1]) if len(numbers) > 1 else None
-    verdict = judge(
-        tuple(group for group in code for _ in range(group.count)), arch, driver_cuda=level, build_cuda=build
-    )
-    if verdict.usable and verdict.ptx_unsure:
-        return Serves(None, verdict.reason)
-    return Serves(verdict.usable, verdict.reason)
+    verdict = judge(code, arch, driver_cuda=level, build_cuda=build)  # equal containers have equal verdicts
+    if not verdict.usable and counted:
+        each = tuple(group for group in code for _ in range(group.count))  # so that the reason counts right
+        return Serves(False, judge(each, arch, driver_cuda=level, build_cuda=build).reason)
+    return Serves(None if verdict.usable and verdict.ptx_unsure else verdict.usable, verdict.reason)
 
 
 def torch_obstacles(found: Situation, torch: Torch | None) -> tuple[list[str], list[str]]:
@@ -168,7 +178,7 @@ def torch_obstacles(found: Situation, torch: Torch | None) -> tuple[list[str], l
     for arch in found.archs:
         verdict = code_serves(
             torch.code, arch, level=found.driver_level, cuda=torch.cuda,
-            unread=f"what GPU code torch {torch.version} carries is not known",
+            unread=f"what GPU code torch {torch.version} carries is not known", counted=False,
         )  # fmt: skip
         if verdict.ok is False:
             against.append(f"torch {torch.version} itself has no code for {arch.sm}")

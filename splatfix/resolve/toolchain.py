@@ -145,6 +145,7 @@ def _ptx_with(
         arch
         for arch in known_archs()
         if arch < min(lacking).plain
+        and not _is_tegra(arch)
         and _compiles_for(toolkit, version, arch)
         and arch.cc in torch.knows_archs
     ]

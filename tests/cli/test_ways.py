@@ -1,0 +1,76 @@
+"""``install --dry-run --why`` and ``diagnose`` through the command line: the ways out as people and programs read them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from splatfix.cli import app
+from splatfix.core.errors import SplatfixError
+
+MACHINES = Path(__file__).parents[1] / "machines"
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(item) for item in arguments])
+
+
+def refusal(*arguments: str | Path) -> tuple[str, int]:
+    """Code and exit code of the error that a command ends in; what prints it is tested elsewhere."""
+    problem = run(*arguments).exception
+    assert isinstance(problem, SplatfixError)
+    return problem.code, int(problem.exit_code)
+
+
+def test_why_of_saved_facts_names_the_plan_and_the_shut_roads() -> None:
+    done = run("install", "--dry-run", "--why", "--facts", MACHINES / "gtx-1080-ti-dropped")
+    assert done.exit_code == 0, done.output
+    assert "torch==2.8.0+cu126" in done.output
+    assert "Shut roads" in done.output and "has no code for sm_61" in done.output
+    document = json.loads(
+        run("install", "--dry-run", "--why", "--facts", MACHINES / "gtx-1080-ti-dropped", "--json").output
+    )
+    assert (document["kind"], document["plan"], document["exit_code"]) == ("plan", None, 0)
+    assert document["ways"]["plans"][0]["road"] == "other-torch"
+    assert document["ways"]["plans"][0]["steps"][0]["text"].startswith("install torch 2.8.0 (cu126)")
+
+
+def test_keep_leaves_torch_alone() -> None:
+    done = run(
+        "install", "--dry-run", "--why", "--keep", "torch", "--facts", MACHINES / "gtx-1080-ti-dropped"
+    )
+    assert "is to be left as it is" in done.output
+    assert "install torch" not in done.output.split("Shut roads")[0]
+
+
+def test_the_options_of_why_are_refused_without_it() -> None:
+    assert refusal("install", "--facts", MACHINES / "h200") == ("only-with-why", 2)
+    wanted = ("install", "tests", "--dry-run", "--why", "--facts", MACHINES / "h200")
+    assert refusal(*wanted) == ("facts-and-python", 2)
+
+
+def test_diagnose_ends_with_the_way_out_only_where_something_failed() -> None:
+    ill = run("diagnose", "--facts", MACHINES / "rtx-3090-and-5090")
+    assert ill.exit_code == 1
+    assert "Way out: rebuild the extensions with a toolkit that is here" in ill.output
+    well = run("diagnose", "--facts", MACHINES / "h200")
+    assert "Way out" not in well.output
+    document = json.loads(run("diagnose", "--facts", MACHINES / "rtx-3090-and-5090", "--json").output)
+    assert document["ways"]["plans"][0]["road"] == "rebuild"
+    assert json.loads(run("diagnose", "--facts", MACHINES / "h200", "--json").output)["ways"] is None
+
+
+def test_why_for_a_source_here_gives_plan_and_ways(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
+    done = run("install", tmp_path, "--dry-run", "--why", "--target", "sm_120", "--json")
+    document = json.loads(done.output)
+    assert document["kind"] == "plan"
+    assert document["plan"]["actions"][0]["subject"] == "plain"
+    assert document["ways"]["targets"] == ["sm_120"]
+
+
+def test_why_for_a_source_that_is_none_is_still_wrong_usage(tmp_path: Path) -> None:
+    wanted = ("install", tmp_path / "nothing", "--dry-run", "--why")
+    assert refusal(*wanted) == ("not-a-folder", 2)
