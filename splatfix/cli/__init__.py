@@ -10,7 +10,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import cache, certify, checks, diagnose, inspect_, install, monitor, scenes, verify
+from splatfix.cli import cache, certify, checks, diagnose, inspect_, install, monitor, options, scenes, verify
 
 app = typer.Typer(
     name="splatfix",
@@ -108,6 +108,7 @@ def main() -> None:
     except SplatfixError as problem:
         if "--debug" in sys.argv:
             raise
+        problem.todo = tuple(options.naming_python(item, sys.argv) for item in problem.todo)
         if "--json" in sys.argv:
             from splatfix.core.files import dumps
             from splatfix.report import document

@@ -41,7 +41,9 @@ def diagnose(
     redact: Annotated[
         bool,
         typer.Option(
-            " /--no-redact", help="Keep user and host names, home folders, GPU UUIDs and tokens in --record."
+            " /--no-redact",
+            help="Keep user and host names, home folders, GPU UUIDs and tokens in --record.",
+            show_default=False,
         ),
     ] = True,
     imports: Annotated[

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Sequence
 from enum import Enum
+from itertools import pairwise
 from typing import Annotated, Optional
 
 import typer
@@ -46,3 +50,16 @@ def arch_names(targets: list[str] | None) -> tuple[str, ...]:
         if name not in names:
             names.append(name)
     return tuple(names)
+
+
+def naming_python(advice: str, typed: Sequence[str]) -> str:
+    """A piece of advice that ends with a splatfix command, for the environment that was named on the command line."""
+    given = next((pair for pair in pairwise(typed) if pair[0] == "--python"), None)
+    joined = next((word.partition("=")[2] for word in typed if word.startswith("--python=")), "")
+    python = given[1] if given else joined
+    ends_so = re.search(
+        r"(?:^|: )splatfix (?:install|revert|diagnose|verify|certify)( [^,;:]*[^,;:.])?$", advice
+    )
+    if not python or ends_so is None or "--python" in advice:
+        return advice
+    return f"{advice} --python {shlex.quote(python)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.facts.setup_py import SetupScript, read_setup_script
+
+# A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.
+MOST_FOLDERS = 3000
 
 
 @dataclass(frozen=True)
@@ -104,31 +108,52 @@ def read_source(folder: Path, setup_text: str | None = None) -> Source:
     )
 
 
+@dataclass(frozen=True)
+class FolderWalk:
+    """What a look through a folder for extensions came to."""
+
+    found: tuple[Path, ...]
+    """In order of name."""
+    unreadable: tuple[Path, ...] = ()
+    complete: bool = True
+    """False when there were too many folders, and the rest was not looked at."""
+
+
 def extension_folders(folder: Path, depth: int = 3) -> tuple[Path, ...]:
     """Folders at or below ``folder`` whose setup.py declares native modules, in order of name.
 
     Looks ``depth`` levels down, not into build output and not below an extension it found.
     """
-    if (folder / "setup.py").is_file():
-        script = read_setup_script(folder / "setup.py")
-        if script.mentions("CUDAExtension", "CppExtension", "Extension", "ext_modules"):
-            return (folder,)
-    if depth == 0:
-        return ()
-    found: list[Path] = []
-    try:
-        children = sorted(folder.iterdir())
-    except OSError:
-        return ()
-    for child in children:
-        if (
-            child.is_dir()
-            and not child.is_symlink()
-            and not child.name.startswith(".")
-            and child.name not in _OUTPUT
-        ):
-            found.extend(extension_folders(child, depth - 1))
-    return tuple(found)
+    return walk_extensions(folder, depth).found
+
+
+def walk_extensions(folder: Path, depth: int = 3, most: int = MOST_FOLDERS) -> FolderWalk:
+    """The same, with what could not be read; the nearest folders first, and no more than ``most`` of them."""
+    pending, found, unreadable = [(folder, depth)], list[Path](), list[Path]()
+    seen = 0
+    while pending:
+        here, left = pending.pop(0)
+        if seen == most:
+            return FolderWalk(tuple(sorted(found)), tuple(unreadable), complete=False)
+        seen += 1
+        try:
+            if _declares_modules(here):
+                found.append(here)
+            elif left:
+                with os.scandir(here) as listing:
+                    inside = sorted(item.name for item in listing if item.is_dir(follow_symlinks=False))
+                names = [name for name in inside if not name.startswith(".") and name not in _OUTPUT]
+                pending += [(here / name, left - 1) for name in names]
+        except OSError:
+            unreadable.append(here)
+    return FolderWalk(tuple(sorted(found)), tuple(unreadable))
+
+
+def _declares_modules(folder: Path) -> bool:
+    if not (folder / "setup.py").is_file():
+        return False
+    script = read_setup_script(folder / "setup.py")
+    return script.mentions("CUDAExtension", "CppExtension", "Extension", "ext_modules")
 
 
 _OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.facts import Facts
-from splatfix.facts.source import Source, extension_folders, read_source
+from splatfix.facts.source import MOST_FOLDERS, Source, read_source, walk_extensions
 from splatfix.knowledge.stacks import Stack, recognise_checkout
 from splatfix.resolve.programs import refuse_program
 from splatfix.resolve.recipes import Recipe, recipe
@@ -34,14 +34,16 @@ def sources_in(
     notes: list[str] = []
     for text in named:
         folder = _folder(text)
+        _refuse_whole_disks(folder)
         known = _recipe_of(folder)
         if known and known.needs and facts:
             raise refuse_program(folder, known, facts)
         if known is None and any((folder / name).is_file() for name in ("setup.py", "pyproject.toml")):
             inside = [folder]
         else:
-            inside = _extensions_of(folder, known)
+            inside, unreadable = _extensions_of(folder, known)
             notes += _what_it_is(folder, inside, known)
+            notes += [f"{path} cannot be read and was not looked into" for path in unreadable]
         for path in inside:
             found[str(path)] = _checked(path)
     _refuse_same_names(found.values())
@@ -65,8 +67,19 @@ def _recipe_of(folder: Path) -> Recipe | None:
     return recipe(stacks[0].key) if stacks else None
 
 
-def _extensions_of(folder: Path, known: Recipe | None) -> list[Path]:
-    """The extensions of a checkout: in the recipe's order, then all others by name."""
+def _refuse_whole_disks(folder: Path) -> None:
+    """``splatfix install`` typed where a terminal opens: whatever lies below is many things, not one."""
+    what = {Path(folder.anchor): "the root of a disk", Path.home().resolve(): "your home folder"}.get(folder)
+    if what and not (folder / "setup.py").is_file():
+        raise usage_error(
+            "not-a-checkout",
+            f"{folder} is {what}, not a checkout.",
+            "Go into the checkout first, or name it: splatfix install PATH/TO/CHECKOUT --target ARCH",
+        )
+
+
+def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tuple[Path, ...]]:
+    """The extensions of a checkout, in the recipe's order, then all others by name; and folders that cannot be read."""
     empty = _empty_submodules(folder)
     if empty:
         raise usage_error(
@@ -90,8 +103,15 @@ def _extensions_of(folder: Path, known: Recipe | None) -> list[Path]:
             f"Where it is no submodule, take it back from git: git -C {folder} checkout -- .",
         )
     if folder in ours:
-        return ours
-    found = [path for path in extension_folders(folder) if path not in others]
+        return ours, ()
+    walk = walk_extensions(folder)
+    if not walk.complete:
+        raise usage_error(
+            "not-a-checkout",
+            f"{folder} is no checkout: it holds more than {MOST_FOLDERS} folders.",
+            "Name the checkout, or the folder that holds the extension's setup.py.",
+        )
+    found = [path for path in walk.found if path not in others]
     if not found and known:
         raise _no_extension(folder, known)
     if not found:
@@ -99,8 +119,9 @@ def _extensions_of(folder: Path, known: Recipe | None) -> list[Path]:
             "not-an-extension",
             f"{folder} holds neither setup.py nor pyproject.toml, and no extension below it has one.",
             "Give the folder that holds the extension's setup.py, or a checkout.",
+            *(f"Not looked into, because it cannot be read: {path}" for path in walk.unreadable),
         )
-    return [*ours, *(path for path in found if path not in ours)]
+    return [*ours, *(path for path in found if path not in ours)], walk.unreadable
 
 
 def _no_extension(folder: Path, known: Recipe) -> SplatfixError:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts.source import Source, extension_folders, read_source
+from splatfix.facts.source import Source, extension_folders, read_source, walk_extensions
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -166,6 +167,27 @@ def test_extensions_of_a_checkout(tmp_path: Path) -> None:
     (tmp_path / "tool" / "setup.py").write_text("setup(name='pure')")
     found = [str(path.relative_to(tmp_path)) for path in extension_folders(tmp_path, depth=4)]
     assert found == ["submodules/deep/er/dgr", "submodules/simple-knn"]
+
+
+def test_a_look_through_folders_has_an_end_and_says_what_it_could_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/ext", "locked/ext", "z/deep/ext"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "setup.py").write_text("setup(ext_modules=[])")
+    real = os.scandir
+
+    def locked(path: Path) -> object:
+        if path == tmp_path / "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", locked)
+    walk = walk_extensions(tmp_path)
+    assert walk.found == (tmp_path / "a" / "ext", tmp_path / "z" / "deep" / "ext")
+    assert walk.unreadable == (tmp_path / "locked",) and walk.complete
+    near = walk_extensions(tmp_path, most=5)
+    assert not near.complete and near.found == (tmp_path / "a" / "ext",)
 
 
 def test_nothing_is_executed(tmp_path: Path) -> None:

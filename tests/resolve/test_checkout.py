@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,39 @@ def test_a_submodule_that_is_empty_stops_it_and_a_viewer_does_not(tmp_path: Path
     assert "submodules/fused-ssim is missing" in caught.value.what and "SIBR" not in caught.value.what
     cuda_source(folder / "submodules" / "fused-ssim", "fused_ssim")
     assert len(sources_in([str(folder)])[0]) == 3
+
+
+def test_a_home_folder_and_a_disk_are_no_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    cuda_source(home / "clones" / "simple-knn", "simple_knn")
+    monkeypatch.setattr(Path, "home", classmethod(lambda cls: home))
+    for folder, words in ((home, "your home folder"), (Path("/"), "the root of a disk")):
+        with pytest.raises(SplatfixError) as caught:
+            sources_in([str(folder)])
+        assert caught.value.code == "not-a-checkout" and words in caught.value.what
+    assert len(sources_in([str(home / "clones")])[0]) == 1
+
+
+def test_a_folder_of_everything_is_no_checkout(tmp_path: Path) -> None:
+    cuda_source(tmp_path / "a" / "simple-knn", "simple_knn")
+    for number in range(3001):
+        (tmp_path / f"photos{number}").mkdir()
+    with pytest.raises(SplatfixError) as caught:
+        sources_in([str(tmp_path)])
+    assert caught.value.code == "not-a-checkout" and "3000 folders" in caught.value.what
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda_source(tmp_path / "ours" / "simple-knn", "simple_knn")
+    (tmp_path / "locked").mkdir()
+    real = os.scandir
+
+    def scandir(path: str | Path = ".") -> object:
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    sources, notes = sources_in([str(tmp_path)])
+    assert len(sources) == 1
+    assert notes[-1] == f"{tmp_path / 'locked'} cannot be read and was not looked into"
