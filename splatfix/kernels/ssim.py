@@ -144,45 +144,50 @@ class _MeanSSIM(torch.autograd.Function):
 
 
 def _map_and_derivatives(
-    mu1: Tensor, mu2: Tensor, e_squares: Tensor, e_2xy: Tensor, wants_gradient: bool
-) -> tuple[Tensor, Sequence[tuple[Tensor, Tensor]]]:
-    """The SSIM map from the blurred x, y, x^2 + y^2 and 2xy of images less `SHIFT`, and on demand its derivatives.
+    mu1: Tensor, mu2: Tensor, b: Tensor, d: Tensor, out: Optional[Sequence[Tensor]]
+) -> Tensor:
+    """The SSIM map from the blurred x, y, x^2 + y^2 and 2xy of images less `SHIFT`; the last two are overwritten.
 
-    The derivatives come halved, in the order E[x], E[x^2 + y^2] with its sign turned, E[2xy], and as pairs of factors, so that
-    the last product can be written straight to where the next blur reads. In-place steps act only on tensors made here.
+    Writes to the three tensors of `out`, unless it is None, the derivatives with respect to E[x], E[x^2 + y^2] with its
+    sign turned, and E[2xy], all halved.
     """
-    zero = torch.zeros((), dtype=mu1.dtype, device=mu1.device)
-    b = (e_squares - (mu1 * mu1).addcmul_(mu2, mu2)).clamp_(min=0).add_(C2)
-    d = torch.addcmul(e_2xy, mu1, mu2, value=-2).add_(C2)
+    # S = cd / (ab) with c and a made of the full means, d and b of the shifted ones. C2 joins last: added before the blur it
+    # would spare two passes, but shift the rounding of flat regions apart in b and d, and cost four times the accuracy.
+    b.addcmul_(mu1, mu1, value=-1).addcmul_(mu2, mu2, value=-1).clamp_(min=0).add_(C2)
+    d.addcmul_(mu1, mu2, value=-2).add_(C2)
     full1, full2 = mu1 + SHIFT, mu2 + SHIFT
-    a = torch.addcmul(zero + C1, full1, full1).addcmul_(full2, full2)
-    c = torch.addcmul(zero + C1, full1, full2, value=2)
+    c1 = torch.full((), C1, dtype=mu1.dtype, device=mu1.device)
+    a = torch.addcmul(c1, full1, full1).addcmul_(full2, full2)
+    c = torch.addcmul(c1, full1, full2, value=2)
     inverse = (a * b).reciprocal_()
     ssim = (c * d).mul_(inverse)
-    if not wants_gradient:
-        return ssim.clamp_(-1, 1), ()
-    # Every derivative has the factor 1/(ab): silencing it silences the pixels whose value was clamped.
-    inverse.masked_fill_(ssim.abs() > 1, 0)
+    if out is None:
+        return ssim.clamp_(-1, 1)
+    # Every derivative has the factor 1/(ab): silencing it silences the pixels whose value is clamped.
+    beyond = 1 + torch.finfo(ssim.dtype).eps
+    inverse = torch.ops.aten.hardtanh_backward(inverse, ssim, -beyond, beyond)
     ssim.clamp_(-1, 1)
-    # With S = cd/(ab), c and a made of the full means m + SHIFT, d and b of the shifted ones m:
-    # dS/dE[x^2 + y^2] = -S/b, dS/dE[2xy] = c/(ab), dS/dm1 = 2 (full2 d - m2 c - S (full1 b - m1 a)) / (ab).
+    # dS/dm1 = 2 (full2 d - m2 c - S (full1 b - m1 a)) / (ab), dS/dE[x^2 + y^2] = -S/b, dS/dE[2xy] = c/(ab).
     half_dmu = full2.mul_(d).addcmul_(mu2, c, value=-1)
     half_dmu.addcmul_(full1.mul_(b).addcmul_(mu1, a, value=-1), ssim, value=-1)
-    return ssim, ((half_dmu, inverse), (a.mul_(ssim), inverse), (c, inverse))
+    torch.mul(half_dmu, inverse, out=out[0])
+    torch.mul(a.mul_(ssim), inverse, out=out[1])
+    torch.mul(c, inverse, out=out[2])
+    return ssim
 
 
-def _fill_maps(maps: Sequence[Tensor], x: Tensor, y: Tensor, cached: bool) -> None:
+def _fill_maps(maps: Sequence[Tensor], x: Tensor, y: Tensor) -> None:
     """Write what is to be blurred: x, [y,] x^2 [+ y^2], 2xy, of the shifted images; [] unless cached statistics hold it."""
     mean, squares, product = maps[0], maps[-2], maps[-1]
     torch.sub(x, SHIFT, out=mean)
     torch.mul(mean, mean, out=squares)
-    if cached:
+    if len(maps) == 3:
         torch.sub(y, SHIFT, out=product)
+        product.mul_(mean).mul_(2)
     else:
         torch.sub(y, SHIFT, out=maps[1])
         squares.addcmul_(maps[1], maps[1])
-        product.copy_(maps[1])
-    product.mul_(mean).mul_(2)
+        torch.mul(mean, maps[1], out=product).mul_(2)
 
 
 def _outside(cached: bool) -> list[float]:
@@ -251,26 +256,23 @@ def _sweep(
     _load_rows(maps[:, :, HALO : 2 * HALO], x, y, 0, outside)
     for top in range(0, height + HALO, rows):
         _load_rows(maps[:, :, 2 * HALO :], x, y, top + HALO, outside)
-        bottom = min(height - crop, top + rows)
-        first = max(top, crop)
+        # Of these rows, those that count; the derivatives of the others are zero.
+        first = min(max(top, crop), top + rows)
+        bottom = max(first, min(height - crop, top + rows))
+        slots = None
         if derivatives is not None:
-            derivatives[:, :, 2 * HALO :].zero_()
+            fresh = derivatives[:, :, 2 * HALO :]
+            fresh[:, :, : first - top] = 0
+            fresh[:, :, bottom - top :] = 0
+            slots = fresh[:, :, first - top : bottom - top, HALO + crop : HALO + width - crop].unbind(0)
         if first < bottom:
             here = (slice(None), slice(first, bottom), slice(crop, width - crop))
             blurred = blur(maps)[:, :, first - top : bottom - top, crop : width - crop]
+            mu2 = blurred[1]
             if statistics:
-                mu1, e_squares, e_2xy = blurred
                 mu2 = statistics[0][here]
-                e_squares = e_squares + statistics[1][here]
-            else:
-                mu1, mu2, e_squares, e_2xy = blurred
-            ssim, factors = _map_and_derivatives(mu1, mu2, e_squares, e_2xy, grad is not None)
-            total += ssim.sum()
-            if derivatives is not None:
-                row = 2 * HALO + first - top
-                target = derivatives[:, :, row : row + bottom - first, HALO + crop : HALO + width - crop]
-                for slot, (p, q) in zip(target, factors):
-                    torch.mul(p, q, out=slot)
+                blurred[1].add_(statistics[1][here])
+            total += _map_and_derivatives(blurred[0], mu2, blurred[-2], blurred[-1], slots).sum()
         if grad is not None and derivatives is not None:
             centred = maps[:2, :, :rows, HALO : HALO + width]
             second = _shifted_rows(y, top - HALO, rows) if statistics else centred[1]
@@ -286,8 +288,7 @@ def _load_rows(maps: Tensor, x: Tensor, y: Tensor, top: int, outside: Tensor) ->
     count = max(0, min(maps.shape[2], height - top))
     if count:
         rows = slice(top, top + count)
-        inner = maps[:, :, :count, HALO : HALO + width]
-        _fill_maps(list(inner), x[:, rows], y[:, rows], cached=maps.shape[0] == 3)
+        _fill_maps(maps[:, :, :count, HALO : HALO + width].unbind(0), x[:, rows], y[:, rows])
     maps[:, :, count:] = outside
 
 
@@ -336,7 +337,7 @@ class _Blur:
         self._way = _way_to_blur(like)
         if self._way == "onednn":
             self.columns = _padded_columns(width)
-            self._vertical = self._weights.view(1, 1, -1, 1).repeat(self.columns, 1, 1, 1)
+            self._vertical = self._weights.view(1, 1, 1, -1).repeat(self.columns, 1, 1, 1)
             self._toeplitz = _toeplitz(self._weights)
 
     def __call__(self, maps: Tensor) -> Tensor:
@@ -376,10 +377,9 @@ def _vertical_channels(maps: Tensor, weights: Tensor) -> Tensor:
     """[M, rows + 10, W] -> [M, rows, W]. A row is read as the channels of one pixel: a depthwise channels-last
     convolution of height 11, which runs along contiguous memory and needs no copy."""
     count, rows, columns = maps.shape
-    pixels = maps.view(count, rows, 1, columns).permute(0, 3, 1, 2)
-    return (
-        F.conv2d(pixels, weights, groups=columns).permute(0, 2, 3, 1).reshape(count, rows - 2 * HALO, columns)
-    )
+    pixels = maps.view(count, 1, rows, columns).permute(0, 3, 1, 2)
+    blurred = F.conv2d(pixels, weights, groups=columns)
+    return blurred.permute(0, 2, 3, 1).reshape(count, rows - 2 * HALO, columns)
 
 
 def _horizontal_blocks(maps: Tensor, toeplitz: Tensor) -> Tensor:
@@ -447,18 +447,15 @@ def _whole(
     mu2 = blurred[1]
     if cached:
         mu2, e_squares = cached[0], e_squares + cached[1]
-    ssim, factors = _map_and_derivatives(mu1, mu2, e_squares, e_2xy, wants_gradient)
+    derivatives = [torch.empty_like(x) for _ in range(3)] if wants_gradient else None
+    ssim = _map_and_derivatives(mu1, mu2, e_squares, e_2xy, derivatives)
     if padding == "valid":
         ssim = _inner(ssim, dims)
-    if not wants_gradient:
+    if derivatives is None:
         return ssim.sum(), None
-    pieces = []
-    for p, q in factors:
-        derivative = p * q
-        if padding == "valid":
-            derivative = F.pad(_inner(derivative, dims), [HALO, HALO] * dims)
-        pieces.append(_blur_whole(derivative, dims))
-    dmu, dsquares, dxy = pieces
+    if padding == "valid":
+        derivatives = [F.pad(_inner(values, dims), [HALO, HALO] * dims) for values in derivatives]
+    dmu, dsquares, dxy = (_blur_whole(values, dims) for values in derivatives)
     return ssim.sum(), dmu - x * dsquares + y * dxy
 
 

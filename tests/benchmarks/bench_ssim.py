@@ -3,7 +3,8 @@
     python tests/benchmarks/bench_ssim.py [--size 540 960] [--repeats 15] [--memory] [--json FILE]
 
 Peers: the dense 11x11 depthwise form of the Inria code (written out here), and pytorch_msssim and torchmetrics where
-installed. Calls are interleaved and the fastest of the repeats counts; compare ratios, not milliseconds.
+installed. Calls are interleaved. A ratio is the median over the rounds of what a peer took against what ours took in the same
+round, which a busy machine disturbs least; the milliseconds are the fastest of all rounds.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
+import platform
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -72,17 +78,32 @@ def contestants(y: torch.Tensor) -> dict[str, Loss]:
 
 def timed(
     names: dict[str, Loss], x: torch.Tensor, y: torch.Tensor, repeats: int, backward: bool
-) -> dict[str, float]:
-    best = dict.fromkeys(names, float("inf"))
-    for _ in range(repeats + 1):  # the first round warms up; a minimum does not mind it
+) -> dict[str, list[float]]:
+    """Milliseconds of each loss in each round, after a round that warms up."""
+    took: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(repeats + 1):
         for name, loss in names.items():
             image = x.clone().requires_grad_(backward)
             start = time.perf_counter()
             value = loss(image, y)
             if backward:
                 value.backward()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return {name: 1e3 * seconds for name, seconds in best.items()}
+            took[name].append(1e3 * (time.perf_counter() - start))
+    return {name: milliseconds[1:] for name, milliseconds in took.items()}
+
+
+def ratio(peer: list[float], ours: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(peer, ours, strict=True))
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    for name in ("pytorch-msssim", "torchmetrics"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def peak_memory(name: str, height: int, width: int) -> float:
@@ -143,12 +164,12 @@ def main() -> None:
         found.backward()
         found = found.detach()
         same_padding = name.startswith(("splatfix", "dense"))
-        float((image.grad.double() - gradient).abs().max() / gradient.abs().max())
         row = {
             "name": name,
-            "forward_ms": forward[name],
-            "forward_backward_ms": both[name],
-            "times_slower_than_splatfix": both[name] / both["splatfix"],
+            "forward_ms": min(forward[name]),
+            "forward_backward_ms": min(both[name]),
+            "forward_ratio": ratio(forward[name], forward["splatfix"]),
+            "forward_backward_ratio": ratio(both[name], both["splatfix"]),
             "value_error": abs(float(found) - float(value.detach())) if same_padding else None,
             "gradient_error": float((image.grad.double() - gradient).abs().max() / gradient.abs().max())
             if same_padding
@@ -157,11 +178,12 @@ def main() -> None:
         if args.memory:
             row["extra_images"] = peak_memory(name, height, width)
         rows.append(row)
+    load = os.getloadavg()[0]
     print(
-        f"SSIM 3x{height}x{width}, torch {torch.__version__}, {args.threads} threads, fastest of {args.repeats}"
+        f"SSIM 3x{height}x{width}, torch {torch.__version__}, {args.threads} threads, {args.repeats} rounds, load {load:.1f}"
     )
     print(
-        f"{'':32}{'fwd ms':>9}{'fwd+bwd':>9}{'x ours':>8}{'|dS|':>10}{'rel grad':>10}{'extra memory, images':>22}"
+        f"{'':32}{'fwd ms':>9}{'fwd+bwd':>9}{'fwd x':>8}{'both x':>8}{'|dS|':>10}{'rel grad':>10}{'extra memory, images':>22}"
     )
     for row in rows:
         errors = [
@@ -170,12 +192,22 @@ def main() -> None:
         ]
         print(
             f"{row['name']:32}{row['forward_ms']:9.1f}{row['forward_backward_ms']:9.1f}"
-            f"{row['times_slower_than_splatfix']:8.2f}{''.join(errors)}{row.get('extra_images', float('nan')):22.1f}"
+            f"{row['forward_ratio']:8.2f}{row['forward_backward_ratio']:8.2f}{''.join(errors)}"
+            f"{row.get('extra_images', float('nan')):22.1f}"
         )
     if args.json:
-        args.json.write_text(
-            json.dumps({"size": [3, height, width], "torch": torch.__version__, "rows": rows}, indent=1)
-        )
+        record = {
+            "what": "SSIM forward and backward of one image pair, interleaved rounds in one process",
+            "ratios": "median over the rounds of (this row's time / splatfix's time in the same round)",
+            "date": datetime.now(timezone.utc).date().isoformat(),
+            "versions": versions(),
+            "threads": args.threads,
+            "load": load,
+            "size": [3, height, width],
+            "rounds": args.repeats,
+            "rows": rows,
+        }
+        args.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
