@@ -13,7 +13,7 @@ from splatfix.checks._common import (
     torch_of,
     unset_variable,
 )
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Facts
 
@@ -115,7 +115,7 @@ def import_torch_first(facts: Facts, goal: Goal) -> Iterator[Finding]:
             "import-torch-first", Status.SKIP, f"Import torch before {owner.module}: it does not do so itself.",
             subject=owner.module, evidence=(Evidence(item.path, f"needs {', '.join(asked)}", "its dynamic section"),
                                             Evidence(f"{owner.module}/__init__.py", "no import of torch", "its text")),
-            remedy=(Remedy("import torch", command=False),),
+            remedy=(prose("Write import torch above it."),),
         )  # fmt: skip
 
 

@@ -35,8 +35,7 @@ def torch_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
             "torch-installed", Status.FAIL, "torch is not installed in this environment.",
             evidence=(Evidence("torch", "not found", installed.found_via),),
             remedy=(
-                prose("To look at another environment:"),
-                Remedy("splatfix diagnose --python path/to/venv"),
+                prose("To look at another environment: splatfix diagnose --python path/to/venv"),
                 *_torch_for(facts, targets(facts, goal)),
             ),
         )  # fmt: skip

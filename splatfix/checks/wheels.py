@@ -26,12 +26,18 @@ def python_version_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
         ),
     )
     known = torch_releases.releases()
-    fitting = [row for row in known if version is not None and row.supports_python(version) is not False]
+    answers = {row.release: row.supports_python(version) for row in known} if version else {}
     narrow = python.platform_tag in ("win32", "linux-i686", "linux-armv7l")
-    if python.implementation == "CPython" and fitting and not narrow:
-        newest = max(fitting, key=lambda row: numbers(row.release))
+    ordinary = python.implementation == "CPython" and not narrow
+    fitting = [release for release, answer in answers.items() if answer]
+    if ordinary and fitting:
+        newest = max(fitting, key=numbers)
         yield Finding("python-version-unsupported", Status.PASS,
-                      f"torch up to {newest.release} has wheels for Python {python.version}.", evidence=evidence)  # fmt: skip
+                      f"torch up to {newest} has wheels for Python {python.version}.", evidence=evidence)  # fmt: skip
+        return
+    if ordinary and None in answers.values():
+        yield Finding("python-version-unsupported", Status.UNKNOWN, evidence=evidence,
+                      summary=f"Whether torch has wheels for Python {python.version} is not in splatfix's tables.")  # fmt: skip
         return
     why = ("it is a 32-bit build" if narrow else f"it is {python.implementation}" if python.implementation != "CPython"
            else "no release in splatfix's tables has wheels for it")  # fmt: skip

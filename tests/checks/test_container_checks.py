@@ -1,0 +1,78 @@
+"""Containers with and without their GPU, docker with and without NVIDIA's toolkit, and whose libcuda is loaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from splatfix.checks import Finding, Goal, Status, run
+from splatfix.facts import Driver, Fact, Facts, Gpu
+
+from .conftest import Changer
+from .test_checks import only
+
+NO_GPU: dict[str, object] = {"gpus": Fact((), "PCI"), "driver": Fact(None, "PCI", "no NVIDIA driver")}
+
+
+def of(facts: Facts, code: str) -> list[Finding]:
+    return [item for item in run(facts, Goal()) if item.code == code]
+
+
+@pytest.mark.parametrize(
+    ("container", "asked", "values", "status"),
+    [
+        ("docker", "all", NO_GPU, Status.WARN),
+        ("podman", "0", NO_GPU, Status.WARN),
+        ("docker", "void", NO_GPU, Status.SKIP),
+        ("docker", None, NO_GPU, None),  # not an image for GPUs
+        (None, "all", NO_GPU, None),
+        ("docker", "all", {}, None),
+        ("docker", "all", {"gpus": Fact(None, "", "NVML: not answered")}, None),
+    ],
+)
+def test_a_container_without_its_gpu(
+    changed: Changer,
+    container: str | None,
+    asked: str | None,
+    values: dict[str, object],
+    status: Status | None,
+) -> None:
+    variables = {} if asked is None else {"NVIDIA_VISIBLE_DEVICES": asked}
+    found = of(changed(container=container, variables=variables, **values), "gpu-not-passed-to-container")
+    assert [item.status for item in found] == ([status] if status else [])
+    if container == "podman":
+        assert "nvidia.com/gpu=all" in found[0].remedy[0].text
+
+
+def test_docker_without_nvidias_toolkit_is_only_named(changed: Changer) -> None:
+    none: Fact[tuple[str, ...]] = Fact((), "PATH and /etc/cdi")
+    assert of(changed(container_toolkit=none), "docker-gpu-runtime-missing")[0].status is Status.SKIP
+    there: Fact[tuple[str, ...]] = Fact(("/usr/bin/nvidia-ctk",), "PATH")
+    assert of(changed(container_toolkit=there), "docker-gpu-runtime-missing")[0].status is Status.PASS
+    assert not of(changed(), "docker-gpu-runtime-missing"), "no docker, or facts of an older splatfix"
+    assert not of(changed(container_toolkit=none, **NO_GPU), "docker-gpu-runtime-missing")
+
+
+def libcuda(*paths: str) -> Fact[tuple[str, ...]]:
+    return Fact(paths, "the loader's folders")
+
+
+def test_a_linux_driver_inside_wsl2(changed: Changer) -> None:
+    own, linux = "/usr/lib/wsl/lib/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.575.57.08"
+    finding = only(changed(wsl=True, libcuda=libcuda(linux, own)), "wsl-wrong-libcuda")
+    assert finding.status is Status.FAIL
+    assert finding.remedy[-1].text.startswith('export LD_LIBRARY_PATH="/usr/lib/wsl/lib')
+    assert of(changed(wsl=True, libcuda=libcuda(own, linux)), "wsl-wrong-libcuda")[0].status is Status.PASS
+    drivers_store = "/usr/lib/wsl/drivers/nvlt.inf_amd64_1/libcuda.so.1.1"
+    assert of(changed(wsl=True, libcuda=libcuda(drivers_store)), "wsl-wrong-libcuda")[0].status is Status.PASS
+    for quiet in (changed(libcuda=libcuda(linux)), changed(wsl=True, libcuda=libcuda()), changed(wsl=True)):
+        assert not of(quiet, "wsl-wrong-libcuda")
+
+
+def test_forward_compatibility_on_a_geforce(changed: Changer) -> None:
+    compat = libcuda("/usr/local/cuda-13.0/compat/libcuda.so.580.65.06")
+    assert only(changed(libcuda=compat), "forward-compat-on-geforce").status is Status.FAIL
+    datacentre = Fact((Gpu(0, "NVIDIA H200", cc="12.0"),), "NVML")
+    assert not of(changed(libcuda=compat, gpus=datacentre), "forward-compat-on-geforce")
+    assert not of(changed(libcuda=libcuda("/usr/lib/libcuda.so.575.57.08")), "forward-compat-on-geforce")
+    refused = Fact(Driver("535.183.01", "13.0", False, None, cuda_error=804), "libcuda")
+    assert of(changed(driver=refused), "forward-compat-on-geforce")[0].status is Status.FAIL

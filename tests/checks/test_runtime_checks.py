@@ -1,0 +1,141 @@
+"""What a training meets: the allocator's settings, several GPUs, import order, OpenGL; and PTX against the driver."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from splatfix.checks import Finding, Goal, Status, run
+from splatfix.facts import Distribution, Driver, Extension, Fact, Facts, Gpu, SplatPackage, Torch
+
+from .conftest import Changer, extension, ptx, sass
+from .test_checks import only
+
+TorchWith = Callable[..., "Fact[Torch]"]
+
+
+def of(facts: Facts, code: str) -> list[Finding]:
+    return [item for item in run(facts, Goal()) if item.code == code]
+
+
+@pytest.mark.parametrize(
+    ("torch", "text", "status", "left"),
+    [
+        ("1.13.1", "expandable_segments:True", Status.FAIL, None),
+        ("2.0.1", "max_split_size_mb:128,expandable_segments:True", Status.FAIL, "max_split_size_mb:128"),
+        ("2.4.1", "expandable_segments:True,max_split_size_mb:512", Status.WARN, "max_split_size_mb:512"),
+        (
+            "2.4.1",
+            "garbage_collection_threshold:0.6,expandable_segments:True",
+            Status.WARN,
+            "garbage_collection_threshold:0.6",
+        ),
+        ("2.9.1", "expandable_segments:True,max_split_size_mb:512", Status.SKIP, "max_split_size_mb:512"),
+        ("2.9.1", "expandable_segments:True", Status.SKIP, None),
+        ("2.4.1", "expandable_segments:False,max_split_size_mb:512", None, None),
+        ("2.4.1", "max_split_size_mb:512", None, None),
+    ],
+)
+@pytest.mark.parametrize("name", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
+def test_the_allocators_settings(
+    changed: Changer,
+    torch_with: TorchWith,
+    name: str,
+    torch: str,
+    text: str,
+    status: Status | None,
+    left: str | None,
+) -> None:
+    facts = changed(torch=torch_with(version=torch), variables={name: text})
+    found = of(facts, "alloc-conf-crash")
+    assert [item.status for item in found] == ([status] if status else [])
+    if status:
+        assert found[0].remedy[0].text == (f'export {name}="{left}"' if left else f"unset {name}")
+
+
+MIXED = Fact((Gpu(0, "RTX 5090", cc="12.0"), Gpu(1, "RTX 3090", cc="12.0")), "NVML")
+TWINS = Fact((Gpu(0, "H200", cc="12.0"), Gpu(1, "H200", cc="12.0")), "NVML")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "variables", "status"),
+    [
+        (MIXED, {"CUDA_VISIBLE_DEVICES": "1"}, Status.WARN),
+        (MIXED, {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, None),
+        (MIXED, {"CUDA_VISIBLE_DEVICES": "GPU-1234"}, None),
+        (MIXED, {}, Status.SKIP),
+        (TWINS, {"CUDA_VISIBLE_DEVICES": "1"}, None),
+        (TWINS, {"CUDA_VISIBLE_DEVICES": "0,1"}, Status.SKIP),
+        (Fact((Gpu(0, "RTX 5080", cc="12.0"), Gpu(1, "Arc", "intel")), "NVML"), {}, None),
+    ],
+)
+def test_several_gpus(
+    changed: Changer, gpus: Fact[tuple[Gpu, ...]], variables: dict[str, str], status: Status | None
+) -> None:
+    found = of(changed(gpus=gpus, variables=variables), "wrong-cuda-device")
+    assert [item.status for item in found] == ([status] if status else [])
+
+
+@pytest.mark.parametrize(("imports", "said"), [(False, True), (True, False), (None, False)])
+def test_import_order(changed: Changer, imports: bool | None, said: bool) -> None:
+    package = SplatPackage("simple_knn", "/env/simple_knn", native=("simple_knn._C",), imports_torch=imports)
+    facts = changed(
+        packages=Fact((package,), ""), extensions=Fact((extension("simple_knn", sass("sm_120")),), "")
+    )
+    found = of(facts, "import-torch-first")
+    assert [item.status for item in found] == ([Status.SKIP] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("version", "lost", "status"),
+    [("0.3.3", ("EGL/egl.h",), Status.WARN), ("0.4.0", ("EGL/egl.h",), Status.SKIP), ("0.3.3", (), None),
+     (None, ("EGL/egl.h",), None)],
+)  # fmt: skip
+def test_egl(changed: Changer, version: str | None, lost: tuple[str, ...], status: Status | None) -> None:
+    names = {"setuptools": "80", "wheel": "0.45"} | ({"nvdiffrast": version} if version else {})
+    have = Fact(tuple(Distribution(name, number, "/env") for name, number in names.items()), "")
+    found = of(changed(distributions=have, missing_graphics=Fact(lost, "/usr/include")), "egl-missing")
+    assert [item.status for item in found] == ([status] if status else [])
+
+
+def test_ptx_of_a_newer_toolkit_is_told_once(changed: Changer) -> None:
+    facts = changed(extensions=Fact((extension("r", ptx("sm_90", (9, 0))),), ""))
+    finding = only(facts, "ptx-newer-than-driver")
+    assert "CUDA 13.0" in finding.summary and "up to CUDA 12.9" in finding.summary
+    newer = Fact(Driver("580.95.05", "13.0", True, "580.95.05"), "NVML")
+    assert not of(changed(extensions=facts.environment.extensions, driver=newer), "ptx-newer-than-driver")
+    both = changed(extensions=Fact((extension("r", sass("sm_120"), ptx("sm_120", (9, 0))),), ""))
+    assert of(both, "ptx-newer-than-driver"), "one container of PTX alone is enough"
+    unknown = changed(
+        extensions=facts.environment.extensions, driver=Fact(Driver("575.57.08", None), "/proc")
+    )
+    assert not of(unknown, "ptx-newer-than-driver")
+    neither = changed(extensions=Fact((extension("r", sass("sm_80"), ptx("sm_90", (9, 0))),), ""))
+    assert not of(neither, "ptx-newer-than-driver"), "no-kernel-image tells what lacks all code"
+    assert of(neither, "no-kernel-image")[0].status is Status.FAIL
+
+
+def of_python(name: str, **values: object) -> Extension:
+    return dataclasses.replace(extension("pkg", sass("sm_120")), path=f"pkg/{name}", **values)  # type: ignore[arg-type]
+
+
+def test_a_file_that_only_looks_like_a_module_of_another_python(changed: Changer) -> None:
+    """torchao's _C_mxfp8.cpython-310 has no PyInit function: torch.ops loads it by its path, from any Python."""
+    other = "_C.cpython-310-x86_64-linux-gnu.so"
+    assert only(changed(extensions=Fact((of_python(other),), "")), "extension-python-mismatch")
+    assert only(
+        changed(extensions=Fact((of_python(other, python_module=True),), "")), "extension-python-mismatch"
+    )
+    loaded_by_path = changed(extensions=Fact((of_python(other, python_module=False),), ""))
+    assert not of(loaded_by_path, "extension-python-mismatch")
+    own = "_C.cpython-311-x86_64-linux-gnu.so"
+    beside = changed(extensions=Fact((of_python(other, python_module=True), of_python(own)), ""))
+    assert not of(beside, "extension-python-mismatch"), "left over, beside the one that is imported"
+
+
+def test_a_dll_of_another_cuda(changed: Changer) -> None:
+    for name, wrong in (("cudart64_110.dll", True), ("cudart64_12.dll", False), ("cudart64_13.dll", True)):
+        facts = changed(extensions=Fact((extension("r", sass("sm_120"), needed=("c10.dll", name)),), ""))
+        assert bool(of(facts, "cuda-runtime-mismatch")) is wrong, name
