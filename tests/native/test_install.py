@@ -7,14 +7,21 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from splatfix.binaries import read_binary
+from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import RungName
 from splatfix.core.runner import ProcessRunner
+from splatfix.facts import Fact, gather
+from splatfix.install import carry_out
 from splatfix.install.target import Target
+from splatfix.knowledge import Arch
+from splatfix.resolve import BuildWheel, Request, make_plan
 
 pytestmark = pytest.mark.native
 
@@ -155,4 +162,34 @@ def test_a_compile_error_is_shown_with_its_line(native: Target, tmp_path: Path) 
     assert code == 1 and document["error"]["code"] == "build-failed"
     assert 'square.cu(6): error: identifier "nobody_knows" is undefined' in document["error"]["what"]
     assert Path(document["error"]["details"]["log"]).is_file()
+    assert content(native) == before
+
+
+@pytest.mark.slow
+def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Target, cuobjdump: Path) -> None:
+    """The real nvcc, of which only the architectures up to sm_90 are admitted: what a CUDA 12.4 can do for an RTX 50."""
+    before = content(native)
+    facts = gather(native.python)
+    older = tuple(
+        replace(item, archs=tuple(arch for arch in item.archs if Arch.parse(arch).number <= 90))
+        for item in facts.machine.toolkits.value or ()
+    )
+    facts = replace(facts, machine=replace(facts.machine, toolkits=Fact(older, "the real ones, cut down")))
+    request = Request((str(FIXTURES / "splat_probe"),), ("sm_120",))
+    with pytest.raises(SplatfixError, match="cannot compile for sm_120"):
+        make_plan(request, facts)
+    plan = make_plan(replace(request, ptx=True), facts)
+    (build,) = (action for action in plan.actions if isinstance(action, BuildWheel))
+    assert build.variables["TORCH_CUDA_ARCH_LIST"] == "9.0+PTX"
+    outcome = carry_out(plan, facts)
+    built = next(rung for rung in outcome.items[0].proof if rung.name is RungName.BUILT)
+    assert "sm_120 (ptx) in every one of its 2 containers" in built.shown_by
+
+    (library,) = native.platlib.glob("splat_probe/_C.*.so")
+    assert sorted(set(read_by_us(library, "ptx"))) == ["sm_90"]
+    assert read_by_us(library, "ptx") == listed_by(cuobjdump, library, "--list-ptx")
+    code, document = splatfix("inspect", library, "--target", "sm_120")
+    assert code in (0, 3), document  # usable; whether the driver elsewhere reads this PTX is open
+    assert splatfix("inspect", library, "--target", "sm_89")[0] == 1, "PTX goes up, never down"
+    assert splatfix("revert", "--python", native.python)[0] == 0
     assert content(native) == before
