@@ -27,6 +27,11 @@ _NEW_ABI = _CHECK_FAIL + "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 _OLD_ABI = _CHECK_FAIL + "Ss"
 
 
+def of_torch(name: str) -> bool:
+    """The mangled name belongs to torch's own namespaces, so torch's libraries must export it."""
+    return _TORCH_NAME.match(name) is not None
+
+
 def runtime_libraries(loader: Loader) -> tuple[RuntimeLibrary, ...]:
     """The C and C++ runtime the interpreter would load, with the highest versions they define."""
     found = []

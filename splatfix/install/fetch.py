@@ -6,12 +6,12 @@ import os
 import re
 import shutil
 import tarfile
-import tempfile
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
 from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.install.owned import temporary_folder
 
 _TIMEOUT = 900.0
 # Its wheel is py3-none-any and compiles at the first import; its sdist carries setup.py, all CUDA sources and glm.
@@ -37,13 +37,13 @@ def fetch_source(text: str, python: str, *, runner: Runner | None = None, cache:
         return str(place)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetching-", dir=place.parent) as scratch:
-            archive = _download(text.strip(), python, Path(scratch), runner or ProcessRunner())
+        with temporary_folder(".fetching-", place.parent) as scratch:
+            archive = _download(text.strip(), python, scratch, runner or ProcessRunner())
             with tarfile.open(archive) as tar:
                 # the oldest 3.10 and 3.11 lack the filter; pip has unpacked and run this archive by then anyway
                 safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-                tar.extractall(Path(scratch) / "unpacked", **safely)  # type: ignore[arg-type]
-            tops = [path for path in (Path(scratch) / "unpacked").iterdir() if (path / "setup.py").is_file()]
+                tar.extractall(scratch / "unpacked", **safely)  # type: ignore[arg-type]
+            tops = [path for path in (scratch / "unpacked").iterdir() if (path / "setup.py").is_file()]
             if len(tops) != 1:
                 raise _failed(text, f"{archive.name} holds {len(tops) or 'no'} setup.py where one belongs")
             top = tops[0]

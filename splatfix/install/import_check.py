@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, Runner
+from splatfix.install.owned import temporary_folder
 from splatfix.install.target import Target, child_environment
 
 _TIMEOUT = 300.0
@@ -46,9 +46,9 @@ def check_import(modules: Sequence[str], installed: Collection[Path], target: Ta
     Raises:
         SplatfixError: ``import-failed`` or ``import-shadowed``.
     """
-    with tempfile.TemporaryDirectory(prefix="splatfix-import-") as empty:
+    with temporary_folder("splatfix-import-") as empty:
         argv = [target.python, "-c", _SCRIPT, _MARK, *modules]
-        done = runner.run(argv, timeout=_TIMEOUT, cwd=Path(empty), env=child_environment())
+        done = runner.run(argv, timeout=_TIMEOUT, cwd=empty, env=child_environment())
     loaded = dict(
         json.loads(line.removeprefix(_MARK)) for line in done.stdout.splitlines() if line.startswith(_MARK)
     )

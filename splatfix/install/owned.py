@@ -51,9 +51,15 @@ def sweep(bases: Iterable[Path], pattern: str = "splatfix-*") -> tuple[Path, ...
 
 
 @contextmanager
-def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A temporary folder that is removed at the end, and by the next run where there is no end."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+def temporary_folder(prefix: str, base: Path | None = None) -> Iterator[Path]:
+    """A temporary folder that is removed at the end, and by a later run where there is no end.
+
+    Args:
+        base: where, if not where temporary files go; what killed runs left there under this prefix is removed now.
+    """
+    if base is not None:
+        sweep([base], f"{prefix}*")
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
     try:
         claim(folder)
         yield folder

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.runner import Runner
+from splatfix.install.owned import temporary_folder
 from splatfix.resolve.plan import ProvideToolkit
 from splatfix.resolve.provided import MARKER
 
@@ -49,22 +49,21 @@ def provide_toolkit(
     if (folder / MARKER).is_file():
         return root
     folder.parent.mkdir(parents=True, exist_ok=True)
-    making = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
-        doing(f"downloading {action.requirements[0]}")
-        _pip(action, python, making, runner, log)
-        made = making / root.relative_to(folder)
-        _mend(made, action.links)
-        doing("compiling a probe with it")
-        _prove(made, runner, making / "probe", log)
-        shutil.rmtree(making / "probe")
-        write_json(making / MARKER, {"schema_version": 1, "requirements": list(action.requirements)})
-        shutil.rmtree(folder, ignore_errors=True)  # what an older splatfix left without a marker
-        making.replace(folder)
+        with temporary_folder(".making-", folder.parent) as making:
+            doing(f"downloading {action.requirements[0]}")
+            whole = making / "toolkit"
+            whole.mkdir()
+            _pip(action, python, whole, runner, log)
+            made = whole / root.relative_to(folder)
+            _mend(made, action.links)
+            doing("compiling a probe with it")
+            _prove(made, runner, making / "probe", log)
+            write_json(whole / MARKER, {"schema_version": 1, "requirements": list(action.requirements)})
+            shutil.rmtree(folder, ignore_errors=True)  # what an older splatfix left without a marker
+            whole.replace(folder)
     except OSError as error:
         raise _failed(f"{folder} cannot be written: {error.strerror or error}", log) from error
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
     return root
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,11 +12,11 @@ from splatfix.checks.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Facts, Interpreter, Torch, loaded_containers
+from splatfix.facts.shared_objects import of_torch
+from splatfix.install.owned import temporary_folder
 from splatfix.install.wheel_file import WheelFile
 from splatfix.knowledge import Arch
 
-# Names in these namespaces are torch's; only they must come from the installed torch (3c10: the mangled c10).
-_TORCH_NAME = re.compile(r"^_Z\w*?(?:3c10|2at|5torch|6caffe2)|^THP")
 _TORCH_LIBRARIES = ("c10", "torch_cpu", "torch_python", "torch", "c10_cuda", "torch_cuda")
 
 
@@ -154,11 +153,11 @@ def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | N
     count = 0
     with (
         zipfile.ZipFile(wheel.path) as archive,
-        tempfile.TemporaryDirectory(prefix="splatfix-verify-") as temporary,
+        temporary_folder("splatfix-verify-") as temporary,
     ):
         unpacked = {member: Path(archive.extract(member, temporary)) for member in members}
         for member, path in unpacked.items():
-            names = [name for name in read_needs(path).imported if _TORCH_NAME.match(name)]
+            names = [name for name in read_needs(path).imported if of_torch(name)]
             siblings = [other for other in unpacked.values() if other != path]
             lost = missing_exports(names, [*libraries, *siblings])
             if lost:

@@ -122,3 +122,10 @@ def test_a_temporary_folder_ends_with_its_block() -> None:
         (folder / "file").write_text("")
         assert (folder / OWNER).is_file()
     assert not folder.exists()
+
+
+def test_in_a_folder_of_our_own_what_killed_runs_left_goes_first(tmp_path: Path) -> None:
+    left, other = abandon(tmp_path / ".making-left"), abandon(tmp_path / ".fetching-left")
+    with temporary_folder(".making-", tmp_path) as folder:
+        assert folder.parent == tmp_path
+        assert not left.exists() and other.is_dir()
