@@ -8,6 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from splatfix import __version__
+from splatfix.checks import all_checks
 from splatfix.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,3 +36,13 @@ def test_make_targets_of_the_readme_exist() -> None:
 
 def test_the_change_log_knows_this_version() -> None:
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_findings_of_the_readmes_table_exist_and_have_a_class() -> None:
+    table = README[README.index("| what people see | finding | plan |") : README.index("### certify")]
+    rows = [line.split("|") for line in table.splitlines()[2:] if line.startswith("|")]
+    assert len(rows) == 10
+    codes = {item.code for item in all_checks()}
+    for row in rows:
+        named = set(re.findall(r"`([a-z0-9-]+)`", row[2]))
+        assert named and named <= codes, row[2]
