@@ -122,10 +122,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command and return its exit code: 0 trained, 1 failed, 2 wrong usage, 3 could not be determined."""
     options = parser().parse_args(arguments)
     try:
-        if options.iterations is not None and options.iterations < 1:
-            raise UsageError("--iterations must be at least 1")
-        if options.resolution is not None and (options.resolution < -1 or options.resolution == 0):
-            raise UsageError("--resolution must be a divisor (1, 2, 4, 8), a width in pixels, or -1")
+        _check_numbers(options)
         if options.scene is None:
             return _train_data(options)
         return _train_one(config_from(options)).exit_code
@@ -135,6 +132,24 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("stopped at once, without a checkpoint of this moment\n")
         return EXIT_UNKNOWN
+
+
+def _check_numbers(options: argparse.Namespace) -> None:
+    """Refuse numbers that mean nothing before anything is loaded."""
+    for name, smallest in (
+        ("iterations", 1),
+        ("cap", 1),
+        ("cache_mb", 0),
+        ("checkpoint_every", 0),
+        ("evaluate_every", 0),
+    ):
+        value = getattr(options, name)
+        if value is not None and value < smallest:
+            raise UsageError(f"--{name.replace('_', '-')} must be at least {smallest}")
+    if options.resolution is not None and (options.resolution < -1 or options.resolution == 0):
+        raise UsageError("--resolution must be a divisor (1, 2, 4, 8), a width in pixels, or -1")
+    if options.budget is not None and not options.budget > 0:
+        raise UsageError("--budget must be above 0: a number of Gaussians, or a multiple of the initial one")
 
 
 def _train_data(options: argparse.Namespace) -> int:

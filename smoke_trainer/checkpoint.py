@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from smoke_trainer.densify import Strategy
+from smoke_trainer.densify.ops import MOMENTS
 from smoke_trainer.errors import SceneError
 from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS, Gaussians
@@ -48,10 +49,18 @@ def read_checkpoint(path: Path, device: torch.device) -> Dict[str, Any]:
             f"there is no checkpoint {path}", remedy="give the checkpoint.pt of an earlier run"
         ) from None
     except Exception as error:  # noqa: BLE001  (torch.load raises many kinds for a damaged file)
-        raise SceneError(f"{path} is no checkpoint: {type(error).__name__}", "the file is damaged") from None
-    if not isinstance(payload, dict) or payload.get("format") != FORMAT:
+        raise _damaged(path, f"torch.load gives {type(error).__name__}") from None
+    if not isinstance(payload, dict) or str(payload.get("format")) != str(FORMAT):
         raise SceneError(f"{path} is not a checkpoint of this trainer", "its format number differs")
     return payload
+
+
+def _damaged(path: Path, what: str) -> SceneError:
+    return SceneError(
+        f"{path} is no checkpoint ({what})",
+        "the file is damaged or was cut short",
+        "give the checkpoint.pt of an earlier run",
+    )
 
 
 def restore(payload: Dict[str, Any], model: Gaussians, strategy: Strategy) -> int:
@@ -66,7 +75,7 @@ def restore(payload: Dict[str, Any], model: Gaussians, strategy: Strategy) -> in
             moments = dict(payload["moments"][name])
             # Adam counts its steps on the CPU unless it is fused.
             counter = parameter.device if model.optimizer_engine == "fused" else torch.device("cpu")
-            moments["step"] = moments["step"].to(counter)
+            moments["step"] = moments["step"].reshape(()).float().to(counter)
             model.optimizer.state[parameter] = moments
     model.sh_degree = int(payload["sh_degree"])
     strategy.state.clear()
@@ -98,17 +107,67 @@ def _floats(values: List[float]) -> Tensor:
 
 
 def resume(run: Run, path: Path) -> None:
-    """Continue where a checkpoint was written; raises SceneError if `path` is none."""
+    """Continue where a checkpoint was written; raises SceneError if `path` is none, or one of another kind of run."""
     payload = read_checkpoint(path, run.device)
-    run.done = restore(payload, run.model, run.strategy)
-    rest = payload["rest"]
-    run.bag, run.initial_count = list(rest["bag"]), rest["initial_count"]
+    try:
+        _check_belongs(payload, run, path)
+        _check_rows(payload)
+        run.done = restore(payload, run.model, run.strategy)
+        _restore_records(run, payload["rest"])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+        words = str(error).splitlines() or [""]
+        raise _damaged(path, f"{type(error).__name__}: {words[0][:200]}") from None
+
+
+def _check_belongs(payload: Dict[str, Any], run: Run, path: Path) -> None:
+    """Another SH degree or another scene cannot be gone on with."""
+    for name in GROUPS:
+        theirs, ours = payload["params"][name].shape[1:], run.model.params[name].shape[1:]
+        if theirs != ours:
+            raise SceneError(
+                f"{path} holds {name} of shape {list(theirs)} per Gaussian, this run needs {list(ours)}",
+                "it was written by a run with another --sh-degree",
+                "resume with the options of that run",
+            )
+    views = len(run.scene.train)
+    if not all(0 <= int(view) < views for view in payload["rest"]["bag"]):
+        raise SceneError(
+            f"{path} names training views beyond this scene's {views}",
+            "it was written while training another scene",
+            "resume with the scene of that run",
+        )
+
+
+def _check_rows(payload: Dict[str, Any]) -> None:
+    """Moments are shaped like their parameters, and every tensor has one float32 row per Gaussian; raises ValueError."""
+    params = payload["params"]
+    count = len(params["xyz"])
+    for name in GROUPS:
+        moments = payload["moments"][name]
+        for rows in [params[name]] + ([moments[key] for key in MOMENTS] if moments else []):
+            if (
+                count == 0
+                or len(rows) != count
+                or rows.shape != params[name].shape
+                or rows.dtype != torch.float32
+            ):
+                raise ValueError(f"{name} is not {count} rows of float32")
+    for name, rows in payload["strategy"].items():
+        if rows.shape != (count,) or rows.dtype != torch.float32:
+            raise ValueError(f"{name} is not {count} numbers of float32")
+
+
+def _restore_records(run: Run, rest: Dict[str, Any]) -> None:
+    """What the report and the order of views go on from."""
+    run.bag = [int(view) for view in rest["bag"]]
+    run.initial_count = int(rest["initial_count"])
     run.strategy.initial_count = run.initial_count
     monitor = run.monitor
     monitor.rewind(run.done)
-    monitor.losses, monitor.counts = rest["losses"].tolist(), dict(rest["counts"])
-    monitor.health.norms = {name: values.tolist() for name, values in rest["norms"].items()}
-    monitor.opacity_resets, monitor.peak_gaussians = rest["opacity_resets"], rest["peak_gaussians"]
+    monitor.losses = rest["losses"].reshape(-1).tolist()
+    monitor.counts = {name: int(rest["counts"][name]) for name in monitor.counts}
+    monitor.health.norms = {name: rest["norms"][name].reshape(-1).tolist() for name in GROUPS}
+    monitor.opacity_resets, monitor.peak_gaussians = int(rest["opacity_resets"]), int(rest["peak_gaussians"])
     if rest["initial_quality"] is not None:
         psnr, ssim, l1 = rest["initial_quality"].tolist()
         run.initial_quality = Quality(psnr, ssim, l1, len(run.scene.test))

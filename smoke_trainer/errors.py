@@ -54,6 +54,13 @@ class SceneError(SmokeTrainerError):
     exit_code = EXIT_UNKNOWN
 
 
+class CannotWrite(SmokeTrainerError):
+    """The output folder cannot take what the run leaves behind, so that its outcome would be lost."""
+
+    code = "cannot-write"
+    exit_code = EXIT_UNKNOWN
+
+
 class RendererUnavailable(SmokeTrainerError):
     """The renderer that was asked for cannot run here; another one is never taken silently."""
 

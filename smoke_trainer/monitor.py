@@ -6,6 +6,7 @@ handful of iterations is written at once.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import statistics
@@ -177,8 +178,9 @@ class Monitor:
         return (statistics.fmean(first), statistics.fmean(last)) if first else (None, None)
 
     def close(self) -> None:
-        """Write the rest and close the files."""
-        self._file.close()
+        """Close the files; on a full disk the rest stays unwritten, which the run has reported already."""
+        with contextlib.suppress(OSError):
+            self._file.close()
         if self._board is not None:
             self._board.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 from dataclasses import dataclass
@@ -115,7 +116,9 @@ def write_error(config: TrainConfig, error: SmokeTrainerError, traceback: str = 
         "error": {**error.as_json(), "traceback": traceback or None},
         "versions": versions(),
     }
-    _write_json(config.out, document)
+    # Where even this cannot be written the caller still has the document, and tells it.
+    with contextlib.suppress(OSError):
+        _write_json(config.out, document)
     return Result(str(document["status"]), error.exit_code, document)
 
 

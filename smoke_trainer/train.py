@@ -16,7 +16,13 @@ from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.densify import Strategy, make_strategy
-from smoke_trainer.errors import SmokeTrainerError, TrainingFailed, UsageError
+from smoke_trainer.errors import (
+    CannotWrite,
+    RendererUnavailable,
+    SmokeTrainerError,
+    TrainingFailed,
+    UsageError,
+)
 from smoke_trainer.interrupt import StopWish
 from smoke_trainer.losses import photometric_loss
 from smoke_trainer.metrics import Quality, QualityMean
@@ -151,8 +157,6 @@ def check_device(name: str) -> torch.device:
         reason = (
             "this torch is built without CUDA" if torch.version.cuda is None else "torch finds no usable GPU"
         )
-        from smoke_trainer.errors import RendererUnavailable
-
         raise RendererUnavailable(
             f"--device {name} was asked for, but {reason}",
             "nothing ran on a GPU, and the CPU was not taken in its place",
@@ -203,6 +207,10 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Re
         return report.write_result(run, status, quality)
     except SmokeTrainerError as error:
         return report.write_error(config, error)
+    except (
+        OSError
+    ) as error:  # reading has its own errors: this is a folder that is none, no permission, a full disk
+        return report.write_error(config, _unwritable(config, error))
     except (RuntimeError, TypeError, ValueError) as error:
         # What torch and foreign kernels raise: CUDA errors, memory, calls that an extension does not understand.
         where = "before the first iteration" if run is None else f"after iteration {run.done}"
@@ -210,6 +218,14 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Re
     finally:
         if run is not None:
             run.monitor.close()
+
+
+def _unwritable(config: TrainConfig, error: OSError) -> CannotWrite:
+    return CannotWrite(
+        f"cannot write {error.filename or config.out}: {error.strerror or error}",
+        "what this run would leave behind is lost, wholly or in part",
+        "make room there, or choose another folder with --out",
+    )
 
 
 def _broken(error: Exception, where: str) -> TrainingFailed:

@@ -53,6 +53,17 @@ def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 500
     width; 1, 2, 4, 8 divide the stated size; anything larger is a width in pixels.
     """
     root = find_scene(name_or_path)
+    try:
+        return _load(root, resolution, random_points, seed)
+    except OSError as error:  # a folder in a file's place, no permission, a disk that fails
+        raise SceneError(
+            f"{error.filename or root} cannot be read: {error.strerror or error}",
+            "the scene is there, but not all of it can be read",
+            "check the permissions, or copy the scene again",
+        ) from None
+
+
+def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
     found = read_reconstruction(root)
     notes: List[str] = list(found.notes)
     present = _present(root, found.images, notes)

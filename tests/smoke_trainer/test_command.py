@@ -32,6 +32,11 @@ def test_a_run_from_the_command_line_with_json_progress(scene_folder, tmp_path, 
         (["nonsuch", "--iterations", "5"], 2, "no bundled scene"),
         (["figurine", "--iterations", "0"], 2, "at least 1"),
         (["figurine", "--resolution", "-3"], 2, "must be a divisor"),
+        (["figurine", "--cap", "0"], 2, "--cap must be at least 1"),
+        (["figurine", "--cache-mb", "-1"], 2, "--cache-mb must be at least 0"),
+        (["figurine", "--checkpoint-every", "-1"], 2, "--checkpoint-every must be at least 0"),
+        (["figurine", "--budget", "0"], 2, "--budget must be above 0"),
+        (["figurine", "--iterations", "5", "--resume", "nowhere.pt"], 3, "there is no checkpoint"),
         (["figurine", "--resolution", "0"], 2, "must be a divisor"),
         (["figurine", "--iterations", "5", "--renderer", "nonsuch"], 2, "no renderer"),
         (["figurine", "--iterations", "5", "--strategy", "nonsuch"], 2, "no strategy"),
@@ -47,6 +52,25 @@ def test_what_cannot_run_says_why_and_ends_with_its_code(arguments, code, words,
     assert main([*arguments, "--out", str(tmp_path / "out")]) == code
     told = capsys.readouterr().err
     assert words in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize("out", ["file", "file/below"])
+def test_an_output_folder_that_cannot_be_is_said(out, tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    assert main(["figurine", "--iterations", "2", "--out", str(tmp_path / out)]) == 3
+    told = capsys.readouterr().err
+    assert "error[cannot-write]" in told and str(tmp_path / out) in told and "Traceback" not in told
+
+
+def test_a_disk_that_is_full_at_the_end_is_said_and_not_a_crash(scene_folder, tmp_path, capsys, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(tmp_path / "out"))
+
+    monkeypatch.setattr("smoke_trainer.ply.write_gaussians", full)
+    monkeypatch.setattr("smoke_trainer.report._write_json", full)
+    scene = str(scene_folder("colmap-binary"))
+    assert main([scene, "--iterations", "2", "--out", str(tmp_path / "out")]) == 3
+    assert "No space left on device" in capsys.readouterr().err
 
 
 def test_the_error_is_in_result_json_too(tmp_path):

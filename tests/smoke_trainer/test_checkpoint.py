@@ -1,0 +1,94 @@
+"""Checkpoints that are damaged, cut short or of another run: one clear error each, or training goes on."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from smoke_trainer.train import train
+
+FUZZ = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def written(short_run) -> Path:
+    config = short_run(9, out="written", checkpoint_every=9)
+    assert train(config).status == "ok"
+    return config.out / "checkpoint.pt"
+
+
+def resumed(short_run, path: Path, **changes: Any) -> Any:
+    """The document of a run that goes on from a checkpoint for two iterations."""
+    return train(short_run(11, out="resumed", resume=path, **changes)).document
+
+
+def assert_refused_or_trained(document: Any, path: Path) -> None:
+    if document["status"] == "ok":
+        assert math.isfinite(document["heldout"]["psnr"])
+        return
+    assert document["status"] == "unreadable-scene", document["error"]
+    error = document["error"]
+    assert str(path) in error["happened"] and "\n" not in error["happened"]
+    assert error["traceback"] is None
+
+
+def test_a_sound_one_is_gone_on_with(short_run, written):
+    document = resumed(short_run, written)
+    assert (document["status"], document["iterations"]) == ("ok", 11)
+
+
+def test_one_of_another_sh_degree_says_so(short_run, written):
+    error = resumed(short_run, written, sh_degree=1)["error"]
+    assert "f_rest of shape [15, 3]" in error["happened"] and "--sh-degree" in error["meaning"]
+
+
+def test_one_of_another_scene_says_so(short_run, written):
+    payload = torch.load(written, weights_only=True)
+    payload["rest"]["bag"] = [99, 1]
+    torch.save(payload, written)
+    error = resumed(short_run, written)["error"]
+    assert "beyond this scene's 8" in error["happened"] and "another scene" in error["meaning"]
+
+
+@FUZZ
+@given(data=st.data())
+def test_every_truncation_is_refused(short_run, written, data):
+    whole = written.read_bytes()
+    path = written.with_name("cut.pt")
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    document = resumed(short_run, path)
+    assert document["status"] == "unreadable-scene"
+    assert_refused_or_trained(document, path)
+
+
+PLACES = (
+    ["format"], ["iteration"], ["sh_degree"], ["params"], ["params", "xyz"], ["params", "f_rest"], ["moments"],
+    ["moments", "scaling"], ["moments", "xyz", "exp_avg"], ["moments", "xyz", "step"], ["strategy"],
+    ["strategy", "gradient_sum"], ["generator"], ["rest"], ["rest", "bag"], ["rest", "losses"], ["rest", "norms"],
+    ["rest", "norms", "opacity"], ["rest", "counts"], ["rest", "initial_count"], ["rest", "initial_quality"],
+)  # fmt: skip
+VALUES = st.sampled_from(
+    [None, -1, 7, "words", [], {}, [1, 2], {"xyz": 1}, torch.zeros(3), torch.zeros(2, 3), torch.zeros(())]
+)
+
+
+@FUZZ
+@given(place=st.sampled_from(PLACES), value=VALUES, remove=st.booleans())
+def test_any_part_missing_or_of_another_kind_is_refused_or_harmless(short_run, written, place, value, remove):
+    payload = torch.load(written, weights_only=True)
+    inside = payload
+    for key in place[:-1]:
+        inside = inside[key]
+    if remove:
+        del inside[place[-1]]
+    else:
+        inside[place[-1]] = value
+    path = written.with_name("edited.pt")
+    torch.save(payload, path)
+    assert_refused_or_trained(resumed(short_run, path), path)
