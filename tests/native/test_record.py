@@ -18,7 +18,7 @@ PATH = Path(__file__).parents[1] / "records" / "native_builds.json"
 TEXT = PATH.read_text(encoding="utf-8")
 RECORD: dict[str, Any] = json.loads(TEXT)
 BUILDS: list[dict[str, Any]] = RECORD["builds"]
-COMMANDS = [row for key in ("builds", "refused", "forced") for row in RECORD[key]]
+COMMANDS = [row for key in ("builds", "refused", "forced", "healed", "provided") for row in RECORD[key]]
 
 ALWAYS = frozenset(
     [
@@ -97,10 +97,25 @@ def test_the_commands_are_commands_of_today() -> None:
 def test_a_forced_build_is_branded_and_a_refusal_names_a_way_out() -> None:
     for row in RECORD["forced"]:
         assert row["torch"].partition("+")[2] and row["branded"] and row["reverted"] is True
+        assert "fail" in row["diagnose"]
     for row in RECORD["refused"]:
         assert row["error"] and row["way_out"] and row["changed"] == "nothing"
     for row in RECORD["without_splatfix"]:
         assert set(row["cured_by"]) <= {rule.id for rule in rules()}
+
+
+def test_a_broken_extension_was_found_before_it_was_healed() -> None:
+    for row in RECORD["healed"]:
+        assert row["diagnose_before"] and not row["diagnose_after"] and "Error" in row["import_before"]
+
+
+def test_forced_and_provided_builds_carry_their_target() -> None:
+    for row in [*RECORD["forced"], *RECORD["provided"]]:
+        (target,) = targets(row["command"])
+        assert row["containers"] and all(carries(container, target) for container in row["containers"])
+        assert row["torch"] in row["symbols"] and [text.split(":")[0] for text in row["not_reached"]] == [
+            "computes"
+        ]
 
 
 def test_nothing_of_the_machine_is_in_it() -> None:
