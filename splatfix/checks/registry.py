@@ -26,6 +26,9 @@ class Check:
     def page(self) -> str:
         """What it looks at and why it matters, from the function's docstring; then the failure classes it foresees."""
         text, classes = inspect.getdoc(self.run) or "", self.foresees
+        text = "\n\n".join(
+            " ".join(part.split()) for part in text.split("\n\n")
+        )  # whoever shows it breaks the lines
         return f"{text}\n\nForesees: {', '.join(classes)}" if classes else text
 
     @property

@@ -155,7 +155,7 @@ class SplatPackage:
     exports_missing: tuple[str, ...] = ()
     """Those of ``exports`` whose name is nowhere in the compiled file."""
     imports_torch: bool | None = None
-    """Its ``__init__.py`` imports torch by itself; None where there is none to read."""
+    """Its ``__init__.py`` imports torch by itself; None where there is none, or where it leaves that to other files."""
     error: str = ""
 
 

@@ -125,8 +125,14 @@ def _read(
         returns=source.returns,
         exports=source.exports,
         exports_missing=exports_missing,
-        imports_torch=None
-        if text is None
-        else re.search(r"^\s*(import|from)\s+torch\b", text, re.MULTILINE) is not None,
+        imports_torch=None if text is None else _imports_torch(text),
         error=error,
     )
+
+
+def _imports_torch(text: str) -> bool | None:
+    """Whether an ``__init__.py`` imports torch; None where it imports other files of its package, which may do so."""
+    if re.search(r"^\s*(import|from)\s+torch\b", text, re.MULTILINE):
+        return True
+    others = re.search(r"^\s*from\s+\.+(?!_C\b)(?!\s*import\s+_C\b)", text, re.MULTILINE)
+    return None if others else False

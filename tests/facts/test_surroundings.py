@@ -11,6 +11,7 @@ import pytest
 from splatfix.facts import Colmap, toolkits
 from splatfix.facts import surroundings as look
 from splatfix.facts.extensions import _has_init
+from splatfix.facts.packages import _imports_torch
 from splatfix.facts.recorded import RecordedSystem
 from splatfix.facts.source import read_source
 from splatfix.facts.source_passages import passages_of
@@ -155,3 +156,19 @@ def test_a_python_module_is_known_by_its_init_function() -> None:
     folder, _, name = compiled.__file__.rpartition("/")
     assert _has_init(system, folder, name) is True
     assert _has_init(system, folder, "nothing_there.so") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "imports"),
+    [
+        ("import torch\nfrom . import _C\n", True),
+        ("from torch import nn\n", True),
+        ("from . import _C\n", False),
+        ("from ._C import distCUDA2\n", False),
+        ("", False),
+        ("from .cuda import rasterize\n", None),
+        ("from . import cuda\n", None),
+    ],
+)
+def test_who_imports_torch_by_itself(text: str, imports: bool | None) -> None:
+    assert _imports_torch(text) is imports

@@ -45,3 +45,13 @@ def test_an_unknown_checkout_is_none_of_ours() -> None:
 def test_substitutes() -> None:
     assert pure_torch_substitute("simple_knn") == "exact"
     assert pure_torch_substitute("diff_surfel_rasterization") is None
+
+
+def test_two_stacks_that_spell_one_folder_differently() -> None:
+    common = ["train.py", "arguments/__init__.py", "scene/__init__.py", "gaussian_renderer/__init__.py"]
+    found = recognise_checkout([*common, "submodules/tetra_triangulation/setup.py"])
+    assert found[0].key == "rade", (
+        "RaDe-GS writes the folder with an underscore, Gaussian Opacity Fields with a hyphen"
+    )
+    hyphen = recognise_checkout([*common, "extract_mesh.py", "submodules/tetra-triangulation/setup.py"])
+    assert hyphen[0].key == "gof"
