@@ -60,7 +60,8 @@ def test_a_build_says_everything(row: dict[str, Any]) -> None:
     assert re.fullmatch(r"[\w.]+-[\w.]+-cp\d+-cp\d+-linux_x86_64\.whl", row["wheel"])
     if "date" in row:
         assert re.fullmatch(r"\d{4}-\d\d-\d\d", row["date"])
-        assert 0 < row["seconds_of_build"] <= row["seconds"]
+        assert row["seconds_of_build"] <= row["seconds"]
+        assert row["seconds_of_build"] > 10 or not row["compiled"]
 
 
 @pytest.mark.parametrize("row", BUILDS, ids=name)
