@@ -282,7 +282,7 @@ def container(found: Situation, lanes: Sequence[Lane]) -> WayOut | RoadNotTaken:
     """A lane brings its own torch, compiler-free: it shows what this GPU does with a known stack, and mends nothing here."""
     road = Road.CONTAINER
     machine = found.facts.machine
-    if machine.container:
+    if machine.container and "docker" not in machine.tools:
         return shut(road, f"this is a {machine.container} container already; call splatfix on its host")
     if machine.system != "linux" or machine.machine not in ("x86_64", "AMD64"):
         return shut(road, f"the lanes are made for Linux x86_64, this is {machine.system} {machine.machine}")
