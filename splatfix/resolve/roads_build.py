@@ -91,9 +91,18 @@ def keep(found: Situation) -> WayOut | RoadNotTaken:
     return way(found, Road.KEEP, (Keep(found.subjects), _show(found)), reasons, unsure)
 
 
+def _obstacles(found: Situation) -> tuple[list[str], list[str]]:
+    """What speaks against compiling anything for the targets: torch, or that all of it is to be left alone."""
+    against, unsure = torch_obstacles(found, found.torch)
+    kept = [part.name for part in found.parts if part.name in found.aim.keep]
+    if kept and len(kept) == len(found.parts):
+        against.append(f"{', '.join(kept)} is to be left as it is (--keep)")
+    return against, unsure
+
+
 def rebuild(found: Situation) -> WayOut | RoadNotTaken:
     """Compile with a toolkit of this machine; a missing host compiler is the person's to install first."""
-    against, unsure = torch_obstacles(found, found.torch)
+    against, unsure = _obstacles(found)
     if against:
         return shut(Road.REBUILD, "; ".join(against))
     assert found.torch is not None
@@ -106,7 +115,7 @@ def rebuild(found: Situation) -> WayOut | RoadNotTaken:
 
 def rebuild_with_ptx(found: Situation) -> WayOut | RoadNotTaken:
     """For a GPU newer than the toolkit: machine code of an older major does not load there, PTX does."""
-    against, unsure = torch_obstacles(found, found.torch)
+    against, unsure = _obstacles(found)
     if against:
         return shut(Road.REBUILD_PTX, "; ".join(against))
     assert found.torch is not None
@@ -146,7 +155,7 @@ def rebuild_with_ptx(found: Situation) -> WayOut | RoadNotTaken:
 def provide_toolkit(found: Situation) -> WayOut | RoadNotTaken:
     """CUDA 13 has a whole compiler on PyPI; 11 and 12 have none."""
     road = Road.PROVIDE_TOOLKIT
-    against, unsure = torch_obstacles(found, found.torch)
+    against, unsure = _obstacles(found)
     if against:
         return shut(road, "; ".join(against))
     assert found.torch is not None
@@ -163,7 +172,7 @@ def provide_toolkit(found: Situation) -> WayOut | RoadNotTaken:
 def install_toolkit(found: Situation) -> WayOut | RoadNotTaken:
     """A toolkit of torch's major that the person installs: told, never done."""
     road = Road.INSTALL_TOOLKIT
-    against, unsure = torch_obstacles(found, found.torch)
+    against, unsure = _obstacles(found)
     if against:
         return shut(road, "; ".join(against))
     assert found.torch is not None
@@ -309,7 +318,7 @@ def _compiler(
 
 def rebuild_steps(found: Situation, tools: Tools, *options: str) -> tuple[Step, ...]:
     """Get the tools, compile, and show it."""
-    subjects = tuple(part.name for part in found.parts if not part.swap)
+    subjects = tuple(part.name for part in found.parts if not part.swap and part.name not in found.aim.keep)
     archs = [arch.cc for arch in dict.fromkeys(tools.build_archs)]
     arch_list = ";".join([*archs, f"{tools.ptx.cc}+PTX"] if tools.ptx else archs)
     targets = [f"--target {arch.sm}" for arch in found.archs]

@@ -74,6 +74,14 @@ def other_torch(found: Situation) -> WayOut | RoadNotTaken:
     road = Road.OTHER_TORCH
     if "torch" in found.aim.keep:
         return shut(road, "torch is to be left as it is (--keep torch)")
+    kept = [
+        part.name for part in found.parts if part.installed and not part.swap and part.name in found.aim.keep
+    ]
+    if kept:
+        return shut(
+            road,
+            f"{', '.join(kept)} is to be left as it is (--keep), and was compiled against the torch here",
+        )
     if found.platform is None:
         return shut(road, f"PyTorch publishes no CUDA build for {found.facts.machine.system}")
     against, _ = torch_obstacles(found, found.torch)

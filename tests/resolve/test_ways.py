@@ -325,3 +325,15 @@ def test_ptx_is_not_that_of_a_jetson() -> None:
     ways = find_ways(Aim(("sm_120",)), machine(torch=torch, toolkits=(old,)))
     step = next(item for item in plan(ways, Road.REBUILD_PTX).steps if isinstance(item, Rebuild))
     assert step.arch_list == "8.0+PTX"
+
+
+def test_an_extension_that_is_to_be_kept_is_neither_rebuilt_nor_pulled_from_under_its_torch() -> None:
+    facts = with_extension(
+        with_extension(healthy(), "simple_knn", code("sm_120")), "fused_ssim", code("sm_90")
+    )
+    ways = find_ways(Aim(keep=("simple_knn",)), facts)
+    step = next(item for item in plan(ways, Road.REBUILD).steps if isinstance(item, Rebuild))
+    assert step.subjects == ("fused_ssim",)
+    assert "compiled against the torch here" in why_shut(ways, "another build")
+    both = find_ways(Aim(keep=("simple_knn", "fused_ssim")), facts)
+    assert Road.REBUILD not in roads(both)
