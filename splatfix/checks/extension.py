@@ -12,6 +12,7 @@ from splatfix.checks.registry import check
 from splatfix.facts import Extension, Facts
 from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import cuda_of_ptx_isa
+from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
 
 _CUDART = re.compile(r"libcudart\.so\.(\d+)|cudart64_(\d{2})\d?\.dll", re.IGNORECASE)
 
@@ -106,17 +107,23 @@ def extension_python_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     interpreter = facts.environment.interpreter.value
     if interpreter is None or interpreter.implementation != "CPython":
         return
-    own = "".join(map(str, numbers(interpreter.version)[:2]))
     for item in facts.environment.extensions.value or ():
-        tag = re.search(r"\.(?:cpython-|cp)(\d+)[\w-]*\.(?:so|pyd)$", item.path)
-        if tag and tag.group(1) != own and item.python_module is not False and not _twin(facts, item, own):
-            yield Finding(
-                "extension-python-mismatch", Status.WARN,
-                f"{item.path} was built for Python {tag.group(1)[0]}.{tag.group(1)[1:]}; Python {interpreter.version} "
-                "does not see it.",
-                subject=_name(item), evidence=(Evidence("file name", item.path, facts.environment.extensions.found_via),),
-                remedy=(prose(f"Rebuild {_name(item)} with this Python (splatfix install)."),),
-            )  # fmt: skip
+        name = item.path.rpartition("/")[2]
+        python = python_of_file(name)
+        if python is None or extension_file_fits(name, interpreter.abi_tag):
+            continue
+        if item.python_module is False or _twin(facts, item, interpreter.abi_tag):
+            continue
+        same = python == tuple(numbers(interpreter.version)[:2])
+        made_for = f"another build ({name.split('.')[1]}) of Python" if same else "Python"
+        yield Finding(
+            "extension-python-mismatch", Status.WARN,
+            f"{item.path} was built for {made_for} {python[0]}.{python[1]}; Python {interpreter.version} does not see it.",
+            subject=_name(item),
+            evidence=(Evidence("file name", item.path, facts.environment.extensions.found_via),
+                      Evidence("this Python looks for", f".{interpreter.abi_tag}", interpreter.executable)),
+            remedy=(prose(f"Rebuild {_name(item)} with this Python (splatfix install)."),),
+        )  # fmt: skip
 
 
 @check("extension-damaged", "extension", "Extension files can be read")
@@ -192,11 +199,15 @@ def _judged(
     )  # fmt: skip
 
 
-def _twin(facts: Facts, item: Extension, own: str) -> bool:
-    """The same module lies beside it, built for this Python or for all."""
-    stem = item.path.partition(".")[0]
-    names = (f"{stem}.cpython-{own}", f"{stem}.cp{own}", f"{stem}.abi3", f"{stem}.so", f"{stem}.pyd")
-    return any(one.path.startswith(names) for one in facts.environment.extensions.value or ())
+def _twin(facts: Facts, item: Extension, abi_tag: str) -> bool:
+    """The same module lies beside it, under a name that this Python imports."""
+    folder, _, name = item.path.rpartition("/")
+    module = name.partition(".")[0]
+    for one in facts.environment.extensions.value or ():
+        place, _, other = one.path.rpartition("/")
+        if (place, other.partition(".")[0]) == (folder, module) and extension_file_fits(other, abi_tag):
+            return True
+    return False
 
 
 def _name(item: Extension) -> str:

@@ -37,12 +37,17 @@ def list_checks(as_json: options.Json = False) -> None:
 @app.command("show")
 def show(code: Annotated[str, typer.Argument(help="A check's code.")]) -> None:
     """One check's page: what it looks at, why it matters."""
+    from rich.markup import escape
+
     from splatfix.checks import all_checks
     from splatfix.core.errors import usage_error
     from splatfix.report.console import out
 
     for item in all_checks():
         if item.code == code:
-            out().print(f"[bold]{item.code}[/] ({item.family}): {item.title}\n\n{item.page}", markup=True)
+            text = escape(
+                f"({item.family}): {item.title}\n\n{item.page}"
+            )  # pages quote messages with brackets in them
+            out().print(f"[bold]{item.code}[/] {text}", markup=True)
             return
     raise usage_error("unknown-check", f"There is no check {code!r}.", "splatfix checks list")

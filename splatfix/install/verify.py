@@ -16,6 +16,7 @@ from splatfix.facts.shared_objects import of_torch
 from splatfix.install.owned import temporary_folder
 from splatfix.install.wheel_file import WheelFile
 from splatfix.knowledge import Arch
+from splatfix.knowledge.wheel_tags import WheelTarget, extension_file_fits, python_of_file, tag_fits
 
 _TORCH_LIBRARIES = ("c10", "torch_cpu", "torch_python", "torch", "c10_cuda", "torch_cuda")
 
@@ -107,37 +108,21 @@ def _check_tags(wheel: WheelFile, interpreter: Interpreter) -> None:
 
 
 def fits(tag: str, interpreter: Interpreter) -> bool:
-    """Whether a wheel tag such as ``cp311-cp311-linux_x86_64`` suits the interpreter."""
-    python, _, rest = tag.partition("-")
-    abi, _, platform = rest.partition("-")
-    numbers = interpreter.version.split(".")[:2]
-    own = f"cp{''.join(numbers)}"
-    stable = re.fullmatch(r"cp3(\d+)", python)
-    older = stable is not None and int(stable.group(1)) <= int(numbers[1])
-    code_fits = (
-        (abi == "none" and python in ("py3", f"py{''.join(numbers)}", own))
-        or (abi == "abi3" and older)
-        or (python == own and abi in (own, f"{own}m", f"{own}t"))
-    )
-    here = re.sub(r"[-.]", "_", interpreter.platform_tag)
-    machine = here.split("_", 1)[1] if "_" in here else here
-    platform_fits = platform == here or (platform == "any" and abi == "none")
-    platform_fits |= (
-        here.startswith("linux")
-        and re.match(r"(many|musl)?linux", platform) is not None
-        and platform.endswith(machine)
-    )
-    return code_fits and platform_fits
+    """Whether a wheel tag such as ``cp311-cp311-linux_x86_64`` suits the interpreter, by pip's rules."""
+    major, minor = (int(part) for part in interpreter.version.split(".")[:2])
+    free_threaded = re.match(r"(cpython-|cp)\d+t", interpreter.abi_tag) is not None
+    platform = re.sub(r"[-.]", "_", interpreter.platform_tag)
+    return tag_fits(tag, WheelTarget((major, minor), platform, free_threaded=free_threaded))
 
 
 def _check_suffixes(wheel: WheelFile, natives: Iterable[Binary], interpreter: Interpreter) -> None:
     for binary in natives:
         member = binary.path.rpartition("!")[2]
-        match = re.search(r"\.(cpython-\d+\S*|cp\d+-\S+)\.(so|pyd)$", member)
-        if match and match.group(1) != interpreter.abi_tag:
+        name = member.rpartition("/")[2]
+        if python_of_file(name) and not extension_file_fits(name, interpreter.abi_tag):
             raise SplatfixError(
                 "wheel-does-not-fit",
-                f"{member} is made for {match.group(1)}, this interpreter loads {interpreter.abi_tag}.",
+                f"{member} is made for {name.split('.')[1]}, this interpreter loads {interpreter.abi_tag}.",
                 meaning="Python would not find the module; nothing was installed.",
                 todo=("Remove compiled files of other Pythons from the source folder, then run this again.",),
             )
