@@ -212,6 +212,10 @@ def _tell(config: TrainConfig, status: str, document: Dict[str, Any]) -> None:
         f"held-out PSNR {before['psnr']:.2f} -> {quality['psnr']:.2f} dB, "
         f"Gaussians {counts['initial']} -> {counts['final']}, results in {config.out}\n"
     )
+    if status == "interrupted":
+        sys.stderr.write(
+            f"go on where it stopped: the same command with --resume {config.out / 'checkpoint.pt'}\n"
+        )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 import torch
 from torch import Tensor
@@ -93,8 +93,8 @@ def peak_rss() -> Optional[int]:
     return int(peak if sys.platform == "darwin" else peak * 1024)
 
 
-def census(top: int = 15) -> List[Dict[str, Any]]:
-    """The largest live tensors that Python can see: shape, type, device, bytes."""
+def census(known: Mapping[int, str], top: int = 15) -> List[Dict[str, Any]]:
+    """The largest live tensors that Python can see: what it is (`known`, by `id`), shape, type, device, bytes."""
     import gc
 
     seen: Dict[int, Dict[str, Any]] = {}
@@ -102,6 +102,7 @@ def census(top: int = 15) -> List[Dict[str, Any]]:
         if issubclass(type(thing), Tensor):  # isinstance would ask lazy modules for their class
             size = thing.numel() * thing.element_size()
             seen[id(thing)] = {
+                "what": known.get(id(thing)),
                 "shape": list(thing.shape),
                 "dtype": str(thing.dtype),
                 "device": str(thing.device),

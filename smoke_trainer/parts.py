@@ -1,4 +1,9 @@
-"""The replaceable parts of a run beside the renderer: SSIM and the nearest-neighbour distance, ours or an extension's."""
+"""The replaceable parts of a run beside the renderer: SSIM and the nearest-neighbour distance, ours or an extension's.
+
+SSIM (Wang et al. 2004) compares two images by the mean, variance and covariance of every 11x11 window, weighted by a
+Gaussian of 1.5 pixels: ((2 m1 m2 + c1) (2 s12 + c2)) / ((m1^2 + m2^2 + c1) (s1^2 + s2^2 + c2)), averaged; 1 for equal ones.
+The distance of a point is the mean of the squared distances to its three nearest neighbours.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,6 @@ import torch
 from torch import Tensor
 
 from smoke_trainer.errors import RendererUnavailable, UsageError
-from smoke_trainer.losses import Ssim
 
 
 class Part(NamedTuple):
@@ -67,12 +71,3 @@ def _extension(module: str, function: str, device: torch.device) -> Part:
             "run `splatfix diagnose`, or leave the option out to use our kernel",
         ) from None
     return Part(found, module, str(getattr(loaded, "__version__", "unknown")), "cuda")
-
-
-def as_ssim(part: Part) -> Ssim:
-    """The part as the two-argument function that losses and metrics take."""
-
-    def ssim(images: Tensor, truth: Tensor) -> Tensor:
-        return part.function(images, truth)
-
-    return ssim

@@ -102,7 +102,7 @@ def what_came_out(run: Run, heldout: Quality) -> Dict[str, Any]:
         "sh_degree": run.model.sh_degree,
         "peaks": run.monitor.memory.as_json(),
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "census": census() if run.config.census else None,
+        "census": census({**run.model.tensors(), **run.photos.tensors()}) if run.config.census else None,
     }
 
 
@@ -147,6 +147,7 @@ def asked(config: TrainConfig) -> Dict[str, Any]:
         "resolution": config.resolution,
         "strategy": config.strategy,
         "budget": config.densify.budget if config.strategy == "budget" else None,
+        "cap": config.densify.max_gaussians if config.strategy == "mcmc" else None,
         "background": config.background,
         "seed": config.seed,
     }

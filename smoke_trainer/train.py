@@ -28,7 +28,7 @@ from smoke_trainer.losses import photometric_loss
 from smoke_trainer.metrics import Quality, QualityMean
 from smoke_trainer.model import Gaussians, gaussians_from_points
 from smoke_trainer.monitor import Monitor, gradient_norms
-from smoke_trainer.parts import Part, as_ssim, make_knn, make_ssim
+from smoke_trainer.parts import Part, make_knn, make_ssim
 from smoke_trainer.perceptual import find_lpips
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 from smoke_trainer.schedule import position_rate, set_position_rate
@@ -98,12 +98,13 @@ def train_step(run: Run, iteration: int) -> None:
     # Draw the Gaussians as this camera sees them, and compare with its photo.
     output = run.renderer.render(run.camera(view), model.splats(), background)
     loss = photometric_loss(
-        output.color, photo.over(background), as_ssim(run.ssim), config.dssim_weight, photo.mask
+        output.color, photo.over(background), run.ssim.function, config.dssim_weight, photo.mask
     )
     penalty = run.strategy.penalty(model)
     clock.lap("forward")
 
-    (loss.total if penalty is None else loss.total + penalty).backward()  # type: ignore[no-untyped-call, unused-ignore]
+    total = loss.total if penalty is None else loss.total + penalty
+    total.backward()  # type: ignore[no-untyped-call, unused-ignore]
     clock.lap("backward")
 
     # The strategy notes where on screen Gaussians want to move, before Adam moves them.
@@ -174,10 +175,10 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
     started = time.perf_counter()
     run.monitor.memory.begin()
     background, splats = run.plain_background(), run.model.splats()
-    mean = QualityMean(as_ssim(run.ssim))
+    mean = QualityMean(run.ssim.function)
     if previews is not None:
         size = run.scene.test[0].camera
-        mean = QualityMean(as_ssim(run.ssim), *find_lpips(run.device, min(size.width, size.height)))
+        mean = QualityMean(run.ssim.function, *find_lpips(run.device, min(size.width, size.height)))
     for view in run.scene.test:
         photo = run.photos.get(view)
         truth = photo.over(background)

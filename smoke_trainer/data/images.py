@@ -94,6 +94,10 @@ class ImageStore:
             self._kept[key] = planes
         return self._photo(planes, has_mask=view.mask_path is not None)
 
+    def tensors(self) -> Dict[int, str]:
+        """What each cached tensor is, by its `id`."""
+        return {id(planes): f"photo {Path(key).name}" for key, planes in self._kept.items()}
+
     def _make_room(self, size: int) -> None:
         while self._kept and self.held_bytes + size > self.capacity_bytes:
             _, oldest = self._kept.popitem(last=False)

@@ -1,4 +1,11 @@
-"""The protocol that every renderer fulfils, and the camera in the matrices that rasterizers take."""
+"""The protocol that every renderer fulfils, and the camera in the matrices that rasterizers take.
+
+What drawing means (Kerbl et al. 2023, section 4 and 6), whichever renderer does it: each Gaussian's covariance
+R S S^T R^T, seen through the camera, becomes an ellipse on screen; its spherical harmonics, seen from the camera, become
+a colour. A pixel takes the Gaussians that cover it from front to back, each with alpha = opacity * exp(-d^2 / 2), d being
+its distance from the centre in standard deviations, and adds colour * alpha * (1 - what is already covered).
+All of it is differentiable, so that one backward pass tells every parameter how it should change.
+"""
 
 from __future__ import annotations
 

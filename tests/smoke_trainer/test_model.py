@@ -20,7 +20,7 @@ from smoke_trainer.data.scene import PointCloud
 from smoke_trainer.losses import photometric_loss
 from smoke_trainer.metrics import MAX_PSNR, QualityMean, psnr
 from smoke_trainer.model import GROUPS, SH_C0, gaussians_from_points
-from smoke_trainer.parts import as_ssim, make_knn, make_ssim
+from smoke_trainer.parts import make_knn, make_ssim
 from smoke_trainer.schedule import position_rate, set_position_rate
 
 CPU = torch.device("cpu")
@@ -103,7 +103,7 @@ def test_long_runs_keep_the_reference_schedule_and_short_ones_fit_it_in(tmp_path
 
 
 def test_the_loss_is_the_papers_mixture_and_a_mask_hides_pixels():
-    ssim = as_ssim(make_ssim("kernels", CPU))
+    ssim = make_ssim("kernels", CPU).function
     truth = torch.rand(3, 20, 24, generator=torch.Generator().manual_seed(0))
     drawn = (truth + 0.1).requires_grad_(True)
     loss = photometric_loss(drawn, truth, ssim, 0.2)
@@ -123,7 +123,7 @@ def test_psnr_by_hand():
 
 
 def test_quality_is_the_mean_over_views_of_clamped_pictures():
-    ssim = as_ssim(make_ssim("kernels", CPU))
+    ssim = make_ssim("kernels", CPU).function
     mean = QualityMean(ssim)
     zero = torch.zeros(3, 16, 16)
     mean.add(zero + 0.1, zero)
