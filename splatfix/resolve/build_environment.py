@@ -10,8 +10,8 @@ from pathlib import Path, PurePath
 from splatfix.facts import Facts, Toolkit, Torch
 from splatfix.facts.source import Source
 from splatfix.resolve.compiler_cache import compiler_cache
+from splatfix.resolve.compilers import CompilerDecision
 from splatfix.resolve.plan import Reason
-from splatfix.resolve.toolchain import CompilerDecision
 
 OWN_TOOLKIT = ("splatfix's own cache",)
 

@@ -14,6 +14,7 @@ from splatfix.knowledge import Arch
 from splatfix.resolve.arch_choice import ArchChoice, Decider, choose
 from splatfix.resolve.build_environment import build_environment, job_count
 from splatfix.resolve.checkout import sources_in
+from splatfix.resolve.compilers import CompilerDecision, choose_compilers
 from splatfix.resolve.edits import PlannedEdit, edit_context, edited, needed_edits
 from splatfix.resolve.plan import (
     Action,
@@ -35,9 +36,7 @@ from splatfix.resolve.sharing import share_jobs
 from splatfix.resolve.swaps import choose_swaps
 from splatfix.resolve.targets import check_spelling, resolve_targets
 from splatfix.resolve.toolchain import (
-    CompilerDecision,
     ToolkitDecision,
-    choose_compilers,
     choose_ptx,
     choose_toolkit,
     release_numbers,

@@ -10,6 +10,7 @@ from splatfix.knowledge import Arch
 from splatfix.resolve import roads_build as build_roads
 from splatfix.resolve import roads_other as other_roads
 from splatfix.resolve.plan import RoadNotTaken
+from splatfix.resolve.roads_torch import other_torch
 from splatfix.resolve.situation import Situation, situation
 from splatfix.resolve.ways import Aim, Lane, WayOut, Ways
 
@@ -42,7 +43,7 @@ def _try_all(found: Situation, lanes: Sequence[Lane], *, follow: bool) -> Iterab
         build_roads.rebuild_with_ptx,
         build_roads.provide_toolkit,
         build_roads.install_toolkit,
-        other_roads.other_torch,
+        other_torch,
     ):
         yield road(found)
     yield other_roads.container(found, lanes)

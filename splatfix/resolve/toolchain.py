@@ -1,4 +1,4 @@
-"""Which toolkit and which host compilers a build uses: the first that nvcc, torch and the target GPU all agree on."""
+"""Which toolkit a build uses: of torch's CUDA major, complete, and able to compile for the targets, or PTX for them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import Compiler, Facts, Toolkit, Torch
+from splatfix.facts import Facts, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
 from splatfix.knowledge.archs import arch_info, known_archs
 from splatfix.knowledge.breakages import breakage
-from splatfix.knowledge.cpp_extension import compiler_verdict
 from splatfix.knowledge.drivers import ptx_isa_of_cuda, ptx_jit_ok
-from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
 from splatfix.knowledge.torch_releases import builds_for_arch, pip_command
 from splatfix.resolve.plan import RoadNotTaken
 
@@ -32,17 +30,6 @@ class ToolkitDecision:
     """Compiled as PTX too, for targets that this nvcc cannot name; None: every target gets machine code."""
     unsure: str = ""
     """What is not known about that PTX; "" when nothing is open."""
-
-
-@dataclass(frozen=True)
-class CompilerDecision:
-    """The C and C++ compilers a build takes."""
-
-    cc: str
-    cxx: str
-    version: str
-    why: str
-    rejected: tuple[RoadNotTaken, ...]
 
 
 def choose_toolkit(
@@ -162,30 +149,6 @@ def _ptx_with(
     unsure = "" if reads else f"whether the driver translates PTX of CUDA {toolkit.version}"
     why = f"CUDA {toolkit.version} writes {base.compute} PTX, which every GPU from {base.sm} on can be given"
     return ToolkitDecision(toolkit, version, tuple(named), why, (), base, unsure)
-
-
-def choose_compilers(
-    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
-) -> CompilerDecision:
-    """A pair of host compilers inside nvcc's limits (its own host_config.h) and torch's table.
-
-    CC and CXX as the person set them come first, then the plain names, then the newest versioned pair.
-
-    Raises:
-        SplatfixError: ``no-host-compiler`` with every candidate and what speaks against it.
-    """
-    rejected: list[RoadNotTaken] = []
-    found = facts.machine.compilers.value or ()
-    for cxx in sorted((item for item in found if item.kind in ("g++", "clang++", "cl")), key=_preference):
-        objection = _compiler_objection(cxx, torch, toolkit, version)
-        cc = cxx.path if cxx.kind == "cl" else _partner(cxx, found)
-        if objection is None and cc is None:
-            objection = "the C compiler of the same version is not there"
-        if objection is None and cc is not None:
-            why = f"{cxx.kind} {cxx.version}, inside nvcc's and torch's limits; found via {', '.join(cxx.found_via)}"
-            return CompilerDecision(cc, cxx.path, cxx.version or "", why, tuple(rejected))
-        rejected.append(RoadNotTaken(f"compiler {cxx.path}", objection or ""))
-    raise _no_compiler(facts.machine.system, torch, toolkit, version, rejected)
 
 
 def _served_by(target: Arch, torch: Torch) -> Arch:
@@ -332,89 +295,6 @@ def _needs_older_cuda(cuda: str, lost: Sequence[Arch]) -> SplatfixError:
             *((pip_command(older[0].torch, older[0].tag),) if older else ()),
             f"Then install a CUDA {last} toolkit and call splatfix install again.",
         ),
-    )
-
-
-def _preference(compiler: Compiler) -> tuple[int, list[int], str]:
-    by_variable = "CXX" in compiler.found_via
-    plain = compiler.path.replace("\\", "/").rsplit("/", 1)[-1] in ("g++", "g++.exe", "cl.exe", "cl")
-    rank = 0 if by_variable else 1 if plain else 2 if compiler.kind == "g++" else 3
-    return rank, [-n for n in release_numbers(compiler.version or "")], compiler.path
-
-
-def _compiler_objection(
-    compiler: Compiler, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
-) -> str | None:
-    numbers = release_numbers(compiler.version or "")
-    if not numbers:
-        return compiler.error or "it does not say its version"
-    if compiler.kind == "cl":
-        bounds = limits(version)
-        code = numbers[0] * 100 + numbers[1] if len(numbers) > 1 else 0
-        fits = bounds.accepts("msvc", code) if bounds else None
-        return f"nvcc {toolkit.version} does not accept _MSC_VER {code}" if fits is False else None
-    family = "gcc" if compiler.kind == "g++" else "clang"
-    most = toolkit.gcc_max if family == "gcc" else toolkit.clang_max
-    if most is not None and numbers[0] > most:
-        return f"{family} {compiler.version}: nvcc {toolkit.version} accepts up to {family} {most}"
-    if family == "gcc" and library_unreadable(version, numbers[0]):
-        return f"gcc {compiler.version}: nvcc {toolkit.version} cannot read its C++ library (std_function.h)"
-    oldest = oldest_gcc_of_torch(torch.version) if family == "gcc" else None
-    if oldest and numbers[0] < oldest:
-        return f"gcc {compiler.version}: the headers of torch {torch.version} need gcc {oldest} or newer"
-    verdict = compiler_verdict("gcc" if family == "gcc" else "clang", numbers, version, torch.version)
-    if verdict in ("too-new", "too-old"):
-        return f"{family} {compiler.version} is {verdict.replace('-', ' ')} for torch {torch.version} with CUDA {toolkit.version}"
-    return None
-
-
-def _partner(cxx: Compiler, found: Iterable[Compiler]) -> str | None:
-    """The C compiler beside this C++ compiler: same folder and version, name without the pluses."""
-    folder, _, name = cxx.path.replace("\\", "/").rpartition("/")
-    kind = {"g++": "gcc", "clang++": "clang"}[cxx.kind]
-    wanted = f"{folder}/{name.replace(cxx.kind, kind)}"
-    same = [item for item in found if item.kind == kind and item.version == cxx.version]
-    exact = [item.path for item in same if item.path.replace("\\", "/") == wanted]
-    return next(iter(exact + [item.path for item in same]), None)
-
-
-def _no_compiler(
-    system: str, torch: Torch, toolkit: Toolkit, version: tuple[int, ...], rejected: Sequence[RoadNotTaken]
-) -> SplatfixError:
-    seen = (
-        "; ".join(f"{road.what.removeprefix('compiler ')}: {road.why}" for road in rejected)
-        or "none was found"
-    )
-    return SplatfixError(
-        "no-host-compiler",
-        f"No host compiler fits nvcc {toolkit.version} and torch: {seen}.",
-        meaning="nvcc hands the C++ half of every file to a host compiler, and both nvcc and torch limit its version.",
-        todo=compiler_to_install(system, torch, toolkit, version),
-        details={"rejected": [{"what": road.what, "why": road.why} for road in rejected]},
-    )
-
-
-def compiler_to_install(
-    system: str, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
-) -> tuple[str, ...]:
-    """Which host compiler to get for a toolkit and a torch, as sentences with the usual commands."""
-    if system == "windows":
-        most = toolkit.msvc_max or next((b.msvc[1] for b in (limits(version),) if b and b.msvc), None)
-        which = f' ("MSVC v143 C++ x64 build tools", toolset 14.{most % 100} at most)' if most else ""
-        return (f"Add an older toolset in the Visual Studio Installer{which}, or use a newer CUDA toolkit.",)
-    majors = [
-        major
-        for major in range(oldest_gcc_of_torch(torch.version) or 7, (toolkit.gcc_max or 13) + 1)
-        if compiler_verdict("gcc", (major,), version, torch.version) not in ("too-new", "too-old")
-        and not library_unreadable(version, major)
-    ]
-    if not majors:
-        return (
-            f"No gcc suits both nvcc {toolkit.version} and torch {torch.version}: use another CUDA toolkit.",
-        )
-    return (
-        f"Install gcc {majors[-1]} (or {majors[0]} at least). On Debian and Ubuntu: sudo apt-get install g++-{majors[-1]}",
-        f"With conda: conda install -c conda-forge gxx={majors[-1]}",
     )
 
 

@@ -1,0 +1,131 @@
+"""Which host compilers a build uses: the first that nvcc and torch both take; else which one to install."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Compiler, Facts, Toolkit, Torch
+from splatfix.knowledge.cpp_extension import compiler_verdict
+from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
+from splatfix.resolve.plan import RoadNotTaken
+from splatfix.resolve.toolchain import release_numbers
+
+
+@dataclass(frozen=True)
+class CompilerDecision:
+    """The C and C++ compilers a build takes."""
+
+    cc: str
+    cxx: str
+    version: str
+    why: str
+    rejected: tuple[RoadNotTaken, ...]
+
+
+def choose_compilers(
+    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
+) -> CompilerDecision:
+    """A pair of host compilers inside nvcc's limits (its own host_config.h) and torch's table.
+
+    CC and CXX as the person set them come first, then the plain names, then the newest versioned pair.
+
+    Raises:
+        SplatfixError: ``no-host-compiler`` with every candidate and what speaks against it.
+    """
+    rejected: list[RoadNotTaken] = []
+    found = facts.machine.compilers.value or ()
+    for cxx in sorted((item for item in found if item.kind in ("g++", "clang++", "cl")), key=_preference):
+        objection = _compiler_objection(cxx, torch, toolkit, version)
+        cc = cxx.path if cxx.kind == "cl" else _partner(cxx, found)
+        if objection is None and cc is None:
+            objection = "the C compiler of the same version is not there"
+        if objection is None and cc is not None:
+            why = f"{cxx.kind} {cxx.version}, inside nvcc's and torch's limits; found via {', '.join(cxx.found_via)}"
+            return CompilerDecision(cc, cxx.path, cxx.version or "", why, tuple(rejected))
+        rejected.append(RoadNotTaken(f"compiler {cxx.path}", objection or ""))
+    raise _no_compiler(facts.machine.system, torch, toolkit, version, rejected)
+
+
+def _preference(compiler: Compiler) -> tuple[int, list[int], str]:
+    by_variable = "CXX" in compiler.found_via
+    plain = compiler.path.replace("\\", "/").rsplit("/", 1)[-1] in ("g++", "g++.exe", "cl.exe", "cl")
+    rank = 0 if by_variable else 1 if plain else 2 if compiler.kind == "g++" else 3
+    return rank, [-n for n in release_numbers(compiler.version or "")], compiler.path
+
+
+def _compiler_objection(
+    compiler: Compiler, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
+) -> str | None:
+    numbers = release_numbers(compiler.version or "")
+    if not numbers:
+        return compiler.error or "it does not say its version"
+    if compiler.kind == "cl":
+        bounds = limits(version)
+        code = numbers[0] * 100 + numbers[1] if len(numbers) > 1 else 0
+        fits = bounds.accepts("msvc", code) if bounds else None
+        return f"nvcc {toolkit.version} does not accept _MSC_VER {code}" if fits is False else None
+    family = "gcc" if compiler.kind == "g++" else "clang"
+    most = toolkit.gcc_max if family == "gcc" else toolkit.clang_max
+    if most is not None and numbers[0] > most:
+        return f"{family} {compiler.version}: nvcc {toolkit.version} accepts up to {family} {most}"
+    if family == "gcc" and library_unreadable(version, numbers[0]):
+        return f"gcc {compiler.version}: nvcc {toolkit.version} cannot read its C++ library (std_function.h)"
+    oldest = oldest_gcc_of_torch(torch.version) if family == "gcc" else None
+    if oldest and numbers[0] < oldest:
+        return f"gcc {compiler.version}: the headers of torch {torch.version} need gcc {oldest} or newer"
+    verdict = compiler_verdict("gcc" if family == "gcc" else "clang", numbers, version, torch.version)
+    if verdict in ("too-new", "too-old"):
+        return f"{family} {compiler.version} is {verdict.replace('-', ' ')} for torch {torch.version} with CUDA {toolkit.version}"
+    return None
+
+
+def _partner(cxx: Compiler, found: Iterable[Compiler]) -> str | None:
+    """The C compiler beside this C++ compiler: same folder and version, name without the pluses."""
+    folder, _, name = cxx.path.replace("\\", "/").rpartition("/")
+    kind = {"g++": "gcc", "clang++": "clang"}[cxx.kind]
+    wanted = f"{folder}/{name.replace(cxx.kind, kind)}"
+    same = [item for item in found if item.kind == kind and item.version == cxx.version]
+    exact = [item.path for item in same if item.path.replace("\\", "/") == wanted]
+    return next(iter(exact + [item.path for item in same]), None)
+
+
+def _no_compiler(
+    system: str, torch: Torch, toolkit: Toolkit, version: tuple[int, ...], rejected: Sequence[RoadNotTaken]
+) -> SplatfixError:
+    seen = (
+        "; ".join(f"{road.what.removeprefix('compiler ')}: {road.why}" for road in rejected)
+        or "none was found"
+    )
+    return SplatfixError(
+        "no-host-compiler",
+        f"No host compiler fits nvcc {toolkit.version} and torch: {seen}.",
+        meaning="nvcc hands the C++ half of every file to a host compiler, and both nvcc and torch limit its version.",
+        todo=compiler_to_install(system, torch, toolkit, version),
+        details={"rejected": [{"what": road.what, "why": road.why} for road in rejected]},
+    )
+
+
+def compiler_to_install(
+    system: str, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
+) -> tuple[str, ...]:
+    """Which host compiler to get for a toolkit and a torch, as sentences with the usual commands."""
+    if system == "windows":
+        most = toolkit.msvc_max or next((b.msvc[1] for b in (limits(version),) if b and b.msvc), None)
+        which = f' ("MSVC v143 C++ x64 build tools", toolset 14.{most % 100} at most)' if most else ""
+        return (f"Add an older toolset in the Visual Studio Installer{which}, or use a newer CUDA toolkit.",)
+    majors = [
+        major
+        for major in range(oldest_gcc_of_torch(torch.version) or 7, (toolkit.gcc_max or 13) + 1)
+        if compiler_verdict("gcc", (major,), version, torch.version) not in ("too-new", "too-old")
+        and not library_unreadable(version, major)
+    ]
+    if not majors:
+        return (
+            f"No gcc suits both nvcc {toolkit.version} and torch {torch.version}: use another CUDA toolkit.",
+        )
+    return (
+        f"Install gcc {majors[-1]} (or {majors[0]} at least). On Debian and Ubuntu: sudo apt-get install g++-{majors[-1]}",
+        f"With conda: conda install -c conda-forge gxx={majors[-1]}",
+    )

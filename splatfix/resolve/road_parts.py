@@ -1,0 +1,105 @@
+"""What several roads share: their titles, the steps of a rebuild, and what this machine can show of a way out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from splatfix.core.proof import RungName
+from splatfix.resolve.plan import Reason, RoadNotTaken
+from splatfix.resolve.road_tools import Tools
+from splatfix.resolve.situation import Situation
+from splatfix.resolve.ways import Limit, Rebuild, Road, ShowIt, Step, WayOut
+
+TITLES = {
+    Road.KEEP: "keep what is installed",
+    Road.REBUILD: "rebuild the extensions with a toolkit that is here",
+    Road.REBUILD_PTX: "rebuild with PTX that the driver translates for the newer GPU",
+    Road.PROVIDE_TOOLKIT: "rebuild with a CUDA toolkit from PyPI wheels, without root",
+    Road.INSTALL_TOOLKIT: "install a CUDA toolkit, then rebuild",
+    Road.OTHER_TORCH: "another build of torch, then rebuild",
+    Road.CONTAINER: "a container lane",
+    Road.SWAP: "pure-PyTorch drop-ins",
+    Road.DRIVER: "another NVIDIA driver",
+}
+
+
+def shut(road: Road, why: str) -> RoadNotTaken:
+    """A road that cannot be taken."""
+    return RoadNotTaken(TITLES[road], why)
+
+
+def way(
+    found: Situation, road: Road, steps: tuple[Step, ...], reasons: Sequence[Reason], unsure: Sequence[str] = (),
+    *, native: bool = True,
+) -> WayOut:  # fmt: skip
+    """A way out, with what this machine can and cannot show about it."""
+    can, cannot = [RungName.RESOLVED], []
+    if native:
+        can.append(RungName.BUILT)
+    else:
+        cannot.append(Limit(RungName.BUILT, "nothing native is built"))
+    can.append(RungName.LOADS)
+    away = [item.arch.sm for item in found.wanted if not item.here]
+    upper = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
+    if not found.wanted:
+        can += upper
+    elif not found.here:
+        why = f"no {', '.join(away)} GPU is in this machine"
+        cannot += [Limit(rung, why if native else f"{why}; on the CPU it can be shown") for rung in upper]
+    else:
+        can += upper
+        if away:
+            cannot += [
+                Limit(rung, f"for {', '.join(away)}: no such GPU is in this machine") for rung in upper
+            ]
+    return WayOut(
+        road,
+        TITLES[road],
+        (*found.repairs, *steps),
+        tuple(can),
+        tuple(cannot),
+        tuple(reasons),
+        tuple(dict.fromkeys(unsure)),
+    )
+
+
+def rebuild_steps(found: Situation, tools: Tools, *options: str) -> tuple[Step, ...]:
+    """Get the tools, compile, and show it."""
+    subjects = tuple(part.name for part in found.parts if not part.swap and part.name not in found.aim.keep)
+    archs = [arch.cc for arch in dict.fromkeys(tools.build_archs)]
+    arch_list = ";".join([*archs, f"{tools.ptx.cc}+PTX"] if tools.ptx else archs)
+    targets = [f"--target {arch.sm}" for arch in found.archs]
+    command = " ".join(
+        ["splatfix install", found.aim.source or "SOURCE", *targets, *options, *_python(found)]
+    )
+    compiler = tools.compiler.cxx if tools.compiler else ""
+    step = Rebuild(subjects, tuple(a.sm for a in found.archs), arch_list, _called(tools), compiler, command)
+    return (*tools.before, step, show_step(found))
+
+
+def _called(tools: Tools) -> str:
+    return f"CUDA {tools.cuda} in {tools.root}" if "/" in tools.root or "\\" in tools.root else tools.root
+
+
+def show_step(found: Situation) -> ShowIt:
+    """The last step: train where the GPU is, else at least see that its code is there."""
+    if found.wanted and not found.here:
+        targets = " ".join(f"--target {arch.sm}" for arch in found.archs)
+        return ShowIt(f"splatfix diagnose {targets}{python_option(found)}", "see the code for it")
+    return ShowIt(f"splatfix certify{python_option(found)}", "see it train")
+
+
+def python_option(found: Situation) -> str:
+    """``--python PATH`` of the target interpreter, with a leading blank; "" when it is not known."""
+    return "".join(f" {word}" for word in _python(found))
+
+
+def _python(found: Situation) -> list[str]:
+    interpreter = found.facts.environment.interpreter.value
+    if interpreter is None:
+        return []
+    quoted = (
+        f'"{interpreter.executable}"' if found.platform == "windows" else shlex.quote(interpreter.executable)
+    )
+    return ["--python", quoted]

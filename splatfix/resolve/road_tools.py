@@ -1,0 +1,157 @@
+"""Toolkit and host compiler for a road: those of this machine, from PyPI wheels, or for the person to install."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Fact, Facts, Toolkit, Torch
+from splatfix.knowledge import Arch, toolkit_supports
+from splatfix.knowledge.host_compilers import limits
+from splatfix.knowledge.toolkits import cuda_of_torch, provision, recipe
+from splatfix.resolve.build_environment import OWN_TOOLKIT
+from splatfix.resolve.compilers import CompilerDecision, choose_compilers
+from splatfix.resolve.plan import Reason
+from splatfix.resolve.toolchain import ToolkitDecision, choose_toolkit, release_numbers
+from splatfix.resolve.ways import ByHand, GetToolkit, Step
+
+
+@dataclass(frozen=True)
+class Tools:
+    """A toolkit and a compiler for one torch, and what the person must do first to have them."""
+
+    cuda: str
+    root: str
+    build_archs: tuple[Arch, ...]
+    compiler: CompilerDecision | None
+    before: tuple[Step, ...]
+    reasons: tuple[Reason, ...]
+    ptx: Arch | None = None
+    """Compiled as PTX too, for the targets that this toolkit cannot name."""
+
+
+def steps_here(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> int | None:
+    """How many things must be done by hand before a toolkit of this machine compiles; None: no toolkit here fits."""
+    try:
+        return len(tools_here(facts, torch, archs).before)
+    except SplatfixError:
+        return None
+
+
+def tools_here(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools:
+    """The toolkit of this machine for a torch.
+
+    Raises:
+        SplatfixError: none fits.
+    """
+    toolkit = choose_toolkit(facts, torch, archs, None)
+    return _tools(facts, torch, toolkit, ())
+
+
+def tools_from_wheels(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools:
+    """The toolkit that PyPI wheels make for a torch.
+
+    Raises:
+        SplatfixError: there is none for this CUDA, system or target.
+    """
+    numbers = release_numbers(torch.cuda or "")
+    minor = f"{numbers[0]}.{numbers[1]}"
+    if facts.machine.system != "linux":
+        raise SplatfixError(
+            "no-toolkit-wheels", f"a toolkit from PyPI wheels was never tried on {facts.machine.system}"
+        )
+    offer = provision(numbers[0])
+    if offer is None:
+        raise SplatfixError(
+            "no-toolkit-wheels", f"whether PyPI has a compiler of CUDA {numbers[0]} is not known"
+        )
+    exact = cuda_of_torch(torch.version) or ""
+    found = recipe(exact if exact.startswith(f"{minor}.") else minor)
+    if found is None:
+        raise SplatfixError(
+            "no-toolkit-wheels", f"PyPI has no compiler of CUDA {numbers[0]} ({offer.wheel}: {offer.holds})"
+        )
+    bounds = limits(numbers[:2])
+    toolkit = Toolkit(
+        root=f"splatfix's own CUDA {minor}", version=minor, found_via=OWN_TOOLKIT, nvcc="nvcc",
+        gcc_max=bounds.gcc_max_major if bounds else None, clang_max=bounds.clang_max_major if bounds else None,
+    )  # fmt: skip
+    alone = replace(facts, machine=replace(facts.machine, toolkits=Fact((toolkit,), "its own cache")))
+    decision = choose_toolkit(alone, torch, archs, None)
+    return _tools(facts, torch, decision, (GetToolkit(minor, found.unpacked_gb),))
+
+
+def tools_by_hand(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools:
+    """The toolkit that would fit a torch, the targets and the compilers here, for a person to install.
+
+    Raises:
+        SplatfixError: no CUDA of torch's major compiles for the targets.
+    """
+    numbers = release_numbers(torch.cuda or "")
+    fitting: list[tuple[int, int, Tools]] = []
+    refused: SplatfixError | None = None
+    for minor in range(10):
+        cuda = (numbers[0], minor)
+        bounds = limits(cuda)
+        if bounds is None or any(toolkit_supports(cuda, arch) is False for arch in archs):
+            continue
+        name = f"{cuda[0]}.{cuda[1]}"
+        stub = Toolkit(
+            f"CUDA {name}", name, (), "nvcc", gcc_max=bounds.gcc_max_major, clang_max=bounds.clang_max_major
+        )
+        alone = replace(facts, machine=replace(facts.machine, toolkits=Fact((stub,), "to be installed")))
+        try:
+            decision = choose_toolkit(alone, torch, archs, None)
+        except SplatfixError as error:
+            refused = error
+            continue
+        tools = _tools(facts, torch, decision, (_install_by_hand(facts, name),))
+        fitting.append((len(tools.before), abs(minor - numbers[1]), tools))
+    if fitting:
+        return min(fitting, key=lambda item: item[:2])[2]
+    words = ", ".join(arch.sm for arch in archs)
+    raise refused or SplatfixError("no-such-toolkit", f"no CUDA {numbers[0]} toolkit compiles for {words}")
+
+
+def _install_by_hand(facts: Facts, cuda: str) -> ByHand:
+    interpreter = facts.environment.interpreter.value
+    if interpreter and interpreter.kind == "conda":
+        return ByHand(
+            f"install the CUDA {cuda} toolkit into the conda environment, which needs no root",
+            (f"conda install -p {shlex.quote(interpreter.prefix)} -c nvidia cuda-toolkit={cuda}",),
+        )
+    return ByHand(
+        f"install the CUDA {cuda} toolkit (not the driver that comes with it) from "
+        "https://developer.nvidia.com/cuda-toolkit-archive"
+    )
+
+
+def _tools(facts: Facts, torch: Torch, decision: ToolkitDecision, before: tuple[Step, ...]) -> Tools:
+    compiler, needed, why = compiler_here(facts, torch, decision.toolkit, decision.version)
+    reasons = (
+        [Reason(decision.why)]
+        if decision.toolkit.found_via
+        else [Reason(f"torch was built with CUDA {torch.cuda}")]
+    )
+    reasons += why
+    return Tools(
+        decision.toolkit.version or "",
+        decision.toolkit.root,
+        decision.build_archs,
+        compiler,
+        (*before, *needed),
+        tuple(reasons),
+    )
+
+
+def compiler_here(
+    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
+) -> tuple[CompilerDecision | None, tuple[Step, ...], tuple[Reason, ...]]:
+    """The host compiler here, or the step that gets one; and why."""
+    try:
+        chosen = choose_compilers(facts, torch, toolkit, version)
+    except SplatfixError as error:
+        return None, (ByHand(" ".join(error.todo)),), (Reason(error.what),)
+    return chosen, (), (Reason(chosen.why),)

@@ -1,0 +1,265 @@
+"""The road of another torch: which published build serves every target and asks least of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from packaging.utils import canonicalize_name
+
+from splatfix.checks.driver import driver_words
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Facts, Torch
+from splatfix.knowledge import Arch, drivers
+from splatfix.knowledge.cpp_extension import behaviour
+from splatfix.knowledge.torch_releases import (
+    RankedBuild,
+    TorchBuild,
+    build_runs_on,
+    builds_for_arch,
+    pip_command,
+)
+from splatfix.resolve.plan import Reason, RoadNotTaken
+from splatfix.resolve.road_parts import rebuild_steps, shut, way
+from splatfix.resolve.road_tools import Tools, tools_by_hand, tools_from_wheels, tools_here
+from splatfix.resolve.situation import Situation, driver_objection, torch_obstacles
+from splatfix.resolve.ways import ByHand, GetToolkit, InstallTorch, Road, WayOut
+
+_COMPANIONS = ("torchvision", "torchaudio")
+
+
+_COSTS = {
+    0: "a toolkit that is here",
+    1: "a toolkit from PyPI wheels",
+    2: "a toolkit or compiler to be installed by hand",
+}
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """Another torch with the tools to compile beside it."""
+
+    ranked: RankedBuild
+    tools: Tools
+    cost: int
+    """Key of ``_COSTS``."""
+
+
+def other_torch(found: Situation) -> WayOut | RoadNotTaken:
+    """The published build that serves every target under this driver and Python, and asks least of the machine."""
+    road = Road.OTHER_TORCH
+    if "torch" in found.aim.keep:
+        return shut(road, "torch is to be left as it is (--keep torch)")
+    kept = [
+        part.name for part in found.parts if part.installed and not part.swap and part.name in found.aim.keep
+    ]
+    if kept:
+        return shut(
+            road,
+            f"{', '.join(kept)} is to be left as it is (--keep), and was compiled against the torch here",
+        )
+    if found.platform is None:
+        return shut(road, f"PyTorch publishes no CUDA build for {found.facts.machine.system}")
+    against, _ = torch_obstacles(found, found.torch)
+    now = _cost_of(_tools_for(found.facts, found.torch, found.archs)) if found.torch and not against else None
+    if now == 0 and found.torch:
+        return shut(
+            road,
+            f"not needed: torch {found.torch.version} has code for {found.words}, and a toolkit for it is here",
+        )
+    offers = _offers(found)
+    if not offers:
+        return shut(road, _why_no_build(found))
+    best = min(
+        offers,
+        key=lambda item: (
+            item.cost,
+            item.ranked.runs == "unknown",
+            not _same_release(found, item.ranked.build),
+        ),
+    )
+    if now is not None and now <= best.cost and found.torch:
+        return shut(
+            road, f"not needed: torch {found.torch.version} has code for {found.words}, and another build would ask "
+            f"as much of this machine ({_COSTS[best.cost]})",
+        )  # fmt: skip
+    chosen = best.ranked.build
+    version, command = torch_command(found, chosen)
+    reasons = [Reason(_why_build(found, best.ranked, version), chosen.source), *best.tools.reasons]
+    others = [o.ranked.build for o in offers if o.ranked.build is not chosen and o.cost == best.cost][:3]
+    if others:
+        reasons.append(Reason("as good: " + ", ".join(f"torch {item.torch} {item.tag}" for item in others)))
+    if linked := _linked_to_torch(found):
+        reasons.append(
+            Reason(
+                f"these were compiled against the torch that is here and need a rebuild too: {', '.join(linked)}"
+            )
+        )
+    unsure = (
+        []
+        if best.ranked.runs != "unknown"
+        else [f"what GPU code torch {chosen.torch} {chosen.tag} carries for this platform"]
+    )
+    if found.here and driver_objection(found, cuda_words(chosen)).ok is None:
+        unsure.append(driver_objection(found, cuda_words(chosen)).why)
+    provided = any(isinstance(step, GetToolkit) for step in best.tools.before)
+    options = ("--provide-toolkit",) if provided else ()
+    steps = (InstallTorch(version, chosen.tag, command), *rebuild_steps(found, best.tools, *options))
+    return way(found, road, steps, reasons, unsure)
+
+
+def _offers(found: Situation) -> list[_Offer]:
+    offers: list[_Offer] = []
+    known: dict[tuple[str | None, tuple[str, ...]], Tools | None] = {}  # what decides on the tools
+    for ranked in other_builds(found):
+        torch = _as_torch(ranked.build)
+        key = (torch.cuda, torch.knows_archs)
+        if key not in known:
+            known[key] = _tools_for(found.facts, torch, found.archs)
+        tools = known[key]
+        cost = _cost_of(tools)
+        if tools is not None and cost is not None:
+            offers.append(_Offer(ranked, tools, cost))
+    return offers
+
+
+def other_builds(found: Situation, *, driver: bool = True) -> list[RankedBuild]:
+    """Builds but the installed one that serve every target, best first; those whose code is not known only where none is known to serve."""
+    for unknown in (False, True):
+        per_arch = [
+            builds_for_arch(
+                arch, found.platform or "linux", found.facts.machine.machine, python=found.python, glibc=found.glibc,
+                driver=found.driver if driver else None, include_unknown=unknown,
+            )
+            for arch in found.archs
+        ]  # fmt: skip
+        if not per_arch:
+            return []
+        rest = [{(item.build.release, item.build.tag) for item in other} for other in per_arch[1:]]
+        common = [
+            item
+            for item in per_arch[0]
+            if all((item.build.release, item.build.tag) in other for other in rest)
+            and not _is_installed(found, item.build)
+        ]
+        if common:
+            return common
+    return []
+
+
+def _is_installed(found: Situation, candidate: TorchBuild) -> bool:
+    torch = found.torch
+    return torch is not None and _same_release(found, candidate) and torch.cuda == cuda_words(candidate)
+
+
+def _same_release(found: Situation, candidate: TorchBuild) -> bool:
+    return found.torch is not None and found.torch.version.startswith(f"{candidate.release}.")
+
+
+def cuda_words(candidate: TorchBuild) -> str:
+    """CUDA of a published build, as torch.version.cuda says it."""
+    return ".".join(map(str, candidate.cuda))
+
+
+def _as_torch(candidate: TorchBuild) -> Torch:
+    version = candidate.torch.replace("*", "0") + f"+{candidate.tag}"
+    rules = behaviour(version)
+    return Torch(
+        version, cuda_words(candidate), None, "", knows_archs=rules.supported_arches if rules else ()
+    )
+
+
+def _tools_for(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools | None:
+    for make in (tools_here, tools_from_wheels, tools_by_hand):
+        try:
+            return make(facts, torch, archs)
+        except SplatfixError:  # the next one may have it; why each has not is said by its own road
+            continue
+    return None
+
+
+def _cost_of(tools: Tools | None) -> int | None:
+    if tools is None:
+        return None
+    if any(isinstance(step, ByHand) for step in tools.before):
+        return 2
+    return 1 if any(isinstance(step, GetToolkit) for step in tools.before) else 0
+
+
+def torch_command(found: Situation, candidate: TorchBuild) -> tuple[str, str]:
+    """Version and exact pip command. Within one release the build is named by its local version, since pip would call
+    ``torch==2.8.*`` satisfied by the build that is there."""
+    interpreter = found.facts.environment.interpreter.value
+    pip = f'"{interpreter.executable}" -m pip' if interpreter else "pip"
+    there = {canonicalize_name(item.name) for item in found.facts.environment.distributions.value or ()}
+    also = tuple(name for name in _COMPANIONS if name in there)
+    version = candidate.torch
+    if _same_release(found, candidate) and found.torch is not None:
+        plain = found.torch.version.partition("+")[0]
+        version = (
+            plain if candidate.versions is None or plain in candidate.versions else candidate.versions[-1]
+        )
+        command = pip_command(version, candidate.tag, also=also, pip=pip)
+        return version, command.replace(f"torch=={version}", f"torch=={version}+{candidate.tag}", 1)
+    return version, pip_command(version, candidate.tag, also=also, pip=pip)
+
+
+def _why_build(found: Situation, ranked: RankedBuild, version: str) -> str:
+    how = {
+        "cubin": "machine code",
+        "ptx": "PTX that the driver translates",
+        "unknown": "code that the tables do not know",
+    }
+    chosen = ranked.build
+    text = f"torch {version} {chosen.tag} carries {how[ranked.runs]} for {found.words}"
+    said = driver_objection(found, cuda_words(chosen))
+    if said.ok:
+        return f"{text}; {said.why}"
+    floor = drivers.runtime_floor(chosen.cuda, found.platform or "linux")
+    return (
+        text
+        if found.here or floor is None
+        else f"{text}; where it runs, the driver must be {driver_words(floor)} or newer"
+    )
+
+
+def _why_no_build(found: Situation) -> str:
+    text = (
+        f"no torch build in the tables serves {found.words} on {found.platform} {found.facts.machine.machine}"
+    )
+    text += f" with Python {found.python[0]}.{found.python[1]}" if found.python else ""
+    text += f" and glibc {found.glibc[0]}.{found.glibc[1]}" if found.glibc else ""
+    later = other_builds(found, driver=False)
+    if found.driver and later:
+        floor = drivers.runtime_floor(later[0].build.cuda, found.platform or "linux")
+        have, need = found.driver_words, driver_words(floor or ())
+        return (
+            f"{text} under driver {have}; with {need} torch {later[0].build.torch} {later[0].build.tag} would"
+        )
+    tools = [item for item in later if _tools_for(found.facts, _as_torch(item.build), found.archs) is None]
+    return f"{text}, together with a toolkit that compiles for it" if tools else text
+
+
+def _lost_here(found: Situation, chosen: TorchBuild) -> list[str]:
+    """GPUs of this machine, not asked for, that the chosen build is known not to run on."""
+    here = {
+        Arch.parse(gpu.cc)
+        for gpu in found.facts.machine.gpus.value or ()
+        if gpu.vendor == "nvidia" and gpu.cc
+    }
+    others = sorted(here - set(found.archs))
+    platform, machine = found.platform or "linux", found.facts.machine.machine
+    return [arch.sm for arch in others if build_runs_on(chosen, arch, platform, machine) is False]
+
+
+def _linked_to_torch(found: Situation) -> list[str]:
+    ours = {canonicalize_name(part.name) for part in found.parts}
+    return sorted(
+        {
+            item.distribution
+            for item in found.facts.environment.extensions.value or ()
+            if item.links_torch
+            and item.distribution
+            and canonicalize_name(item.distribution) not in {*ours, *_COMPANIONS, "torch"}
+        }
+    )
