@@ -124,7 +124,7 @@ def _offers(found: Situation) -> list[_Offer]:
 
 
 def other_builds(found: Situation, *, driver: bool = True) -> list[RankedBuild]:
-    """Builds but the installed one that serve every target, best first; those whose code is not known only where none is known to serve."""
+    """Builds, the installed one left out, that serve every target, best first; unknown ones only where none is known to."""
     for unknown in (False, True):
         per_arch = [
             builds_for_arch(
