@@ -33,6 +33,7 @@ def test_the_cache_never_holds_more_than_it_may_and_forgets_the_oldest(scene_fol
     photos.get(scene.train[0])
     assert list(photos._kept) == [str(scene.train[2].image_path), str(scene.train[0].image_path)]
     assert photos.held_bytes == sum(planes.numel() for planes in photos._kept.values())
+    assert set(photos.tensors().values()) == {f"photo {scene.train[2].name}", f"photo {scene.train[0].name}"}
 
 
 def test_a_cache_too_small_for_one_image_still_works(scene_folder):
