@@ -92,6 +92,8 @@ SECTIONS: Mapping[str, Mapping[str, Rows]] = {
         ),
         "msvc_products": rows(last=INT, name=TEXT),
         "not_published": rows(),
+        "unreadable_libraries": rows(cuda=PAIR, gcc_major=INT, verified=FLAG),
+        "torch_headers": rows(oldest_gcc=INT),
     },
     "cpp_extension": {
         "releases": rows(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from splatfix.knowledge._tables import Version, cached, parse_version, table, version
+from splatfix.knowledge._tables import Version, cached, pair, parse_version, table, version
 
 Compiler = Literal["gcc", "clang", "msvc"]
 
@@ -61,24 +61,17 @@ def limits(cuda: tuple[int, ...]) -> CompilerLimits | None:
     return rows.get(cuda[:2])
 
 
-# nvcc's header lets gcc 11 pass, then its front end fails on that <functional> ("parameter packs not expanded with
-# '...'" in std_function.h). Ubuntu 22.04 ships this very pair. Source: NVIDIA forum and pybind11 reports of 2022.
-_UNREADABLE_LIBRARY = {((11, 5), 11)}
-
-# Oldest gcc that torch's headers take: c10/util/C++17.h says "We need GCC 9 or later" from 2.3 on; from 2.12 on
-# extensions are compiled as C++20, which gcc accepts from 10 on. Below 2.3 torch's own table (gcc 5) decides.
-_OLDEST_GCC_OF_TORCH = (((2, 12), 10), ((2, 3), 9))
-
-
 def library_unreadable(cuda: tuple[int, ...], gcc_major: int) -> bool:
     """nvcc of this CUDA accepts this gcc by its header and then cannot read its C++ library."""
-    return (cuda[:2], gcc_major) in _UNREADABLE_LIBRARY
+    rows = table("host_compilers")["unreadable_libraries"].values()
+    return any(pair(row["cuda"]) == cuda[:2] and row["gcc_major"] == gcc_major for row in rows)
 
 
 def oldest_gcc_of_torch(torch_version: str) -> int | None:
     """The oldest gcc major that the headers of this torch take; None: older than any in use, or not known."""
     release = parse_version(torch_version)[:2]
-    return next((gcc for since, gcc in _OLDEST_GCC_OF_TORCH if release >= since), None)
+    rows = table("host_compilers")["torch_headers"].items()
+    return max((row["oldest_gcc"] for since, row in rows if release >= version(since)), default=None)
 
 
 def cudas_accepting(compiler: Compiler, number: int) -> tuple[tuple[int, int], ...]:
