@@ -113,7 +113,9 @@ def sources_to_build(facts: Facts) -> Iterator[CheckoutSource]:
 
 def compiles_at_first_use(facts: Facts) -> tuple[str, ...]:
     """Installed packages that will compile CUDA code at their first import: gsplat's plain wheel, older nvdiffrast."""
-    compiled = {re.split(r"[./]", item.path)[0] for item in facts.environment.extensions.value or ()}
+    if facts.environment.extensions.value is None:
+        return ()
+    compiled = {re.split(r"[./]", item.path)[0] for item in facts.environment.extensions.value}
     compiled |= {item.name.partition("_")[0] for item in facts.environment.jit_caches.value or ()
                  if item.current and item.library}  # fmt: skip
     found = []

@@ -173,11 +173,13 @@ def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding
                       f"torch accepts {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
                       evidence=evidence)  # fmt: skip
     else:
+        too_old = numbers(compiler.version) < bounds.min
         limit = bounds.max_exclusive[0] - 1
         yield Finding(
             "host-compiler-refused-by-torch", Status.FAIL,
             f"torch {torch.version} refuses {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
-            evidence=evidence, remedy=_other_compiler(facts, toolkit, family, limit),
+            evidence=evidence,
+            remedy=_newer_gcc(facts, bounds.min[0]) if too_old else _other_compiler(facts, toolkit, family, limit),
         )  # fmt: skip
 
 

@@ -56,7 +56,12 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
 @check("gpu-without-driver", "gpu", "A card without a working driver")
 def gpu_without_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """A GPU that the PCI bus shows but no driver drives: nothing of CUDA can run until a driver is loaded."""
-    if not has_nvidia_gpu(facts) or facts.machine.driver.known:
+    driver = facts.machine.driver
+    if not has_nvidia_gpu(facts) or driver.known:
+        return
+    if not driver.error.startswith("no "):  # the probe's own words for a driver that is not there
+        yield Finding("gpu-without-driver", Status.UNKNOWN, "Whether an NVIDIA driver is loaded is not known.",
+                      evidence=(Evidence("reason", driver.error or "the facts do not say"),))  # fmt: skip
         return
     cards = [gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
     names = ", ".join(gpu.name for gpu in cards)

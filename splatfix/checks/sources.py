@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from splatfix.checks._common import (
     best_toolkit,
@@ -55,15 +56,21 @@ def missing_cfloat(facts: Facts, goal: Goal) -> Iterator[Finding]:
 
 @check("cub-max-removed", "checkout", "CUDA sources use no functor that CUDA 13 removed")
 def cub_max_removed(facts: Facts, goal: Goal) -> Iterator[Finding]:
-    """CUDA 13.0 removed the old functors of CUB. forward.cu of taming-3dgs and FastGS uses cub::Max: "namespace cub has no
-    member Max". `splatfix install` puts a functor of the same meaning in its place, in its scratch copy."""
+    """CUDA 13.0 removed the old functors of CUB: Max, Min, Sum, Equality, Inequality, Difference, Division (compiled one by one
+    with nvcc 13.0). forward.cu of taming-3dgs and FastGS uses cub::Max: "namespace cub has no member Max". `splatfix
+    install` puts functors of the same meaning in the place of Max, Min and Sum, in its scratch copy."""
     row = stacks.breakage("cub_max_removed")
     cuda = _build_cuda(facts)
     if row is None or cuda is None or cuda < row.since["cuda"]:
         return
     for item in sources_to_build(facts):
         for passage in _of_kind(item, "cub-max"):
-            yield _source_breaks("cub-max-removed", item, passage, f"CUDA {_dotted(cuda)}", row.cure)
+            finding = _source_breaks("cub-max-removed", item, passage, f"CUDA {_dotted(cuda)}", row.cure)
+            if not re.search(r"cub::(Max|Min|Sum)\b", passage.text):
+                finding = replace(
+                    finding, remedy=(prose(f"In the source: {row.cure}, or its like of cuda::std."),)
+                )
+            yield finding
 
 
 @check("cxx-standard-forced", "checkout", "No source forces a C++ standard that torch or nvcc refuses")

@@ -34,6 +34,10 @@ def cuda_toolkit_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )  # fmt: skip
     if found or torch_cuda(facts) is None:
         return
+    if toolkits.value is None:
+        yield Finding("cuda-toolkit-missing", Status.UNKNOWN, "Which CUDA toolkits are here is not known.",
+                      evidence=(Evidence("reason", toolkits.error or "the facts do not say"),))  # fmt: skip
+        return
     cuda = torch_of(facts)
     version = cuda.cuda if cuda and cuda.cuda else ""
     yield Finding(

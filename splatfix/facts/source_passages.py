@@ -12,7 +12,7 @@ from splatfix.facts.setup_py import SetupScript
 from splatfix.facts.text_files import files_below, text_of
 
 # Symbols of CUB's old functors; CCCL 3.0 (CUDA 13.0) removed them.
-_CUB = re.compile(r"\bcub::(Max|Min|Sum|Equality|Inequality)\b")
+_CUB = re.compile(r"\bcub::(Max|Min|Sum|Equality|Inequality|Difference|Division)\b")
 _FIXED_WIDTH = re.compile(r"\b(u?int(8|16|32|64)_t|uintptr_t)\b")
 _SEQUENCE = re.compile(r"\bthrust::sequence\b")
 # glm's and torch's headers bring both along.

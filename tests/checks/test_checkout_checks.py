@@ -289,6 +289,20 @@ def test_cuda_breakages(
     assert bool(of(with_checkout(facts, sources=(passage("cub-max"),)), "cub-max-removed")) is cub
 
 
+def test_functors_that_splatfix_does_not_replace_are_left_to_a_person(
+    changed: Changer, torch_with: TorchWith
+) -> None:
+    facts = changed(torch=torch_with(cuda="13.0"), **cuda("13.0.88"))
+
+    def using(functor: str) -> Finding:
+        place = Passage("cub-max", "a.cu", 3, f"cub::{functor}()")
+        return of(with_checkout(facts, sources=(source(passages=(place,)),)), "cub-max-removed")[0]
+
+    for known in ("Max", "Min", "Sum"):
+        assert any(step.text.startswith("splatfix install") for step in using(known).remedy)
+    assert not any(step.command for step in using("Equality").remedy)
+
+
 def test_what_is_already_built_is_not_judged_as_a_source(changed: Changer) -> None:
     built = changed(extensions=Fact((extension("simple_knn", sass("sm_120")),), ""), **cuda("12.9.86"))
     assert not loud(with_checkout(built, sources=(passage("no-cfloat"),)))

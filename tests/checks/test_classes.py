@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from typer.testing import CliRunner
 
 from splatfix.checks import all_checks
 from splatfix.checks.classes import FORESIGHT, foreseen_by
+from splatfix.cli import app
 from splatfix.knowledge.failures import failure_classes
 
 CODES = {item.code: item for item in all_checks()}
@@ -40,3 +42,10 @@ def test_there_are_at_least_seventy_checks() -> None:
     assert foreseen_by("ninja-not-on-path") == ("ninja_missing",)
     assert foreseen_by("gpu-present") == ()
     assert "Foresees" not in CODES["gpu-present"].page
+
+
+def test_the_command_shows_the_page_with_its_classes_and_every_bracket() -> None:
+    shown = CliRunner().invoke(app, ["checks", "show", "docker-gpu-runtime-missing"])
+    assert shown.exit_code == 0
+    assert "Foresees: docker_gpu_runtime_missing" in shown.output
+    assert "[[gpu]]" in shown.output, "a page quotes messages; rich must not read them as markup"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
-from splatfix.facts import Adapter, Compiler, Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice
+from splatfix.facts import Adapter, Compiler, Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice, Torch
 
 Changer = Callable[..., Facts]
 
@@ -157,3 +157,20 @@ def test_graphics_of_the_processor_are_not_counted_as_cuda_devices(changed: Chan
     )
     assert finding is not None
     assert finding.status is Status.FAIL
+
+
+def test_a_compiler_below_torchs_own_bound_is_told_to_take_a_newer_one(
+    changed: Changer, torch_with: Callable[..., Fact[Torch]]
+) -> None:
+    """torch's table has a lower end as well; what it then offers must not be the old compiler again."""
+    old, new = (
+        Compiler("g++", f"/usr/bin/g++{name}", version, ("PATH",))
+        for name, version in (("", "4.8.5"), ("-9", "9.5.0"))
+    )
+    torch = torch_with(version="2.11.0+cu128")
+    facts = changed(compilers=Fact((old, new), "PATH"), torch=torch)
+    finding = found(facts, "host-compiler-refused-by-torch")
+    assert finding is not None and finding.status is Status.FAIL
+    assert 'CXX="/usr/bin/g++-9"' in finding.remedy[0].text
+    alone = found(changed(compilers=Fact((old,), "PATH"), torch=torch), "host-compiler-refused-by-torch")
+    assert alone is not None and not alone.remedy[0].command

@@ -1,0 +1,70 @@
+"""A fact that is taken away never makes a check crash, and never makes it louder: unknown is not bad."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from splatfix.checks import Goal, Status, run
+from splatfix.facts import EnvironmentFacts, Fact, Facts, MachineFacts, load
+
+MACHINES = Path(__file__).parents[1] / "machines"
+NAMES = sorted(path.parent.name for path in MACHINES.glob("*/machine.json"))
+PARTS = [
+    ("machine", field.name)
+    for field in dataclasses.fields(MachineFacts)
+    if field.name not in ("system", "machine")
+]
+PARTS += [("environment", field.name) for field in dataclasses.fields(EnvironmentFacts)]
+
+
+@cache
+def facts_of(name: str) -> Facts:
+    return load(MACHINES / name)
+
+
+def without(facts: Facts, part: str, field: str) -> Facts:
+    """The facts with one field as an older splatfix, or a probe that failed, leaves it."""
+    owner = getattr(facts, part)
+    blank = next(item for item in dataclasses.fields(owner) if item.name == field)
+    default = blank.default if blank.default is not dataclasses.MISSING else blank.default_factory()  # type: ignore[misc]
+    lost = Fact(None, "", "the probe failed") if isinstance(default, Fact) else default
+    return dataclasses.replace(facts, **{part: dataclasses.replace(owner, **{field: lost})})
+
+
+def loud(facts: Facts) -> set[tuple[str, str]]:
+    return {(item.code, item.status.value) for item in run(facts, Goal())
+            if item.status in (Status.FAIL, Status.WARN, Status.CRASH)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lost_fact_adds_no_alarm(name: str) -> None:
+    facts = facts_of(name)
+    before = loud(facts)
+    # an interpreter that does not answer, and a torch whose files are there but cannot be read, are findings themselves
+    expected = {("environment", "interpreter"): {("interpreter-answers", "fail")},
+                ("environment", "torch"): {("torch-installed", "fail")}}  # fmt: skip
+    worse = {}
+    for part, field in PARTS:
+        added = loud(without(facts, part, field)) - before - expected.get((part, field), set())
+        if added:
+            worse[field] = added
+    assert not worse
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "targets", [("sm_120",), ("sm_90",), ("sm_75",), ("sm_120", "sm_61"), ("sm_120f",)], ids=" ".join
+)
+def test_no_goal_breaks_a_check(name: str, targets: tuple[str, ...]) -> None:
+    assert not [item for item in run(facts_of(name), Goal(targets)) if item.status is Status.CRASH]
+
+
+def test_nothing_known_at_all(rtx_5080: Facts) -> None:
+    bare = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
+    found = run(bare, Goal(("sm_120",)))
+    assert not [item for item in found if item.status in (Status.CRASH, Status.WARN)]
+    assert [item.code for item in found if item.status is Status.FAIL] == ["interpreter-answers"]
