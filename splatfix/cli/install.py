@@ -135,7 +135,7 @@ def install(
         )
     if resume:
         _, request = request_to_resume(interpreter)
-    facts = gather(interpreter)
+    facts = gather(interpreter, system=options.with_toolkit(request.cuda_home))
     if dry_run and why:
         _explain(request, facts, bool(sources), tuple(keep or ()), as_json)
         return

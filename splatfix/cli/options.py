@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
 from enum import Enum
 from itertools import pairwise
-from typing import Annotated, Optional
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+
+if TYPE_CHECKING:
+    from splatfix.facts import LiveSystem
 
 Python = Annotated[
     Optional[str],
@@ -50,6 +55,15 @@ def arch_names(targets: list[str] | None) -> tuple[str, ...]:
         if name not in names:
             names.append(name)
     return tuple(names)
+
+
+def with_toolkit(cuda_home: str | None) -> LiveSystem | None:
+    """This machine as it is when CUDA_HOME names that folder, so that a toolkit off the usual paths is looked at too."""
+    if cuda_home is None:
+        return None
+    from splatfix.facts import LiveSystem
+
+    return LiveSystem(env={**os.environ, "CUDA_HOME": str(Path(cuda_home).expanduser().absolute())})
 
 
 def naming_python(advice: str, typed: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ class RootCause:
     """Why a build failed."""
 
     kind: str
-    """``disk-full``, ``killed``, ``compiler``, ``linker``, ``python`` or ``unknown``."""
+    """``disk-full``, ``killed``, ``compiler``, ``linker``, ``no-program``, ``python`` or ``unknown``."""
     lines: tuple[str, ...]
     """The lines of the log that say it, at most a handful."""
     meaning: str = ""
@@ -38,6 +38,10 @@ _ECHO = re.compile(
     r"|CalledProcessError|subprocess-exited-with-error|metadata-generation-failed"
 )
 
+# setuptools, when the program itself is not there; in two generations of wording
+_NO_PROGRAM = re.compile(
+    r"error: (?:\[Errno 2\] No such file or directory: '([^']+)'|command '([^']+)' failed: No such file or directory)"
+)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
 
 
@@ -49,7 +53,10 @@ def find_root_cause(log: str) -> RootCause:
         at = next((i for i, line in enumerate(lines) if matches(line)), None)
         if at is not None:
             return _explained(kind, _context(kind, lines, at))
-    said = [line for line in lines if line.strip()]
+    end = next((i for i, line in enumerate(lines) if "subprocess-exited-with-error" in line), len(lines))
+    said = [
+        line for line in lines[:end] if line.strip()
+    ]  # pip's own report of the failure says nothing of it
     return RootCause("unknown", tuple(said[-5:]))
 
 
@@ -62,6 +69,7 @@ _KINDS: tuple[tuple[str, Callable[[str], object]], ...] = (
     ("killed", _KILLED.search),
     ("compiler", _COMPILER.search),
     ("linker", _LINKER.search),
+    ("no-program", _NO_PROGRAM.search),
     ("python", _is_exception),
 )
 
@@ -93,6 +101,12 @@ def _explained(kind: str, lines: tuple[str, ...]) -> RootCause:
     if kind == "killed":
         meaning = "The system ended a compiler, nearly always because memory ran out."
         return RootCause(kind, lines, meaning, ("Build with fewer compilers at once: --jobs 1",))
+    if absent := _NO_PROGRAM.search(text):
+        name = absent.group(1) or absent.group(2)
+        meaning = f"The build calls {name}, which is not on this machine."
+        return RootCause(
+            kind, lines, meaning, ("On Debian and Ubuntu: sudo apt-get install build-essential",)
+        )
     if missing := _NO_MODULE.search(text):
         meaning = "Its setup.py imports a package that the target environment lacks."
         return RootCause(

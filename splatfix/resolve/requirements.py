@@ -94,12 +94,24 @@ def torch_of(facts: Facts, *, cuda: bool) -> Torch:
 def check_build_tools(facts: Facts, source: Source) -> None:
     """What the build needs (setuptools, wheel, ninja, pyproject.toml's) and what the package says it imports.
 
+    Without CUDA code any C compiler will do, but there must be one.
+
     The build runs without isolation and the wheel is installed without dependencies, so all must be there already; else
     it would fail at the first import, after a build of many minutes.
 
     Raises:
-        SplatfixError: ``build-tools-missing`` naming all of them at once, ``torch-does-not-fit``.
+        SplatfixError: ``build-tools-missing`` naming all of them at once, ``torch-does-not-fit``, ``no-host-compiler``.
     """
+    if source.modules and not source.needs_cuda and facts.machine.compilers.value == ():
+        raise SplatfixError(
+            "no-host-compiler",
+            f"No C compiler was found on this machine ({facts.machine.compilers.found_via}).",
+            meaning=f"{source.label} has C or C++ code to compile.",
+            todo=(
+                "On Debian and Ubuntu: sudo apt-get install build-essential",
+                "Or name one: CC=/path/to/gcc",
+            ),
+        )
     to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
     to_build += [text for text in source.build_requires if not _met(facts, text)]
     to_import = [text for text in source.requires if not _met(facts, text)]

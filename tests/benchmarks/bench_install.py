@@ -50,6 +50,9 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     from install.environments import make_environment, write_extension
 
     os.environ["SPLATFIX_CACHE"] = str(folder / "cache")
+    os.environ["CCACHE_DIR"] = str(
+        folder / "ccache"
+    )  # the first installation compiles, whatever ccache holds
     source = options.source.resolve() if options.source else write_extension(folder / "source")
     python = options.python or make_environment(folder / "env").python
     install = ["install", str(source), "--python", python]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.cli import main
+from splatfix.facts.toolkits import NEEDED_HEADERS
 from splatfix.install.target import Target
 
 from .environments import run_in, snapshot, write_extension
@@ -116,6 +117,9 @@ BAD_INPUT = [
     (["{probe}", "--target", "sm_120"], 1, "no-torch", "torch is not installed"),
     (["{source}", "--python", "{empty}"], 2, "no-interpreter", "holds no Python"),
     (["{source}", "--python", "/nowhere/python"], 2, "no-interpreter", "/nowhere/python"),
+    (["{source}", "--python", "{program}"], 1, "interpreter-unusable", "is not readable"),
+    (["{source}", "--python", "{dead}"], 1, "interpreter-unusable", "exit code 3"),
+    (["/"], 2, "not-a-checkout", "the root of a disk"),
     (["fused_ssim", "--backend", "pure"], 1, "no-torch", "torch is not installed"),
     (["numpy", "--backend", "pure"], 2, "unknown-swap", "fused_ssim, simple_knn"),
     (["--backend", "pure"], 2, "nothing-to-swap", "fused_ssim, simple_knn"),
@@ -140,7 +144,11 @@ def test_bad_input(
         "broken": tmp_path / "broken",
         "probe": FIXTURES / "splat_probe",
         "source": tmp_path / "source",
+        "program": Path("/bin/ls"),
+        "dead": tmp_path / "dead",
     }
+    places["dead"].write_text("#!/bin/sh\nexit 3\n")
+    places["dead"].chmod(0o755)
     for name in ("empty", "broken"):
         places[name].mkdir()
     places["file"].write_text("")
@@ -160,6 +168,75 @@ def test_bad_input(
     assert "Traceback" not in said.err + said.out
     assert "→" in said.err, "the message does not say what to do"
     assert snapshot(environment) == before and not environment.own_folder.exists()
+
+
+def test_typed_where_there_is_nothing(
+    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.chdir(tmp_path / "nothing")
+    assert splatfix("install", "--target", "sm_120", "--python", environment.python) == 2
+    assert "(not-an-extension)" in capsys.readouterr().err
+    monkeypatch.setattr(Path, "home", classmethod(lambda cls: tmp_path / "nothing"))
+    assert splatfix("install", "--target", "sm_120", "--python", environment.python) == 2
+    assert "your home folder, not a checkout" in capsys.readouterr().err
+    assert not environment.own_folder.exists()
+
+
+@pytest.mark.parametrize("cuda", [True, False])
+def test_no_compiler(
+    environment: Target,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    cuda: bool,
+) -> None:
+    toolkit = tmp_path / "cuda-13.0"
+    write_toolkit(toolkit)
+    source = FIXTURES / "splat_probe" if cuda else write_extension(tmp_path / "source")
+    fake_torch(environment, "2.11.0+cu130", "13.0")
+    (environment.purelib / "ninja-1.11.dist-info").mkdir()
+    before = snapshot(environment)
+    # a PATH with the shell's programs and no compiler
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("sh", "cat"):
+        (programs / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(programs))
+    for name in ("CC", "CXX", "CUDAHOSTCXX", "NVCC_CCBIN", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    code = splatfix(
+        "install",
+        str(source),
+        "-t",
+        "sm_120",
+        "--cuda-home",
+        str(toolkit),
+        "--python",
+        environment.python,
+    )
+    said = capsys.readouterr().err
+    assert "(no-host-compiler)" in said and code == 1, said
+    assert "→" in said and "Traceback" not in said
+    assert snapshot(environment) == before and not environment.own_folder.exists()
+
+
+def write_toolkit(folder: Path) -> None:
+    """A CUDA 13.0 toolkit as far as it is looked at: nvcc that answers, and the headers that builds need."""
+    (folder / "bin").mkdir(parents=True)
+    nvcc = folder / "bin" / "nvcc"
+    nvcc.write_text(
+        '#!/bin/sh\ncase "$*" in\n*list-gpu-code*) echo sm_75; echo sm_90; echo sm_120;;\n'
+        "*list-gpu-arch*) echo compute_75; echo compute_90; echo compute_120;;\n"
+        "*) echo 'Cuda compilation tools, release 13.0, V13.0.88';;\nesac\n"
+    )
+    nvcc.chmod(0o755)
+    for name in (*NEEDED_HEADERS, "cuda_runtime.h"):
+        path = folder / "include" / name.removeprefix("include/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    (folder / "lib64").mkdir()
+    (folder / "lib64" / "libcudart.so").write_text("")
 
 
 def test_an_incomplete_checkout_names_what_is_missing(

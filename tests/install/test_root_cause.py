@@ -72,6 +72,18 @@ ARCH = """\
 """
 
 
+NO_COMPILER = """\
+  building 'tiny_probe._C' extension
+  gcc -Wall -fPIC -c probe.c -o build/probe.o
+  error: [Errno 2] No such file or directory: 'gcc'
+  error: subprocess-exited-with-error
+
+  × Building wheel for tiny_probe (pyproject.toml) did not run successfully.
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+"""
+NO_COMPILER_NEWER = "  error: command 'x86_64-linux-gnu-gcc' failed: No such file or directory\n"
+
+
 @pytest.mark.parametrize(
     ("log", "kind", "line", "hint"),
     [
@@ -83,6 +95,8 @@ ARCH = """\
         (KILLED, "killed", "died due to signal 9", "--jobs 1"),
         (FULL, "disk-full", "No space left on device", "TMPDIR"),
         (ARCH, "compiler", "compute_70", "setup.py"),
+        (NO_COMPILER, "no-program", "'gcc'", "build-essential"),
+        (NO_COMPILER_NEWER, "no-program", "x86_64-linux-gnu-gcc", "build-essential"),
     ],
 )
 def test_cause(log: str, kind: str, line: str, hint: str) -> None:
@@ -112,3 +126,8 @@ def test_the_text_of_a_python_error_is_kept() -> None:
 def test_a_log_that_says_nothing_known_gives_its_end() -> None:
     cause = find_root_cause("first\n" + "\n".join(f"line {n}" for n in range(20)))
     assert cause.kind == "unknown" and cause.lines == tuple(f"line {n}" for n in range(15, 20))
+
+
+def test_where_nothing_is_known_the_builds_own_last_words_count() -> None:
+    log = "  doing this\n  giving up for no reason\n" + NO_COMPILER.partition("'gcc'\n")[2]
+    assert find_root_cause(log).lines == ("doing this", "giving up for no reason")

@@ -266,8 +266,9 @@ def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> No
     (tmp_path / "setup.py").write_text('setup(name="rdel", ext_modules=[CppExtension("rdel", ["r.cpp"])])')
     (tmp_path / "r.cpp").write_text("")
     cpu = dataclasses.replace(TORCH, cuda=None)
-    made = plan(tmp_path, machine(torch=cpu, toolkits=(), host=()), targets=())
+    made = plan(tmp_path, machine(torch=cpu, toolkits=()), targets=())
     assert build_of(made).variables == {"MAX_JOBS": "8"} and made.targets == ()
+    refused("no-host-compiler", tmp_path, machine(torch=cpu, toolkits=(), host=()), targets=())
 
 
 def test_pure_plans(tmp_path: Path) -> None:
