@@ -121,7 +121,8 @@ def arch_clamped(facts: Facts, goal: Goal) -> Iterator[Finding]:
     result = visible_gpu_arch_list([item.arch for item in wanted], _own_archs(torch), torch.version)
     evidence = (Evidence(_NAME, "not set", "environment variable"),
                 Evidence("torch's own code", " ".join(_own_archs(torch)), "fat binaries of libtorch_cuda"))  # fmt: skip
-    if isinstance(result, ArchListError):
+    # a GPU whose number torch does not know at all is told by arch-unknown-to-torch
+    if isinstance(result, ArchListError) and result.item in _own_archs(torch):
         yield Finding("arch-clamped", Status.FAIL, f"torch {torch.version} cannot work out the GPUs' architectures "
                       f"({result.exception}).", evidence=evidence, remedy=(_for_targets(facts, goal),))  # fmt: skip
     for target in wanted if isinstance(result, ArchList) else ():

@@ -138,8 +138,15 @@ def test_a_minor_that_is_clamped_to_code_it_runs_is_no_alarm(changed: Changer) -
 def test_single_kernels_of_other_archs_do_not_count_as_torchs_list(
     changed: Changer, torch_with: TorchWith
 ) -> None:
-    few = torch_with(code=(sass("sm_90", "sm_120", count=400), sass("sm_90", "sm_90a", "sm_120", count=4)))
-    assert not of(changed(torch=few), "arch-clamped")
+    hopper = Fact((Gpu(0, "NVIDIA H200", cc="9.0"),), "NVML")
+    some = (sass("sm_80", "sm_90", count=400), sass("sm_80", "sm_90", "sm_90a", count=4))
+    assert not of(changed(gpus=hopper, torch=torch_with(code=some, version="2.6.0")), "arch-clamped")
+    every = (sass("sm_80", "sm_90", "sm_90a", count=400),)
+    finding = of(changed(gpus=hopper, torch=torch_with(code=every, version="2.6.0")), "arch-clamped")[0]
+    assert finding.status is Status.FAIL, "torch before 2.7 cannot read sm_90a in its own list"
+    assert not of(changed(gpus=hopper, torch=torch_with(code=every, version="2.9.1")), "arch-clamped")
+    unknown = torch_with(version="2.6.0")  # it does not know 12.0 at all, which arch-unknown-to-torch tells
+    assert not of(changed(torch=unknown), "arch-clamped")
 
 
 def test_no_gpu_while_building(changed: Changer) -> None:

@@ -125,6 +125,7 @@ def test_ninja_off_the_path(changed: Changer) -> None:
     [
         ("2.0.1", ("lib",), False, True),
         ("2.4.1", ("lib",), False, False),
+        ("2.4.1", ("lib",), True, True),  # a lib64 that holds something else stands in front
         ("2.4.1", ("lib64", "lib"), True, False),
         ("2.4.1", ("targets/x86_64-linux/lib",), False, True),
         ("2.4.1", (), False, False),  # cuda-headers-missing tells

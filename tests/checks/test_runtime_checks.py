@@ -32,6 +32,7 @@ def of(facts: Facts, code: str) -> list[Finding]:
             Status.WARN,
             "garbage_collection_threshold:0.6",
         ),
+        ("2.5.1", "expandable_segments:True,max_split_size_mb:512", Status.WARN, "max_split_size_mb:512"),
         ("2.9.1", "expandable_segments:True,max_split_size_mb:512", Status.SKIP, "max_split_size_mb:512"),
         ("2.9.1", "expandable_segments:True", Status.SKIP, None),
         ("2.4.1", "expandable_segments:False,max_split_size_mb:512", None, None),

@@ -238,6 +238,7 @@ def test_free_threaded_windows_and_nonsense() -> None:
     assert extension_file_fits("_C.cp311-win_amd64.pyd", "cp311-win_amd64") and extension_file_fits(
         "_C.pyd", "cp311-win_amd64"
     )
+    assert not extension_file_fits("_C.abi3.so", "cp311-win_amd64")
     assert not extension_file_fits("_C.abi3.so", "cpython-313t-x86_64-linux-gnu")
     assert not wheel_fits("not-a-wheel.zip", WheelTarget((3, 11), "linux_x86_64"))
     assert not tag_fits("cp311", WheelTarget((3, 11), "linux_x86_64"))
