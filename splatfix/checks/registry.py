@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.facts import Facts
+from splatfix.knowledge.failures import failure_class
 
 CheckFunction = Callable[[Facts, Goal], Iterable[Finding]]
 
@@ -24,8 +25,9 @@ class Check:
 
     @property
     def page(self) -> str:
-        """What it looks at and why it matters, from the function's docstring; then the failure classes it foresees."""
-        text, classes = inspect.getdoc(self.run) or "", self.foresees
+        """What it looks at and why it matters, from the function's docstring; then the failure classes it foresees, each
+        with reports that show it."""
+        text, classes = inspect.getdoc(self.run) or "", [_with_reports(name) for name in self.foresees]
         text = "\n\n".join(
             " ".join(part.split()) for part in text.split("\n\n")
         )  # whoever shows it breaks the lines
@@ -37,6 +39,12 @@ class Check:
         from splatfix.checks.classes import foreseen_by
 
         return foreseen_by(self.code)
+
+
+def _with_reports(name: str) -> str:
+    """``ninja_missing (nerfstudio-project/gsplat#1, ...)``: a failure class with two reports of it."""
+    row = failure_class(name)
+    return f"{name} ({', '.join(row.examples[:2])})" if row and row.examples else name
 
 
 _CHECKS: dict[str, Check] = {}

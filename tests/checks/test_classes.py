@@ -41,6 +41,7 @@ def test_there_are_at_least_seventy_checks() -> None:
     assert len(CODES) >= 70
     assert foreseen_by("ninja-not-on-path") == ("ninja_missing",)
     assert foreseen_by("gpu-present") == ()
+    assert "nerfstudio-project/gsplat#1053" in CODES["no-kernel-image"].page, "reports that show the class"
     assert "Foresees" not in CODES["gpu-present"].page
 
 
