@@ -89,6 +89,9 @@ def _add_frame(
         (relative.parts[0], "/".join(relative.parts[1:])) if len(relative.parts) > 1 else ("", str(relative))
     )
     mask = root / str(frame["mask_path"]) if frame.get("mask_path") else None
+    if mask is not None and not mask.is_file():
+        notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image counts")
+        mask = None
     images.append(Registered(name, folder, camera, pose, lens, mask, held_out))
 
 

@@ -175,6 +175,10 @@ def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None
         if not now or not then:
             problems.append(f"{run.scene}: {'no measurement' if then else 'not in the baseline'}")
             continue
+        trained, before = _conditions(run.result), _conditions(earlier[run.scene])
+        if trained != before:
+            problems.append(f"{run.scene}: not comparable: {trained}, the baseline {before}")
+            continue
         problems += [f"{run.scene}: {problem}" for problem in _worse(now, then)]
         compared.append(
             f"{run.scene} {now['psnr']:.2f} dB against {then['psnr']:.2f}, {now['speed']:.2f} it/s against {then['speed']:.2f}"
@@ -182,6 +186,15 @@ def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None
     if problems:
         return Rung(RungName.REPRODUCES, False, "; ".join(problems))
     return Rung(RungName.REPRODUCES, True, "; ".join(compared))
+
+
+def _conditions(result: Mapping[str, Any]) -> str:
+    """How long, how large and by which strategy a scene trained: only equal ones can be held against each other."""
+    asked = result.get("asked")
+    strategy = asked.get("strategy") if isinstance(asked, Mapping) else None
+    return (
+        f"{result.get('iterations')} iterations at size {result.get('resolution')} with strategy {strategy}"
+    )
 
 
 def _measures(result: Mapping[str, Any]) -> dict[str, float]:

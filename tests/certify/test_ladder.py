@@ -67,6 +67,17 @@ def test_what_is_worse_than_the_baseline_does_not(changes: dict[str, float], rea
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [("iterations", 7), ("resolution", [64, 64]), ("asked", {"strategy": "mcmc"}), ("asked", 3)],
+)
+def test_a_baseline_of_another_length_size_or_strategy_is_not_comparable(key: str, value: Any) -> None:
+    baseline = stored(psnr=0.5)  # worse in itself
+    baseline["scenes"][0]["result"][key] = value
+    rung = ladder(baseline=baseline)[RungName.REPRODUCES]
+    assert rung.reached is False and "figurine: not comparable: " in rung.shown_by
+
+
+@pytest.mark.parametrize(
     "baseline", [{}, {"scenes": []}, {"scenes": [3]}, {"scenes": [{"scene": "figurine"}]}]
 )
 def test_a_baseline_without_the_scene_shows_nothing(baseline: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.transforms import read_nerfstudio
@@ -42,6 +43,17 @@ def test_images_absent_from_disk_are_named(scene_folder):
     scene = load_scene(str(folder))
     assert any("view_004.png" in note for note in scene.notes)
     assert len(scene.train) + len(scene.test) == 9
+
+
+def test_a_mask_that_is_not_there_is_named(scene_folder):
+    folder = scene_folder("nerfstudio")
+    (folder / "masks").mkdir()
+    Image.new("L", (48, 36), 255).save(folder / "masks" / "there.png")
+    edit(folder, lambda d: d["frames"][1].update(mask_path="masks/there.png"))
+    edit(folder, lambda d: d["frames"][2].update(mask_path="masks/gone.png"))
+    scene = load_scene(str(folder))
+    assert [view.name for view in scene.train if view.mask_path is not None] == ["view_001.png"]
+    assert any("masks/gone.png of images/view_002.png is not on disk" in note for note in scene.notes)
 
 
 def test_blender_without_its_test_file_is_an_error(scene_folder):

@@ -1,0 +1,79 @@
+"""A certificate in words: what was trained, skipped, and not judged, each said once."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Skipped
+from splatfix.core.proof import Rung, RungName
+from splatfix.report.certificate import markdown, terminal
+
+RESULT: dict[str, Any] = {
+    "iterations": 300,
+    "resolution": [320, 212],
+    "asked": {"strategy": "budget"},
+    "gaussians": {"initial": 100, "final": 250},
+    "iterations_per_second": 4.5,
+    "notes": ["1 image(s) on disk are not in the reconstruction: a|b.jpg"],
+}
+
+
+def certificate(**changes: Any) -> Certificate:
+    run = SceneRun(
+        "garden",
+        (
+            Criterion("loss-falls", Outcome.MET, "0.3 to 0.1", "below 80% of the start"),
+            Criterion("held-out-quality", Outcome.NOT_MEASURED, "26.10 dB", "no floor known"),
+        ),
+        12.0,
+        changes.pop("result", RESULT),
+    )
+    proof = (
+        Rung(RungName.TRAINS, True, "every criterion met"),
+        Rung(RungName.REPRODUCES, None, "no stored baseline was given (--baseline)"),
+    )
+    skipped = (
+        Skipped("truck", "not below data"),
+        Skipped("room", "data/room has images, but no reconstruction (sparse/)"),
+        Skipped("stump", "not below data"),
+    )
+    return Certificate(
+        True, "It trained.", (), "data", "torch", "cpu", proof, (), (run,), {}, "2026-01-01", 15.0, skipped
+    )
+
+
+def on_terminal(subject: Certificate) -> str:
+    console = Console(file=io.StringIO(), width=300, color_system=None)
+    terminal(console, subject)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_rung_that_was_not_reached_says_so_once() -> None:
+    assert "| reproduces | not shown | no stored baseline was given (--baseline) |" in markdown(certificate())
+    assert "– reproduces no stored baseline" in on_terminal(certificate())
+
+
+def test_a_measurement_without_a_verdict_is_not_called_unmeasured() -> None:
+    assert "| held-out-quality | not judged | 26.10 dB | no floor known |" in markdown(certificate())
+    assert "garden 1 of 2 criteria met, 1 not judged, 12 s" in on_terminal(certificate())
+
+
+@pytest.mark.parametrize("rendering", [markdown, on_terminal])
+def test_skipped_scenes_are_named_with_their_reason_each_reason_once(rendering: Any) -> None:
+    text = rendering(certificate())
+    assert "truck, stump" in text and text.count("not below data") == 1
+    assert text.count("has images, but no reconstruction") == 1
+
+
+def test_how_a_scene_was_trained_and_what_its_files_lacked_is_told() -> None:
+    text = markdown(certificate())
+    assert (
+        "300 iterations at 320x212, strategy budget, 100 to 250 Gaussians, 4.50 iterations per second. "
+        "1 image(s) on disk are not in the reconstruction: a\\|b.jpg.\n" in text
+    )
+    assert "iterations at" not in markdown(certificate(result={}))
