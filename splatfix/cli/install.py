@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -165,7 +166,7 @@ def _explain(request: Request, facts: Facts, named: bool, keep: tuple[str, ...],
     from splatfix.core.files import dumps
     from splatfix.report import console, installation
     from splatfix.report.ways import show_ways
-    from splatfix.resolve import Aim, Plan, make_plan
+    from splatfix.resolve import Plan, aim_at, make_plan
 
     plan: Plan | None = None
     problem: SplatfixError | None = None
@@ -175,9 +176,8 @@ def _explain(request: Request, facts: Facts, named: bool, keep: tuple[str, ...],
         problem = error
         if error.exit_code is Exit.USAGE and named:
             raise
-    subjects = tuple(dict.fromkeys(plan.subjects)) if plan else ()
-    source = " ".join(request.sources) if named else ("." if plan else "")
-    ways = ways_for(Aim(request.targets, extensions=subjects, keep=keep, source=source), facts)
+    source = " ".join(map(shlex.quote, request.sources)) if named else ("." if plan else "")
+    ways = ways_for(aim_at(request, facts, keep=keep, source=source), facts)
     if as_json:
         typer.echo(dumps(installation.why_document(plan, problem if named else None, ways)), nl=False)
     else:

@@ -18,7 +18,7 @@ from splatfix.resolve.plan import (
     VerifyWheel,
 )
 from splatfix.resolve.planner import make_plan
-from splatfix.resolve.rank import find_ways
+from splatfix.resolve.rank import aim_at, find_ways
 from splatfix.resolve.ways import Aim, Lane, Road, WayOut, Ways
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "VerifyWheel",
     "WayOut",
     "Ways",
+    "aim_at",
     "find_ways",
     "make_plan",
 ]

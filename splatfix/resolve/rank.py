@@ -9,10 +9,33 @@ from splatfix.facts import Facts
 from splatfix.knowledge import Arch
 from splatfix.resolve import roads_build as build_roads
 from splatfix.resolve import roads_other as other_roads
-from splatfix.resolve.plan import RoadNotTaken
+from splatfix.resolve.checkout import sources_in
+from splatfix.resolve.plan import Request, RoadNotTaken
 from splatfix.resolve.roads_torch import other_torch
 from splatfix.resolve.situation import Situation, situation
+from splatfix.resolve.swaps import choose_swaps
 from splatfix.resolve.ways import Aim, Lane, WayOut, Ways
+
+
+def aim_at(request: Request, facts: Facts, *, keep: tuple[str, ...] = (), source: str = "") -> Aim:
+    """The aim of an installation request: its extensions by name, and what stands in for them, as the sources tell.
+
+    A source that cannot be read gives an aim without names; what is wrong with it is for ``make_plan`` to say.
+    """
+    labels: tuple[str, ...] = ()
+    try:
+        labels = tuple(item.label for item in sources_in(request.sources)[0])
+    except SplatfixError:
+        return Aim(request.targets, keep=keep, source=source)
+    names: tuple[str, ...] = ()
+    refused = ""
+    try:
+        names = tuple(item.name for item in choose_swaps(request.sources))
+    except SplatfixError as error:
+        refused = error.what
+    return Aim(
+        request.targets, extensions=labels, keep=keep, source=source, drop_ins=names, no_drop_ins=refused
+    )
 
 
 def find_ways(aim: Aim, facts: Facts, lanes: Sequence[Lane] = ()) -> Ways:

@@ -79,8 +79,10 @@ def swap(found: Situation) -> WayOut | RoadNotTaken:
     kept = [part.name for part in found.parts if part.name in found.aim.keep]
     if kept:
         return shut(road, f"{', '.join(kept)} is to be left as it is (--keep)")
-    names, refused = [], []
-    for part in found.parts:
+    if found.aim.no_drop_ins:
+        return shut(road, found.aim.no_drop_ins)
+    names, refused = list(found.aim.drop_ins), []
+    for part in found.parts if not names else ():
         name, why = _stand_in(part)
         if part.swap:
             continue

@@ -204,6 +204,10 @@ class Aim:
     """What must not be touched: ``torch``, or extensions by name."""
     source: str = ""
     """What the commands name as SOURCE; "" for a placeholder."""
+    drop_ins: tuple[str, ...] = ()
+    """What stands in for the extensions, where the source itself has told; empty: the tables are asked."""
+    no_drop_ins: str = ""
+    """Why nothing does, where the source has told that."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -22,9 +23,9 @@ from splatfix.facts import (
     SplatPackage,
     Torch,
 )
-from splatfix.resolve import Aim, Lane, Road, WayOut, Ways, find_ways
+from splatfix.resolve import Aim, Lane, Request, Road, WayOut, Ways, aim_at, find_ways
 from splatfix.resolve.ways import ByHand, GetToolkit, InstallTorch, Rebuild, RunLane, SwapIn
-from tests.resolve.machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, machine
+from tests.resolve.machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
 
 SITE = INTERPRETER.site_packages[0]
 RTX_5080 = Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0")
@@ -337,3 +338,16 @@ def test_an_extension_that_is_to_be_kept_is_neither_rebuilt_nor_pulled_from_unde
     assert "compiled against the torch here" in why_shut(ways, "another build")
     both = find_ways(Aim(keep=("simple_knn", "fused_ssim")), facts)
     assert Road.REBUILD not in roads(both)
+
+
+def test_the_source_itself_tells_what_stands_in_for_it(tmp_path: Path) -> None:
+    knn = cuda_source(tmp_path / "knn", name="simple_knn")
+    aim = aim_at(Request((str(knn),), ("sm_120",)), healthy(), source="./knn")
+    assert (aim.extensions, aim.drop_ins) == (("simple_knn",), ("simple_knn",))
+    step = next(item for item in plan(find_ways(aim, healthy()), Road.SWAP).steps if isinstance(item, SwapIn))
+    assert step.command.startswith("splatfix install ./knn --backend pure ")
+    surfel = cuda_source(tmp_path / "surfel", name="diff_surfel_rasterization")
+    aim = aim_at(Request((str(surfel),), ("sm_120",)), healthy())
+    assert "depth, normal and distortion maps" in why_shut(find_ways(aim, healthy()), "drop-ins")
+    nothing = aim_at(Request((str(tmp_path / "nothing"),), ("sm_120",)), healthy())
+    assert nothing.extensions == ()
