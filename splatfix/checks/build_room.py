@@ -82,9 +82,12 @@ def wsl_without_swap(facts: Facts, goal: Goal) -> Iterator[Finding]:
 def glibc_cuda_math_conflict(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """glibc 2.41 declares cospi, sinpi and (2.42) rsqrt with noexcept; CUDA up to 12.9 declares them without, and every .cu
     file ends in "exception specification is incompatible with that of previous function". CUDA 13 mends it. A conda
-    compiler brings an older glibc of its own and is not touched. Source: knowledge/data/stacks.json, glibc_noexcept."""
+    compiler brings an older glibc of its own, and a distribution's own CUDA package is patched to fit its glibc.
+    Source: knowledge/data/stacks.json, glibc_noexcept."""
     row, toolkit, compiler = stacks.breakage("glibc_noexcept"), build_toolkit(facts), host_compiler(facts)
     if row is None or toolkit is None or facts.machine.glibc is None or torch_cuda(facts) is None:
+        return
+    if toolkit.root == "/usr":
         return
     if compiler is not None and "conda" in f"{compiler.path} {' '.join(compiler.found_via)}":
         return

@@ -122,7 +122,8 @@ def import_torch_first(facts: Facts, goal: Goal) -> Iterator[Finding]:
 @check("egl-missing", "extension", "OpenGL headers are here for nvdiffrast's GL rasterizer")
 def egl_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """nvdiffrast's RasterizeGLContext is compiled at its first use and includes EGL/egl.h: "fatal error: EGL/egl.h: No such
-    file or directory", or an undefined symbol eglCreateContext in its cached plugin. RasterizeCudaContext needs none of it."""
+    file or directory", or an undefined symbol eglCreateContext in its cached plugin. RasterizeCudaContext needs none of it; since
+    0.3 it has a plugin of its own, so that only programs that ask for the GL one are stopped."""
     lost = facts.machine.missing_graphics
     names = {item.name.lower(): item for item in facts.environment.distributions.value or ()}
     asking = [
@@ -131,8 +132,7 @@ def egl_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     plugin = names.get("nvdiffrast")
     if not lost.value or (plugin is None and not asking):
         return
-    # from 0.4 on the CUDA rasterizer is the only one that pip compiles
-    urgent = bool(asking) or (plugin is not None and numbers(plugin.version)[:2] < (0, 4))
+    urgent = bool(asking) or (plugin is not None and numbers(plugin.version)[:2] < (0, 3))
     yield Finding(
         "egl-missing", Status.WARN if urgent else Status.SKIP,
         f"{asking[0] if asking else 'nvdiffrast'} compiles against OpenGL, and {', '.join(lost.value)} is not here.",

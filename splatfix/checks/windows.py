@@ -65,9 +65,9 @@ def msvc_runtime_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """torch's Windows wheels load vcruntime140_1.dll and msvcp140.dll from System32. Without the Visual C++ redistributable
     `import torch` ends in "[WinError 126] The specified module could not be found. Error loading c10.dll". Source: torch's
     own message in torch/__init__.py, which asks for the redistributable."""
-    lost = facts.machine.missing_msvc_runtime
-    if torch_of(facts) is None or not lost.value:
-        return
+    lost, python = facts.machine.missing_msvc_runtime, facts.environment.interpreter.value
+    if torch_of(facts) is None or not lost.value or (python is not None and python.kind == "conda"):
+        return  # conda's Python brings its own copy
     yield Finding(
         "msvc-runtime-missing", Status.WARN, f"{', '.join(lost.value)} of the Visual C++ redistributable is not in System32.",
         evidence=(Evidence("System32", "lacks " + ", ".join(lost.value), lost.found_via),),

@@ -108,6 +108,14 @@ def test_condas_compiler_brings_its_own_glibc(changed: Changer) -> None:
     assert not of(changed(glibc="2.41", compilers=Fact((conda,), "PATH")), "glibc-cuda-math-conflict")
 
 
+def test_a_distributions_own_cuda_fits_its_glibc(changed: Changer, rtx_5080: Facts) -> None:
+    (toolkit,) = rtx_5080.machine.toolkits.value or ()
+    debian = Fact((dataclasses.replace(toolkit, root="/usr"),), "PATH")
+    assert not of(
+        changed(glibc="2.41", toolkits=debian, toolkit_choice=Fact(None)), "glibc-cuda-math-conflict"
+    )
+
+
 def test_ninja_off_the_path(changed: Changer) -> None:
     finding = only(changed(tools={}, distributions=gsplat()), "ninja-not-on-path")
     assert finding.status is Status.WARN

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
@@ -51,7 +53,7 @@ def test_the_32_bit_compiler(changed: Changer, path: str, via: str, prompt: str,
     assert [item.status for item in found] == ([Status.FAIL] if fails else [])
 
 
-def test_the_visual_cpp_runtime(changed: Changer) -> None:
+def test_the_visual_cpp_runtime(changed: Changer, rtx_5080: Facts) -> None:
     lost: Fact[tuple[str, ...]] = Fact(("vcruntime140_1.dll",), "C:/Windows/System32")
     assert (
         of(changed(system="windows", missing_msvc_runtime=lost), "msvc-runtime-missing")[0].status
@@ -59,3 +61,9 @@ def test_the_visual_cpp_runtime(changed: Changer) -> None:
     )
     assert not of(changed(missing_msvc_runtime=Fact((), "C:/Windows/System32")), "msvc-runtime-missing")
     assert not of(changed(), "msvc-runtime-missing"), "not looked at"
+    python = rtx_5080.environment.interpreter.value
+    assert python is not None
+    conda = Fact(dataclasses.replace(python, kind="conda"), "probe")
+    assert not of(changed(missing_msvc_runtime=lost, interpreter=conda), "msvc-runtime-missing"), (
+        "it brings its own"
+    )
