@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +21,8 @@ from splatfix.install.target import Target
 from splatfix.resolve import Action, Plan, Request, make_plan
 
 from .environments import run_in, snapshot, write_extension
+
+ROOT = Path(__file__).parents[2]
 
 
 def planned(target: Target, *sources: Path, jobs: int = 2) -> tuple[Plan, Facts]:
@@ -139,6 +144,7 @@ class LittleMemory(ProcessRunner):
             self.running -= 1
 
 
+@pytest.mark.slow
 def test_a_compiler_killed_beside_another_is_run_again_alone(environment: Target, tmp_path: Path) -> None:
     plan, facts = planned(environment, *two(tmp_path))
     runner = LittleMemory()
@@ -150,6 +156,7 @@ def test_a_compiler_killed_beside_another_is_run_again_alone(environment: Target
     assert answers == "1 2"
 
 
+@pytest.mark.slow
 def test_a_plan_without_a_budget_builds_one_after_the_other(environment: Target, tmp_path: Path) -> None:
     plan, facts = planned(environment, *two(tmp_path), jobs=1)
     assert plan.jobs == 1
@@ -162,3 +169,43 @@ def test_a_plan_without_a_budget_builds_one_after_the_other(environment: Target,
         "2/8 build-wheel two_probe",
         "done build-wheel two_probe",
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_every_build(environment: Target, tmp_path: Path, number: signal.Signals) -> None:
+    started = tmp_path / "started"
+    started.mkdir()
+    for source in two(tmp_path):
+        wait = f"import os, time\nopen({str(started)!r} + '/' + str(os.getpid()), 'w')\ntime.sleep(120)\n"
+        (source / "setup.py").write_text(wait + (source / "setup.py").read_text())
+    before = snapshot(environment)
+    argv = [
+        sys.executable,
+        "-m",
+        "splatfix",
+        "install",
+        str(tmp_path / "one"),
+        str(tmp_path / "two"),
+        "-j",
+        "2",
+    ]
+    child = subprocess.Popen(
+        [*argv, "--python", environment.python], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        end = time.monotonic() + 90
+        while len(list(started.iterdir())) < 2 and time.monotonic() < end:
+            time.sleep(0.1)
+        builders = [int(path.name) for path in started.iterdir()]
+        child.send_signal(number)
+        said, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert len(builders) == 2 and child.returncode == 130, said.decode()
+    end = time.monotonic() + 20  # killed they are; whoever inherits them takes a moment to bury them
+    while (alive := [pid for pid in builders if Path(f"/proc/{pid}").exists()]) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert alive == [], "a build lives on"
+    assert snapshot(environment) == before
+    assert Journal(environment.own_folder).entries()[-1].status is Status.FAILED

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from splatfix.install.build_lines import BuildLines
 from splatfix.report.install_progress import InstallProgress
-from splatfix.resolve import CheckImport, VerifyWheel
+from splatfix.resolve import BuildWheel, CheckImport, VerifyWheel
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,23 @@ def test_it_says_what_is_done_and_shows_what_is_going_on(terminal: bool) -> None
     text = stream.getvalue()
     assert "✓ verify-wheel a[b]: fits [all]" in text and "✓ check-import a[b]: fits [all]" in text
     assert "[1/2]" in text and "compiling [x].cu" in text
+
+
+def test_builds_side_by_side_have_a_line_each() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=200, color_system=None)
+    one, two = (BuildWheel(name, f"/{name}", (), {}, (), ()) for name in ("one", "two"))
+    with InstallProgress(console) as progress:
+        progress.begin(one, 1, 4)
+        progress.begin(two, 2, 4)
+        progress.doing(one, "compiled a.cu (1 of 2, about 30 s more)")
+        progress.doing(two, "linking")
+        shown = stream.getvalue()
+        assert "build one from" in shown and "compiled a.cu" in shown and "linking" in shown
+        progress.end(two, "two-1.0.whl, compiled in 9 s")
+        stream.truncate(0)
+        progress.doing(two, "too late")
+        progress.doing(one, "linking")
+        progress.end(one, "one-1.0.whl, from the wheel cache")
+    last = stream.getvalue()
+    assert "too late" not in last and "one-1.0.whl, from the wheel cache" in last
