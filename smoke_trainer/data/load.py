@@ -71,6 +71,7 @@ def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
     held_out = hold_out([image for image, _ in ordered])
     pinholes: Dict[object, Camera] = {}
     views = [_view(image, files, resolution, pinholes) for image, files in ordered]
+    notes.extend(_misshapen([image for image, _ in ordered], views))
     train = tuple(view for view, held in zip(views, held_out) if not held)
     test = tuple(view for view, held in zip(views, held_out) if held)
     if not train or not test:
@@ -124,6 +125,18 @@ def _unregistered(folder: Path, known: Set[str]) -> List[str]:
     if not extra:
         return []
     return [f"{len(extra)} image(s) on disk are not in the reconstruction: {', '.join(extra[:5])}"]
+
+
+def _misshapen(images: Sequence[Registered], views: Sequence[View]) -> List[str]:
+    """A note that names photos of another shape than their camera: turned by a viewer, or of another session."""
+    wrong = []
+    for image, view in zip(images, views):
+        upright = view.source.width * image.camera.height / image.camera.width
+        if abs(view.source.height - upright) > 2.0 + 0.02 * upright:  # rounding of prepared copies is less
+            wrong.append(image.name)
+    if not wrong:
+        return []
+    return [f"{len(wrong)} image(s) have another shape than their camera states: {', '.join(wrong[:5])}"]
 
 
 def _view(image: Registered, files: Files, resolution: int, pinholes: Dict[object, Camera]) -> View:

@@ -77,9 +77,9 @@ def markdown(certificate: Certificate) -> str:
         ]
         if run.pictures:
             lines += ["", "Held-out views, rendering on the left, truth on the right:", ""]
-            lines += [f"![{run.scene}]({path})" for path in run.pictures]
+            lines += [f"![{run.scene}]({_target(path)})" for path in run.pictures]
         if run.log:
-            lines += ["", f"Log: [{run.log}]({run.log})"]
+            lines += ["", f"Log: [{run.log}]({_target(run.log)})"]
     if certificate.skipped:
         lines += ["", "## Skipped: nothing was shown on these scenes", ""]
         lines += [f"- {', '.join(names)}: {reason}" for reason, names in _skipped(certificate).items()]
@@ -182,6 +182,11 @@ def _error(found: float | None, allowed: float | None) -> str:
 
 def _kernel_words(item: KernelCheck) -> str:
     return _WORDS[item.outcome] + (f": {item.detail}" if item.detail else "")
+
+
+def _target(path: str) -> str:
+    """A path as the target of a Markdown link; a space would end it."""
+    return f"<{path}>" if any(sign in path for sign in " ()") else path
 
 
 def _cell(text: str) -> str:

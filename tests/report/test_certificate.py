@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from typing import Any
 
@@ -77,3 +78,11 @@ def test_how_a_scene_was_trained_and_what_its_files_lacked_is_told() -> None:
         "1 image(s) on disk are not in the reconstruction: a\\|b.jpg.\n" in text
     )
     assert "iterations at" not in markdown(certificate(result={}))
+
+
+def test_links_to_a_folder_with_a_space_are_whole() -> None:
+    run = dataclasses.replace(
+        certificate().scenes[0], pictures=("my room/renders/1.png",), log="my room/trainer.log"
+    )
+    text = markdown(dataclasses.replace(certificate(), scenes=(run,)))
+    assert "(<my room/renders/1.png>)" in text and "(<my room/trainer.log>)" in text

@@ -75,6 +75,14 @@ def test_missing_and_unregistered_images_are_named(scene_folder):
     assert "view_002.png" in notes and "stray.png" in notes
 
 
+def test_photos_of_another_shape_than_their_camera_are_named(scene_folder):
+    folder = scene_folder("colmap-text")
+    photo = folder / "images" / "view_003.png"
+    Image.open(photo).rotate(90, expand=True).save(photo)
+    notes = "\n".join(load_scene(str(folder)).notes)
+    assert "1 image(s) have another shape than their camera states: view_003.png" in notes
+
+
 def test_without_any_image_the_error_says_what_is_needed(scene_folder):
     folder = scene_folder("colmap-binary")
     for path in (folder / "images_8").iterdir():
