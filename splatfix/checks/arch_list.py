@@ -11,6 +11,7 @@ from splatfix.checks._common import (
     builds_ahead,
     compiling_toolkits,
     has_working_gpu,
+    numbers,
     pair,
     set_variable,
     sources_to_build,
@@ -29,6 +30,7 @@ from splatfix.knowledge.cpp_extension import (
     ArchEntry,
     ArchList,
     ArchListError,
+    behaviour,
     expand_arch_list,
     visible_gpu_arch_list,
 )
@@ -48,9 +50,7 @@ def arch_list_malformed(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if text and torch is not None and torch_cuda(facts) is not None:
         result = expand_arch_list(text, torch.version)
         evidence = (Evidence(_NAME, repr(text), "environment variable"),)
-        known_after_all = (
-            isinstance(result, ArchListError) and result.item.removesuffix("+PTX") in torch.knows_archs
-        )
+        known_after_all = isinstance(result, ArchListError) and _may_be_known(result.item, torch)
         if isinstance(result, ArchListError) and not known_after_all:
             yield Finding(
                 "arch-list-malformed", Status.FAIL,
@@ -87,6 +87,28 @@ def arch_list_unbuildable(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"nvcc {toolkit.version} does not compile for {', '.join(item.arch.sm for item in refused)}, which {_NAME} asks for.",
             evidence=(Evidence(_NAME, facts.machine.variables[_NAME], "environment variable"),
                       Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code")),
+            remedy=(set_variable(facts, _NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),),
+        )  # fmt: skip
+
+
+@check(
+    "arch-list-below-minimum", "build", "TORCH_CUDA_ARCH_LIST asks for no GPU that the source cannot serve"
+)
+def arch_list_below_minimum(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """gsplat from 1.0 on and FastGS use cooperative groups that begin with compute capability 7.0. One older entry in the list
+    stops the build on any machine: "namespace "cooperative_groups" has no member "labeled_partition""."""
+    versions = {item.name.lower(): item.version for item in facts.environment.distributions.value or ()}
+    ahead = [name for name in builds_ahead(facts) if name == "gsplat" or name.endswith("_fastgs")]
+    if "gsplat" in versions and numbers(versions["gsplat"])[:1] < (1,):
+        ahead = [name for name in ahead if name != "gsplat"]
+    entries = _entries(facts)
+    old = [item for item in entries if numbers(item.arch.cc) < (7, 0)]
+    left = [item for item in entries if item not in old]
+    if ahead and old:
+        yield Finding(
+            "arch-list-below-minimum", Status.FAIL,
+            f"{ahead[0]} needs compute capability 7.0; {_NAME} asks for {', '.join(map(str, old))} as well.",
+            subject=ahead[0], evidence=(Evidence(_NAME, facts.machine.variables[_NAME], "environment variable"),),
             remedy=(set_variable(facts, _NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),),
         )  # fmt: skip
 
@@ -189,6 +211,15 @@ def _own_archs(torch: Torch) -> tuple[str, ...]:
         for entry in group.entries:
             seen[entry.arch] = seen.get(entry.arch, 0) + group.count
     return tuple(name for name, count in seen.items() if 2 * count >= total)
+
+
+def _may_be_known(item: str, torch: Torch) -> bool:
+    """The installed torch itself lists the number; or it is newer than splatfix's tables, and the item looks like a name."""
+    rules = behaviour(torch.version)
+    newer = rules is None or not rules.same_minor
+    return item.removesuffix("+PTX") in torch.knows_archs or (
+        newer and re.fullmatch(r"[A-Z][a-z]+(\+\w+)*", item) is not None
+    )
 
 
 def _what_is_wrong(item: str) -> str:

@@ -96,6 +96,22 @@ def wsl_wrong_libcuda(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+@check("stub-libcuda-loaded", "driver", "libcuda is the driver's, not the toolkit's stub")
+def stub_libcuda_loaded(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """The toolkit's lib64/stubs holds an empty libcuda to link against on machines without a driver. With that folder in
+    LD_LIBRARY_PATH (it belongs into LIBRARY_PATH) and a libcuda.so.1 in it, as some images link it, programs load the empty
+    one: error 34, CUDA_ERROR_STUB_LIBRARY, or no GPU at all. Source: CUDA's driver API, CUDA_ERROR_STUB_LIBRARY."""
+    found = facts.machine.libcuda
+    if not found.value or "/stubs/" not in found.value[0] or len(found.value) < 2:
+        return  # without another one there is no driver here, and the stub does no harm
+    yield Finding(
+        "stub-libcuda-loaded", Status.FAIL, f"{found.value[0]} is loaded before the driver's {found.value[1]}.",
+        evidence=(Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),
+                  Evidence("LD_LIBRARY_PATH", facts.machine.variables.get("LD_LIBRARY_PATH", "not set"), "environment variable")),
+        remedy=(prose("Take the stubs folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d; LIBRARY_PATH may keep it."),),
+    )  # fmt: skip
+
+
 @check("forward-compat-on-geforce", "driver", "No forward-compatibility libcuda on a GPU that has none")
 def forward_compat_on_geforce(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """NVIDIA's images carry a newer libcuda in /usr/local/cuda/compat. It lets data-centre GPUs run a CUDA that is newer than the

@@ -7,7 +7,17 @@ from collections.abc import Callable
 import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
-from splatfix.facts import ContainerGroup, Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice, Torch
+from splatfix.facts import (
+    ContainerGroup,
+    Distribution,
+    Driver,
+    Fact,
+    Facts,
+    Gpu,
+    Toolkit,
+    ToolkitChoice,
+    Torch,
+)
 from splatfix.knowledge.cpp_extension import ArchList, expand_arch_list
 
 from .conftest import Changer, ptx, sass
@@ -64,6 +74,9 @@ def test_an_arch_that_only_the_installed_torch_knows(changed: Changer, torch_wit
     """A nightly's own list counts for more than the table's last row."""
     facts = listed(changed, "14.0", torch=torch_with(version="2.99.0", knows_archs=("12.0", "14.0")))
     assert not of(facts, "arch-list-malformed")
+    named = listed(changed, "Feynman", torch=torch_with(version="2.99.0"))
+    assert not of(named, "arch-list-malformed"), "a torch newer than the tables may know the name"
+    assert of(listed(changed, "Feynman"), "arch-list-malformed"), "torch 2.9 does not"
 
 
 def test_plain_numbers_where_a_source_reads_them(rtx_5080: Facts, changed: Changer) -> None:
@@ -171,3 +184,21 @@ def test_no_gpu_while_building(changed: Changer) -> None:
 )
 def test_where_torch_knows_for_whom_to_build(changed: Changer, values: dict[str, object]) -> None:
     assert not of(with_checkout(changed(**values), sources=(source("other"),)), "no-gpu-at-build")
+
+
+@pytest.mark.parametrize(
+    ("gsplat", "text", "left"),
+    [("1.5.3", "6.1;7.5;12.0+PTX", "7.5;12.0+PTX"), ("1.5.3", "7.5;12.0", None), ("0.1.11", "6.1;12.0", None),
+     (None, "6.1;12.0", None)],
+)  # fmt: skip
+def test_a_list_with_a_gpu_that_gsplat_cannot_serve(
+    changed: Changer, gsplat: str | None, text: str, left: str | None
+) -> None:
+    names = {"setuptools": "80", "wheel": "0.45"} | ({"gsplat": gsplat} if gsplat else {})
+    have = Fact(
+        tuple(Distribution(name, version, "/env") for name, version in names.items()), "site-packages"
+    )
+    found = of(listed(changed, text, distributions=have), "arch-list-below-minimum")
+    assert [item.remedy[0].text for item in found] == (
+        [f'export TORCH_CUDA_ARCH_LIST="{left}"'] if left else []
+    )

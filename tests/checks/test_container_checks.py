@@ -68,6 +68,16 @@ def test_a_linux_driver_inside_wsl2(changed: Changer) -> None:
         assert not of(quiet, "wsl-wrong-libcuda")
 
 
+def test_the_toolkits_stub_before_the_driver(changed: Changer) -> None:
+    stub, real = (
+        "/usr/local/cuda-12.9/lib64/stubs/libcuda.so",
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.575.57.08",
+    )
+    assert only(changed(libcuda=libcuda(stub, real)), "stub-libcuda-loaded").status is Status.FAIL
+    assert not of(changed(libcuda=libcuda(real, stub)), "stub-libcuda-loaded")
+    assert not of(changed(libcuda=libcuda(stub)), "stub-libcuda-loaded"), "a build machine without a driver"
+
+
 def test_forward_compatibility_on_a_geforce(changed: Changer) -> None:
     compat = libcuda("/usr/local/cuda-13.0/compat/libcuda.so.580.65.06")
     assert only(changed(libcuda=compat), "forward-compat-on-geforce").status is Status.FAIL

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import Colmap, toolkits
+from splatfix.checks import Goal, run
+from splatfix.core.codec import to_json
+from splatfix.core.files import write_json
+from splatfix.facts import Colmap, load, toolkits
 from splatfix.facts import surroundings as look
 from splatfix.facts.extensions import _has_init
 from splatfix.facts.packages import _imports_torch
@@ -172,3 +175,32 @@ def test_a_python_module_is_known_by_its_init_function() -> None:
 )
 def test_who_imports_torch_by_itself(text: str, imports: bool | None) -> None:
     assert _imports_torch(text) is imports
+
+
+def test_facts_of_an_older_splatfix_leave_the_new_fields_unknown(tmp_path: Path) -> None:
+    """A facts.json that was saved before these fields were there still loads, and checks say nothing of them."""
+    new = load(Path(__file__).parents[1] / "machines" / "rtx-5060-ti-wsl2")
+    document = to_json(new)
+    assert isinstance(document, dict)
+    fields = (
+        "libcuda",
+        "linkable_libcuda",
+        "header_copies",
+        "missing_graphics",
+        "missing_msvc_runtime",
+        "container_toolkit",
+        "colmap",
+    )
+    for name in fields:
+        del document["machine"][name]
+    for toolkit in document["machine"]["toolkits"]["value"]:
+        for name in ("cudart_in", "has_lib64", "cub"):
+            del toolkit[name]
+    for extension in document["environment"]["extensions"]["value"]:
+        extension.pop("python_module", None)
+    write_json(tmp_path / "facts.json", document)
+    old = load(tmp_path / "facts.json")
+    assert not [name for name in fields if getattr(old.machine, name).known]
+    assert {item.code for item in run(new, Goal())} - {item.code for item in run(old, Goal())} == {
+        "wsl-wrong-libcuda"
+    }
