@@ -137,8 +137,12 @@ def has_working_gpu(facts: Facts) -> bool | None:
     driver = facts.machine.driver
     if facts.machine.gpus.value is None:
         return None
-    if not has_nvidia_gpu(facts) or driver.value is None:
-        return False if not has_nvidia_gpu(facts) or not driver.known else None
+    if not has_nvidia_gpu(facts):
+        return False
+    if driver.value is None:
+        return (
+            False if driver.error.startswith("no ") else None
+        )  # the probe's words for a driver that is not there
     library_not_found = 12  # NVML_ERROR_LIBRARY_NOT_FOUND; a Jetson has none, but its libcuda answers
     return not (driver.value.nvml_error == library_not_found and driver.value.cuda is None)
 

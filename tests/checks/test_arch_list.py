@@ -178,6 +178,7 @@ def test_no_gpu_while_building(changed: Changer) -> None:
         {},
         {"variables": {"TORCH_CUDA_ARCH_LIST": "12.0"}, "gpus": Fact((), "PCI")},
         {"gpus": Fact(None, "", "NVML: not answered")},
+        {"driver": Fact(None, "", "NVML: it did not answer in time")},
         {"gpus": Fact((), "PCI"), "toolkits": Fact((), "PATH"), "toolkit_choice": Fact(None)},
         {"driver": Fact(Driver("540.4.0", "12.6", True, None, nvml_error=12), "libcuda")},
     ],
