@@ -81,16 +81,20 @@ def torch_imports(facts: Facts, goal: Goal) -> Iterator[Finding]:
 @check("cpu-only-torch", "torch", "torch is a CUDA build where CUDA is wanted")
 def cpu_only_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """A CPU build of torch (`torch.version.cuda` is None) can neither run nor build CUDA extensions: its cpp_extension
-    sets no CUDA_HOME even where a toolkit is installed. It is what `pip install torch` gives on Windows."""
+    sets no CUDA_HOME even where a toolkit is installed. It is what `pip install torch` gives on Windows. A ROCm build is
+    no better where an NVIDIA GPU is meant."""
     torch = torch_of(facts)
-    if torch is None or torch.cuda or torch.hip:
+    if torch is None or torch.cuda:
         return
+    if torch.hip and not (has_nvidia_gpu(facts) or goal.targets):
+        return  # an AMD machine that nobody asked to serve NVIDIA's
     evidence = (Evidence("torch.version.cuda", "None", facts.environment.torch.found_via),)
     if has_nvidia_gpu(facts) or goal.targets:
         wanted = "this machine's GPU" if has_nvidia_gpu(facts) else " ".join(goal.targets)
         yield Finding(
             "cpu-only-torch", Status.FAIL,
-            f"torch {torch.version} is a CPU build: it cannot use {wanted} nor build CUDA extensions.",
+            f"torch {torch.version} is a {'ROCm' if torch.hip else 'CPU'} build: it cannot use {wanted} nor build CUDA "
+            "extensions.",
             evidence=evidence, remedy=_torch_for(facts, targets(facts, goal)),
         )  # fmt: skip
     else:

@@ -146,6 +146,15 @@ def test_cpu_torch_beside_a_gpu(changed: Changer, torch_with: TorchWith) -> None
     assert "download.pytorch.org/whl/cu12" in command, "the toolkit here is CUDA 12"
 
 
+def test_rocm_torch_where_an_nvidia_gpu_is_meant(changed: Changer, torch_with: TorchWith) -> None:
+    rocm = torch_with(version="2.9.1+rocm6.4", cuda=None, hip="6.4", code=())
+    assert "ROCm build" in loud(changed(torch=rocm, extensions=Fact((), "")))["cpu-only-torch"].summary
+    amd = {"gpus": Fact((Gpu(0, "Radeon", "amd"),), "PCI"), "driver": Fact(None, "", "no NVIDIA driver")}
+    alone = changed(torch=rocm, extensions=Fact((), ""), **amd)
+    assert not loud(alone), "an AMD machine of its own"
+    assert loud(alone, "sm_120")["cpu-only-torch"].status is Status.FAIL
+
+
 def test_pascal_on_a_torch_that_dropped_it(changed: Changer) -> None:
     """The rivals' classic: a GTX 1080 Ti on a new driver is offered a torch without its code."""
     card = Gpu(0, "NVIDIA GeForce GTX 1080 Ti", cc="6.1")
