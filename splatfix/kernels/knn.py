@@ -16,8 +16,10 @@ queried in spatial order, which alone is worth a factor of two. Everywhere else,
 
 Distances are always sums of squared differences; the expansion |a|^2 + |b|^2 - 2ab loses the digits that matter here.
 
-Memory. The sorted copy of the points and its boxes take about 40 bytes per point; what the search holds beyond that
-is bounded by `budget_bytes`, whatever P. When memory runs out all the same, the batch is halved, and a warning says so once.
+Memory. The sorted points, their boxes and the distances found so far take about 33 bytes per point in single precision; what
+the search holds beside them is cut to what `budget_bytes` leaves, and to an eighth of it where that is more (above some 13
+million points). A compiled tree takes what its library takes, and is asked in batches that keep to the budget. When memory
+runs out all the same, the batch is halved, and a warning says so once.
 
 This file needs torch >= 1.13 and nothing else.
 """
@@ -27,7 +29,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -35,7 +37,7 @@ from torch import Tensor
 __all__ = ["available_engines", "distCUDA2", "knn", "last_engine"]
 
 DEFAULT_BUDGET_BYTES = 512 * 1024 * 1024
-"""What a search may hold beside the sorted points: 512 MiB."""
+"""What a search may hold beside its input and its result: 512 MiB."""
 
 _MOST_POINTS_PER_LEAF = 11
 _LEAVES_PER_BLOCK = 4
@@ -47,6 +49,8 @@ _CPU_PAIRS = 1 << 17
 _BYTES_PER_PAIR = 4 * 64
 # One query of the depth-first search: stack, leaf, candidates, and the copies that sorting them takes.
 _BYTES_PER_QUERY = 2048
+# Numbers whose order is found at once while the tree is built.
+_SORTED_AT_ONCE = 1 << 20
 # Padding lies out here: its squared distance to any point is the largest there is, and to itself 0, never NaN.
 _FAR_AWAY = 1e30
 # Rounding of a box distance against that of a point distance: keep what is this close to the bound.
@@ -62,7 +66,7 @@ def distCUDA2(
 
     Args:
         points: [P, 3], float32 or float64, finite.
-        budget_bytes: memory for the search beside the sorted points.
+        budget_bytes: memory for the search beside input and result; see the head of this file for what it covers.
         engine: one of `available_engines()`; by default the fastest that is there. `last_engine()` tells which ran.
 
     Raises:
@@ -76,11 +80,11 @@ def distCUDA2(
     if chosen == "torch":
         result = _Search(points, budget_bytes).mean_of_three()
     else:
-        order = _spatial_order(points)
-        squared, _ = _by_library(chosen, points, points[order], 4)
         result = torch.empty(count, dtype=points.dtype)
-        # Of the four nearest, one zero is the point itself, whichever duplicate the library named first.
-        result[order] = squared[:, 1:].mean(1)
+        ask = _library_search(chosen, points)
+        for rows, squared, _ in _in_spatial_order(ask, points, 4, budget_bytes):
+            # Of the four nearest, one zero is the point itself, whichever duplicate the library named first.
+            result[rows] = squared[:, 1:].mean(1)
     _remember(chosen)
     return result
 
@@ -114,12 +118,9 @@ def knn(
     squared = queries.new_empty(queries.shape[0], k)
     index = torch.empty(queries.shape[0], k, dtype=torch.int64, device=queries.device)
     if queries.shape[0]:
-        order = _spatial_order(queries)
-        if chosen == "torch":
-            found = _Search(points, budget_bytes).nearest(queries[order], k)
-        else:
-            found = _by_library(chosen, points, queries[order], k)
-        squared[order], index[order] = found
+        ask = _Search(points, budget_bytes).nearest if chosen == "torch" else _library_search(chosen, points)
+        for rows, *found in _in_spatial_order(ask, queries, k, budget_bytes):
+            squared[rows], index[rows] = found
     _remember(chosen)
     return squared, index
 
@@ -148,9 +149,14 @@ class _Tree(NamedTuple):
     rows: Tensor
     """[leaves, 3 * size]: a leaf's x, then its y, then its z; padding is `_FAR_AWAY`."""
     ids: Tensor
-    """[leaves * size] int64: where a point was in the input; padding has the number of points."""
+    """[leaves * size] int32 (int64 for more than 2^31): where a point was in the input; padding has the number of points."""
     boxes: List[List[Tensor]]
     """Per level six [nodes] tensors: low x, y, z and high x, y, z."""
+
+    def held(self) -> int:
+        """Bytes of all of it."""
+        tensors = [self.rows, self.ids, *(side for level in self.boxes for side in level)]
+        return sum(t.numel() * t.element_size() for t in tensors)
 
 
 class _Frontier(NamedTuple):
@@ -177,7 +183,9 @@ class _Search:
         on_cpu = points.device.type == "cpu"
         # On a CPU whole parts of the tree go to one thread each: single tensor operations are too small to be worth sharing.
         self.threads = torch.get_num_threads() if on_cpu else 1
-        self.budget = budget_bytes // self.threads
+        # A search holds the tree, and three distances per point or once more the boxes; the rest may go to batches.
+        held = self.tree.held() + self.tree.rows.numel() * self.tree.rows.element_size()
+        self.budget = max(budget_bytes - held, budget_bytes // 8) // self.threads
         most = self.budget // _BYTES_PER_PAIR
         self.most_pairs = max(256, min(most, _CPU_PAIRS) if on_cpu else most)
         self.most_queries = max(1, min(self.budget // _BYTES_PER_QUERY, 1 << (16 if on_cpu else 20)))
@@ -204,18 +212,25 @@ class _Search:
         radii = _pyramid(best[2].amax(0), tree.depth)
         hard = self._all_leaves(best, radii)
         result = best.new_empty(self.count + 1)
-        result[tree.ids.view(-1, tree.size).t()] = best.sum(0) / 3
-        if hard.numel():
-            members = tree.ids.view(-1, tree.size)[hard].view(-1)
-            members = members[members < self.count]
-            result[members] = self._of_members(hard)
+        ids = tree.ids.view(-1, tree.size)
+        step = max(1, _SORTED_AT_ONCE // tree.size)
+        for start in range(0, ids.shape[0], step):
+            here = slice(start, start + step)
+            result[ids[here].t().long()] = best[:, :, here].sum(0).div_(3)
+        del best
+        # Queries, their answers and the copies of both: some 128 bytes for each point of a leaf.
+        step = max(1, self.budget // (128 * tree.size))
+        for start in range(0, hard.numel(), step):
+            some = hard[start : start + step]
+            members = ids.index_select(0, some).view(-1).long()
+            result[members[members < self.count]] = self._of_members(some)
         return result[: self.count]
 
     def _of_members(self, leaves: Tensor) -> Tensor:
         """The same for the points of some leaves, one by one: of the 4 nearest, one zero is the point itself."""
         tree = self.tree
-        real = tree.ids.view(-1, tree.size)[leaves] < self.count
-        queries = tree.rows[leaves].view(-1, 3, tree.size).transpose(1, 2)[real]
+        real = tree.ids.view(-1, tree.size).index_select(0, leaves) < self.count
+        queries = tree.rows.index_select(0, leaves).view(-1, 3, tree.size).transpose(1, 2)[real]
         squared, _ = self.nearest(queries, 4)
         return squared[:, 1:].mean(1)
 
@@ -426,7 +441,7 @@ class _Walk:
         points = self.tree.rows.index_select(0, leaf).view(-1, 3, size)
         gaps = points - self.xyz.index_select(1, who).t().unsqueeze(2)
         squared = gaps.square_().sum(1)
-        ids = self.tree.ids.view(-1, size).index_select(0, leaf)
+        ids = self.tree.ids.view(-1, size).index_select(0, leaf).long()
         squared = torch.cat([self.squared.index_select(0, who), squared], 1)
         ids = torch.cat([self.index.index_select(0, who), ids], 1)
         squared, slots = squared.topk(self.k, dim=1, largest=False)
@@ -460,7 +475,9 @@ def _build(points: Tensor) -> _Tree:
         depth += 1
     size = -(-count // (1 << depth))
     total = size << depth
-    ids = torch.arange(total, device=points.device)
+    # Half the memory of int64, which is what this phase holds most of.
+    whole = torch.int32 if total < 2**31 else torch.int64
+    ids = torch.arange(total, dtype=whole, device=points.device)
     # Leaves are all full: copies of points spread evenly over the input fill the gap, and are blotted out at the end.
     ids[count:] = torch.arange(total - count, device=points.device) * count // max(1, total - count)
     xyz = [points[:, axis].index_select(0, ids) for axis in range(3)]
@@ -473,12 +490,19 @@ def _build(points: Tensor) -> _Tree:
         for axis in (1, 2):
             chosen = (widest == axis).nonzero().view(-1)
             values[chosen] = split[axis].index_select(0, chosen)
-        order = (
-            _halves(values).add_(torch.arange(0, total, length, device=points.device).unsqueeze(1)).view(-1)
-        )
-        del values, split
-        xyz = [side.index_select(0, order) for side in xyz]
+        del split
+        order = torch.empty(nodes, length, dtype=whole, device=points.device)
+        step = max(1, _SORTED_AT_ONCE // length)
+        for start in range(0, nodes, step):
+            _halves(values[start : start + step], order[start : start + step])
+        del values
+        order = order.add_(
+            torch.arange(0, total, length, dtype=whole, device=points.device).unsqueeze(1)
+        ).view(-1)
+        for axis in range(3):
+            xyz[axis] = xyz[axis].index_select(0, order)
         ids = ids.index_select(0, order)
+        del order
     boxes = _boxes(xyz, depth)
     rows = torch.stack([side.view(-1, size) for side in xyz], 1).view(-1, 3 * size)
     padding = (ids == count).view(-1, 1, size)
@@ -486,16 +510,19 @@ def _build(points: Tensor) -> _Tree:
     return _Tree(depth, size, rows, ids, boxes)
 
 
-def _halves(values: Tensor) -> Tensor:
-    """[nodes, length] -> an order of each row with its smaller half first. Selecting is enough for long rows on a CPU."""
+def _halves(values: Tensor, order: Tensor) -> None:
+    """Fill `order` [nodes, length] so that it puts the smaller half of each row of `values` first. Selecting is enough
+    for long rows on a CPU."""
     nodes, length = values.shape
     if length <= 64 or values.device.type != "cpu":
-        return values.argsort(1)
-    lower = values.topk(length // 2, dim=1, largest=False, sorted=False)[1]
-    upper = torch.ones(nodes, length, dtype=torch.bool).scatter_(1, lower, False)
+        order.copy_(values.argsort(1))
+        return
+    half = length // 2
+    order[:, :half] = values.topk(half, dim=1, largest=False, sorted=False)[1]
+    upper = torch.ones(nodes, length, dtype=torch.bool).scatter_(1, order[:, :half].long(), False)
     # Row by row, so that the flat positions of the upper half count from the start of their row.
-    above = upper.view(-1).nonzero().view(nodes, -1) - torch.arange(0, nodes * length, length).unsqueeze(1)
-    return torch.cat([lower, above], 1)
+    above = upper.view(-1).nonzero().view(nodes, -1)
+    order[:, half:] = above.sub_(torch.arange(0, nodes * length, length).unsqueeze(1))
 
 
 def _boxes(xyz: Sequence[Tensor], depth: int) -> List[List[Tensor]]:
@@ -572,19 +599,21 @@ def _spatial_order(points: Tensor) -> Tensor:
     """The points along a Morton curve: neighbours in it share what they read of the tree."""
     low = points.amin(0)
     scale = (points.amax(0) - low).amax().clamp(min=torch.finfo(points.dtype).tiny)
-    cells = ((points.double() - low) / scale * ((1 << 21) - 1)).long()
     key = torch.zeros(points.shape[0], dtype=torch.int64, device=points.device)
-    for axis in range(3):
-        bits = cells[:, axis]
-        for shift, mask in (
-            (32, 0x1F00000000FFFF),
-            (16, 0x1F0000FF0000FF),
-            (8, 0x100F00F00F00F00F),
-            (4, 0x10C30C30C30C30C3),
-            (2, 0x1249249249249249),
-        ):
-            bits = (bits | (bits << shift)) & mask
-        key |= bits << axis
+    step = _SORTED_AT_ONCE >> 2
+    for start in range(0, points.shape[0], step):
+        cells = ((points[start : start + step].double() - low) / scale * ((1 << 21) - 1)).long()
+        for axis in range(3):
+            bits = cells[:, axis]
+            for shift, mask in (
+                (32, 0x1F00000000FFFF),
+                (16, 0x1F0000FF0000FF),
+                (8, 0x100F00F00F00F00F),
+                (4, 0x10C30C30C30C30C3),
+                (2, 0x1249249249249249),
+            ):
+                bits = (bits | (bits << shift)) & mask
+            key[start : start + step] |= bits << axis
     return key.argsort()
 
 
@@ -608,32 +637,38 @@ def _split(frontier: _Frontier) -> List[_Frontier]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _ask_napf(module: Any, points: Any, queries: Any, k: int) -> Any:
-    return module.KDT(points).knn_search(queries, k, torch.get_num_threads())[1]
+# Each builds the library's tree and returns what answers queries: the indices of the k nearest, [Q, k] of some integer type.
+_Ask = Callable[[Any, int], Any]
 
 
-def _ask_pynanoflann(module: Any, points: Any, queries: Any, k: int) -> Any:
-    tree = module.KDTree(n_neighbors=k, metric="L2", leaf_size=10)
+def _build_napf(module: Any, points: Any) -> _Ask:
+    tree = module.KDT(points)
+    return lambda queries, k: tree.knn_search(queries, k, torch.get_num_threads())[1]
+
+
+def _build_pynanoflann(module: Any, points: Any) -> _Ask:
+    tree = module.KDTree(metric="L2", leaf_size=10)
     tree.fit(points)
-    return tree.kneighbors(queries, n_jobs=torch.get_num_threads())[1]
+    return lambda queries, k: tree.kneighbors(queries, n_neighbors=k, n_jobs=torch.get_num_threads())[1]
 
 
-def _ask_pykdtree(module: Any, points: Any, queries: Any, k: int) -> Any:
-    return module.KDTree(points).query(queries, k=k)[1]
+def _build_pykdtree(module: Any, points: Any) -> _Ask:
+    tree = module.KDTree(points)
+    return lambda queries, k: tree.query(queries, k=k)[1]
 
 
-def _ask_scipy(module: Any, points: Any, queries: Any, k: int) -> Any:
+def _build_scipy(module: Any, points: Any) -> _Ask:
     tree = module.cKDTree(points, balanced_tree=False, compact_nodes=False)
-    return tree.query(queries, k=list(range(1, k + 1)), workers=-1)[1]
+    return lambda queries, k: tree.query(queries, k=list(range(1, k + 1)), workers=-1)[1]
 
 
-_LIBRARIES: Dict[str, Tuple[str, Callable[[Any, Any, Any, int], Any]]] = {
-    "napf": ("napf", _ask_napf),
-    "pynanoflann": ("pynanoflann", _ask_pynanoflann),
-    "pykdtree": ("pykdtree.kdtree", _ask_pykdtree),
-    "scipy": ("scipy.spatial", _ask_scipy),
+_LIBRARIES: Dict[str, Tuple[str, Callable[[Any, Any], _Ask]]] = {
+    "napf": ("napf", _build_napf),
+    "pynanoflann": ("pynanoflann", _build_pynanoflann),
+    "pykdtree": ("pykdtree.kdtree", _build_pykdtree),
+    "scipy": ("scipy.spatial", _build_scipy),
 }
-"""Engine -> (module, how to ask it for the indices of the k nearest), fastest first on a million points."""
+"""Engine -> (module, how to build its tree), fastest first on a million points."""
 
 
 def _library(engine: str) -> Optional[Any]:
@@ -645,14 +680,40 @@ def _library(engine: str) -> Optional[Any]:
         return None
 
 
-def _by_library(engine: str, points: Tensor, queries: Tensor, k: int) -> Tuple[Tensor, Tensor]:
-    """Squared distances and indices [Q, k] of a compiled tree; the distances are computed anew, as differences."""
-    asked = _LIBRARIES[engine][1](_library(engine), points.numpy(), queries.contiguous().numpy(), k)
-    index = torch.as_tensor(asked.astype("int64")).view(-1, k)
-    squared = torch.stack(
-        [_squared_distance(points[column].t(), queries.t()) for column in index.unbind(1)], 1
-    )
-    return squared, index
+_Answer = Callable[[Tensor, int], Tuple[Tensor, Tensor]]
+
+
+def _library_search(engine: str, points: Tensor) -> _Answer:
+    """A compiled tree over the points that answers with squared distances and indices [Q, k]."""
+    ask = _LIBRARIES[engine][1](_library(engine), points.numpy())
+
+    def answer(queries: Tensor, k: int) -> Tuple[Tensor, Tensor]:
+        index = torch.as_tensor(ask(queries.contiguous().numpy(), k).astype("int64")).view(-1, k)
+        # Computed anew, as differences: some libraries round theirs.
+        squared = [_squared_distance(points[column].t(), queries.t()) for column in index.unbind(1)]
+        return torch.stack(squared, 1), index
+
+    return answer
+
+
+def _in_spatial_order(
+    answer: _Answer, queries: Tensor, k: int, budget_bytes: int
+) -> Iterator[Tuple[Tensor, Tensor, Tensor]]:
+    """Ask for all queries along a Morton curve, in batches: their rows in `queries`, squared distances and indices."""
+    order = _spatial_order(queries)
+    # A query: itself and its copies, its answer as the library gives it and as we do, distances and gathered points.
+    # A quarter of the budget is plenty for that; the order and the tree want the rest.
+    batch = max(1, budget_bytes // 4 // (128 + 48 * k))
+    start = 0
+    while start < order.shape[0]:
+        rows = order[start : start + batch]
+        try:
+            squared, index = answer(queries.index_select(0, rows), k)
+        except (RuntimeError, MemoryError) as error:
+            batch = _halved(batch, 1, error)
+            continue
+        start += batch
+        yield rows, squared, index
 
 
 def _choose(engine: Optional[str], points: Tensor) -> str:

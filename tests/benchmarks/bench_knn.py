@@ -2,23 +2,31 @@
 
     python tests/benchmarks/bench_knn.py [--count 1000000] [--kinds uniform clustered] [--points FILE.npz] [--json FILE]
 
-Times include building the tree. Every result is compared with scipy's, computed in float64. `--memory` runs the torch engine
-once and tells its peak beyond the points (Linux).
+Times include building the tree. Every result is compared with scipy's, computed in float64. `--memory` runs the fastest engine,
+scipy's and the torch engine once each, in fresh processes, and tells the peak of resident memory beyond the points, the result
+included (Linux); 2000 random points are compared with scipy on the points in float64.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import subprocess
 import sys
 import time
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from splatfix.kernels.knn import available_engines, distCUDA2
+from splatfix.kernels.knn import DEFAULT_BUDGET_BYTES, available_engines, distCUDA2
+
+SAMPLE = 2000
 
 
 def clustered(count: int, seed: int = 0) -> np.ndarray:
@@ -79,28 +87,65 @@ def compare(name: str, points: np.ndarray, repeats: int, engines: list[str]) -> 
     return {"cloud": name, "count": len(points), "seconds": times, "errors": errors}
 
 
-def peak_memory(kind: str, count: int) -> None:
-    """Run the torch engine alone; print what it held at its peak beyond the points, and check a few points by brute force."""
+def peak_memory(kind: str, count: int, engine: str) -> dict[str, object]:
+    """Run one engine alone: seconds, peak MiB beyond the points, and the worst error of a random sample."""
+    from scipy.spatial import cKDTree
 
     def status(field: str) -> int:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith(field))
 
     points = torch.from_numpy(cloud(kind, count))
-    distCUDA2(points[:1000], engine="torch")  # loads code and thread pools, which are not counted
+    distCUDA2(points[:1000], engine=engine)  # loads code and thread pools, which are not counted
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before, start = status("VmRSS"), time.perf_counter()
-    found = distCUDA2(points, engine="torch")
-    seconds, peak = time.perf_counter() - start, status("VmHWM") - before
-    worst = 0.0
-    for i in range(0, count, max(1, count // 16)):
-        squared = (points.double() - points[i].double()).square().sum(1)
-        true = float(squared.topk(4, largest=False)[0][1:].mean())
-        worst = max(worst, abs(float(found[i]) - true) / max(true, 1e-30))
-    print(
-        f"torch engine, {count:,} {kind}: {seconds:.1f} s, peak {peak / 1024:.0f} MiB, "
-        f"worst relative error of 16 brute-force checks {worst:.1e}"
-    )
+    found = distCUDA2(points, engine=engine)
+    seconds, peak = time.perf_counter() - start, (status("VmHWM") - before) / 1024
+    exact = points.double().numpy()
+    sample = np.random.default_rng(7).choice(count, min(SAMPLE, count), replace=False)
+    distances, _ = cKDTree(exact, balanced_tree=False).query(exact[sample], k=4, workers=-1)
+    true = (distances[:, 1:] ** 2).mean(1)
+    errors = np.abs(found[sample].double().numpy() - true) / np.maximum(true, 1e-30)
+    return {
+        "cloud": kind,
+        "count": count,
+        "engine": engine,
+        "seconds": round(seconds, 1),
+        "peak_mib_beyond_points": round(peak),
+        "of_which_result_mib": round(4 * count / 2**20),
+        "sample": len(sample),
+        "worst_relative_error": float(errors.max()),
+        "load": os.getloadavg()[0],
+    }
+
+
+def memory_table(kinds: list[str], count: int, engines: list[str]) -> dict[str, object]:
+    rows = []
+    for kind in kinds:
+        for engine in engines:
+            command = [sys.executable, __file__, "--count", str(count), "--memory-of", kind, engine]
+            row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            print(
+                f"{count:,} {kind}, engine {engine}: {row['seconds']} s, peak {row['peak_mib_beyond_points']} MiB beyond the "
+                f"points, worst relative error of {row['sample']} points {row['worst_relative_error']:.1e}"
+            )
+            rows.append(row)
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    for name in ("numpy", "scipy", *engines):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "what": "distCUDA2 on many points: peak of resident memory beyond the points (result included) and exactness",
+        "method": "one fresh process for each row; peak is VmHWM (reset before the call) less VmRSS before the call; "
+        "the sample is compared with scipy's cKDTree on the same points in float64",
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "versions": versions,
+        "threads": torch.get_num_threads(),
+        "budget_mib": DEFAULT_BUDGET_BYTES // 2**20,
+        "rows": rows,
+    }
 
 
 def main() -> None:
@@ -114,10 +159,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--memory-of", nargs=2, metavar=("KIND", "ENGINE"), help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.memory_of:
+        print(json.dumps(peak_memory(args.memory_of[0], args.count, args.memory_of[1])))
+        return
     if args.memory:
-        for kind in args.kinds:
-            peak_memory(kind, args.count)
+        engines = list(
+            dict.fromkeys([args.engines[0], *(e for e in args.engines if e in ("scipy", "torch"))])
+        )
+        table = memory_table(args.kinds, args.count, engines)
+        if args.json:
+            args.json.write_text(json.dumps(table, indent=1) + "\n")
         return
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     rows = [compare(kind, cloud(kind, args.count), args.repeats, args.engines) for kind in args.kinds]

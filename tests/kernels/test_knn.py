@@ -151,6 +151,46 @@ def test_the_whole_cloud_is_searched_whatever_the_batches():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_small_budget_asks_in_batches_and_changes_nothing(engine):
+    points, queries = cloud("clustered", 2500, 9), cloud("uniform", 900, 2)
+    assert torch.equal(
+        distCUDA2(points, engine=engine, budget_bytes=1 << 15), distCUDA2(points, engine=engine)
+    )
+    few, _ = knn(points, queries, 5, engine=engine, budget_bytes=1 << 15)
+    assert torch.equal(few, knn(points, queries, 5, engine=engine)[0])
+
+
+def test_the_tree_counts_towards_the_budget():
+    search = module._Search(cloud("uniform", 20_000, 1), 1 << 20)
+    held = search.tree.held() + 4 * search.tree.rows.numel()
+    assert 1 << 19 < held < 1 << 20
+    assert search.budget * search.threads <= (1 << 20) - held
+
+
+def test_a_library_out_of_memory_is_asked_for_less(monkeypatch):
+    monkeypatch.setattr(module, "_warned", False)
+    true_search, asked = module._library_search, []
+
+    def short_of_memory(engine, points):
+        answer = true_search(engine, points)
+
+        def limited(queries, k):
+            asked.append(queries.shape[0])
+            if queries.shape[0] > 400:
+                raise MemoryError
+            return answer(queries, k)
+
+        return limited
+
+    monkeypatch.setattr(module, "_library_search", short_of_memory)
+    points = cloud("clustered", 1500, 6)
+    with pytest.warns(RuntimeWarning, match="out of memory") as seen:
+        found = distCUDA2(points, engine=ENGINES[0]) if ENGINES[0] != "torch" else pytest.skip("no library")
+    assert len(seen) == 1 and asked[0] == 1500 and max(asked[-3:]) <= 400
+    assert_close(found, mean_of_three(points))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_input_order_does_not_matter(engine):
     points = cloud("clustered", 3000, 4)
     shuffled = torch.randperm(3000, generator=torch.Generator().manual_seed(0))
