@@ -238,6 +238,33 @@ def test_non_finite_gaussians_are_left_out_alone(field, bad):
         rasterize(settings._replace(debug=True), means2D=None, **leaves)
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("field", ["colors_precomp", "cov3D_precomp"])
+def test_non_finite_precomputed_values_are_left_out_alone(field, bad):
+    settings, inputs = look_at(25, 25), cloud(10, precomputed=True, covariance=True)
+    inputs[field][4, 1] = bad
+    without = {name: torch.cat([tensor[:4], tensor[5:]]) for name, tensor in inputs.items()}
+    leaves = {name: tensor.requires_grad_() for name, tensor in inputs.items()}
+    got, expected = rasterize(settings, means2D=None, **leaves), rasterize(settings, means2D=None, **without)
+    assert torch.equal(got.color, expected.color) and got.radii[4] == 0
+    got.color.square().sum().backward()
+    for name, leaf in leaves.items():
+        assert torch.isfinite(leaf.grad).all() and not leaf.grad[4].any(), name
+
+
+def test_what_is_fainter_than_one_part_in_255_is_not_drawn():
+    settings = look_at(21, 21)
+    for opacity, drawn in ((0.999 / 255, False), (1.05 / 255, True)):
+        inputs = one((-0.1, 0.05, 0.0), (2.0, 2.0, 2.0), opacity=opacity)  # its peak lies inside the image
+        leaf = inputs["opacities"].requires_grad_()
+        got = rasterize(settings, means2D=None, **inputs)
+        assert got.radii[0] > 0 and bool(got.alpha.any()) is drawn
+        got.color.sum().backward()
+        assert bool(leaf.grad.any()) is drawn
+        shown = got.alpha[got.alpha > 0]
+        assert not drawn or float(shown.detach().min()) >= 1 / 255
+
+
 def test_two_runs_give_the_same_bits():
     settings, inputs = look_at(70, 50), cloud(400, size=(0.02, 0.2))
     runs = []
