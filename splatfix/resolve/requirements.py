@@ -116,7 +116,7 @@ def check_build_tools(facts: Facts, source: Source) -> None:
     to_build += [text for text in source.build_requires if not _met(facts, text)]
     to_import = [text for text in source.requires if not _met(facts, text)]
     for text in (*to_build, *to_import):
-        if _name_of(text) == "torch" and version_of(facts, "torch") is not None:
+        if _name_of(text) == "torch" and _version_there(facts, "torch") is not None:
             raise _wrong_torch(facts, source, text)
     if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
         to_build, to_import = ([item for item in items if item != "ninja"] for items in (to_build, to_import))
@@ -139,7 +139,7 @@ def check_build_tools(facts: Facts, source: Source) -> None:
 def _wrong_torch(facts: Facts, source: Source, text: str) -> SplatfixError:
     return SplatfixError(
         "torch-does-not-fit",
-        f"{source.label} asks for {text}, and torch {version_of(facts, 'torch')} is installed.",
+        f"{source.label} asks for {text}, and torch {_version_there(facts, 'torch')} is installed.",
         meaning="splatfix never changes torch by itself: everything else in the environment depends on it.",
         todo=("Use an environment whose torch fits, and name it with --python.",),
     )
@@ -156,6 +156,12 @@ def version_of(facts: Facts, name: str) -> str | None:
         if canonicalize_name(item.name) == wanted:
             return item.version
     return None
+
+
+def _version_there(facts: Facts, name: str) -> str | None:
+    """As :func:`version_of`; torch's is read from torch itself, which need not have been installed by pip."""
+    torch = facts.environment.torch.value
+    return torch.version if torch and canonicalize_name(name) == "torch" else version_of(facts, name)
 
 
 def replaced_version(facts: Facts, name: str) -> str:
@@ -195,7 +201,7 @@ def _met(facts: Facts, text: str) -> bool:
         theirs["python_version"] = ".".join(interpreter.version.split(".")[:2])
     if requirement.marker is not None and not requirement.marker.evaluate(theirs):
         return True
-    installed = version_of(facts, requirement.name)
+    installed = _version_there(facts, requirement.name)
     if installed is None:
         return False
     try:
