@@ -68,7 +68,6 @@ class TrainConfig:
     sh_every: int = 1000
     dssim_weight: float = 0.2
     random_points: int = 5000
-    max_points: Optional[int] = None
     antialiasing: bool = False
     rates: LearningRates = field(default_factory=LearningRates)
     densify: DensifyConfig = field(default_factory=DensifyConfig)

@@ -50,6 +50,7 @@ def describe(scene: Found) -> Dict[str, Any]:
         "dataset": public.dataset if public else None,
         "divisor": public.divisor if public else None,
         "budget": public.multiplier if public else None,
+        "count_without_limit": public.final_count if public else None,
     }
 
 

@@ -95,7 +95,7 @@ def without_floor(runs: tuple[SceneRun, ...]) -> list[str]:
 
 def _left_out(request: Request) -> str:
     count = len(request.suite.skipped)
-    return f" {count} public scene(s) that are not there were skipped." if count else ""
+    return f" {count} scene(s) were looked for and skipped: they are listed." if count else ""
 
 
 def _resolved(findings: tuple[Finding, ...]) -> Rung:
