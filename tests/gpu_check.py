@@ -5,7 +5,9 @@ throw-away folder, and writes `gpu-check.json` with every step's outcome. Exit c
 3 there is no usable GPU (said in the JSON too).
 
 Steps: diagnose; build our small CUDA extension for this GPU and prove its binary; run its kernel against a reference;
-kernels in plain PyTorch on CUDA against float64; train a sample scene on CUDA; time the kernels on CUDA against CPU.
+kernels in plain PyTorch on CUDA against float64; train a sample scene on CUDA; time the kernels on CUDA against CPU; the
+tests of the kernels that need a GPU (with pytest and hypothesis in that Python); and, where `diff_gaussian_rasterization` is
+installed as a CUDA build, arrays of its results for tests/records, written beside the JSON.
 """
 
 from __future__ import annotations
@@ -109,19 +111,24 @@ class Checks:
         self.arch = f"sm_{capability[0]}{capability[1]}"
         self.env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
         self.steps: list[dict[str, Any]] = []
+        self.python = Path(sys.executable)  # replaced by `prepare`; without it nothing is installed
 
     def step(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
         """One step: `work` returns its details with `ok`; what it raises is a failure with its words."""
         started = time.monotonic()
         try:
             details = work()
-        except (OSError, ValueError, KeyError, IndexError) as error:
+        except (OSError, ValueError, KeyError, IndexError, TypeError, subprocess.SubprocessError) as error:
             details = {"ok": False, "error": f"{type(error).__name__}: {error}"}
         self.steps.append({"step": name, "seconds": round(time.monotonic() - started, 1), **details})
         sys.stderr.write(f"{'ok  ' if details['ok'] else 'FAIL'} {name}\n")
 
     def splatfix(self, *words: str, timeout: float) -> dict[str, Any]:
         return run([sys.executable, "-m", "splatfix", *words], timeout=timeout, env=self.env, cwd=self.work)
+
+    def prepare(self) -> dict[str, Any]:
+        self.python = self.environment()
+        return {"ok": True}
 
     def environment(self) -> Path:
         """A venv that sees this Python's packages, so that installing the probe changes nothing outside."""
@@ -142,14 +149,14 @@ class Checks:
         return {"ok": document["kind"] == "diagnosis", "seconds_wall": done["seconds"], "failures": bad, "driver": driver,
                 "gpus": document["facts"]["machine"]["gpus"]}  # fmt: skip
 
-    def build(self, python: Path) -> dict[str, Any]:
+    def build(self) -> dict[str, Any]:
         done = self.splatfix(
             "install",
             str(PROBE),
             "--target",
             self.arch,
             "--python",
-            str(python),
+            str(self.python),
             "--yes",
             "--json",
             timeout=400,
@@ -167,8 +174,8 @@ class Checks:
             "stderr": done["stderr"][-1500:],
         }
 
-    def computes(self, python: Path) -> dict[str, Any]:
-        done = run([str(python), "-c", RUN_PROBE], timeout=120, env=self.env, cwd=self.work)
+    def computes(self) -> dict[str, Any]:
+        done = run([str(self.python), "-c", RUN_PROBE], timeout=120, env=self.env, cwd=self.work)
         if done["returncode"] != 0:
             return {"ok": False, "error": done["stderr"][-1500:]}
         errors = json.loads(done["stdout"].splitlines()[-1])
@@ -196,7 +203,39 @@ class Checks:
 
     def times(self) -> dict[str, Any]:
         done = run([sys.executable, "-c", TIME_KERNELS, str(ROOT)], timeout=200, cwd=self.work)
-        return {"ok": done["returncode"] == 0, "times": json.loads(done["stdout"].splitlines()[-1])}
+        if done["returncode"] != 0:
+            return {"ok": False, "error": done["stderr"][-1500:]}
+        return {"ok": True, "times": json.loads(done["stdout"].splitlines()[-1])}
+
+    def tests(self) -> dict[str, Any]:
+        """What is marked `gpu` among the tests of the kernels."""
+        there = run([sys.executable, "-c", "import pytest, hypothesis, numpy"], timeout=60)
+        if there["returncode"] != 0:
+            return {"ok": True, "skipped": there["stderr"].strip().splitlines()[-1]}
+        words = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-rs",
+            "-m",
+            "gpu",
+            "-p",
+            "no:cacheprovider",
+            "tests/kernels",
+        ]
+        done = run(words, timeout=400, env=self.env, cwd=ROOT)
+        return {"ok": done["returncode"] == 0, "said": done["stdout"].splitlines()[-12:]}
+
+    def golden(self, target: Path) -> dict[str, Any]:
+        """Arrays of the CUDA rasterizer, to be kept under tests/records."""
+        there = run([sys.executable, "-c", "import torch, diff_gaussian_rasterization"], timeout=60)
+        if there["returncode"] != 0:
+            return {"ok": True, "skipped": there["stderr"].strip().splitlines()[-1]}
+        target.parent.mkdir(parents=True, exist_ok=True)
+        words = [sys.executable, "-m", "tests.kernels.rasterizer_golden", str(target.resolve())]
+        done = run(words, timeout=200, env=self.env, cwd=ROOT)
+        return {"ok": done["returncode"] in (0, 3), "said": (done["stdout"] + done["stderr"])[-1500:]}
 
 
 def main() -> int:
@@ -228,12 +267,15 @@ def main() -> int:
     else:
         with tempfile.TemporaryDirectory(prefix="splatfix-gpu-") as folder:
             checks = Checks(Path(folder), gpu["capability"])
-            python = checks.environment()
             checks.step("diagnose", checks.diagnose)
-            checks.step("build", lambda: checks.build(python))
-            checks.step("computes", lambda: checks.computes(python))
+            checks.step("environment", checks.prepare)
+            if checks.steps[-1]["ok"]:
+                checks.step("build", checks.build)
+                checks.step("computes", checks.computes)
             checks.step("certify", checks.certify)
             checks.step("times", checks.times)
+            checks.step("tests", checks.tests)
+            checks.step("golden", lambda: checks.golden(out / "rasterizer_cuda.npz"))
             if shutil.which("nvidia-smi"):
                 document["nvidia_smi"] = run(["nvidia-smi"], timeout=20)["stdout"].splitlines()[:4]
         good = all(step["ok"] for step in checks.steps)

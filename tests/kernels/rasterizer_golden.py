@@ -3,6 +3,8 @@
 Made on a GPU with `diff_gaussian_rasterization` (the Inria v1 family, no mip variant) installed:
 
     python -m tests.kernels.rasterizer_golden tests/records/rasterizer_cuda.npz
+
+Exit code 3: they cannot be made here, and why is said.
 """
 
 from __future__ import annotations
@@ -129,15 +131,15 @@ def main() -> int:
         native = importlib.import_module("diff_gaussian_rasterization")
     except ImportError as error:
         print(f"diff_gaussian_rasterization cannot be imported here ({error}): splatfix install builds it")
-        return 1
+        return 3
     binary = getattr(native, "_C", None)
     if binary is None or not str(getattr(binary, "__file__", "")).endswith((".so", ".pyd")):
         print("the installed diff_gaussian_rasterization is no CUDA build (a swap of splatfix, perhaps)")
-        return 1
+        return 3
     why = variant(native)
     if why:
         print(f"the installed diff_gaussian_rasterization cannot make them: {why}")
-        return 1
+        return 3
     made_with = {
         "date": datetime.now(timezone.utc).date().isoformat(),
         "gpu": torch.cuda.get_device_name(0),

@@ -8,22 +8,12 @@ import torch
 from splatfix.kernels.rasterizer import GaussianRasterizer, rasterize
 
 from .rasterizer_compare import cloud, look_at
+from .rasterizer_golden import on, variant
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU and a CUDA build of torch"),
 ]
-
-
-def on(device, settings, inputs):
-    """Settings and leaves in float32 on a device."""
-    matrices = {
-        name: getattr(settings, name).float().to(device)
-        for name in ("bg", "viewmatrix", "projmatrix", "campos")
-    }
-    leaves = {name: tensor.float().to(device).requires_grad_() for name, tensor in inputs.items()}
-    means2D = torch.zeros_like(leaves["means3D"]).requires_grad_()
-    return settings._replace(**matrices), leaves, means2D
 
 
 def gradients(color, leaves, means2D):
@@ -45,7 +35,7 @@ def test_cuda_equals_cpu(allow_tf32, monkeypatch):
     settings, inputs = look_at(120, 90), cloud(500, size=(0.02, 0.3))
     results = []
     for device in ("cpu", "cuda"):
-        view, leaves, means2D = on(device, settings, inputs)
+        view, leaves, means2D = on(device, (settings, inputs))
         got = rasterize(view, means2D=means2D, **leaves)
         results.append((got.color.detach().cpu(), got.radii.cpu(), gradients(got.color, leaves, means2D)))
     (color, radii, expected), (cuda_color, cuda_radii, found) = results
@@ -56,15 +46,17 @@ def test_cuda_equals_cpu(allow_tf32, monkeypatch):
 
 def test_equals_the_extension():
     native = pytest.importorskip("diff_gaussian_rasterization")
+    if variant(native):
+        pytest.skip(f"the installed diff_gaussian_rasterization: {variant(native)}")
     fields = native.GaussianRasterizationSettings._fields
-    if set(fields) - {"antialiasing"} - set(look_at(1, 1)._fields[:12]):
-        pytest.skip(f"the installed diff_gaussian_rasterization is another variant: {fields}")
     settings, inputs = look_at(120, 90), cloud(500, size=(0.02, 0.3))
-    view, leaves, means2D = on("cuda", settings, inputs)
+    view, leaves, means2D = on("cuda", (settings, inputs))
     ours = GaussianRasterizer(view)(means2D=means2D, **leaves)
     expected_settings = native.GaussianRasterizationSettings(**{name: getattr(view, name) for name in fields})
     theirs = native.GaussianRasterizer(expected_settings)(means2D=means2D, **leaves)
-    assert torch.equal(ours[1], theirs[1])
+    # radii are rounded up: in single precision a few may fall on the other side of a whole number
+    apart = (ours[1] - theirs[1]).abs()
+    assert apart.max() <= 1 and (apart > 0).float().mean() < 0.01
     error = (ours[0] - theirs[0]).detach().abs()
     assert (error > 1e-4).float().mean() < 1e-3 and error.max() < 1e-2
     close(gradients(ours[0], leaves, means2D), gradients(theirs[0], leaves, means2D), 1e-2)
