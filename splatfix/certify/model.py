@@ -43,6 +43,8 @@ class KernelCheck:
     gradient_error: float | None
     gradient_allowed: float | None
     detail: str = ""
+    kind: str = ""
+    """``ours``, ``swap`` (a drop-in of splatfix's), ``native`` (compiled), ``python``; "" where nothing is installed."""
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def kernels_terminal(console: Console, kernels: tuple[KernelCheck, ...]) -> None
             errors += f", gradient {_error(item.gradient_error, item.gradient_allowed)}"
         words = item.detail if item.value_error is None else ", ".join(filter(None, (errors, item.detail)))
         console.print(
-            f"{_MARKS[item.outcome]} {item.name:<10} {item.implementation:<28} {escape(words)}",
+            f"{_MARKS[item.outcome]} {item.name:<10} {item.implementation:<28} {item.kind or '–':<7} {escape(words)}",
             soft_wrap=True,
         )
 

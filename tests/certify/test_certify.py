@@ -151,6 +151,9 @@ def test_verify_finds_ours_good_and_says_what_it_could_not_measure() -> None:
     ours = [item for item in kernels if item.implementation.startswith("splatfix.")]
     assert {item.outcome for item in ours} == {Outcome.MET}
     assert len(ours) == 3
+    assert {item.kind for item in ours} == {"ours"}
+    allowed = {item.name: (item.value_allowed, item.gradient_allowed) for item in ours}
+    assert allowed["ssim"] == (1e-6, 5e-5), "the contract, not a kinder one"
     theirs = [item for item in kernels if item not in ours]
     assert all(item.outcome is not Outcome.FAILED and item.detail for item in theirs)
 
@@ -177,11 +180,10 @@ def test_a_swap_is_measured_beside_ours(tmp_path: Path) -> None:
         )
         return path
 
-    outcomes = {
-        item.implementation: item.outcome for item in verify(sys.executable, "cpu", put_in_place=with_swap)
-    }
-    assert outcomes["fused_ssim"] is Outcome.FAILED
-    assert outcomes["splatfix.kernels.ssim"] is Outcome.MET
+    found = {item.implementation: item for item in verify(sys.executable, "cpu", put_in_place=with_swap)}
+    assert found["fused_ssim"].outcome is Outcome.FAILED
+    assert found["fused_ssim"].kind == "python", "no distribution of splatfix's holds it"
+    assert found["splatfix.kernels.ssim"].outcome is Outcome.MET
 
 
 def test_an_earlier_report_is_moved_aside_and_not_mixed_in(tmp_path: Path) -> None:

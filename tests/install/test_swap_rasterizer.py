@@ -358,7 +358,8 @@ def test_verify_measures_the_drop_in(name: str, tmp_path: Path, capsys: pytest.C
     assert splatfix("verify", "--python", target.python, "--json") == 0
     kernels = json.loads(capsys.readouterr().out)["kernels"]
     measured = next(item for item in kernels if item["implementation"] == NAME)
-    assert measured["outcome"] == "met" and 0 < measured["gradient_error"] < measured["gradient_allowed"]
+    assert (measured["outcome"], measured["kind"]) == ("met", "swap")
+    assert 0 < measured["gradient_error"] < measured["gradient_allowed"]
 
 
 def test_importing_a_drop_in_is_silent_and_warns_of_nothing(tmp_path: Path) -> None:
