@@ -9,6 +9,8 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
 CPU_INDEX := https://download.pytorch.org/whl/cpu
+# splatfix looks at the activated environment first; what is made here is looked at with its own.
+unexport VIRTUAL_ENV CONDA_PREFIX
 
 .PHONY: help demo test check lint types native native-slow native-venv slow docker-test benchmarks gpu-check clean
 

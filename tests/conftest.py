@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -12,6 +13,13 @@ import pytest
 import setuptools  # noqa: F401 - before anything imports the standard library's distutils, which it replaces
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_environment_is_activated() -> None:
+    """Tests mean the interpreter that runs them, whatever the shell has activated."""
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        os.environ.pop(name, None)
 
 
 @pytest.fixture

@@ -187,7 +187,7 @@ def _explain(request: Request, facts: Facts, named: bool, keep: tuple[str, ...],
         console.out().print("Nothing was changed: this is a dry run.")
     if problem and named and not as_json:
         raise problem
-    if not ways.plans or (problem and named):
+    if plan is None and ((problem and named) or not ways.plans):
         raise typer.Exit(int(Exit.FAILURE if ways.plans else Exit.UNDETERMINED))
 
 

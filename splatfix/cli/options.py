@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 Python = Annotated[
     Optional[str],
     typer.Option(
-        "--python", help="Target environment: its interpreter, or a venv or conda folder.", metavar="ENV"
+        "--python",
+        help="Target environment: its interpreter, or a venv or conda folder; the activated one when left out.",
+        metavar="ENV",
     ),
 ]
 Targets = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import os
 import posixpath
 import sys
 from concurrent.futures import Future
@@ -184,13 +185,16 @@ def probe_environment(system: System, python: str) -> EnvironmentFacts:
 
 
 def resolve_python(given: str | None) -> str:
-    """The interpreter a person means: a path to one, a venv or conda folder, or None for splatfix's own.
+    """The interpreter a person means: a path to one, a venv or conda folder, or None for the activated environment.
+
+    splatfix may live anywhere (pipx puts it into an environment of its own), so what VIRTUAL_ENV or CONDA_PREFIX names
+    comes before the interpreter that runs splatfix.
 
     Raises:
         SplatfixError: ``no-interpreter`` (exit code 2) when there is none.
     """
     if given is None:
-        return sys.executable
+        return _activated() or sys.executable
     try:
         return _interpreter_at(given)
     except OSError as error:
@@ -199,6 +203,18 @@ def resolve_python(given: str | None) -> str:
             f"{given} cannot be looked at: {error.strerror or error}.",
             "Check its permissions.",
         ) from error
+
+
+def _activated() -> str | None:
+    """The interpreter of the environment that is activated in this shell; None where none is."""
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        folder = os.environ.get(variable)
+        if variable == "CONDA_PREFIX" and os.environ.get("CONDA_DEFAULT_ENV") == "base":
+            continue  # many shells activate it by themselves; nobody asked for it
+        for name in ("bin/python", "Scripts/python.exe", "python.exe") if folder else ():
+            if (Path(folder or "") / name).exists():
+                return str((Path(folder or "") / name).absolute())
+    return None
 
 
 def _interpreter_at(given: str) -> str:

@@ -263,7 +263,8 @@ class _Work:
 
     def _result(self, subject: str, item: _Item) -> InstalledItem:
         assert item.wheel is not None
-        resolved = Rung(RungName.RESOLVED, True, _resolved_by(self.plan, item))
+        forced = _mismatch_of(self.plan, subject)
+        resolved = Rung(RungName.RESOLVED, not forced, forced or _resolved_by(self.plan, item))
         return InstalledItem(
             subject=subject,
             version=item.wheel.version,
@@ -292,6 +293,12 @@ def _resolved_by(plan: Plan, item: _Item) -> str:
     if not item.gpu_code:
         return "no CUDA code, so no versions to reconcile"
     return f"toolkit, host compiler and torch agree on {', '.join(plan.targets)}"
+
+
+def _mismatch_of(plan: Plan, subject: str) -> str:
+    """What does not agree in a forced build; "" for any other."""
+    forced = [a.cuda_mismatch for a in plan.actions if isinstance(a, BuildWheel) and a.subject == subject]
+    return f"{forced[0]}; torch's check was silenced (--force-cuda-mismatch)" if forced and forced[0] else ""
 
 
 def _file_name(subject: str) -> str:

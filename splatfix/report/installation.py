@@ -26,7 +26,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 def why_document(plan: Plan | None, problem: SplatfixError | None, ways: Ways) -> dict[str, Any]:
     """The JSON document of ``install --dry-run --why``: the plan for the sources, or why there is none, and the ways out."""
-    verdict = Exit.UNDETERMINED if not ways.plans else Exit.FAILURE if problem else Exit.OK
+    lost = Exit.UNDETERMINED if not ways.plans else Exit.FAILURE if problem else Exit.OK
+    verdict = Exit.OK if plan else lost
     return envelope(
         "plan",
         verdict,
@@ -132,6 +133,8 @@ def show_journal(console: Console, entries: Sequence[Entry]) -> None:
         subjects = entry.request.get("subjects", "")
         backend = entry.request.get("backend", "")
         line = f"{entry.id}  {entry.status.value:<11}  {backend} {subjects}"
+        if forced := entry.request.get("cuda_mismatch"):
+            line += f"  forced: {forced}"
         console.print(
             escape(line) + (f"  [dim]{escape(entry.error)}[/]" if entry.error else ""), soft_wrap=True
         )

@@ -30,7 +30,7 @@ from splatfix.resolve.plan import (
     RoadNotTaken,
     VerifyWheel,
 )
-from splatfix.resolve.provided import provided_toolkit
+from splatfix.resolve.provided import provided_toolkit, why_none_provided
 from splatfix.resolve.requirements import check_build_tools, interpreter_of, replaced_version, torch_of
 from splatfix.resolve.sharing import share_jobs
 from splatfix.resolve.swaps import choose_swaps
@@ -157,6 +157,8 @@ def _cuda_tools(request: Request, facts: Facts) -> _CudaTools:
             return _CudaTools(torch, tuple(target.sm for target in targets), toolkit, compilers)
         ours = provided_toolkit(torch, facts.machine.system)
         if error.code != "no-matching-toolkit" or request.cuda_home or ours is None:
+            if request.provide_toolkit and ours is None and error.code == "no-matching-toolkit":
+                error.todo = (why_none_provided(torch, facts.machine.system), *error.todo)
             raise
         if not (ours.there or request.provide_toolkit):
             way = f"Or let splatfix download one ({ours.unpacked_gb:.1f} GB) into its own cache: --provide-toolkit"

@@ -8,7 +8,7 @@ from pathlib import Path
 from splatfix.core.resources import user_cache
 from splatfix.facts import Toolkit, Torch
 from splatfix.knowledge.host_compilers import limits
-from splatfix.knowledge.toolkits import cuda_of_torch, recipe
+from splatfix.knowledge.toolkits import cuda_of_torch, provision, recipe
 from splatfix.resolve.build_environment import OWN_TOOLKIT
 
 MARKER = "splatfix-toolkit.json"
@@ -62,3 +62,12 @@ def provided_toolkit(torch: Torch, system: str, cache: Path | None = None) -> Pr
         unpacked_gb=found.unpacked_gb,
         there=(folder / MARKER).is_file(),
     )
+
+
+def why_none_provided(torch: Torch, system: str) -> str:
+    """Why ``--provide-toolkit`` can do nothing for this torch."""
+    major = int((torch.cuda or "0").partition(".")[0])
+    offer = provision(major)
+    if system != "linux" or offer is None:
+        return f"--provide-toolkit has no toolkit of CUDA {torch.cuda} for {system}."
+    return f"--provide-toolkit cannot help: PyPI has no compiler of CUDA {major} ({offer.holds})."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from splatfix.core.errors import SplatfixError
+from splatfix.knowledge import cubin_runs_on
 from splatfix.resolve.plan import Reason, RoadNotTaken
 from splatfix.resolve.road_parts import rebuild_steps, show_step, shut, way
 from splatfix.resolve.road_tools import (
@@ -94,7 +95,8 @@ def rebuild_with_ptx(found: Situation) -> WayOut | RoadNotTaken:
             Road.REBUILD_PTX,
             f"not needed: CUDA {decision.toolkit.version} here makes machine code for {found.words}",
         )
-    newer = ", ".join(arch.sm for arch in found.archs if arch not in decision.build_archs)
+    served = decision.build_archs
+    newer = ", ".join(arch.sm for arch in found.archs if not any(cubin_runs_on(own, arch) for own in served))
     reasons = (
         Reason(
             f"CUDA {decision.toolkit.version} cannot name {newer}; {decision.ptx.sm} machine code alone would not load there, "

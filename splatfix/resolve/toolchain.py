@@ -46,28 +46,30 @@ def choose_toolkit(
     """
     assert torch.cuda is not None
     wanted = release_numbers(torch.cuda)
-    build_archs = tuple(_served_by(target, torch) for target in targets)
+    for target in targets:
+        _served_by(target, torch)  # says so where torch itself knows nothing that serves it
     candidates = _named(facts, cuda_home) if cuda_home else list(facts.machine.toolkits.value or ())
     rejected: list[RoadNotTaken] = []
-    fitting: list[tuple[tuple[int, int], Toolkit, tuple[int, ...]]] = []
+    fitting: list[tuple[tuple[int, int], Toolkit, tuple[int, ...], tuple[Arch, ...]]] = []
     for toolkit in candidates:
+        build_archs = tuple(_build_arch(target, torch, toolkit) or target for target in targets)
         objection = _objection(toolkit, wanted, build_archs, _glibc_of_builds(facts), any_major=any_major)
         if objection:
             rejected.append(RoadNotTaken(f"toolkit {toolkit.root}", objection))
             continue
         version = release_numbers(toolkit.version or "")
         distance = abs(version[1] - wanted[1]) if len(version) > 1 else 99
-        fitting.append(((abs(version[0] - wanted[0]), distance), toolkit, version))
+        fitting.append(((abs(version[0] - wanted[0]), distance), toolkit, version, build_archs))
     if not fitting:
         raise _no_toolkit(torch.cuda, targets, rejected, cuda_home)
     fitting.sort(key=lambda item: (item[0], len(item[1].missing), [-n for n in item[2]]))
-    _, best, version = fitting[0]
+    _, best, version, build_archs = fitting[0]
     rejected += [
         RoadNotTaken(
             f"toolkit {other.root}",
             f"also fits (CUDA {other.version}), farther from torch's CUDA {torch.cuda}",
         )
-        for _, other, _ in fitting[1:]
+        for _, other, _, _ in fitting[1:]
     ]
     why = f"CUDA {best.version}, torch was built with {torch.cuda}; found via {', '.join(best.found_via)}"
     return ToolkitDecision(best, version, tuple(dict.fromkeys(build_archs)), why, tuple(rejected))
@@ -126,7 +128,7 @@ def _ptx_with(
     ]
     lacking = [arch for arch in targets if arch not in named]
     if not lacking:
-        why = f"CUDA {toolkit.version} compiles for every target"
+        why = f"CUDA {toolkit.version} compiles machine code for every target"
         return ToolkitDecision(toolkit, version, tuple(named), why, ())
     older = [
         arch
@@ -151,14 +153,30 @@ def _ptx_with(
     return ToolkitDecision(toolkit, version, tuple(named), why, (), base, unsure)
 
 
-def _served_by(target: Arch, torch: Torch) -> Arch:
-    """The target itself, or the newest architecture torch knows whose machine code the target runs (12.0 for 12.1)."""
+def _build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Arch | None:
+    """The target itself, or the newest architecture whose machine code it runs (12.0 for 12.1), as far as torch and the
+    toolkit know them; None when there is none. A torch whose list is not known takes the target."""
     known = [Arch.parse(item) for item in torch.knows_archs]
-    if not known or target in known:
+    version = release_numbers(toolkit.version or "") if toolkit else ()
+
+    def compiles(arch: Arch) -> bool:
+        return len(version) < 2 or toolkit is None or _compiles_for(toolkit, version, arch)
+
+    if (not known or target in known) and compiles(target):
         return target
-    older = [arch for arch in known if not arch.variant and cubin_runs_on(arch, target)]
-    if older and not target.variant:
-        return max(older)
+    older = [
+        arch
+        for arch in known or known_archs()
+        if not arch.variant and cubin_runs_on(arch, target) and compiles(arch)
+    ]
+    return max(older) if older and not target.variant else None
+
+
+def _served_by(target: Arch, torch: Torch) -> Arch:
+    """As ``_build_arch`` with any toolkit; an error where torch knows nothing that serves the target."""
+    found = _build_arch(target, torch)
+    if found is not None:
+        return found
     raise SplatfixError(
         "arch-unknown-to-torch",
         f"torch {torch.version} does not know {target.sm}: its TORCH_CUDA_ARCH_LIST takes "
@@ -174,7 +192,8 @@ def _newer_torch(target: Arch) -> str:
     release = first_release_for_arch(target)
     if release is None:
         return "Use a newer torch; see https://pytorch.org/get-started/locally/"
-    return f"Use torch {release} or newer in that environment; see https://pytorch.org/get-started/locally/"
+    minor = ".".join(release.split(".")[:2])  # the patch read stands for its minor
+    return f"Use torch {minor} or newer in that environment; see https://pytorch.org/get-started/locally/"
 
 
 def _objection(

@@ -57,4 +57,7 @@ def test_cuda_12_cannot_be_had_that_way(tmp_path: Path) -> None:
     assert provided_toolkit(old, "linux") is None and provided_toolkit(TORCH, "windows") is None
     with pytest.raises(SplatfixError) as caught:
         planned(tmp_path / "s", provide=True, torch=old)
+    assert "--provide-toolkit cannot help: PyPI has no compiler of CUDA 12" in " ".join(caught.value.todo)
+    with pytest.raises(SplatfixError) as caught:
+        planned(tmp_path / "t", provide=False, torch=old)
     assert "--provide-toolkit" not in " ".join(caught.value.todo)

@@ -351,3 +351,15 @@ def test_the_source_itself_tells_what_stands_in_for_it(tmp_path: Path) -> None:
     assert "depth, normal and distortion maps" in why_shut(find_ways(aim, healthy()), "drop-ins")
     nothing = aim_at(Request((str(tmp_path / "nothing"),), ("sm_120",)), healthy())
     assert nothing.extensions == ()
+
+
+def test_a_sibling_that_the_toolkit_cannot_name_is_served_by_the_older_code_without_ptx() -> None:
+    """CUDA 12.8 has no sm_121, but its sm_120 code runs there: no PTX and no other torch is needed."""
+    spark = Gpu(0, "NVIDIA GB10", cc="12.1")
+    torch = dataclasses.replace(TORCH_128, knows_archs=(*TORCH.knows_archs, "12.1"))
+    ways = find_ways(
+        Aim(), with_driver(machine(torch=torch, gpus=(spark,), toolkits=(CUDA_12,)), "580.95.05", "13.0")
+    )
+    step = next(item for item in plan(ways, Road.REBUILD).steps if isinstance(item, Rebuild))
+    assert (step.targets, step.arch_list) == (("sm_121",), "12.0")
+    assert "not needed" in why_shut(ways, "PTX") and "not needed" in why_shut(ways, "another build")
