@@ -54,15 +54,15 @@ class Run:
     done: int = 0  # iterations behind us
     begun_at: int = 0  # of which an earlier run did this many
     bag: List[int] = field(default_factory=list)  # training views not yet seen in this round
-    cameras: Dict[str, RenderCamera] = field(default_factory=dict)
+    cameras: Dict[int, RenderCamera] = field(default_factory=dict)  # by the view's id: names may come twice
     seconds: Dict[str, float] = field(default_factory=dict)
     initial_quality: Optional[Quality] = None
 
     def camera(self, view: View) -> RenderCamera:
         """The view's matrices, made once."""
-        if view.name not in self.cameras:
-            self.cameras[view.name] = RenderCamera.of(view, self.device)
-        return self.cameras[view.name]
+        if id(view) not in self.cameras:
+            self.cameras[id(view)] = RenderCamera.of(view, self.device)
+        return self.cameras[id(view)]
 
     def next_view(self) -> View:
         """Training views in random order, each once before any comes again."""
@@ -187,7 +187,9 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
             drawn, truth = drawn * photo.mask, truth * photo.mask
         mean.add(drawn, truth)
         if previews is not None:
-            report.write_preview(run.config.out / "renders" / f"{previews}_{view.name}", drawn, truth)
+            # Flat: a name may hold folders, and even lead out of them (../).
+            flat = view.name.replace("/", "_").replace("\\", "_")
+            report.write_preview(run.config.out / "renders" / f"{previews}_{flat}", drawn, truth)
     run.monitor.memory.end("eval")
     run.seconds["eval"] = run.seconds.get("eval", 0.0) + time.perf_counter() - started
     return mean.result()

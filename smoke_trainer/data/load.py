@@ -67,7 +67,7 @@ def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
     found = read_reconstruction(root)
     notes: List[str] = list(found.notes)
     present = _present(root, found.images, notes)
-    ordered = sorted(present, key=lambda item: item[0].name)
+    ordered = sorted(present, key=lambda item: item[0].identity)
     held_out = hold_out([image for image, _ in ordered])
     pinholes: Dict[object, Camera] = {}
     views = [_view(image, files, resolution, pinholes) for image, files in ordered]
@@ -105,7 +105,7 @@ def _present(root: Path, images: Sequence[Registered], notes: List[str]) -> List
         if files:
             present.append((image, files))
         else:
-            missing.append(image.name)
+            missing.append(image.identity)
     if missing:
         notes.append(f"{len(missing)} registered image(s) are not on disk: {', '.join(missing[:5])}")
     if present:
@@ -133,7 +133,7 @@ def _misshapen(images: Sequence[Registered], views: Sequence[View]) -> List[str]
     for image, view in zip(images, views):
         upright = view.source.width * image.camera.height / image.camera.width
         if abs(view.source.height - upright) > 2.0 + 0.02 * upright:  # rounding of prepared copies is less
-            wrong.append(image.name)
+            wrong.append(image.identity)
     if not wrong:
         return []
     return [f"{len(wrong)} image(s) have another shape than their camera states: {', '.join(wrong[:5])}"]
@@ -146,7 +146,9 @@ def _view(image: Registered, files: Files, resolution: int, pinholes: Dict[objec
     key = (source, image.distortion)
     if key not in pinholes:
         pinholes[key] = pinhole_for(source, image.distortion)
-    return View(image.name, path, pinholes[key], source, image.world_to_camera, image.distortion, image.mask)
+    return View(
+        image.identity, path, pinholes[key], source, image.world_to_camera, image.distortion, image.mask
+    )
 
 
 def _choose(image: Registered, files: Files, resolution: int) -> Tuple[Path, int, int]:

@@ -30,7 +30,8 @@ class Registered:
     """One image as a reconstruction states it: nominal camera, pose (world to camera, 4x4, y down, z forward).
 
     The file is `folder/name` below the scene's root; prepared smaller copies lie in `folder_2`, `folder_4`, `folder_8`.
-    `held_out` is None where the layout leaves the split to us.
+    `held_out` is None where the layout leaves the split to us. `path` is the way below the scene's root that a transforms
+    file states: train/r_0.png and test/r_0.png are two images. COLMAP's names have their folders in them; it stays empty.
     """
 
     name: str
@@ -40,6 +41,12 @@ class Registered:
     distortion: Distortion = NO_DISTORTION
     mask: Optional[Path] = None
     held_out: Optional[bool] = None
+    path: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What no other image of a sound scene is called."""
+        return self.path or self.name
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class View:
     """One photo, ready to train on.
 
     `camera` is the pinhole to render with. `source` is the camera of the file's pixels after resizing to its size;
-    the two differ only where `distortion` has to be removed.
+    the two differ only where `distortion` has to be removed. `name` is the image's identity, folder included.
     """
 
     name: str

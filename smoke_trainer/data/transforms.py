@@ -79,7 +79,7 @@ def _add_frame(
     stated = str(frame.get("file_path", ""))
     file = next((root / (stated + end) for end in IMAGE_SUFFIXES if (root / (stated + end)).is_file()), None)
     # A frame whose file is absent may still have a smaller prepared copy; its size must then be stated.
-    relative = PurePosixPath(stated if file is None else file.relative_to(root).as_posix())
+    relative = PurePosixPath(stated if file is None else _below(root, file))
     if not stated or (file is None and "w" not in {**document, **frame}):
         notes.append(f"image {stated or '(unnamed)'} is not on disk; left out")
         return
@@ -92,7 +92,15 @@ def _add_frame(
     if mask is not None and not mask.is_file():
         notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image counts")
         mask = None
-    images.append(Registered(name, folder, camera, pose, lens, mask, held_out))
+    images.append(Registered(name, folder, camera, pose, lens, mask, held_out, str(relative)))
+
+
+def _below(root: Path, file: Path) -> str:
+    """The file's way below the root; a transforms file may also state whole paths that lie elsewhere."""
+    try:
+        return file.relative_to(root).as_posix()
+    except ValueError:
+        return file.as_posix()
 
 
 def _pose(path: Path, name: str, matrix: Any) -> Array:

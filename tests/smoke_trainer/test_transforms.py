@@ -12,6 +12,7 @@ from PIL import Image
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.transforms import read_nerfstudio
 from smoke_trainer.errors import SceneError
+from smoke_trainer.train import prepare, train
 
 FUZZ = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -52,8 +53,63 @@ def test_a_mask_that_is_not_there_is_named(scene_folder):
     edit(folder, lambda d: d["frames"][1].update(mask_path="masks/there.png"))
     edit(folder, lambda d: d["frames"][2].update(mask_path="masks/gone.png"))
     scene = load_scene(str(folder))
-    assert [view.name for view in scene.train if view.mask_path is not None] == ["view_001.png"]
+    assert [view.name for view in scene.train if view.mask_path is not None] == ["images/view_001.png"]
     assert any("masks/gone.png of images/view_002.png is not on disk" in note for note in scene.notes)
+
+
+def nerf_synthetic(folder):
+    """The folder as the field's Blender scenes are laid out: train/r_0.png and test/r_0.png are two photos."""
+    (folder / "images").rename(folder / "all")
+    for split in ("train", "test"):
+        (folder / split).mkdir()
+        name = f"transforms_{split}.json"
+        for index, frame in enumerate(json.loads((folder / name).read_text())["frames"]):
+            file = folder / "all" / f"{frame['file_path'].rsplit('/', 1)[1]}.png"
+            file.rename(folder / split / f"r_{index}.png")
+        edit(
+            folder,
+            lambda d, split=split: [
+                frame.update(file_path=f"./{split}/r_{index}") for index, frame in enumerate(d["frames"])
+            ],
+            name,
+        )
+    return folder
+
+
+def test_photos_of_one_name_in_two_folders_are_two_views(scene_folder):
+    scene = load_scene(str(nerf_synthetic(scene_folder("blender"))))
+    assert [view.name for view in scene.test] == ["test/r_0.png", "test/r_1.png"]
+    assert {"train/r_0.png", "train/r_1.png"} < {view.name for view in scene.train}
+    assert scene.notes == ()
+
+
+def test_each_view_is_drawn_with_its_own_camera_whatever_its_name(scene_folder, short_run):
+    """The held-out r_0 stands elsewhere than the r_0 that trained."""
+    config = short_run(6, scene=str(nerf_synthetic(scene_folder("blender"))))
+    run = prepare(config)
+    for view in (*run.scene.train, *run.scene.test):
+        moved = run.camera(view).world_to_view[3, :3].tolist()
+        assert moved == pytest.approx(view.world_to_camera[:3, 3].tolist(), abs=1e-5)
+    document = train(config).document
+    assert document["status"] == "ok", document
+    assert len(document["split"]["train"]) == 8 and len(document["split"]["test"]) == 2
+    assert not set(document["split"]["train"]) & set(document["split"]["test"])
+    previews = sorted(path.name for path in (config.out / "renders").iterdir())
+    assert previews == ["000006_test_r_0.png", "000006_test_r_1.png"]
+
+
+def test_a_transforms_file_may_state_whole_paths(scene_folder, tmp_path):
+    folder = scene_folder("nerfstudio")
+    (folder / "images").rename(tmp_path / "elsewhere")
+    edit(
+        folder,
+        lambda d: [
+            frame.update(file_path=str(tmp_path / "elsewhere" / frame["file_path"].split("/")[1]))
+            for frame in d["frames"]
+        ],
+    )
+    scene = load_scene(str(folder))
+    assert len(scene.train) + len(scene.test) == 10 and scene.notes == ()
 
 
 def test_blender_without_its_test_file_is_an_error(scene_folder):

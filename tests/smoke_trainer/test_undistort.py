@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -54,7 +56,7 @@ def test_a_distorted_photo_made_straight_is_what_the_pinhole_sees(scene_folder, 
     view = scene.train[2]
     assert not view.distortion.is_zero
     photo = ImageStore(torch.device("cpu"), torch.device("cpu")).get(view).color
-    index = int(view.name[5:8])
+    index = int(Path(view.name).stem[5:8])
     ideal = render_view(tiny.recipe.world(), view.camera, tiny.poses[index], samples=2)
     truth = torch.from_numpy(ideal.color).permute(2, 0, 1).float()
     bent = torch.from_numpy(tiny.pictures[index].color).permute(2, 0, 1).float()
