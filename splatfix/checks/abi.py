@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks._common import numbers, torch_cuda, torch_of
+from splatfix.checks.advice import install_words
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Extension, Facts, Linkage, RuntimeCopy
@@ -33,7 +34,7 @@ def torch_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 subject=subject,
                 evidence=(Evidence(item.path, "imports " + _few(linkage.torch_missing), "its dynamic symbol table"),
                           Evidence("torch", torch.folder if torch else "", "hash tables of its libraries")),
-                remedy=_rebuild(item),
+                remedy=_rebuild(facts, goal, item),
             )  # fmt: skip
         elif linkage.error:
             yield Finding("torch-abi-mismatch", Status.UNKNOWN, f"Whether torch has what {subject} imports is not known.",
@@ -64,7 +65,7 @@ def cxx11_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             subject=_name(item),
             evidence=(Evidence(item.path, _few(linkage.torch_missing) or "names of its imports", "its dynamic symbol table"),
                       Evidence("torch", f"{torch.version} in {torch.folder}", "exports of libc10")),
-            remedy=_rebuild(item),
+            remedy=_rebuild(facts, goal, item),
         )  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def ext_link_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 subject=_name(item),
                 evidence=(Evidence(item.path, "imports " + _few(linkage.own_missing), "its dynamic symbol table"),),
                 remedy=(prose("Remove its build folder, then build the right commit anew from its source folder."),
-                        *_rebuild(item)),
+                        *_rebuild(facts, goal, item)),
             )  # fmt: skip
 
 
@@ -106,7 +107,7 @@ def shared_lib_not_found(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 subject=_name(item),
                 evidence=(Evidence(item.path, "needs " + ", ".join(item.needed), "its dynamic section"),),
                 remedy=(prose(f"Install the package that brings {lost[0]}, or rebuild against what is here:"),
-                        *_rebuild(item)),
+                        *_rebuild(facts, goal, item)),
             )  # fmt: skip
 
 
@@ -231,10 +232,10 @@ def _name(item: Extension) -> str:
     return item.distribution or folder or file.split(".")[0]
 
 
-def _rebuild(item: Extension) -> tuple[Remedy, ...]:
+def _rebuild(facts: Facts, goal: Goal, item: Extension) -> tuple[Remedy, ...]:
     if (item.distribution or "").lower() in ("torchvision", "torchaudio"):
         return (prose(f"Install the {item.distribution} that belongs to this torch, from the same index."),)
-    return (prose(f"Rebuild {_name(item)} from its source folder: splatfix install path/to/source"),)
+    return (prose(f"Rebuild {_name(item)} from its source folder: {install_words(facts, goal)}"),)
 
 
 def _count(symbols: tuple[str, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from splatfix.checks.advice import install
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.packages import fingerprint, leaf, variant_names
 from splatfix.checks.registry import check
@@ -94,7 +95,7 @@ def rasterizer_api_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding(
                 "rasterizer-api-mismatch", Status.FAIL,
                 f"{function}() does not fit the installed {module} ({names}): {'; '.join(problems)}.",
-                subject=f"{file}:{function}", evidence=evidence, remedy=_own_rasterizer(facts, found, module),
+                subject=f"{file}:{function}", evidence=evidence, remedy=_own_rasterizer(facts, goal, found, module),
             )  # fmt: skip
         else:
             yield Finding("rasterizer-api-mismatch", Status.PASS, f"{function}() fits the installed {module} ({names}).",
@@ -120,7 +121,7 @@ def ext_not_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
             "ext-not-installed", Status.FAIL, f"The checkout imports {name}, which is not installed.", subject=name,
             evidence=(Evidence("installed", ", ".join(sorted(have)) or "no splatting package",
                                facts.environment.packages.found_via),),
-            remedy=_own_rasterizer(facts, found, name),
+            remedy=_own_rasterizer(facts, goal, found, name),
         )  # fmt: skip
 
 
@@ -150,10 +151,10 @@ def silent_fallback(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue  # another file imports it without a guard: ext-not-installed tells
         if module not in have:
             yield Finding("silent-fallback", Status.WARN, f"{what} is not installed; the code goes on without it, slower.",
-                          subject=module, evidence=evidence, remedy=_own_rasterizer(facts, found, module))  # fmt: skip
+                          subject=module, evidence=evidence, remedy=_own_rasterizer(facts, goal, found, module))  # fmt: skip
         elif broken:
             yield Finding("silent-fallback", Status.WARN, f"{what} is broken ({broken}); the code goes on without it, slower.",
-                          subject=module, evidence=evidence, remedy=_own_rasterizer(facts, found, module))  # fmt: skip
+                          subject=module, evidence=evidence, remedy=_own_rasterizer(facts, goal, found, module))  # fmt: skip
         elif lacking:
             yield Finding("silent-fallback", Status.SKIP,
                           f"{what}: the installed variant does not have it; the code goes on without it.",
@@ -172,15 +173,13 @@ def _fetch(found: Checkout, folder: str) -> tuple[Remedy, ...]:
     return (Remedy(f'git -C "{folder}" submodule update --init --recursive'),)
 
 
-def _own_rasterizer(facts: Facts, found: Checkout, module: str) -> tuple[Remedy, ...]:
+def _own_rasterizer(facts: Facts, goal: Goal, found: Checkout, module: str) -> tuple[Remedy, ...]:
     """Build the checkout's own copy of an extension; where that is not in it, say what is wanted."""
-    python = facts.environment.interpreter.value
-    where = f' --python "{python.executable}"' if python else ""
     for item in found.sources:
         modules = {one.name.partition(".")[0] for one in item.source.modules}
         if module in {*item.source.packages, *modules, (item.source.name or "").replace("-", "_")}:
             return (prose("Build the checkout's own, in an environment of its own:"),
-                    Remedy(f'splatfix install "{item.source.folder}"{where}'))  # fmt: skip
+                    install(facts, goal, item.source.folder))  # fmt: skip
     known = stacks.impostor(module)
     if known is not None:
         return (prose(f"Install {known.wanted}."),)

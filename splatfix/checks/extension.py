@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks._common import Target, code_words, numbers, targets, torch_cuda, torch_of
+from splatfix.checks.advice import install_words
 from splatfix.checks.coverage import Coverage, judge
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
@@ -72,7 +73,7 @@ def ptx_newer_than_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 evidence=(Evidence(item.path, code_words(item.code), facts.environment.extensions.found_via),
                           Evidence("driver", f"{driver.version} (CUDA {driver.cuda})" if driver else "none",
                                    facts.machine.driver.found_via)),
-                remedy=(prose(f"Rebuild it with machine code: splatfix install path/to/source --target {target.arch.sm}"),
+                remedy=(prose(f"Rebuild it with machine code: {install_words(facts, goal)}"),
                         prose("Or upgrade the NVIDIA driver to that CUDA level, or build with a toolkit that is no newer.")),
                 link="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
             )  # fmt: skip
@@ -95,7 +96,7 @@ def cuda_runtime_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             subject=_name(item),
             evidence=(Evidence(item.path, f"needs {wants[0].group(0)}", "its dynamic section"),
                       Evidence("torch.version.cuda", str(torch.cuda), facts.environment.torch.found_via)),
-            remedy=(prose(f"Rebuild {_name(item)} from its source folder against this torch (splatfix install)."),),
+            remedy=(prose(f"Rebuild {_name(item)} from its source folder: {install_words(facts, goal)}"),),
         )  # fmt: skip
 
 
@@ -122,7 +123,7 @@ def extension_python_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             subject=_name(item),
             evidence=(Evidence("file name", item.path, facts.environment.extensions.found_via),
                       Evidence("this Python looks for", f".{interpreter.abi_tag}", interpreter.executable)),
-            remedy=(prose(f"Rebuild {_name(item)} with this Python (splatfix install)."),),
+            remedy=(prose(f"Rebuild {_name(item)} with this Python: {install_words(facts, goal)}"),),
         )  # fmt: skip
 
 
@@ -156,7 +157,7 @@ def extension_imports(facts: Facts, goal: Goal) -> Iterator[Finding]:
         else:
             yield Finding("extension-imports", Status.FAIL, f"Importing {probe.module} fails ({probe.outcome}): {probe.detail}",
                           subject=probe.module, evidence=evidence,
-                          remedy=(prose("Rebuild it against this torch (splatfix install)."),))  # fmt: skip
+                          remedy=(prose(f"Rebuild it against this torch: {install_words(facts, goal)}"),))  # fmt: skip
 
 
 def _meant_for(item: Extension) -> Arch | None:
@@ -192,8 +193,7 @@ def _judged(
         "no-kernel-image", Status.FAIL,
         f"{_name(item)} cannot run on {target.label}: {verdict.reason}.",
         subject=f"{_name(item)} on {target.label}", evidence=evidence,
-        remedy=(prose("Rebuild it from its source folder: splatfix install path/to/source "
-                      + " ".join(f"--target {item.arch.sm}" for item in targets(facts, goal))),
+        remedy=(prose(f"Rebuild it from its source folder: {install_words(facts, goal)}"),
                 Remedy(f'splatfix inspect "{item.folder}/{item.path}" --target {target.arch.sm}')),
         link="https://docs.nvidia.com/cuda/blackwell-compatibility-guide",
     )  # fmt: skip

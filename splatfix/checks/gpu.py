@@ -16,6 +16,9 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
 
     Without one, CUDA parts can still be built and their binaries judged for a `--target`; they cannot be run, and no
     report will claim more. Not knowing (a driver that does not answer) is `unknown`, which is neither good nor bad.
+
+    A card in MIG mode is used by its instances only: a CUDA program gets one of them, with that one's memory, not the
+    card's. Source: NVIDIA Multi-Instance GPU User Guide, "CUDA Device Enumeration".
     """
     gpus = facts.machine.gpus
     if gpus.value is None:
@@ -44,12 +47,14 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
     for gpu in cards:
         capability = f"compute capability {gpu.cc}" if gpu.cc else "compute capability not known"
         memory = f", {gpu.memory_total / 2**30:.1f} GiB" if gpu.memory_total else ""
+        known = gpu.cc and not (gpu.mig and not gpu.mig_devices)
         yield Finding(
             "gpu-present",
-            Status.PASS if gpu.cc else Status.UNKNOWN,
-            f"GPU {gpu.index}: {gpu.name}, {capability}{memory}",
+            Status.PASS if known else Status.UNKNOWN,
+            f"GPU {gpu.index}: {gpu.name}, {capability}{memory}{_instances(gpu)}",
             subject=f"GPU {gpu.index}",
             evidence=(Evidence(f"GPU {gpu.index}", _words(gpu), gpus.found_via),),
+            remedy=(Remedy("nvidia-smi -L"),) if gpu.mig and not gpu.mig_devices else (),
         )
 
 
@@ -119,10 +124,22 @@ def _visible(value: str, gpus: tuple[Gpu, ...]) -> int | None:
     return count
 
 
+def _instances(gpu: Gpu) -> str:
+    """What MIG leaves of a card for one program, in words; "" where MIG is off."""
+    if not gpu.mig:
+        return ""
+    if not gpu.mig_devices:
+        return "; MIG is on, but no instance of it is seen here: without one no CUDA program can use the card"
+    names = ", ".join(item.removeprefix(f"{gpu.name} ") for item in gpu.mig_devices)
+    one = "one of " if len(gpu.mig_devices) > 1 else ""
+    return f"; a program gets {one}{names} of it, with its share of the memory"
+
+
 def _words(gpu: Gpu) -> str:
     parts = [gpu.name, f"cc {gpu.cc or 'unknown'}"]
     if gpu.memory_total:
         parts.append(f"{gpu.memory_total} bytes")
     if gpu.bus_id:
         parts.append(gpu.bus_id)
+    parts += gpu.mig_devices
     return ", ".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks._common import numbers, targets, torch_of
+from splatfix.checks.advice import install_words
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Distribution, Facts, Shadow, SplatPackage
@@ -52,7 +53,7 @@ def compiled_part_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 f"{item.module} is installed without its compiled part ({', '.join(lost)}).",
                 subject=item.module,
                 evidence=(Evidence(item.folder, "no file for " + ", ".join(lost), "its source text and its folder"),),
-                remedy=(prose(f"Build it from its source folder: splatfix install path/to/{leaf(item)}"),),
+                remedy=(prose(f"Build it from its source folder: {install_words(facts, goal, 'path/to/' + leaf(item))}"),),
             )  # fmt: skip
 
 

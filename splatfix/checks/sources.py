@@ -18,6 +18,7 @@ from splatfix.checks._common import (
     torch_cuda,
     torch_of,
 )
+from splatfix.checks.advice import install
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import CheckoutSource, Facts, Passage, Toolkit
@@ -38,7 +39,9 @@ def missing_cstdint(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     for item in sources_to_build(facts):
         for passage in _of_kind(item, "no-cstdint"):
-            yield _source_breaks("missing-cstdint", item, passage, f"g++ {compiler.version}", row.cure)
+            yield _source_breaks(
+                facts, goal, "missing-cstdint", item, passage, f"g++ {compiler.version}", row.cure
+            )
 
 
 @check("missing-cfloat", "checkout", "CUDA sources include what CUDA 12.5 to 12.9 no longer bring along")
@@ -51,7 +54,9 @@ def missing_cfloat(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     for item in sources_to_build(facts):
         for passage in _of_kind(item, "no-cfloat"):
-            yield _source_breaks("missing-cfloat", item, passage, f"CUDA {_dotted(cuda)}", row.cure)
+            yield _source_breaks(
+                facts, goal, "missing-cfloat", item, passage, f"CUDA {_dotted(cuda)}", row.cure
+            )
 
 
 @check("cub-max-removed", "checkout", "CUDA sources use no functor that CUDA 13 removed")
@@ -65,7 +70,9 @@ def cub_max_removed(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     for item in sources_to_build(facts):
         for passage in _of_kind(item, "cub-max"):
-            finding = _source_breaks("cub-max-removed", item, passage, f"CUDA {_dotted(cuda)}", row.cure)
+            finding = _source_breaks(
+                facts, goal, "cub-max-removed", item, passage, f"CUDA {_dotted(cuda)}", row.cure
+            )
             if not re.search(r"cub::(Max|Min|Sum)\b", passage.text):
                 finding = replace(
                     finding, remedy=(prose(f"In the source: {row.cure}, or its like of cuda::std."),)
@@ -100,7 +107,7 @@ def cxx_standard_forced(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     f"{item.source.label} forces {flag}; torch {torch.version} wants C++{needed}.", subject=item.path,
                     evidence=evidence,
                     remedy=(prose(f"Remove {flag} from {_file(item)}; torch adds the right one itself. Or, on a copy:"),
-                            Remedy(f'splatfix install "{item.source.folder}"')),
+                            install(facts, goal, item.source.folder)),
                 )  # fmt: skip
             elif standard >= 20 and cuda is not None and cuda < (12, 0):
                 yield Finding(
@@ -155,7 +162,7 @@ def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 f"{unserved[0].label}.",
                 subject=item.path, evidence=evidence,
                 remedy=(prose("Take the architecture flags out of setup.py, so that torch adds the right ones. Or, on a copy:"),
-                        Remedy(f'splatfix install "{item.source.folder}" --target {unserved[0].arch.sm}')),
+                        install(facts, goal, item.source.folder)),
             )  # fmt: skip
         else:
             yield Finding("arch-list-ignored", Status.SKIP,
@@ -175,7 +182,7 @@ def arch_in_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 f'{item.source.label} lies in a folder with "arch" in its path; torch then ignores TORCH_CUDA_ARCH_LIST.',
                 subject=item.path, evidence=(Evidence(_file(item), f"-I{item.source.folder}/...", "its syntax tree"),),
                 remedy=(prose('Move the checkout to a path without the letters "arch". Or build on a copy:'),
-                        Remedy(f'splatfix install "{item.source.folder}"')),
+                        install(facts, goal, item.source.folder)),
             )  # fmt: skip
 
 
@@ -215,7 +222,7 @@ def toolkit_dropped_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             evidence=(Evidence(_file(item), " ".join(sorted(named, key=numbers)), "its syntax tree"),
                       Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code")),
             remedy=(prose(f"Remove {', '.join(refused)} from {_file(item)}. Or, on a copy:"),
-                    Remedy(f'splatfix install "{item.source.folder}"')),
+                    install(facts, goal, item.source.folder)),
         )  # fmt: skip
 
 
@@ -241,13 +248,15 @@ def _of_kind(item: CheckoutSource, kind: str) -> Iterator[Passage]:
     yield from [passage for passage in item.passages if passage.kind == kind][:1]
 
 
-def _source_breaks(code: str, item: CheckoutSource, passage: Passage, with_what: str, cure: str) -> Finding:
+def _source_breaks(
+    facts: Facts, goal: Goal, code: str, item: CheckoutSource, passage: Passage, with_what: str, cure: str
+) -> Finding:
     place = f"{_file(item, passage.file)}:{passage.line}"
     return Finding(
         code, Status.FAIL, f"{item.source.label} does not compile with {with_what}: {passage.file} line {passage.line}.",
         subject=item.path, evidence=(Evidence(place, passage.text, "read as text"),),
         remedy=(prose(f"In the source: {cure}. Or let splatfix do it on a copy:"),
-                Remedy(f'splatfix install "{item.source.folder}"')),
+                install(facts, goal, item.source.folder)),
     )  # fmt: skip
 
 

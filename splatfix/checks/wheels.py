@@ -32,10 +32,12 @@ def python_version_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
     fitting = [release for release, answer in answers.items() if answer]
     if ordinary and fitting:
         newest = max(fitting, key=numbers)
+        later = [release for release, answer in answers.items() if answer is None]
+        open_end = f"; of {max(later, key=numbers)} that is not known" if later else ""
         yield Finding("python-version-unsupported", Status.PASS,
-                      f"torch up to {newest} has wheels for Python {python.version}.", evidence=evidence)  # fmt: skip
+                      f"torch up to {newest} has wheels for Python {python.version}{open_end}.", evidence=evidence)  # fmt: skip
         return
-    if ordinary and None in answers.values():
+    if ordinary and version and all(version > _newest_python(row) for row in known):
         yield Finding("python-version-unsupported", Status.UNKNOWN, evidence=evidence,
                       summary=f"Whether torch has wheels for Python {python.version} is not in splatfix's tables.")  # fmt: skip
         return
@@ -48,6 +50,11 @@ def python_version_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
         evidence=evidence,
         remedy=(prose(f"Make the environment anew with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}."),),
     )  # fmt: skip
+
+
+def _newest_python(row: torch_releases.TorchRelease) -> tuple[int, int]:
+    """The newest Python that the table says anything about for a release."""
+    return max((row.python_max or row.python_min, *row.python_experimental))
 
 
 @check("no-matching-wheel", "environment", "The torch that is wanted has a wheel for this machine")

@@ -65,7 +65,8 @@ def finding(console: Console, item: Finding, *, verbose: bool = False) -> None:
 def _gpu(gpu: Gpu) -> str:
     if gpu.vendor != "nvidia":
         return gpu.name
-    return f"{gpu.name} ({gpu.cc or 'compute capability not known'})"
+    name = ", ".join(gpu.mig_devices) if gpu.mig and gpu.mig_devices else gpu.name
+    return f"{name} ({gpu.cc or 'compute capability not known'})"
 
 
 def _remedy(step: Remedy) -> str:

@@ -196,7 +196,7 @@ def test_what_is_not_installed(changed: Changer) -> None:
     finding = only(facts, "ext-not-installed")
     assert finding.subject == "simple_knn"
     assert finding.remedy[1].text == (
-        'splatfix install "/home/u/gs/submodules/simple_knn" --python "/env/bin/python"'
+        'splatfix install "/home/u/gs/submodules/simple_knn" --python "/env/bin/python" --target sm_120'
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 import subprocess
 from pathlib import Path
 
@@ -19,8 +20,11 @@ from splatfix.facts import (
     Facts,
     Gpu,
     HeaderCopy,
+    ImportProbe,
+    Passage,
     Resources,
     Toolkit,
+    ToolkitChoice,
     load,
 )
 
@@ -120,3 +124,104 @@ def test_no_command_is_written_down_with_a_blank_to_fill_in() -> None:
                     texts,
                 )
     assert seen > 20
+
+
+def advised(facts: Facts, *targets: str) -> list[tuple[str, str]]:
+    """Every step, command or prose, that says to call splatfix on an environment."""
+    steps = [(item.code, step.text) for item in run(facts, Goal(targets)) for step in item.remedy]
+    return [
+        (code, text)
+        for code, text in steps
+        if re.search(r"splatfix (install|verify|certify|diagnose)\b", text)
+    ]
+
+
+def assert_whole(facts: Facts, *targets: str) -> set[str]:
+    """Each names the environment that was looked at, and for which GPU; the codes that gave some."""
+    interpreter = facts.environment.interpreter.value
+    found = advised(facts, *targets)
+    for code, text in found:
+        if interpreter is not None and "path/to/venv" not in text:
+            assert f'--python "{interpreter.executable}"' in text, (code, text)
+        if "splatfix install" in text:
+            assert "--target " in text, (code, text)
+        for name in targets if code not in OF_ONE_GPU else ():
+            assert f"--target {name}" in text or "path/to/venv" in text, (code, text)
+    return {code for code, _ in found}
+
+
+# They speak of one GPU at a time, and so does their advice.
+OF_ONE_GPU = ("torch-arch-unsupported", "arch-unknown-to-torch")
+
+
+def ailing(facts: Facts, *gpus: Gpu) -> Facts:
+    """A machine on which nearly every check that advises `splatfix install` has something to say."""
+    toolkit = Toolkit(
+        "/usr/local/cuda", "13.0.88", ("PATH",), "/usr/local/cuda/bin/nvcc", ("sm_75", "sm_120"), 15, 21
+    )
+    machine = dataclasses.replace(
+        facts.machine, gpus=Fact(gpus, "NVML"), toolkits=Fact((toolkit,), "PATH"),
+        compilers=Fact((Compiler("g++", "/usr/bin/g++", "13.3.0", ("PATH",)),), "PATH"),
+    )  # fmt: skip
+    knn = source(
+        "cached", passages=(Passage("cub-max", "x.cu", 3, "cub::Max()"), Passage("no-cstdint", "x.h", 1, ""))
+    )
+    rigid = source("rigid", flags=("-gencode=arch=compute_60,code=sm_60",), cxx_flags=("-std=c++14",))
+    old = extension("b", ptx("sm_80", (9, 0)), needed=("libtorch.so", "libcudart.so.11.0"))
+    other_python = dataclasses.replace(extension("c"), path="c/_C.cpython-39-x86_64-linux-gnu.so")
+    choice = ToolkitChoice("/usr/local/cuda", "nvcc on PATH", "/usr/local/cuda/bin/nvcc", None, True)
+    environment = dataclasses.replace(
+        facts.environment,
+        extensions=Fact((extension("a", sass("sm_80")), old, other_python), ""),
+        imports=(ImportProbe("a", False, "exception", "undefined symbol"),),
+        toolkit_choice=Fact(choice),
+    )
+    whole = dataclasses.replace(facts, machine=machine, environment=environment)
+    return with_checkout(whole, sources=(knn, rigid))
+
+
+@pytest.mark.parametrize("targets", [(), ("sm_120",), ("sm_120", "sm_90")])
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in MACHINES.glob("*/machine.json")))
+def test_advice_for_the_recorded_machines_is_whole(name: str, targets: tuple[str, ...]) -> None:
+    assert_whole(load(MACHINES / name), *targets)
+
+
+@pytest.mark.parametrize("targets", [(), ("sm_120",)])
+def test_advice_to_build_names_environment_and_gpu(rtx_5080: Facts, targets: tuple[str, ...]) -> None:
+    with_gpu = assert_whole(ailing(rtx_5080, Gpu(0, "RTX 5080", cc="12.0")), *targets)
+    without = assert_whole(ailing(rtx_5080), *targets)
+    always = {"cub-max-removed", "cuda-runtime-mismatch", "extension-python-mismatch", "extension-imports",
+              "cxx-standard-forced", "toolkit-dropped-arch"}  # fmt: skip
+    assert always < with_gpu, always - with_gpu
+    assert {"no-kernel-image", "arch-list-ignored"} < with_gpu
+    assert always <= without
+    assert_whole(sick(rtx_5080), *targets)
+
+
+def test_what_needs_a_gpu_named_first_is_no_command(rtx_5080: Facts) -> None:
+    blind = ailing(rtx_5080)
+    (build,) = [text for code, text in advised(blind) if code == "cub-max-removed"]
+    assert build.endswith("--target ARCH (ARCH: the GPU it is for, such as sm_120)")
+    assert build not in [text for _, text in commands(blind)]
+    (same,) = [text for code, text in commands(blind, "sm_120") if code == "cub-max-removed"]
+    assert (
+        same == 'splatfix install "/home/u/gs/submodules/cached" --python "/env/bin/python" --target sm_120'
+    )
+
+
+def test_an_environment_that_did_not_answer_is_not_named(rtx_5080: Facts) -> None:
+    environment = dataclasses.replace(rtx_5080.environment, interpreter=Fact(None, "", "no answer"))
+    facts = ailing(dataclasses.replace(rtx_5080, environment=environment), Gpu(0, "RTX 5080", cc="12.0"))
+    (build,) = [text for code, text in commands(facts) if code == "cub-max-removed"]
+    assert build == 'splatfix install "/home/u/gs/submodules/cached" --target sm_120'
+
+
+def test_only_the_module_for_it_words_the_advice_to_build() -> None:
+    """What a check says for itself could forget the environment or the GPU."""
+    for file in sorted(Path(splatfix.checks.__file__).parent.glob("*.py")):
+        texts = [part.value for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("Remedy", "prose")
+                 for part in ast.walk(call) if isinstance(part, ast.Constant) and isinstance(part.value, str)]  # fmt: skip
+        assert not [text for text in texts if re.search(r"splatfix (install|verify|certify)\b", text)], (
+            file.name
+        )

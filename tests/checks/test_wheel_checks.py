@@ -8,6 +8,8 @@ import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
 from splatfix.facts import Fact, Facts, Pin
+from splatfix.knowledge import torch_releases
+from splatfix.knowledge.archs import Arch
 
 from .conftest import Changer
 from .test_checkout_checks import with_checkout
@@ -42,6 +44,27 @@ def test_a_python_for_torch(
 ) -> None:
     (finding,) = of(without_torch(changed, rtx_5080, python, **values), "python-version-unsupported")
     assert finding.status is status
+
+
+def test_the_newest_torch_for_a_python_is_the_one_that_would_be_offered(
+    changed: Changer, rtx_5080: Facts
+) -> None:
+    facts = without_torch(changed, rtx_5080, "3.11.7", driver=Fact(None, "", "not asked"))
+    (finding,) = of(facts, "python-version-unsupported")
+    offered = torch_releases.builds_for_arch(Arch(12, 0), python=(3, 11))[0].build.release
+    assert finding.summary == f"torch up to {offered} has wheels for Python 3.11.7."
+
+
+def test_a_release_whose_pythons_are_not_known_is_not_passed_over(
+    changed: Changer, rtx_5080: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *older, last = torch_releases.releases()
+    rows = (*older, dataclasses.replace(last, python_max=None))
+    monkeypatch.setattr(torch_releases, "releases", lambda: rows)
+    (finding,) = of(without_torch(changed, rtx_5080), "python-version-unsupported")
+    assert finding.summary == (
+        f"torch up to {older[-1].release} has wheels for Python 3.11.9; of {last.release} that is not known."
+    )
 
 
 def test_where_torch_is_installed_its_python_is_no_question(rtx_5080: Facts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 
 import pytest
@@ -203,4 +204,6 @@ def test_python() -> None:
     assert first.supports_python((3, 13)) is True  # experimental
     assert first.supports_python((3, 14)) is False
     assert last.supports_python((3, 10)) is False
-    assert last.supports_python((3, 16)) is None
+    assert last.supports_python((3, 11)) is True
+    assert last.supports_python((3, 16)) is False
+    assert dataclasses.replace(last, python_max=None).supports_python((3, 16)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -86,3 +87,15 @@ def test_exit_codes(statuses: tuple[Status, ...], exit_code: Exit) -> None:
     findings = tuple(Finding("a-check", status, "x") for status in statuses)
     assert document.verdict(findings) is exit_code
     assert sum(document.counts(findings).values()) == len(findings)
+
+
+def test_the_overview_names_mig_instances() -> None:
+    card = Gpu(
+        0, "NVIDIA A100-SXM4-80GB", cc="8.0", mig=True, mig_devices=("NVIDIA A100-SXM4-80GB MIG 3g.40gb",)
+    )
+    machine = dataclasses.replace(FACTS.machine, gpus=Fact((card,), "NVML"))
+    stream = io.StringIO()
+    terminal.diagnosis(
+        Console(file=stream, width=100), dataclasses.replace(FACTS, machine=machine), (QUIET,), {}
+    )
+    assert "NVIDIA A100-SXM4-80GB MIG 3g.40gb (8.0)" in stream.getvalue()
