@@ -202,3 +202,12 @@ def code_words(groups: tuple[ContainerGroup, ...]) -> str:
         name = arch if kind == "sass" else f"{kind.upper()}{ptx} for {arch}"
         words.append(name if count == total else f"{name} ({count} of {total} containers)")
     return ", ".join(words)
+
+
+def torch_family(facts: Facts) -> dict[str, str]:
+    """Versions of torch and its companions that are installed, by name."""
+    names = ("torch", "torchvision", "torchaudio")
+    found = {item.name.lower(): item.version for item in facts.environment.distributions.value or ()}
+    family = {name: found[name] for name in names if name in found}
+    torch = torch_of(facts)
+    return {**family, "torch": torch.version} if torch else family

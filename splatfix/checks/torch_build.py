@@ -14,8 +14,10 @@ from splatfix.checks._common import (
     pair,
     targets,
     torch_cuda,
+    torch_family,
     torch_of,
 )
+from splatfix.checks.advice import install_words, naming_python
 from splatfix.checks.coverage import judge
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
@@ -36,7 +38,7 @@ def torch_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
             evidence=(Evidence("torch", "not found", installed.found_via),),
             remedy=(
                 prose("To look at another environment: splatfix diagnose --python path/to/venv"),
-                *_torch_for(facts, targets(facts, goal)),
+                *_torch_for(facts, goal, targets(facts, goal)),
             ),
         )  # fmt: skip
     elif torch.value is None:
@@ -95,7 +97,7 @@ def cpu_only_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             "cpu-only-torch", Status.FAIL,
             f"torch {torch.version} is a {'ROCm' if torch.hip else 'CPU'} build: it cannot use {wanted} nor build CUDA "
             "extensions.",
-            evidence=evidence, remedy=_torch_for(facts, targets(facts, goal)),
+            evidence=evidence, remedy=_torch_for(facts, goal, targets(facts, goal)),
         )  # fmt: skip
     else:
         yield Finding(
@@ -132,7 +134,7 @@ def torch_arch_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding(
                 "torch-arch-unsupported", Status.FAIL,
                 f"torch {torch.version} has no code for {target.label}.",
-                subject=target.label, evidence=evidence, remedy=_torch_for(facts, (target,)),
+                subject=target.label, evidence=evidence, remedy=_torch_for(facts, goal, (target,)),
             )  # fmt: skip
 
 
@@ -150,16 +152,30 @@ def arch_unknown_to_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 f"torch {torch.version} refuses to build for {target.label}: {target.arch.cc} is not in its list.",
                 subject=target.label,
                 evidence=(Evidence("supported_arches", " ".join(torch.knows_archs), "torch/utils/cpp_extension.py"),),
-                remedy=_torch_for(facts, (target,)),
+                remedy=_torch_for(facts, goal, (target,)),
             )  # fmt: skip
 
 
-def _torch_for(facts: Facts, wanted: tuple[Target, ...]) -> tuple[Remedy, ...]:
+def nearness(facts: Facts, build: torch_releases.TorchBuild) -> tuple[bool, bool, bool]:
+    """How far a build is from what is here, for a sort: another release than the installed one, another CUDA than torch's
+    or the toolkit's, another CUDA major. The nearest asks least of stack, toolkit and extensions."""
+    here = torch_of(facts)
+    toolkit = best_toolkit(facts, torch_cuda(facts)) or best_toolkit(facts, None)
+    have = torch_cuda(facts) or (pair(toolkit.version) if toolkit else None)
+    return (
+        not (here and here.version.startswith(f"{build.release}.")),
+        build.cuda != have,
+        have is None or build.cuda[0] != have[0],
+    )
+
+
+def _torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Remedy, ...]:
     """Which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python."""
     if not wanted:
         return (
             prose(
-                "Install a torch build for your GPU; `splatfix diagnose --target sm_120` names the exact command."
+                "Install a torch build for your GPU; this names the exact command: "
+                f"splatfix diagnose{naming_python(facts)} --target ARCH"
             ),
         )
     python = facts.environment.interpreter.value
@@ -182,17 +198,9 @@ def _torch_for(facts: Facts, wanted: tuple[Target, ...]) -> tuple[Remedy, ...]:
                 "No torch build in splatfix's tables serves these GPUs with this driver and Python together."
             ),
         )
-    toolkit = best_toolkit(facts, torch_cuda(facts)) or best_toolkit(facts, None)
-    have = torch_cuda(facts) or (pair(toolkit.version) if toolkit else None)
-    # a build of the CUDA that is already used here asks least of toolkit and extensions
-    same = [item.build for item in common if have and item.build.cuda[0] == have[0]]
-    exact = [build for build in same if build.cuda == have]
-    best = (exact or same or [item.build for item in common])[0]
+    best = min((item.build for item in common), key=lambda build: nearness(facts, build))
     pip = f'"{python.executable}" -m pip' if python else "pip"
     return (
-        Remedy(torch_releases.pip_command(best.torch, best.tag, pip=pip)),
-        prose(
-            "Then rebuild every CUDA extension: splatfix install SOURCE --target "
-            + " --target ".join(t.arch.sm for t in wanted)
-        ),
+        Remedy(torch_releases.replacing_command(best.torch, best.tag, torch_family(facts), pip=pip)[1]),
+        prose(f"Then rebuild every CUDA extension: {install_words(facts, goal, 'SOURCE', wanted=wanted)}"),
     )

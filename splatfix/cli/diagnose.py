@@ -65,7 +65,7 @@ def diagnose(
     gc.disable()  # this process ends in a moment; looking for cycles among the imports costs it a tenth of its time
     from splatfix import facts
     from splatfix.checks import Goal, run, select
-    from splatfix.cli.ways import ways_after
+    from splatfix.cli.ways import ways_after, why_command
     from splatfix.core.codec import to_json
     from splatfix.core.errors import usage_error
     from splatfix.core.files import dumps, write_json
@@ -91,7 +91,7 @@ def diagnose(
         write_json(save, to_json(known))
     findings = run(known, goal, checks)
     families = {item.code: item.family for item in checks}
-    ways = ways_after(findings, families, goal.targets, known)
+    ways = ways_after(findings, families, goal.targets, known, repo)
     if as_json:
         typer.echo(dumps(document.diagnosis(known, goal, findings, ways)), nl=False)
     else:
@@ -101,5 +101,5 @@ def diagnose(
         if ways:
             from splatfix.report.ways import show_briefly
 
-            show_briefly(console.out(), ways)
+            show_briefly(console.out(), ways, why_command(goal.targets, repo, facts_file, python))
     raise typer.Exit(int(document.verdict(findings)))

@@ -114,7 +114,27 @@ def install(
             "splatfix install --dry-run --why --facts facts.json",
         )
     if facts_file:
-        _show_ways_of(facts_file, tuple(target or ()), tuple(keep or ()), bool(sources or python), as_json)
+        here = {
+            "--python": python,
+            "--cuda-home": cuda_home,
+            "--jobs": jobs,
+            "--resume": resume,
+            "--in-place": in_place,
+        }
+        here |= {
+            "--backend": backend is not Backend.native,
+            "--provide-toolkit": provide_toolkit,
+            "--ptx": ptx,
+        }
+        if unfit := [name for name, value in here.items() if value]:
+            raise usage_error(
+                "facts-and-options",
+                f"--facts asks for the ways out of another machine; {', '.join(unfit)} has no say there.",
+                "splatfix install [SOURCE] --dry-run --why --facts facts.json",
+            )
+        _show_ways_of(
+            facts_file, Request(tuple(sources or ()), tuple(target or ())), tuple(keep or ()), as_json
+        )
         return
     interpreter = resolve_python(python)
     request = Request(
@@ -166,7 +186,7 @@ def _explain(request: Request, facts: Facts, named: bool, keep: tuple[str, ...],
     from splatfix.core.files import dumps
     from splatfix.report import console, installation
     from splatfix.report.ways import show_ways
-    from splatfix.resolve import Plan, aim_at, make_plan
+    from splatfix.resolve import Aim, Plan, aim_at, make_plan
 
     plan: Plan | None = None
     problem: SplatfixError | None = None
@@ -176,8 +196,12 @@ def _explain(request: Request, facts: Facts, named: bool, keep: tuple[str, ...],
         problem = error
         if error.exit_code is Exit.USAGE and named:
             raise
-    source = " ".join(map(shlex.quote, request.sources)) if named else ("." if plan else "")
-    ways = ways_for(aim_at(request, facts, keep=keep, source=source), facts)
+    if plan and not named and not any(getattr(action, "targets", ()) for action in plan.actions):
+        plan = None  # the current folder is some project, and no extension that a GPU plays a part in
+    aim = Aim(request.targets, keep=keep)
+    if named or plan:
+        aim = aim_at(request, facts, keep=keep, source=" ".join(map(shlex.quote, request.sources)))
+    ways = ways_for(aim, facts)
     if as_json:
         typer.echo(dumps(installation.why_document(plan, problem if named else None, ways)), nl=False)
     else:
@@ -191,22 +215,24 @@ def _explain(request: Request, facts: Facts, named: bool, keep: tuple[str, ...],
         raise typer.Exit(int(Exit.FAILURE if ways.plans else Exit.UNDETERMINED))
 
 
-def _show_ways_of(
-    facts_file: Path, targets: tuple[str, ...], keep: tuple[str, ...], here: bool, as_json: bool
-) -> None:
+def _show_ways_of(facts_file: Path, request: Request, keep: tuple[str, ...], as_json: bool) -> None:
+    """The ways out of a machine elsewhere; SOURCE, where one is named, lies here."""
     from splatfix.cli.ways import ways_for
-    from splatfix.core.errors import Exit, usage_error
+    from splatfix.core.errors import Exit
     from splatfix.core.files import dumps
     from splatfix.facts import load
     from splatfix.report import console, installation
     from splatfix.report.ways import show_ways
-    from splatfix.resolve import Aim
+    from splatfix.resolve import Aim, aim_at
 
-    if here:
-        raise usage_error(
-            "facts-and-python", "--facts judges saved facts; SOURCE and --python are of this machine."
-        )
-    ways = ways_for(Aim(targets, keep=keep), load(facts_file))
+    facts = load(facts_file)
+    source = " ".join(map(shlex.quote, request.sources))
+    aim = (
+        aim_at(request, facts, keep=keep, source=source)
+        if request.sources
+        else Aim(request.targets, keep=keep)
+    )
+    ways = ways_for(aim, facts)
     if as_json:
         typer.echo(dumps(installation.why_document(None, None, ways)), nl=False)
     else:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from splatfix.checks import Finding
     from splatfix.facts import Facts
     from splatfix.resolve import Aim, Ways
@@ -24,14 +27,35 @@ def ways_for(aim: Aim, facts: Facts) -> Ways:
 
 
 def ways_after(
-    findings: Iterable[Finding], families: dict[str, str], targets: tuple[str, ...], facts: Facts
+    findings: Iterable[Finding],
+    families: dict[str, str],
+    targets: tuple[str, ...],
+    facts: Facts,
+    repo: Path | None = None,
 ) -> Ways | None:
-    """The ways out of what was found; None where nothing failed that a way out could mend."""
+    """The ways out of what was found; None where nothing failed that a way out could mend.
+
+    Args:
+        repo: the checkout that was looked at; its extensions are then meant.
+    """
     from splatfix.checks import Status
 
     ill = any(item.status is Status.FAIL and families.get(item.code) in _FAMILIES for item in findings)
     if not ill:
         return None
-    from splatfix.resolve import Aim
+    from splatfix.resolve import Aim, Request, aim_at
 
-    return ways_for(Aim(targets), facts)
+    if repo is None:
+        return ways_for(Aim(targets), facts)
+    return ways_for(aim_at(Request((str(repo),), targets), facts, source=shlex.quote(str(repo))), facts)
+
+
+def why_command(
+    targets: Iterable[str], repo: Path | None, facts_file: Path | None, python: str | None
+) -> str:
+    """The command that shows all ways out of what was just diagnosed."""
+    words = ["splatfix install", *([shlex.quote(str(repo))] if repo else []), "--dry-run --why"]
+    words += [f"--target {name}" for name in targets]
+    words += [f"--facts {shlex.quote(str(facts_file))}"] if facts_file else []
+    words += [f"--python {shlex.quote(python)}"] if python else []
+    return " ".join(words)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from splatfix.knowledge._tables import table
+
+COMPANIONS = ("torchvision", "torchaudio")
+"""What is compiled against one build of torch and published beside it."""
 
 
 def index_url(tag: str) -> str:
@@ -21,6 +26,31 @@ def pip_command(torch_version: str, tag: str, *, also: tuple[str, ...] = (), pip
         plain += ".*"
     wanted = f'"torch=={plain}"' if "*" in plain else f"torch=={plain}"
     return " ".join([pip, "install", wanted, *also, "--index-url", index_url(tag)])
+
+
+def replacing_command(
+    torch_version: str, tag: str, installed: Mapping[str, str], *, pip: str = "pip"
+) -> tuple[str, str]:
+    """(version, command) that puts another build in place of what is installed, with its companions of the same index.
+
+    Within one release every package is named by its local version (``torch==2.8.0+cu126``), because pip would call
+    ``torch==2.8.*`` satisfied by the build that is there; for another release pip works the companions out itself.
+
+    Args:
+        torch_version: ``2.8.1``, or ``2.8.*`` for any patch.
+        installed: versions of torch, torchvision and torchaudio that are there, with their local parts.
+    """
+    there = installed.get("torch", "").partition("+")[0]
+    wanted = torch_version.removesuffix(".*")
+    also = [name for name in COMPANIONS if name in installed]
+    if not there or there.split(".")[:2] != wanted.split(".")[:2]:
+        return torch_version, pip_command(torch_version, tag, also=tuple(also), pip=pip)
+    version = there if torch_version.endswith("*") else torch_version
+    pins = [f"torch=={version}+{tag}"]
+    # a companion's patch goes with torch's, so that of another patch is left to pip
+    same = version == there
+    pins += [f"{name}=={installed[name].partition('+')[0]}+{tag}" if same else name for name in also]
+    return version, " ".join([pip, "install", *pins, "--index-url", index_url(tag)])
 
 
 def tag_of_cuda(cuda: tuple[int, int]) -> str:

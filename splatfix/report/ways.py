@@ -53,8 +53,8 @@ def show_ways(console: Console, ways: Ways) -> None:
         console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
 
 
-def show_briefly(console: Console, ways: Ways) -> None:
-    """The first way with its steps, the others by title."""
+def show_briefly(console: Console, ways: Ways, command: str) -> None:
+    """The first way with its steps, the others by title, and the command that shows all of it."""
     if not ways.plans:
         return
     first, *others = ways.plans
@@ -63,10 +63,7 @@ def show_briefly(console: Console, ways: Ways) -> None:
         _step(console, step)
     if others:
         console.print(f"  [dim]or:[/] {escape('; '.join(item.title for item in others))}", soft_wrap=True)
-    goal = " ".join(f"--target {name}" for name in ways.targets)
-    console.print(
-        f"  [dim]all of them, with reasons: splatfix install {goal} --dry-run --why[/]", soft_wrap=True
-    )
+    console.print(f"  [dim]all of them, with reasons: {escape(command)}[/]", soft_wrap=True)
 
 
 def _step(console: Console, step: Step) -> None:

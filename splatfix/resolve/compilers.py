@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -45,7 +47,7 @@ def choose_compilers(
             why = f"{cxx.kind} {cxx.version}, inside nvcc's and torch's limits; found via {', '.join(cxx.found_via)}"
             return CompilerDecision(cc, cxx.path, cxx.version or "", why, tuple(rejected))
         rejected.append(RoadNotTaken(f"compiler {cxx.path}", objection or ""))
-    raise _no_compiler(facts.machine.system, torch, toolkit, version, rejected)
+    raise _no_compiler(facts, torch, toolkit, version, rejected)
 
 
 def _preference(compiler: Compiler) -> tuple[int, list[int], str]:
@@ -92,7 +94,7 @@ def _partner(cxx: Compiler, found: Iterable[Compiler]) -> str | None:
 
 
 def _no_compiler(
-    system: str, torch: Torch, toolkit: Toolkit, version: tuple[int, ...], rejected: Sequence[RoadNotTaken]
+    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...], rejected: Sequence[RoadNotTaken]
 ) -> SplatfixError:
     seen = (
         "; ".join(f"{road.what.removeprefix('compiler ')}: {road.why}" for road in rejected)
@@ -102,16 +104,16 @@ def _no_compiler(
         "no-host-compiler",
         f"No host compiler fits nvcc {toolkit.version} and torch: {seen}.",
         meaning="nvcc hands the C++ half of every file to a host compiler, and both nvcc and torch limit its version.",
-        todo=compiler_to_install(system, torch, toolkit, version),
+        todo=compiler_to_install(facts, torch, toolkit, version),
         details={"rejected": [{"what": road.what, "why": road.why} for road in rejected]},
     )
 
 
 def compiler_to_install(
-    system: str, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
+    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
 ) -> tuple[str, ...]:
     """Which host compiler to get for a toolkit and a torch, as sentences with the usual commands."""
-    if system == "windows":
+    if facts.machine.system == "windows":
         most = toolkit.msvc_max or next((b.msvc[1] for b in (limits(version),) if b and b.msvc), None)
         which = f' ("MSVC v143 C++ x64 build tools", toolset 14.{most % 100} at most)' if most else ""
         return (f"Add an older toolset in the Visual Studio Installer{which}, or use a newer CUDA toolkit.",)
@@ -125,7 +127,16 @@ def compiler_to_install(
         return (
             f"No gcc suits both nvcc {toolkit.version} and torch {torch.version}: use another CUDA toolkit.",
         )
-    return (
-        f"Install gcc {majors[-1]} (or {majors[0]} at least). On Debian and Ubuntu: sudo apt-get install g++-{majors[-1]}",
-        f"With conda: conda install -c conda-forge gxx={majors[-1]}",
-    )
+    best = majors[-1]
+    ways = [f"Install gcc {best} ({majors[0]} at least)."]
+    interpreter = facts.environment.interpreter.value
+    if interpreter and interpreter.kind == "conda":
+        # no root, and an older glibc comes along
+        ways.append(f"conda install -p {shlex.quote(interpreter.prefix)} -c conda-forge gxx_linux-64={best}")
+    elif re.search(r"Red Hat|Rocky|Alma|CentOS|Oracle", facts.machine.distribution):
+        ways.append(
+            f"sudo dnf install gcc-toolset-{best}-gcc-c++, then: source /opt/rh/gcc-toolset-{best}/enable"
+        )
+    elif re.search(r"Debian|Ubuntu|Mint", facts.machine.distribution) or not facts.machine.distribution:
+        ways.append(f"On Debian and Ubuntu: sudo apt-get install g++-{best}")
+    return tuple(ways)

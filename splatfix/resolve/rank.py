@@ -113,4 +113,6 @@ def _notes(found: Situation) -> tuple[str, ...]:
         notes.append(
             f"to keep serving this machine's own {words}, add --target auto: a rebuild carries only what is named"
         )
+    known = {"torch", *found.subjects}
+    notes += [f"--keep {name} names nothing that is here" for name in found.aim.keep if name not in known]
     return tuple(notes)

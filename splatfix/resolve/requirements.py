@@ -83,8 +83,8 @@ def torch_of(facts: Facts, *, cuda: bool) -> Torch:
             f"torch {torch.value.version} in the environment of {where} is a {build} build.",
             meaning="CUDA extensions can neither be built against it nor run with it.",
             todo=(
-                "Install a CUDA build of torch, for example:",
-                f"{where} -m pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+                "Install a CUDA build of torch; this names the exact command:",
+                f"splatfix install --dry-run --why --target sm_120 --python {where}",
                 "Or use the drop-ins that need no CUDA: splatfix install fused_ssim simple_knn --backend pure",
             ),
         )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from packaging.utils import canonicalize_name
+
 from splatfix.core.proof import RungName
 from splatfix.resolve.plan import Reason, RoadNotTaken
 from splatfix.resolve.road_tools import Tools
-from splatfix.resolve.situation import Situation
+from splatfix.resolve.situation import Situation, lacks_code
 from splatfix.resolve.ways import Limit, Rebuild, Road, ShowIt, Step, WayOut
 
 TITLES = {
@@ -64,9 +66,17 @@ def way(
     )
 
 
-def rebuild_steps(found: Situation, tools: Tools, *options: str) -> tuple[Step, ...]:
-    """Get the tools, compile, and show it."""
-    subjects = tuple(part.name for part in found.parts if not part.swap and part.name not in found.aim.keep)
+def rebuild_steps(
+    found: Situation, tools: Tools, *options: str, everything: bool = False
+) -> tuple[Step, ...]:
+    """Get the tools, compile, and show it.
+
+    Args:
+        everything: also what serves the targets already, because the torch below it changes.
+    """
+    ours = [part for part in found.parts if not part.swap and part.name not in found.aim.keep]
+    lacking = [] if everything else [part for part in ours if lacks_code(found, part)]
+    subjects = tuple(part.name for part in lacking or ours)
     archs = [arch.cc for arch in dict.fromkeys(tools.build_archs)]
     arch_list = ";".join([*archs, f"{tools.ptx.cc}+PTX"] if tools.ptx else archs)
     targets = [f"--target {arch.sm}" for arch in found.archs]
@@ -82,12 +92,15 @@ def _called(tools: Tools) -> str:
     return f"CUDA {tools.cuda} in {tools.root}" if "/" in tools.root or "\\" in tools.root else tools.root
 
 
-def show_step(found: Situation) -> ShowIt:
-    """The last step: train where the GPU is, else at least see that its code is there."""
+def show_step(found: Situation, *, native: bool = True) -> ShowIt:
+    """The last step: train where the GPU is, with what was built, else at least see that its code is there."""
     if found.wanted and not found.here:
         targets = " ".join(f"--target {arch.sm}" for arch in found.archs)
         return ShowIt(f"splatfix diagnose {targets}{python_option(found)}", "see the code for it")
-    return ShowIt(f"splatfix certify{python_option(found)}", "see it train")
+    names = {canonicalize_name(name) for name in found.subjects}
+    renderer = "gsplat" if "gsplat" in names else "inria" if "diff-gaussian-rasterization" in names else ""
+    options = " --device cuda" + (f" --renderer {renderer}" if renderer and native else "")
+    return ShowIt(f"splatfix certify{options}{python_option(found)}", "see it train")
 
 
 def python_option(found: Situation) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -120,7 +119,7 @@ def _install_by_hand(facts: Facts, cuda: str) -> ByHand:
     if interpreter and interpreter.kind == "conda":
         return ByHand(
             f"install the CUDA {cuda} toolkit into the conda environment, which needs no root",
-            (f"conda install -p {shlex.quote(interpreter.prefix)} -c nvidia cuda-toolkit={cuda}",),
+            (f'conda install -p "{interpreter.prefix}" -c "nvidia/label/cuda-{cuda}.0" cuda-toolkit',),
         )
     return ByHand(
         f"install the CUDA {cuda} toolkit (not the driver that comes with it) from "
@@ -153,5 +152,7 @@ def compiler_here(
     try:
         chosen = choose_compilers(facts, torch, toolkit, version)
     except SplatfixError as error:
-        return None, (ByHand(" ".join(error.todo)),), (Reason(error.what),)
+        commands = tuple(step for step in error.todo if step.startswith("conda "))
+        text = " ".join(step for step in error.todo if step not in commands)
+        return None, (ByHand(text, commands),), (Reason(error.what),)
     return chosen, (), (Reason(chosen.why),)

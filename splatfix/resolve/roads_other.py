@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from splatfix.checks.coverage import judge
 from splatfix.checks.driver import driver_words
 from splatfix.core.proof import RungName
-from splatfix.facts import EntryKind, Fact, Facts
+from splatfix.facts import Driver, EntryKind, Fact, Facts
 from splatfix.knowledge import drivers
 from splatfix.knowledge.torch_releases import build, build_runs_on, pip_command, releases
 from splatfix.resolve.plan import Reason, RoadNotTaken
@@ -176,9 +176,7 @@ def driver(found: Situation, again: Callable[[Facts], Iterable[WayOut]]) -> WayO
     where = "the Windows driver (WSL2 uses it)" if found.facts.machine.wsl else "the NVIDIA driver"
     step = ByHand(f"upgrade {where} to {words} or newer, then reboot")
     level = drivers.cuda_level_at_least(need)
-    present = found.facts.machine.driver.value
-    assert present is not None
-    newer = replace(present, version=words, cuda=".".join(map(str, level)) if level else present.cuda)
+    newer = Driver(words, ".".join(map(str, level)) if level else None)
     machine = replace(found.facts.machine, driver=Fact(newer, "as it would be"))
     then = next(
         (item for item in again(replace(found.facts, machine=machine)) if item.road is not Road.SWAP), None

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
+from splatfix.checks._common import torch_family
 from splatfix.checks.driver import driver_words
+from splatfix.checks.torch_build import nearness
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts, Torch
 from splatfix.knowledge import Arch, drivers
@@ -17,22 +19,15 @@ from splatfix.knowledge.torch_releases import (
     TorchBuild,
     build_runs_on,
     builds_for_arch,
-    pip_command,
+    replacing_command,
 )
+from splatfix.knowledge.wheel_index import COMPANIONS
 from splatfix.resolve.plan import Reason, RoadNotTaken
 from splatfix.resolve.road_parts import rebuild_steps, shut, way
 from splatfix.resolve.road_tools import Tools, tools_by_hand, tools_from_wheels, tools_here
 from splatfix.resolve.situation import Situation, driver_objection, torch_obstacles
+from splatfix.resolve.toolchain import release_numbers
 from splatfix.resolve.ways import ByHand, GetToolkit, InstallTorch, Road, WayOut
-
-_COMPANIONS = ("torchvision", "torchaudio")
-
-
-_COSTS = {
-    0: "a toolkit that is here",
-    1: "a toolkit from PyPI wheels",
-    2: "a toolkit or compiler to be installed by hand",
-}
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,7 @@ class _Offer:
     ranked: RankedBuild
     tools: Tools
     cost: int
-    """Key of ``_COSTS``."""
+    """What it asks of the machine: two for each step by hand, one for a download."""
 
 
 def other_torch(found: Situation) -> WayOut | RoadNotTaken:
@@ -68,6 +63,10 @@ def other_torch(found: Situation) -> WayOut | RoadNotTaken:
             f"not needed: torch {found.torch.version} has code for {found.words}, and a toolkit for it is here",
         )
     offers = _offers(found)
+    if now is not None and found.torch:  # a torch that serves is not taken back to an older release
+        offers = [offer for offer in offers if not _is_older(found, offer.ranked.build)]
+        if not offers:
+            return shut(road, f"not needed: torch {found.torch.version} has code for {found.words}")
     if not offers:
         return shut(road, _why_no_build(found))
     best = min(
@@ -75,13 +74,14 @@ def other_torch(found: Situation) -> WayOut | RoadNotTaken:
         key=lambda item: (
             item.cost,
             item.ranked.runs == "unknown",
-            not _same_release(found, item.ranked.build),
+            _is_older(found, item.ranked.build),
+            nearness(found.facts, item.ranked.build),
         ),
     )
     if now is not None and now <= best.cost and found.torch:
         return shut(
             road, f"not needed: torch {found.torch.version} has code for {found.words}, and another build would ask "
-            f"as much of this machine ({_COSTS[best.cost]})",
+            f"as much of this machine ({_asks(best.tools)})",
         )  # fmt: skip
     chosen = best.ranked.build
     version, command = torch_command(found, chosen)
@@ -104,7 +104,10 @@ def other_torch(found: Situation) -> WayOut | RoadNotTaken:
         unsure.append(driver_objection(found, cuda_words(chosen)).why)
     provided = any(isinstance(step, GetToolkit) for step in best.tools.before)
     options = ("--provide-toolkit",) if provided else ()
-    steps = (InstallTorch(version, chosen.tag, command), *rebuild_steps(found, best.tools, *options))
+    steps = (
+        InstallTorch(version, chosen.tag, command),
+        *rebuild_steps(found, best.tools, *options, everything=True),
+    )
     return way(found, road, steps, reasons, unsure)
 
 
@@ -156,6 +159,14 @@ def _same_release(found: Situation, candidate: TorchBuild) -> bool:
     return found.torch is not None and found.torch.version.startswith(f"{candidate.release}.")
 
 
+def _is_older(found: Situation, candidate: TorchBuild) -> bool:
+    """Of an older release than the installed one."""
+    return (
+        found.torch is not None
+        and release_numbers(candidate.release)[:2] < release_numbers(found.torch.version)[:2]
+    )
+
+
 def cuda_words(candidate: TorchBuild) -> str:
     """CUDA of a published build, as torch.version.cuda says it."""
     return ".".join(map(str, candidate.cuda))
@@ -181,27 +192,21 @@ def _tools_for(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools | Non
 def _cost_of(tools: Tools | None) -> int | None:
     if tools is None:
         return None
+    by_hand = sum(isinstance(step, ByHand) for step in tools.before)
+    return 2 * by_hand + any(isinstance(step, GetToolkit) for step in tools.before)
+
+
+def _asks(tools: Tools) -> str:
     if any(isinstance(step, ByHand) for step in tools.before):
-        return 2
-    return 1 if any(isinstance(step, GetToolkit) for step in tools.before) else 0
+        return "a toolkit or compiler to be installed by hand"
+    return "a toolkit from PyPI wheels" if tools.before else "a toolkit that is here"
 
 
 def torch_command(found: Situation, candidate: TorchBuild) -> tuple[str, str]:
-    """Version and exact pip command. Within one release the build is named by its local version, since pip would call
-    ``torch==2.8.*`` satisfied by the build that is there."""
+    """Version and exact pip command, companions included."""
     interpreter = found.facts.environment.interpreter.value
     pip = f'"{interpreter.executable}" -m pip' if interpreter else "pip"
-    there = {canonicalize_name(item.name) for item in found.facts.environment.distributions.value or ()}
-    also = tuple(name for name in _COMPANIONS if name in there)
-    version = candidate.torch
-    if _same_release(found, candidate) and found.torch is not None:
-        plain = found.torch.version.partition("+")[0]
-        version = (
-            plain if candidate.versions is None or plain in candidate.versions else candidate.versions[-1]
-        )
-        command = pip_command(version, candidate.tag, also=also, pip=pip)
-        return version, command.replace(f"torch=={version}", f"torch=={version}+{candidate.tag}", 1)
-    return version, pip_command(version, candidate.tag, also=also, pip=pip)
+    return replacing_command(candidate.torch, candidate.tag, torch_family(found.facts), pip=pip)
 
 
 def _why_build(found: Situation, ranked: RankedBuild, version: str) -> str:
@@ -215,7 +220,11 @@ def _why_build(found: Situation, ranked: RankedBuild, version: str) -> str:
     said = driver_objection(found, cuda_words(chosen))
     if said.ok:
         return f"{text}; {said.why}"
-    floor = drivers.runtime_floor(chosen.cuda, found.platform or "linux")
+    floors = [gpu.version for arch in found.archs if (gpu := drivers.gpu_driver_floor(arch))]
+    floor = max(
+        [*floors, *filter(None, [drivers.runtime_floor(chosen.cuda, found.platform or "linux")])],
+        default=None,
+    )
     return (
         text
         if found.here or floor is None
@@ -260,6 +269,6 @@ def _linked_to_torch(found: Situation) -> list[str]:
             for item in found.facts.environment.extensions.value or ()
             if item.links_torch
             and item.distribution
-            and canonicalize_name(item.distribution) not in {*ours, *_COMPANIONS, "torch"}
+            and canonicalize_name(item.distribution) not in {*ours, *COMPANIONS, "torch"}
         }
     )

@@ -167,6 +167,17 @@ def code_serves(
     return Serves(None if verdict.usable and verdict.ptx_unsure else verdict.usable, verdict.reason)
 
 
+def lacks_code(found: Situation, part: NativePart) -> bool:
+    """It is not there, cannot be used, or is known to hold nothing for one of the targets."""
+    if not part.installed or part.error:
+        return True
+    cuda = found.torch.cuda if found.torch else None
+    answers = (
+        code_serves(part.code, a, level=found.driver_level, cuda=cuda, counted=False) for a in found.archs
+    )
+    return any(answer.ok is False for answer in answers)
+
+
 def torch_obstacles(found: Situation, torch: Torch | None) -> tuple[list[str], list[str]]:
     """What speaks against building for the targets beside this torch, and what is not known about it."""
     if torch is None:

@@ -123,10 +123,9 @@ def _ptx_with(
     if objection:
         return objection
     version = release_numbers(toolkit.version or "")
-    named = [
-        arch for arch in targets if _compiles_for(toolkit, version, arch) and arch.cc in torch.knows_archs
-    ]
-    lacking = [arch for arch in targets if arch not in named]
+    found = {arch: _build_arch(arch, torch, toolkit) for arch in targets}
+    named = [own for own in found.values() if own is not None]
+    lacking = [arch for arch, own in found.items() if own is None]
     if not lacking:
         why = f"CUDA {toolkit.version} compiles machine code for every target"
         return ToolkitDecision(toolkit, version, tuple(named), why, ())

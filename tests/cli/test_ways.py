@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from splatfix.cli import app
@@ -47,8 +48,9 @@ def test_keep_leaves_torch_alone() -> None:
 
 def test_the_options_of_why_are_refused_without_it() -> None:
     assert refusal("install", "--facts", MACHINES / "h200") == ("only-with-why", 2)
-    wanted = ("install", "tests", "--dry-run", "--why", "--facts", MACHINES / "h200")
-    assert refusal(*wanted) == ("facts-and-python", 2)
+    wanted = ("install", "--dry-run", "--why", "--facts", MACHINES / "h200")
+    assert refusal(*wanted, "--backend", "pure") == ("facts-and-options", 2)
+    assert refusal(*wanted, "--python", "env") == ("facts-and-options", 2)
 
 
 def test_diagnose_ends_with_the_way_out_only_where_something_failed() -> None:
@@ -74,3 +76,17 @@ def test_why_for_a_source_here_gives_plan_and_ways(tmp_path: Path) -> None:
 def test_why_for_a_source_that_is_none_is_still_wrong_usage(tmp_path: Path) -> None:
     wanted = ("install", tmp_path / "nothing", "--dry-run", "--why")
     assert refusal(*wanted) == ("not-a-folder", 2)
+
+
+def test_the_command_for_all_ways_asks_about_the_same_machine() -> None:
+    machine = MACHINES / "rtx-3090-and-5090"
+    assert f"splatfix install --dry-run --why --facts {machine}" in run("diagnose", "--facts", machine).output
+
+
+def test_a_project_without_gpu_code_in_the_current_folder_is_not_what_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
+    monkeypatch.chdir(tmp_path)
+    document = json.loads(run("install", "--dry-run", "--why", "--target", "sm_120", "--json").output)
+    assert (document["plan"], document["ways"]["subjects"]) == (None, [])

@@ -49,7 +49,7 @@ def readable(machine: str, target: str) -> dict[str, Any]:
         "plans": [
             {
                 "road": plan["road"],
-                "steps": [step["text"] for step in plan["steps"]],
+                "steps": [" $ ".join([step["text"], *step.get("commands", ())]) for step in plan["steps"]],
                 "because": [reason["text"] for reason in plan["reasons"]],
                 "not_known": plan["unsure"],
                 "can_prove": plan["can_prove"],

@@ -23,6 +23,7 @@ from splatfix.facts import (
     SplatPackage,
     Torch,
 )
+from splatfix.knowledge.torch_releases import replacing_command
 from splatfix.resolve import Aim, Lane, Request, Road, WayOut, Ways, aim_at, find_ways
 from splatfix.resolve.ways import ByHand, GetToolkit, InstallTorch, Rebuild, RunLane, SwapIn
 from tests.resolve.machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
@@ -363,3 +364,39 @@ def test_a_sibling_that_the_toolkit_cannot_name_is_served_by_the_older_code_with
     step = next(item for item in plan(ways, Road.REBUILD).steps if isinstance(item, Rebuild))
     assert (step.targets, step.arch_list) == (("sm_121",), "12.0")
     assert "not needed" in why_shut(ways, "PTX") and "not needed" in why_shut(ways, "another build")
+
+
+def test_companions_of_one_release_are_named_by_their_build_too() -> None:
+    installed = {"torch": "2.8.0+cu128", "torchvision": "0.23.0+cu128"}
+    version, command = replacing_command("2.8.*", "cu126", installed)
+    assert version == "2.8.0"
+    assert "torch==2.8.0+cu126 torchvision==0.23.0+cu126 " in command
+    version, command = replacing_command("2.11.*", "cu130", installed)
+    assert version == "2.11.*" and '"torch==2.11.*" torchvision ' in command, (
+        "pip works it out for another release"
+    )
+
+
+def test_after_another_driver_nothing_of_the_old_one_is_left() -> None:
+    """A mismatch, or an error of the driver that is replaced, plays no part in what follows."""
+    facts = with_driver(machine(torch=BLACKWELL_TORCH, gpus=(RTX_5080,)), "570.86.15", "12.8")
+    old = dataclasses.replace(
+        facts.machine, driver=Fact(Driver("570.86.15", "12.8", library_version="570.86.15"), "test")
+    )
+    facts = with_extension(dataclasses.replace(facts, machine=old), "simple_knn", code("sm_120"))
+    way = plan(find_ways(Aim(), facts), Road.DRIVER)
+    assert [step.kind for step in way.steps] == ["by-hand", "keep", "show-it"]
+
+
+def test_what_serves_already_is_not_rebuilt_unless_torch_changes() -> None:
+    facts = with_extension(
+        with_extension(healthy(), "simple_knn", code("sm_120")), "fused_ssim", code("sm_90")
+    )
+    step = next(
+        item for item in plan(find_ways(Aim(), facts), Road.REBUILD).steps if isinstance(item, Rebuild)
+    )
+    assert step.subjects == ("fused_ssim",)
+
+
+def test_a_name_that_keeps_nothing_is_said() -> None:
+    assert "--keep torhc names nothing that is here" in find_ways(Aim(keep=("torhc",)), healthy()).notes
