@@ -45,7 +45,8 @@ def layout_of(folder: Path) -> Optional[str]:
 def survey(root: Path) -> Survey:
     """All scenes of a data folder, or the one that the folder itself is; no scene at all is a SceneError.
 
-    Public scenes are COLMAP's: a folder `train` with a Blender scene's photos is not the public scene of that name.
+    Public scenes are COLMAP's: a folder `train` with a Blender scene's photos is not the public scene of that name. Those
+    that are missing are named where at least one is there.
     """
     if not root.is_dir():
         raise UsageError(
@@ -70,7 +71,10 @@ def survey(root: Path) -> Survey:
         )
     known = [name for name in PUBLIC_SCENES if name in scenes and scenes[name].public]
     others = sorted(name for name in scenes if name not in known)
-    skipped = [(name, _why_missing(name, root)) for name in PUBLIC_SCENES if name not in known]
+    absent = f"not below {root}"
+    skipped = [(name, _why_unusable(name, root) or absent) for name in PUBLIC_SCENES if name not in known]
+    if not known:  # somebody's own scenes: that the public ones are elsewhere is no news
+        skipped = [(name, why) for name, why in skipped if why != absent]
     return Survey(tuple(scenes[name] for name in known + others), tuple(skipped + closed))
 
 
@@ -111,9 +115,9 @@ def _scene_folders(root: Path) -> Tuple[List[Tuple[Path, str]], List[Tuple[str, 
     return scenes, closed
 
 
-def _why_missing(name: str, root: Path) -> str:
+def _why_unusable(name: str, root: Path) -> str:
     """A folder of the name without a reconstruction is worth a word: a download that broke off looks like this."""
     for folder in (root / name, *sorted(path / name for path in root.iterdir() if path.is_dir())):
-        if (folder / "images").is_dir():
+        if (folder / "images").is_dir() and layout_of(folder) is None:
             return f"{folder} has images, but no reconstruction (sparse/)"
-    return f"not below {root}"
+    return ""

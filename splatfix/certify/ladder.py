@@ -50,7 +50,7 @@ def climb(
     )
 
 
-def claim(proof: tuple[Rung, ...], request: Request, runs: tuple[SceneRun, ...], *, granted: bool) -> str:
+def claim(proof: tuple[Rung, ...], request: Request, runs: tuple[SceneRun, ...], *, refused: bool) -> str:
     """One sentence that says what was shown, and no more."""
     highest = None
     for rung in proof:
@@ -60,13 +60,19 @@ def claim(proof: tuple[Rung, ...], request: Request, runs: tuple[SceneRun, ...],
             break
     where = "on the CPU" if request.device == "cpu" else f"on {request.device}"
     trained = next(rung.reached for rung in proof if rung.name is RungName.TRAINS)
-    if not granted and trained and highest in (RungName.TRAINS, RungName.REPRODUCES):
+    if refused and trained and highest in (RungName.TRAINS, RungName.REPRODUCES):
         return (
             f"Refused: this environment trained 3D Gaussians {where}, but does not hold against the baseline."
         )
-    if not granted:
-        shown = f"the highest rung shown is {highest.value!r}" if highest else "no rung was shown"
+    shown = f"the highest rung shown is {highest.value!r}" if highest else "no rung was shown"
+    if refused:
         return f"Refused: this environment was not shown to train 3D Gaussians {where}; {shown}."
+    unreadable = [run.scene for run in runs if run.unreadable]
+    if unreadable:
+        return (
+            f"Whether this environment trains 3D Gaussians {where} on these scenes could not be determined: "
+            f"{', '.join(unreadable)} cannot be read. That says nothing about the environment; {shown}."
+        )
     limit = " Nothing was shown about CUDA or any GPU." if request.device == "cpu" else ""
     return (
         f"This environment trained {len(runs)} scene(s) of 3D Gaussians {where} with the {request.renderer} renderer, "
@@ -155,10 +161,18 @@ def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
         return Rung(
             RungName.TRAINS, False, f"criteria failed for {', '.join(bad)}" if bad else "no scene was trained"
         )
-    words = ", ".join(f"{run.scene} {run.result['heldout']['psnr']:.2f} dB" for run in scenes)
+    readable = tuple(run for run in scenes if not run.unreadable)
+    words = ", ".join(f"{run.scene} {run.result['heldout']['psnr']:.2f} dB" for run in readable)
     unknown = without_floor(scenes)
     limit = f" (no floor known for {', '.join(unknown)})" if unknown else ""
+    if len(readable) < len(scenes):
+        others = f"; every criterion met on the others; held-out PSNR: {words}{limit}" if readable else ""
+        return Rung(RungName.TRAINS, None, f"{_not_read(scenes)}{others}")
     return Rung(RungName.TRAINS, True, f"every criterion met on every scene; held-out PSNR: {words}{limit}")
+
+
+def _not_read(scenes: tuple[SceneRun, ...]) -> str:
+    return f"{', '.join(run.scene for run in scenes if run.unreadable)} cannot be read"
 
 
 def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None) -> Rung:
@@ -170,7 +184,8 @@ def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None
     }
     problems: list[str] = []
     compared: list[str] = []
-    for run in scenes:
+    readable = tuple(run for run in scenes if not run.unreadable)
+    for run in readable:
         now, then = _measures(run.result), _measures(earlier.get(run.scene, {}))
         if not now or not then:
             problems.append(f"{run.scene}: {'no measurement' if then else 'not in the baseline'}")
@@ -185,6 +200,8 @@ def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None
         )
     if problems:
         return Rung(RungName.REPRODUCES, False, "; ".join(problems))
+    if len(readable) < len(scenes):
+        return Rung(RungName.REPRODUCES, None, "; ".join([_not_read(scenes), *compared]))
     return Rung(RungName.REPRODUCES, True, "; ".join(compared))
 
 

@@ -60,6 +60,8 @@ class SceneRun:
     """Held-out views beside the truth, as paths relative to the report."""
     log: str = ""
     """The trainer's output, as a path relative to the report."""
+    unreadable: str = ""
+    """Why the user's own scene cannot be read, in the loader's words: it says nothing about the environment."""
 
     @property
     def passed(self) -> bool:
@@ -83,7 +85,7 @@ class Certificate:
     claim: str
     """One sentence that claims exactly what was shown."""
     reasons: tuple[str, ...]
-    """Why it was refused; empty when it was granted."""
+    """Why it was refused; empty when it was granted, or when it could not be determined."""
     suite: str
     renderer: str
     device: str
@@ -96,3 +98,13 @@ class Certificate:
     seconds: float
     skipped: tuple[Skipped, ...] = ()
     """Scenes that were looked for and not trained: nothing was shown on them."""
+
+    @property
+    def unreadable(self) -> tuple[Skipped, ...]:
+        """Scenes that are there and cannot be read, with the loader's words."""
+        return tuple(Skipped(run.scene, run.unreadable) for run in self.scenes if run.unreadable)
+
+    @property
+    def undetermined(self) -> bool:
+        """Nothing failed, but a scene could not be read: neither granted nor refused."""
+        return not self.granted and not self.reasons

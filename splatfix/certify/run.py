@@ -81,10 +81,11 @@ def certify(
     findings = run_checks(facts, Goal())
     proof = ladder.climb(facts, findings, kernels, scenes, request.baseline, request.renderer)
     reasons = _reasons(kernels, scenes, proof)
+    granted = not reasons and not any(run.unreadable for run in scenes)
     return (
         Certificate(
-            granted=not reasons,
-            claim=ladder.claim(proof, request, scenes, granted=not reasons),
+            granted=granted,
+            claim=ladder.claim(proof, request, scenes, refused=bool(reasons)),
             reasons=reasons,
             suite=request.suite.name,
             renderer=request.renderer,
@@ -180,16 +181,29 @@ def _train(
 
 def _judge(request: Request, scene: str, folder: Path, done: Completed, seconds: float) -> SceneRun:
     result = _result(folder)
-    if "error" in result or "iterations" not in result:
+    unreadable = _unreadable(request, result)
+    if unreadable:
+        judged: tuple[Criterion, ...] = (
+            Criterion("scene-readable", Outcome.NOT_MEASURED, unreadable, "a scene that can be read"),
+        )
+    elif "error" in result or "iterations" not in result:
         said = result.get("error")
         why = _sentences(said) if isinstance(said, Mapping) else _last_words(done)
         failed = Criterion("training-finishes", Outcome.FAILED, why, "a finished training with a result.json")
-        judged: tuple[Criterion, ...] = (failed,)
+        judged = (failed,)
     else:
         judged = criteria.judge(result, criteria.Asked(request.renderer, request.suite.iterations))
     pictures = sorted(path.relative_to(request.out).as_posix() for path in folder.glob("renders/**/*.png"))
     log = (folder / "trainer.log").relative_to(request.out).as_posix()
-    return SceneRun(scene, judged, round(seconds, 1), result, tuple(pictures[:4]), log)
+    return SceneRun(scene, judged, round(seconds, 1), result, tuple(pictures[:4]), log, unreadable)
+
+
+def _unreadable(request: Request, result: Mapping[str, Any]) -> str:
+    """The loader's words on a scene of the user's; "" for any other end. A bundled scene that cannot be read is our failure."""
+    said = result.get("error")
+    if request.suite.data is None or not isinstance(said, Mapping) or said.get("code") != "unreadable-scene":
+        return ""
+    return _sentences(said)
 
 
 def _result(folder: Path) -> dict[str, Any]:

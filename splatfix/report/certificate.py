@@ -23,27 +23,46 @@ _WORDS = {Outcome.MET: "met", Outcome.FAILED: "FAILED", Outcome.NOT_MEASURED: "n
 # A criterion without a verdict may well have a measurement beside it.
 _VERDICTS = {**_WORDS, Outcome.NOT_MEASURED: "not judged"}
 
+_TITLES = {"GRANTED": "granted", "REFUSED": "REFUSED", "UNDETERMINED": "could not be determined"}
+_COLORS = {"GRANTED": "green", "REFUSED": "bold red", "UNDETERMINED": "bold yellow"}
+
 
 def document(certificate: Certificate, facts: Facts) -> dict[str, Any]:
     """The versioned JSON document of ``certify``, with the facts it holds for."""
-    return envelope("certificate", exit_code(certificate), **to_json(certificate), facts=to_json(facts))
+    verdict = _verdict(certificate).lower()
+    return envelope(
+        "certificate", exit_code(certificate), verdict=verdict, **to_json(certificate), facts=to_json(facts)
+    )
 
 
 def exit_code(certificate: Certificate) -> Exit:
-    """0 granted, 1 refused."""
+    """0 granted, 1 refused, 3 where a scene of the user's could not be read and nothing else failed."""
+    if certificate.undetermined:
+        return Exit.UNDETERMINED
     return Exit.OK if certificate.granted else Exit.FAILURE
+
+
+def _verdict(certificate: Certificate) -> str:
+    """One of the words above."""
+    if certificate.undetermined:
+        return "UNDETERMINED"
+    return "GRANTED" if certificate.granted else "REFUSED"
 
 
 def markdown(certificate: Certificate) -> str:
     """The report for people, as Markdown."""
     lines = [
-        f"# splatfix certificate: {'granted' if certificate.granted else 'REFUSED'}",
+        f"# splatfix certificate: {_TITLES[_verdict(certificate)]}",
         "",
         certificate.claim,
         "",
     ]
     if certificate.reasons:
         lines += ["## Why it was refused", "", *(f"- {_cell(reason)}" for reason in certificate.reasons), ""]
+    if certificate.unreadable:
+        lines += ["## Scenes that cannot be read", ""]
+        lines += [f"- {item.scene}: {_cell(item.reason)}" for item in certificate.unreadable]
+        lines += [""]
     lines += ["## What was shown", "", "| rung | reached | shown by |", "|---|---|---|"]
     lines += [
         f"| {rung.name.value} | {_reached(rung)} | {_cell(rung.shown_by)} |" for rung in certificate.proof
@@ -95,15 +114,19 @@ def markdown(certificate: Certificate) -> str:
 
 def terminal(console: Console, certificate: Certificate) -> None:
     """The outcome in a screenful: claim, ladder, and every criterion that was not met."""
-    word, color = ("GRANTED", "green") if certificate.granted else ("REFUSED", "bold red")
-    console.print(f"[{color}]{word}[/] {escape(certificate.claim)}", soft_wrap=True)
+    word = _verdict(certificate)
+    console.print(f"[{_COLORS[word]}]{word}[/] {escape(certificate.claim)}", soft_wrap=True)
     for reason in certificate.reasons:
         console.print(f"  [bold red]✗[/] {escape(reason)}", soft_wrap=True)
+    for scene in certificate.unreadable:
+        console.print(f"  [bold yellow]?[/] {escape(scene.scene)}: {escape(scene.reason)}", soft_wrap=True)
     console.print("\n[bold]proof[/]")
     for rung in certificate.proof:
         mark = {True: "[green]✓[/]", False: "[bold red]✗[/]", None: "[dim]–[/]"}[rung.reached]
         console.print(f"  {mark} {rung.name.value:<10} {escape(rung.shown_by)}", soft_wrap=True)
     for run in certificate.scenes:
+        if run.unreadable:
+            continue  # said above
         met = sum(item.outcome is Outcome.MET for item in run.criteria)
         console.print(
             f"\n[bold]{escape(run.scene)}[/] {met} of {len(run.criteria)} criteria met{_open(run)}, {run.seconds:.0f} s"

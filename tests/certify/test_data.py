@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from splatfix.certify import Outcome, Request, SceneRun, data_suite, run_and_report
+from splatfix.certify import Outcome, Request, SceneRun, certify, data_suite, run_and_report
 from splatfix.certify.data import CPU_ITERATIONS, CPU_WIDTH, GPU_ITERATIONS
-from splatfix.certify.suites import SUITES, sample_suite
+from splatfix.certify.stage import stage
+from splatfix.certify.suites import SUITES, Suite, sample_suite
 from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import RungName
 from splatfix.core.resources import smoke_trainer_folder
+from splatfix.report import certificate as report
 
 pytest.importorskip("torch")
 
@@ -57,27 +62,121 @@ def test_what_is_there_trains_and_what_is_missing_is_named_without_a_floor(tmp_p
     )
 
 
-def test_a_scene_without_its_photos_refuses_the_certificate_by_name(tmp_path: Path) -> None:
-    root = lay_out(tmp_path / "data", **{"360_v2__garden": "courtyard"})
-    for photo in (root / "360_v2" / "garden" / "images_8").iterdir():
+def no_photos(scene: Path) -> None:
+    for photo in (scene / "images_8").iterdir():
         photo.unlink()
-    suite = data_suite(root, sys.executable, "cpu", LENGTH, WIDTH)
-    certificate, _ = run_and_report(Request(sys.executable, suite, tmp_path / "out"))
-    assert not certificate.granted and certificate.claim.startswith("Refused")
-    assert [reason for reason in certificate.reasons if "garden" in reason and "0 usable image" in reason]
-    assert "Check that the image folder" in "".join(certificate.reasons)
 
 
-def test_one_view_cannot_be_both_trained_on_and_held_out(tmp_path: Path) -> None:
+def one_photo(scene: Path) -> None:
     """Without a test split nothing is shown, however well it trains."""
-    root = lay_out(tmp_path / "data", mine__room="courtyard")
-    for photo in sorted((root / "mine" / "room" / "images_8").iterdir())[1:]:
+    for photo in sorted((scene / "images_8").iterdir())[1:]:
         photo.unlink()
-    suite = data_suite(root / "mine" / "room", sys.executable, "cpu", LENGTH, WIDTH)
-    assert suite.scenes == ("room",) and suite.skipped == ()
+
+
+def cut_photo(scene: Path) -> None:
+    photo = sorted((scene / "images_8").iterdir())[3]
+    photo.write_bytes(photo.read_bytes()[:2000])
+
+
+def cut_cameras(scene: Path) -> None:
+    (scene / "sparse" / "0" / "cameras.bin").write_bytes(b"\x01\x00\x00")
+
+
+def broken_json(scene: Path) -> None:
+    (scene / "transforms_train.json").write_text('{"frames": [')
+
+
+@pytest.mark.parametrize(
+    ("sample", "damage", "words"),
+    [
+        ("courtyard", no_photos, "0 usable image"),
+        ("courtyard", one_photo, "1 usable image"),
+        ("courtyard", cut_photo, "cannot be read as an image"),
+        ("courtyard", cut_cameras, "cameras.bin ends too early"),
+        ("figurine", broken_json, "transforms_train.json is not JSON"),
+    ],
+)
+def test_a_scene_of_ones_own_that_cannot_be_read_says_nothing_about_the_environment(
+    sample: str, damage: Callable[[Path], None], words: str, tmp_path: Path
+) -> None:
+    root = lay_out(tmp_path / "data", mine__attic=sample)
+    damage(root / "mine" / "attic")
+    suite = data_suite(root, sys.executable, "cpu", LENGTH, WIDTH)
+    assert suite.scenes == ("attic",) and suite.skipped == ()
+    certificate, facts = run_and_report(Request(sys.executable, suite, tmp_path / "out"))
+    assert (certificate.granted, certificate.reasons, certificate.undetermined) == (False, (), True)
+    assert [item.scene for item in certificate.unreadable] == ["attic"]
+    assert words in certificate.unreadable[0].reason
+    assert "could not be determined: attic cannot be read" in certificate.claim
+    assert "not shown to train" not in certificate.claim and "'computes'" in certificate.claim
+    reached = {item.name: item.reached for item in certificate.proof}
+    assert (reached[RungName.COMPUTES], reached[RungName.TRAINS]) == (True, None)
+    document = report.document(certificate, facts)
+    assert (document["exit_code"], document["verdict"]) == (3, "undetermined")
+    text = (tmp_path / "out" / "certificate.md").read_text()
+    assert text.startswith("# splatfix certificate: could not be determined") and words in text
+    assert "REFUSED" not in text and "FAILED" not in text
+
+
+def test_what_fails_on_another_scene_refuses_all_the_same(tmp_path: Path) -> None:
+    root = lay_out(tmp_path / "data", mine__attic="courtyard", mine__statue="figurine")
+    cut_cameras(root / "mine" / "attic")
+    suite = data_suite(root, sys.executable, "cpu", 2, WIDTH)  # too short to learn anything
+    certificate, facts = run_and_report(Request(sys.executable, suite, tmp_path / "out"))
+    assert not certificate.granted and not certificate.undetermined
+    assert certificate.claim.startswith("Refused")
+    assert all(reason.startswith("statue: ") for reason in certificate.reasons) and certificate.reasons
+    assert [item.scene for item in certificate.unreadable] == ["attic"]
+    document = report.document(certificate, facts)
+    assert (document["exit_code"], document["verdict"]) == (1, "refused")
+
+
+@pytest.mark.slow
+def test_a_readable_scene_beside_an_unreadable_one_trains_and_is_told(tmp_path: Path) -> None:
+    root = lay_out(tmp_path / "data", mine__attic="courtyard", mine__statue="figurine")
+    cut_cameras(root / "mine" / "attic")
+    suite = data_suite(root, sys.executable, "cpu", LENGTH, WIDTH)
+    out = tmp_path / "out"
+    certificate, _ = run_and_report(Request(sys.executable, suite, out))
+    assert certificate.undetermined, certificate.reasons
+    trains = next(item for item in certificate.proof if item.name is RungName.TRAINS)
+    assert trains.reached is None
+    assert trains.shown_by.startswith("attic cannot be read; every criterion met on the others") and (
+        "statue" in trains.shown_by
+    )
+
+
+def test_a_bundled_scene_that_cannot_be_read_is_a_failure(tmp_path: Path) -> None:
+    """Nobody but splatfix put it there."""
+
+    def with_a_broken_sample(folder: Path) -> Path:
+        path = stage(folder)
+        broken_json(path / "smoke_trainer" / "samples" / "figurine")
+        return path
+
+    short = Suite("quick", "one scene, a few steps", ("figurine",), 600.0, iterations=2)
+    asked = Request(sys.executable, short, tmp_path)
+    certificate, _ = certify(asked, put_in_place=with_a_broken_sample)
+    assert not certificate.granted and not certificate.undetermined and certificate.unreadable == ()
+    assert any("transforms_train.json is not JSON" in reason for reason in certificate.reasons)
+
+
+def test_photos_of_one_name_in_train_and_test_are_two_views(tmp_path: Path) -> None:
+    """The usual Blender layout: train/r_0.png and test/r_0.png."""
+    scene = lay_out(tmp_path / "data", lego="figurine") / "lego"
+    for split in ("train", "test"):
+        (scene / split).mkdir()
+        path = scene / f"transforms_{split}.json"
+        document = json.loads(path.read_text())
+        for index, frame in enumerate(document["frames"]):
+            (scene / f"{frame['file_path']}.png").rename(scene / split / f"r_{index}.png")
+            frame["file_path"] = f"./{split}/r_{index}"
+        path.write_text(json.dumps(document))
+    suite = data_suite(scene, sys.executable, "cpu", LENGTH, WIDTH)
     certificate, _ = run_and_report(Request(sys.executable, suite, tmp_path / "out"))
-    assert not certificate.granted
-    assert any("1 usable image" in reason for reason in certificate.reasons)
+    assert certificate.granted, certificate.reasons
+    split_seen = next(item for item in certificate.scenes[0].criteria if item.code == "held-out-views")
+    assert ", 0 in both, " in split_seen.measured
 
 
 def test_a_cpu_is_asked_for_less_than_a_gpu_and_what_is_given_wins(tmp_path: Path) -> None:

@@ -111,3 +111,15 @@ def test_one_wrong_kernel_is_enough_and_unmeasured_ones_prove_nothing() -> None:
 
 def test_no_scene_is_no_training() -> None:
     assert ladder(runs=())[RungName.TRAINS].reached is False
+
+
+def test_a_scene_that_cannot_be_read_leaves_training_open_and_is_not_held_against_the_baseline() -> None:
+    unread = SceneRun("attic", (), 1.0, {"error": {}}, unreadable="cameras.bin ends too early.")
+    alone = ladder(runs=(unread,), baseline=stored())
+    assert alone[RungName.LOADS].reached is True and alone[RungName.COMPUTES].reached is True
+    for name in (RungName.TRAINS, RungName.REPRODUCES):
+        assert (alone[name].reached, alone[name].shown_by) == (None, "attic cannot be read")
+    beside = ladder(runs=(RUN, unread), baseline=stored())
+    assert beside[RungName.TRAINS].reached is None and "figurine" in beside[RungName.TRAINS].shown_by
+    assert beside[RungName.REPRODUCES].reached is None
+    assert ladder(runs=(RUN, unread), baseline=stored(psnr=1.1))[RungName.REPRODUCES].reached is False

@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Skipped
+from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
-from splatfix.report.certificate import markdown, terminal
+from splatfix.report.certificate import exit_code, markdown, terminal
 
 RESULT: dict[str, Any] = {
     "iterations": 300,
@@ -78,6 +79,23 @@ def test_how_a_scene_was_trained_and_what_its_files_lacked_is_told() -> None:
         "1 image(s) on disk are not in the reconstruction: a\\|b.jpg.\n" in text
     )
     assert "iterations at" not in markdown(certificate(result={}))
+
+
+@pytest.mark.parametrize("rendering", [markdown, on_terminal])
+def test_a_scene_that_cannot_be_read_is_named_and_not_called_a_refusal(rendering: Any) -> None:
+    why = "data/attic/transforms.json is not JSON. The file is damaged. Export the scene again."
+    run = SceneRun(
+        "attic", (Criterion("scene-readable", Outcome.NOT_MEASURED, why, "a scene that can be read"),), 1.0,
+        {"error": {}}, unreadable=why,
+    )  # fmt: skip
+    subject = dataclasses.replace(certificate(), granted=False, scenes=(run,))
+    assert (subject.undetermined, exit_code(subject)) == (True, Exit.UNDETERMINED)
+    text = rendering(subject)
+    assert f"attic: {why}" in text and "determined" in text.lower()
+    assert "REFUSED" not in text and "FAILED" not in text
+    refused = dataclasses.replace(subject, reasons=("statue: loss-falls: 0.3 to 0.3.",))
+    assert exit_code(refused) is Exit.FAILURE
+    assert "REFUSED" in rendering(refused) and f"attic: {why}" in rendering(refused)
 
 
 def test_links_to_a_folder_with_a_space_are_whole() -> None:

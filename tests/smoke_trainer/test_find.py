@@ -74,6 +74,19 @@ def test_photos_without_a_reconstruction_are_skipped_with_that_reason(data):
     assert reasons["stump"] == f"not below {data}"
 
 
+def test_in_a_folder_of_ones_own_scenes_the_public_ones_are_not_missed(tmp_path, capsys):
+    colmap(tmp_path / "shed")
+    with_file(tmp_path / "figure", "transforms_train.json")
+    assert survey(tmp_path).skipped == ()
+    assert main([str(tmp_path)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    (with_file(tmp_path / "room", "transforms.json") / "images").mkdir()  # a scene, if not the public one
+    assert survey(tmp_path).skipped == ()
+    # A download that broke off is worth a word all the same.
+    (tmp_path / "garden" / "images").mkdir(parents=True)
+    assert [name for name, _ in survey(tmp_path).skipped] == ["garden"]
+
+
 def test_two_folders_of_one_name_are_both_found(data):
     colmap(data / "mine" / "truck")
     named = {scene.name: scene.folder.relative_to(data).as_posix() for scene in survey(data).scenes}
