@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import cache, certify, checks, diagnose, inspect_, install, monitor, options, scenes, verify
+from splatfix.cli import cache, certify, checks, diagnose, ending, inspect_, install, monitor, scenes, verify
 
 app = typer.Typer(
     name="splatfix",
@@ -77,67 +76,36 @@ def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _end_with_os_error(error: OSError) -> None:
-    """The operating system refused something that no command foresaw: told as such, not as a defect of splatfix."""
-    from splatfix.core.errors import Exit, SplatfixError
-    from splatfix.report.console import show_error
-
-    place = f" {error.filename}" if error.filename else ""
-    problem = SplatfixError(
-        "os-error",
-        f"The operating system refused:{place}: {error.strerror or error}.",
-        meaning="The command could not go on.",
-        todo=(
-            "Check permissions and free space there; --debug before the command's name shows where it happened.",
-        ),
-    )
-    with contextlib.suppress(OSError):  # standard output itself may be what is full
-        show_error(problem)
-    sys.exit(int(Exit.FAILURE))
+# What typer raises for an unknown option or a missing argument. It has no name of its own in typer's face.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def main() -> None:
     """Run the command line; nothing but this function ends the process, and no traceback reaches a person."""
-    from splatfix.core.errors import Exit, SplatfixError
-    from splatfix.report.console import be_plain_where_needed
+    from splatfix.core.errors import SplatfixError
+    from splatfix.report.console import be_plain_where_needed, end_when_nobody_reads
 
     signal.signal(signal.SIGTERM, _interrupt)
+    end_when_nobody_reads()
     be_plain_where_needed()
     try:
-        app(prog_name="splatfix")
+        # standalone, typer shows wrong usage itself, as text for people
+        code = app(prog_name="splatfix", standalone_mode=not ending.wants_json())
+        sys.exit(code if isinstance(code, int) else 0)
     except SplatfixError as problem:
         if "--debug" in sys.argv:
             raise
-        problem.todo = tuple(options.naming_python(item, sys.argv) for item in problem.todo)
-        if "--json" in sys.argv:
-            from splatfix.core.files import dumps
-            from splatfix.report import document
-
-            typer.echo(dumps(document.error(problem)), nl=False)
-        else:
-            from splatfix.report.console import show_error
-
-            show_error(problem)
-        sys.exit(int(problem.exit_code))
-    except KeyboardInterrupt:
+        ending.end_with(problem)
+    except _UsageError as error:
+        ending.end_with(ending.of_usage(error.format_message()))  # type: ignore[attr-defined]
+    except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("Interrupted.\n")
         sys.exit(130)
     except OSError as error:
         if "--debug" in sys.argv:
             raise
-        _end_with_os_error(error)
+        ending.end_with(ending.of_system(error))
     except Exception as error:
         if "--debug" in sys.argv:
             raise
-        from splatfix.report.console import show_error
-
-        show_error(
-            SplatfixError(
-                "internal-error",
-                f"splatfix itself failed: {type(error).__name__}: {error}",
-                meaning="This is a defect of splatfix, not of your machine.",
-                todo=("Run the same command with --debug before its name and report what it prints.",),
-                exit_code=Exit.UNDETERMINED,
-            )
-        )
-        sys.exit(int(Exit.UNDETERMINED))
+        ending.end_with(ending.of_splatfix(error))

@@ -35,19 +35,25 @@ def list_checks(as_json: options.Json = False) -> None:
 
 
 @app.command("show")
-def show(code: Annotated[str, typer.Argument(help="A check's code.")]) -> None:
+def show(code: Annotated[str, typer.Argument(help="A check's code.")], as_json: options.Json = False) -> None:
     """One check's page: what it looks at, why it matters."""
     from rich.markup import escape
 
     from splatfix.checks import all_checks
-    from splatfix.core.errors import usage_error
+    from splatfix.core.errors import Exit, usage_error
+    from splatfix.core.files import dumps
     from splatfix.report.console import out
+    from splatfix.report.document import envelope
 
-    for item in all_checks():
-        if item.code == code:
-            text = escape(
-                f"({item.family}): {item.title}\n\n{item.page}"
-            )  # pages quote messages with brackets in them
-            out().print(f"[bold]{item.code}[/] {text}", markup=True)
-            return
-    raise usage_error("unknown-check", f"There is no check {code!r}.", "splatfix checks list")
+    item = next((item for item in all_checks() if item.code == code), None)
+    if item is None:
+        raise usage_error("unknown-check", f"There is no check {code!r}.", "splatfix checks list")
+    if as_json:
+        page = {"code": item.code, "family": item.family, "title": item.title, "page": item.page}
+        typer.echo(
+            dumps(envelope("check", Exit.OK, check={**page, "foresees": list(item.foresees)})), nl=False
+        )
+        return
+    # pages quote messages with brackets in them
+    text = escape(f"({item.family}): {item.title}\n\n{item.page}")
+    out().print(f"[bold]{item.code}[/] {text}", markup=True)

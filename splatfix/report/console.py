@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import io
+import os
 import sys
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from splatfix.core.errors import SplatfixError
 
@@ -45,6 +47,43 @@ def be_plain_where_needed() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure") and (stream.encoding or "").lower().replace("-", "") != "utf8":
             stream.reconfigure(errors="splatfix-plain")
+
+
+class _EndsWhenNobodyReads(io.TextIOWrapper):
+    """Standard output that ends the process quietly when its reader has gone (`splatfix ... | head`)."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            _leave()
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            _leave()
+
+
+def _leave() -> NoReturn:
+    forget_output()
+    raise SystemExit(141)  # 128 + SIGPIPE, as a shell tells it of the programs that the signal ends
+
+
+def forget_output() -> None:
+    """Send what still waits to be printed nowhere, so that the interpreter's last flush finds nothing to complain of."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def end_when_nobody_reads() -> None:
+    """A pipe that was closed is neither a failure found nor a defect: end with 141, and say nothing."""
+    stream = sys.stdout
+    if os.name == "posix" and type(stream) is io.TextIOWrapper and stream is sys.__stdout__:
+        encoding, errors, by_line = stream.encoding, stream.errors, stream.line_buffering
+        sys.stdout = _EndsWhenNobodyReads(stream.detach(), encoding, errors, line_buffering=by_line)
+        sys.__stdout__ = sys.stdout  # type: ignore[misc]
 
 
 def show_error(problem: SplatfixError) -> None:

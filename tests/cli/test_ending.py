@@ -1,0 +1,97 @@
+"""How commands end that do not end well: wrong words, a reader that has gone, a current folder that is no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+COMMAND = [sys.executable, "-m", "splatfix"]
+
+posix = pytest.mark.skipif(os.name != "posix", reason="pipes and folders as POSIX has them")
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["diagnose", "--no-such-option"], "--no-such-option"),
+        (["inspect"], "Missing argument"),
+        (["checks", "show"], "Missing argument"),
+        (["verify", "--device", "tpu"], "tpu"),
+        (["no-such-command"], "no-such-command"),
+    ],
+)
+def test_wrong_words_are_one_document_too(splatfix: Splatfix, words: list[str], names: str) -> None:
+    done = splatfix(*words, "--json")
+    document = json.loads(done.stdout)
+    assert (document["kind"], document["error"]["code"]) == ("error", "wrong-usage")
+    assert names in document["error"]["what"]
+    assert done.returncode == document["exit_code"] == 2
+    assert done.stderr == ""
+    as_text = splatfix(*words)
+    assert (as_text.returncode, as_text.stdout) == (2, "")
+    assert "Usage:" in as_text.stderr
+
+
+def test_what_ends_well_with_json_still_does(splatfix: Splatfix) -> None:
+    assert splatfix("checks", "list", "--json").returncode == 0
+    assert splatfix("checks", "list", "--json", "--help").returncode == 0
+
+
+def test_a_checks_page_as_json(splatfix: Splatfix) -> None:
+    document = json.loads(splatfix("checks", "show", "no-kernel-image", "--json").stdout)
+    assert (document["kind"], document["exit_code"]) == ("check", 0)
+    page = document["check"]
+    assert (page["code"], page["family"]) == ("no-kernel-image", "extension")
+    assert "fat binaries" in page["page"] and page["foresees"]
+    wrong = splatfix("checks", "show", "no-such", "--json")
+    assert (wrong.returncode, json.loads(wrong.stdout)["error"]["code"]) == (2, "unknown-check")
+
+
+@posix
+@pytest.mark.parametrize("words", [["checks", "list"], ["checks", "list", "--json"], ["--help"]])
+def test_a_reader_that_has_gone_is_no_failure(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*COMMAND, *words], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [["checks", "list"], ["checks", "list", "--json"]])
+def test_an_output_that_is_full_is_told_on_the_other_stream(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "(os-error)" in done.stderr and "refused: No space left" in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@posix
+def test_a_current_folder_that_is_no_more(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f'cd "{gone}" && rmdir "{gone}" && exec "{sys.executable}" -m splatfix "$@"'
+    root = Path(__file__).resolve().parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root)}  # -m looks into the current folder, which is not there
+    for words in (["diagnose"], ["diagnose", "--json"]):
+        gone.mkdir(exist_ok=True)
+        done = subprocess.run(
+            ["sh", "-c", script, "sh", *words], env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        if "--json" in words:
+            assert json.loads(done.stdout)["error"]["code"] == "no-current-folder"
+        else:
+            assert "(no-current-folder) The current folder does not exist any more" in done.stderr
