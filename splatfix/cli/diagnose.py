@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from splatfix.cli import options
+
+if TYPE_CHECKING:
+    from splatfix.checks import Check
 
 
 def diagnose(
@@ -72,7 +76,9 @@ def diagnose(
     from splatfix.report import document
 
     goal = Goal(options.arch_names(target))
-    checks = select(only or (), skip or ())
+    # all checks are loaded while gathering waits for other processes; names that were typed are looked at before that
+    later = None if only or skip or as_json else ThreadPoolExecutor(1).submit(_load_checks)
+    checks = select(only or (), skip or ()) if later is None else ()
     if facts_file is not None:
         if python is not None or imports or record is not None or repo is not None:
             raise usage_error(
@@ -89,6 +95,7 @@ def diagnose(
         known = facts.gather(interpreter, try_imports=imports, record=record, redact=redact, repo=repo)
     if save is not None:
         write_json(save, to_json(known))
+    checks = later.result() if later else checks
     findings = run(known, goal, checks)
     families = {item.code: item.family for item in checks}
     ways = ways_after(findings, families, goal.targets, known, repo)
@@ -103,3 +110,10 @@ def diagnose(
 
             show_briefly(console.out(), ways, why_command(goal.targets, repo, facts_file, python))
     raise typer.Exit(int(document.verdict(findings)))
+
+
+def _load_checks() -> tuple[Check, ...]:
+    from splatfix.checks import select
+    from splatfix.report import terminal  # noqa: F401 - needed in a moment, and slow to import
+
+    return select()
