@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from smoke_trainer.config import PAPER_ITERATIONS, TrainConfig, scaled_to
 from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError, UsageError
+from smoke_trainer.needs import require
+from smoke_trainer.pipes import unless_hung_up
 from smoke_trainer.progress import progress_shown
 
 if TYPE_CHECKING:
@@ -184,6 +186,7 @@ def _train_one(config: TrainConfig) -> Result:
     # OpenMP threads that spin while they wait starve each other where another process shares the cores; measured on
     # two busy cores: below 0.6 iterations a second spinning, 5 to 15 sleeping. Must be said before torch loads OpenMP.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    require()
     from smoke_trainer.train import train  # torch is imported only for a command that makes sense
 
     with progress_shown(config.json_progress) as show:
@@ -219,4 +222,4 @@ def _tell(config: TrainConfig, status: str, document: Dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(unless_hung_up(main))

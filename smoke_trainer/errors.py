@@ -68,6 +68,13 @@ class RendererUnavailable(SmokeTrainerError):
     exit_code = EXIT_UNKNOWN
 
 
+class PackageMissing(SmokeTrainerError):
+    """What the trainer itself stands on is not installed here, or cannot be loaded."""
+
+    code = "package-missing"
+    exit_code = EXIT_UNKNOWN
+
+
 class TrainingFailed(SmokeTrainerError):
     """Training started and broke: a loss that is not a number, no Gaussians left, a renderer that failed."""
 

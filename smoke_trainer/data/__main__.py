@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 
 from smoke_trainer.data.find import Found, survey
 from smoke_trainer.errors import EXIT_OK, SmokeTrainerError
+from smoke_trainer.pipes import unless_hung_up
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -55,4 +56,4 @@ def describe(scene: Found) -> Dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(unless_hung_up(main))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, SceneError, SmokeTrainerError
+from smoke_trainer.pipes import unless_hung_up
 from smoke_trainer.scenes.make import check_scene, find_recipe, make_scene
 from smoke_trainer.scenes.recipes import RECIPES
 
@@ -115,4 +116,4 @@ def _refused(error: SmokeTrainerError, as_json: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(unless_hung_up(main))
