@@ -1,6 +1,7 @@
 """Runs the trainer and the kernel checks in the target environment and judges the outcome against written criteria."""
 
 from splatfix.certify.data import data_suite
+from splatfix.certify.interrupted import Interrupted
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped
 from splatfix.certify.run import Request, certify, run_and_report, verify
 from splatfix.certify.suites import SUITES, sample_suite, suite
@@ -9,6 +10,7 @@ __all__ = [
     "SUITES",
     "Certificate",
     "Criterion",
+    "Interrupted",
     "KernelCheck",
     "Outcome",
     "Request",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.certify.model import KernelCheck, Outcome
@@ -11,32 +12,55 @@ from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder
 from splatfix.facts import Facts
 
-TRAINER_NEEDS = ("torch", "numpy", "pillow")
+
+@dataclass(frozen=True)
+class Purpose:
+    """What an environment is needed for, in the words of the command that needs it."""
+
+    command: str
+    needs: tuple[str, ...]
+    """Distributions that it cannot do without."""
+    impossible: str
+    nothing: str
 
 
-def require_packages(facts: Facts, python: str, needed: tuple[str, ...]) -> None:
+CERTIFY = Purpose(
+    "certify",
+    ("torch", "numpy", "pillow"),
+    "no training can run in it",
+    "Nothing was certified or refused: there was nothing to look at.",
+)
+VERIFY = Purpose(
+    "verify",
+    ("torch",),
+    "none of its kernels can be computed",
+    "No kernel was found right or wrong: SSIM, kNN and rasterizer all run on torch.",
+)
+
+
+def require_packages(facts: Facts, python: str, purpose: Purpose) -> None:
     """Raise ``environment-not-ready`` (exit code 3) unless the interpreter works and has these distributions."""
     environment = facts.environment
     if environment.interpreter.value is None:
         raise SplatfixError(
             "environment-not-ready",
-            f"The Python to certify does not work: {environment.interpreter.error}",
+            f"The Python to {purpose.command} does not work: {environment.interpreter.error}",
             exit_code=Exit.UNDETERMINED,
         )
     have = {item.name.lower().replace("_", "-") for item in environment.distributions.value or ()}
     missing = [
         name
-        for name in needed
+        for name in purpose.needs
         if name not in have and not (name == "torch" and environment.torch_installed.value)
     ]
     if missing:
         raise SplatfixError(
             "environment-not-ready",
-            f"This environment lacks {' and '.join(missing)}, so no training can run in it.",
-            meaning="Nothing was certified or refused: there was nothing to look at.",
+            f"This environment lacks {' and '.join(missing)}, so {purpose.impossible}.",
+            meaning=purpose.nothing,
             todo=(
                 f'"{python}" -m pip install {" ".join(missing)}',
-                "Or name the environment of your splatting stack: splatfix certify --python path/to/venv",
+                f"Or name the environment of your splatting stack: splatfix {purpose.command} --python path/to/venv",
             ),
             exit_code=Exit.UNDETERMINED,
         )

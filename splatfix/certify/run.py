@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.certify import criteria, ladder
+from splatfix.certify.interrupted import Interrupted
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.certify.prepare import (
-    TRAINER_NEEDS,
+    CERTIFY,
+    VERIFY,
     child_variables,
     make_room,
     require_device,
@@ -70,7 +72,7 @@ def certify(
     processes = runner or ProcessRunner()
     progress("environment", {})
     facts = gather(request.python)
-    require_packages(facts, request.python, TRAINER_NEEDS)
+    require_packages(facts, request.python, CERTIFY)
     with tempfile.TemporaryDirectory(prefix="splatfix-certify-") as folder:
         variables = child_variables(put_in_place(Path(folder)))
         progress("kernels", {})
@@ -105,10 +107,24 @@ def certify(
 def run_and_report(
     request: Request, progress: Progress = lambda where, state: None
 ) -> tuple[Certificate, Facts]:
-    """:func:`certify`, and write ``certificate.json`` and ``certificate.md`` into the request's folder."""
+    """:func:`certify`, and write ``certificate.json`` and ``certificate.md`` into the request's folder.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM; it says where the part that had run lies.
+    """
     from splatfix.report import certificate as report
 
-    result, facts = certify(request, progress)
+    begun: list[str] = []
+
+    def note(where: str, state: Mapping[str, Any]) -> None:
+        if where in request.suite.scenes and where not in begun:
+            begun.append(where)
+        progress(where, state)
+
+    try:
+        result, facts = certify(request, note)
+    except KeyboardInterrupt:
+        raise Interrupted(request.out, tuple(begun)) from None
     write_json(request.out / "certificate.json", report.document(result, facts))
     write_text(request.out / "certificate.md", report.markdown(result))
     return result, facts
@@ -122,7 +138,7 @@ def verify(
     Raises:
         SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
     """
-    require_packages(gather(python), python, ("torch",))
+    require_packages(gather(python), python, VERIFY)
     with tempfile.TemporaryDirectory(prefix="splatfix-verify-") as folder:
         variables = child_variables(put_in_place(Path(folder)))
         return check_kernels(runner or ProcessRunner(), python, device, Path(folder), variables)
@@ -224,6 +240,11 @@ def _last_words(done: Completed) -> str:
     if done.error:
         return f"The trainer gave {done.error}."
     lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("{")]
+    told = [
+        line for line in lines if line.startswith("error[")
+    ]  # meaning and remedy follow on lines of their own
+    if told:
+        return told[-1].partition(": ")[2].strip()
     return lines[-1].strip() if lines else (done.why() or "The trainer left no result.")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -99,33 +101,47 @@ def certify(
             "renderer-needs-gpu", f"The renderer {renderer.value} draws only on a GPU.", "Add --device cuda."
         )
     if container is not None:
-        _in_container(container, suite, out, docker_host, base_image, ca_certificates, as_json)
+        with _said_when_interrupted():
+            _in_container(container, suite, out, docker_host, base_image, ca_certificates, as_json)
     from splatfix import facts
     from splatfix.certify import Request, data_suite, run_and_report, sample_suite
     from splatfix.report import certificate as report
     from splatfix.report import console
     from splatfix.report.progress import training
 
-    target = facts.resolve_python(python)
-    request = Request(
-        python=target,
-        suite=data_suite(data, target, device.value, iterations, resolution)
-        if data is not None
-        else sample_suite(suite or "quick", iterations, resolution),
-        out=out.absolute(),
-        renderer=renderer.value,
-        device=device.value,
-        seed=seed,
-        baseline=_baseline(baseline, renderer.value, device.value) if baseline else None,
-    )
-    with training(console.err()) as progress:
-        result, known = run_and_report(request, progress)
+    with _said_when_interrupted():
+        target = facts.resolve_python(python)
+        request = Request(
+            python=target,
+            suite=data_suite(data, target, device.value, iterations, resolution)
+            if data is not None
+            else sample_suite(suite or "quick", iterations, resolution),
+            out=out.absolute(),
+            renderer=renderer.value,
+            device=device.value,
+            seed=seed,
+            baseline=_baseline(baseline, renderer.value, device.value) if baseline else None,
+        )
+        with training(console.err()) as progress:
+            result, known = run_and_report(request, progress)
     if as_json:
         typer.echo(dumps(report.document(result, known)), nl=False)
     else:
         report.terminal(console.out(), result)
         console.out().print(f"\nreport: {out / 'certificate.md'}", soft_wrap=True)
     raise typer.Exit(int(report.exit_code(result)))
+
+
+@contextlib.contextmanager
+def _said_when_interrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the command with a sentence; typer alone would end it without a word."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        from splatfix.certify import Interrupted
+
+        typer.echo(str(stop if isinstance(stop, Interrupted) else Interrupted()), err=True)
+        raise typer.Exit(130) from None
 
 
 def _one_choice_of_scenes(

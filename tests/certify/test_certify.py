@@ -140,6 +140,15 @@ def test_a_trainer_that_crashes_is_refused_with_its_words(tmp_path: Path) -> Non
     assert any("out of luck" in reason for reason in certificate.reasons)
 
 
+def test_a_trainer_whose_packages_do_not_load_is_refused_with_that_sentence(tmp_path: Path) -> None:
+    certificate = refused(
+        tmp_path,
+        "smoke_trainer/needs.py",
+        "\n\ndef require():\n    raise _broken('torch', OSError('libgomp.so.1: wrong ELF class'))\n",
+    )
+    assert any("cannot be loaded: libgomp.so.1: wrong ELF class" in reason for reason in certificate.reasons)
+
+
 def test_kernels_that_cannot_be_imported_reach_no_rung_above(tmp_path: Path) -> None:
     certificate = refused(tmp_path, "splatfix/kernels/ssim.py", "\n\nimport no_such_module\n")
     assert rung(certificate, RungName.COMPUTES) is False
