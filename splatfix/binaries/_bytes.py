@@ -109,13 +109,16 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Reader]:
     name = os.fspath(path)
     try:
         # stat first: opening a named pipe or a device could block for ever
-        if not stat.S_ISREG(os.stat(name).st_mode):  # noqa: PTH116 - a str path stays a str path
+        status = os.stat(name)  # noqa: PTH116 - a str path stays a str path
+        if not stat.S_ISREG(status.st_mode):
             raise BinaryError(f"{name}: not a regular file")
+        if not status.st_size:
+            raise BinaryError(f"{name}: an empty file")
         with Path(name).open("rb") as handle:
             mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise BinaryError(f"{name}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:  # mmap's word for an empty file, os.stat's for a name with a NUL in it
+    except ValueError as error:  # os.stat's word for a name with a NUL in it
         raise BinaryError(f"{name!r}: cannot be read: {error}") from error
     with mapped:
         if hasattr(mmap, "MADV_RANDOM"):

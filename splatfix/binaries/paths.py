@@ -22,10 +22,13 @@ _OTHERS = {
 }
 
 
-def read_path(path: str | os.PathLike[str], *, on_error: OnError | None = None) -> tuple[Binary, ...]:
+def read_path(
+    path: str | os.PathLike[str], *, on_error: OnError | None = None, on_skipped: OnError | None = None
+) -> tuple[Binary, ...]:
     """Read a native file, a wheel, or every native file below a folder.
 
-    With `on_error`, one unreadable file in a folder or wheel is reported to it and the others are still read.
+    With `on_error`, one unreadable file in a folder or wheel is reported to it and the others are still read. `on_skipped`
+    hears of what the system does not let be read at all (folders, files, links); without it that is an error like others.
     Raises `BinaryError` with a sentence for people for a path that is none of these.
     """
     place = Path(path)
@@ -34,7 +37,7 @@ def read_path(path: str | os.PathLike[str], *, on_error: OnError | None = None) 
     except (OSError, ValueError) as error:
         raise BinaryError(f"{place}: cannot be read: {error}") from error
     if is_folder:
-        return _read_folder(place, on_error)
+        return _read_folder(place, on_error, on_skipped or on_error)
     if is_binary(place):
         return (read_binary(place),)
     with opened(place) as reader:
@@ -49,12 +52,12 @@ def read_path(path: str | os.PathLike[str], *, on_error: OnError | None = None) 
     )
 
 
-def _read_folder(folder: Path, on_error: OnError | None) -> tuple[Binary, ...]:
+def _read_folder(folder: Path, on_error: OnError | None, on_skipped: OnError | None) -> tuple[Binary, ...]:
     found: list[Binary] = []
 
     def unreadable(path: Path, error: OSError) -> None:
-        if on_error is not None:
-            on_error(str(path), BinaryError(f"{path}: this folder cannot be listed: {error.strerror}"))
+        if on_skipped is not None:
+            on_skipped(str(path), BinaryError(f"{path}: cannot be read: {error.strerror or error}"))
 
     for path in find_binaries(folder, on_unreadable=unreadable):
         try:

@@ -31,6 +31,8 @@ class Inspection:
     targets: tuple[str, ...]
     files: tuple[InspectedFile, ...]
     unreadable: tuple[tuple[str, str], ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+    """What the system did not let be read, so that nothing is said of it."""
 
 
 def inspect_files(native: NativeFiles, targets: tuple[str, ...]) -> Inspection:
@@ -41,13 +43,14 @@ def inspect_files(native: NativeFiles, targets: tuple[str, ...]) -> Inspection:
         loaded = loaded_containers(binary.containers)
         verdicts = tuple(judge(loaded, arch) for arch in archs) if loaded else ()
         files.append(InspectedFile(binary, verdicts))
-    return Inspection(targets, tuple(files), native.unreadable)
+    return Inspection(targets, tuple(files), native.unreadable, native.skipped)
 
 
 def verdict(result: Inspection) -> Exit:
-    """1: a file cannot run on a target, or is damaged; 3: targets were named but nothing carries GPU code; else 0."""
+    """1: a file cannot run on a target, or is damaged; 3: targets were named, but nothing carries GPU code or something
+    could not be looked at; else 0."""
     if result.unreadable or any(not item.usable for file in result.files for item in file.verdicts):
         return Exit.FAILURE
-    if result.targets and not any(file.carries_gpu_code for file in result.files):
+    if result.targets and (result.skipped or not any(file.carries_gpu_code for file in result.files)):
         return Exit.UNDETERMINED
     return Exit.OK

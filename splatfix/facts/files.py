@@ -16,7 +16,9 @@ class NativeFiles:
 
     binaries: tuple[Binary, ...]
     unreadable: tuple[tuple[str, str], ...]
-    """(path, reason)."""
+    """(path, reason): damaged, empty, or no such thing."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """(path, reason): what the system did not let be read."""
 
 
 def read_files(paths: Iterable[Path]) -> NativeFiles:
@@ -27,12 +29,17 @@ def read_files(paths: Iterable[Path]) -> NativeFiles:
     """
     binaries: list[Binary] = []
     unreadable: list[tuple[str, str]] = []
+    skipped: list[tuple[str, str]] = []
     named = list(paths)
     for path in named:
         if not path.exists():
             raise usage_error("no-such-file", f"There is no file or folder {path}.")
         try:
-            binaries += read_path(path, on_error=lambda name, error: unreadable.append((name, str(error))))
+            binaries += read_path(
+                path,
+                on_error=lambda name, error: unreadable.append((name, str(error))),
+                on_skipped=lambda name, error: skipped.append((name, str(error))),
+            )
         except BinaryError as error:
             if len(named) == 1 and not is_binary(path):
                 raise usage_error(
@@ -41,9 +48,9 @@ def read_files(paths: Iterable[Path]) -> NativeFiles:
                     "Name a library (.so, .pyd, .dll), a wheel, or a folder that holds some.",
                 ) from error
             unreadable.append((str(path), str(error)))  # the others are still looked at
-    return NativeFiles(tuple(binaries), tuple((path, _without(path, reason)) for path, reason in unreadable))
+    return NativeFiles(tuple(binaries), _short(unreadable), _short(skipped))
 
 
-def _without(path: str, reason: str) -> str:
-    """The reason without the path that stands before it anyway."""
-    return reason.removeprefix(f"{path}: ")
+def _short(items: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The reasons without the path that stands before them anyway."""
+    return tuple((path, reason.removeprefix(f"{path}: ")) for path, reason in items)

@@ -23,6 +23,7 @@ def document(result: Inspection, exit_code: Exit) -> dict[str, Any]:
         targets=list(result.targets),
         files=[_file(item, result.targets) for item in result.files],
         unreadable=[{"path": path, "reason": reason} for path, reason in result.unreadable],
+        skipped=[{"path": path, "reason": reason} for path, reason in result.skipped],
     )
 
 
@@ -54,6 +55,15 @@ def terminal(console: Console, result: Inspection, *, verbose: bool = False) -> 
             console.print(f"  {mark} {escape(coverage.reason)}", soft_wrap=True)
     for path, reason in result.unreadable:
         console.print(f"[bold red]✗[/] {escape(path)}: {escape(reason)}", soft_wrap=True)
+    if verbose:
+        for path, reason in result.skipped:
+            console.print(f"[magenta]?[/] {escape(path)}: {escape(reason)}", soft_wrap=True)
+    elif result.skipped:
+        first = escape(result.skipped[0][0])
+        console.print(
+            f"{len(result.skipped)} place(s) could not be read, such as {first} (--verbose lists them)",
+            soft_wrap=True,
+        )
     if silent:
         console.print(f"[dim]{silent} more file(s) without GPU code (--verbose lists them)[/]")
     if not result.files and not result.unreadable:

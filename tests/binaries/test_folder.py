@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.binaries import BinaryError, find_binaries
+from splatfix.binaries import BinaryError, find_binaries, folder, read_path
 from splatfix.binaries.folder import is_native_name
 
 from .forge_elf import ElfForge
@@ -121,3 +121,67 @@ def test_folders_that_cannot_be_listed_are_reported(tmp_path: Path, monkeypatch:
     )
     assert [path.name for path in paths] == ["b.so"]
     assert heard == [("locked", "Permission denied")]
+
+
+def test_an_empty_file_of_a_librarys_name_is_no_silence(tmp_path: Path) -> None:
+    plant(tmp_path, **{"a/_C.so": b"", "b.so": ELF, "c.py": b"", "libm.so": b"GROUP ( libm.so.6 )"})
+    assert found(tmp_path) == ["b.so", "a/_C.so"]
+    with pytest.raises(BinaryError, match="an empty file"):
+        read_path(tmp_path)
+    heard: list[str] = []
+    (read,) = read_path(tmp_path, on_error=lambda path, error: heard.append(f"{Path(path).name}: {error}"))
+    assert read.path.endswith("b.so")
+    assert heard == [f"_C.so: {tmp_path / 'a/_C.so'}: an empty file"]
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The system refuses to look at anything of that name, as it does even for root below /proc."""
+    stat, opening = Path.stat, Path.open
+
+    def check(path: Path) -> None:
+        if path.name == name:
+            raise PermissionError(13, "Permission denied", str(path))
+
+    def refused_stat(path: Path, **how: bool) -> os.stat_result:
+        check(path)
+        return stat(path, **how)
+
+    def refused_open(path: Path, mode: str = "r") -> object:
+        check(path)
+        return opening(path, mode)
+
+    monkeypatch.setattr(Path, "stat", refused_stat)
+    monkeypatch.setattr(Path, "open", refused_open)
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_links_and_files_that_may_not_be_read_are_skipped_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    plant(tmp_path, **{"a.so": ELF, "z.so": ELF, "other/x.so": ELF})
+    if kind == "link":
+        (tmp_path / "cwd.so").symlink_to(tmp_path / "other")
+    else:
+        plant(tmp_path, **{"cwd.so": ELF})
+    refuse(monkeypatch, "cwd.so")
+    skipped: list[str] = []
+    read = read_path(tmp_path, on_skipped=lambda path, error: skipped.append(str(error)))
+    assert [Path(item.path).name for item in read] == ["a.so", "z.so", "x.so"]
+    assert skipped == [f"{tmp_path / 'cwd.so'}: cannot be read: Permission denied"]
+
+
+def test_views_of_the_system_are_not_entered_from_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(tmp_path, **{"proc/1/a.so": ELF, "usr/proc/b.so": ELF, "usr/c.so": ELF})
+    (tmp_path / "usr/sideways").symlink_to(tmp_path / "proc/1")
+    monkeypatch.setattr(folder, "_VIEWS", (tmp_path / "proc",))
+    assert found(tmp_path) == ["usr/c.so", "usr/proc/b.so"]
+    assert found(tmp_path / "proc") == ["1/a.so"], "whoever names it gets it"
+    assert found(tmp_path / "proc/1") == ["a.so"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_a_process_in_proc_can_be_walked_without_an_error() -> None:
+    """Its links to cwd, root and exe may be refused, or lead above the start."""
+    assert isinstance(read_path("/proc/1/task", on_error=lambda *_: None), tuple)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from splatfix.binaries import Binary, EntryKind, FatContainer, FatEntry
+from splatfix.checks import inspection as checks
+from splatfix.core.errors import Exit
+from splatfix.facts.files import NativeFiles
+from splatfix.report import inspection
 
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -50,3 +58,36 @@ def test_a_damaged_file_does_not_hide_the_good_ones(splatfix: Splatfix, tmp_path
     assert done.returncode == 1
     assert [item["path"] for item in document["files"]] == ["/usr/bin/env"]
     assert document["unreadable"][0]["path"] == str(damaged)
+
+
+@posix
+def test_an_empty_library_in_a_folder_is_named(splatfix: Splatfix, tmp_path: Path) -> None:
+    (tmp_path / "_C.so").write_bytes(b"")
+    done = splatfix("inspect", str(tmp_path))
+    assert done.returncode == 1
+    assert "_C.so: an empty file" in done.stdout
+    alone = splatfix("inspect", str(tmp_path / "_C.so"))
+    assert (alone.returncode, "an empty file" in alone.stderr) == (2, True)
+
+
+def test_what_could_not_be_read_is_counted_and_leaves_the_verdict_open() -> None:
+    entry = FatEntry(EntryKind.SASS, "sm_120", None, None, 1, 0, debug=False)
+    binary = Binary("/x/a.so", "elf", "x86_64", 1, (FatContainer(0, ".nv_fatbin", (entry,)),))
+    native = NativeFiles(
+        (binary,), (), (("/x/locked", "cannot be read: Permission denied"), ("/x/b.so", "the same"))
+    )
+    whole = NativeFiles((binary,), ())
+    assert checks.verdict(checks.inspect_files(whole, ("sm_120",))) is Exit.OK
+    result = checks.inspect_files(native, ("sm_120",))
+    assert checks.verdict(result) is Exit.UNDETERMINED
+    assert checks.verdict(checks.inspect_files(native, ())) is Exit.OK
+    assert checks.verdict(checks.inspect_files(native, ("sm_90",))) is Exit.FAILURE
+    for verbose, words in (
+        (False, "2 place(s) could not be read, such as /x/locked"),
+        (True, "? /x/b.so: the same"),
+    ):
+        stream = io.StringIO()
+        inspection.terminal(Console(file=stream, width=120), result, verbose=verbose)
+        assert words in stream.getvalue()
+    document = inspection.document(result, Exit.UNDETERMINED)
+    assert [item["path"] for item in document["skipped"]] == ["/x/locked", "/x/b.so"]
