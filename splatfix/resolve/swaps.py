@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.facts.python_source import read_package_source
 from splatfix.facts.source import extension_folders, read_source
-from splatfix.knowledge.stacks import identify, recognise_checkout, variant
+from splatfix.knowledge.stacks import identify, recognise_checkout, stacks, variant, variants
 
 
 @dataclass(frozen=True)
@@ -165,10 +165,10 @@ def _inside(folder: Path) -> tuple[Swap, ...]:
     """What replaces an extension's source folder, or all extensions of a checkout; nothing when it is neither."""
     if any((folder / file).is_file() for file in ("setup.py", "pyproject.toml")):
         return (_by_source(folder),)
-    stacks = recognise_checkout(_paths(folder))
+    recognised = recognise_checkout(_paths(folder))
     sources = [_by_source(item) for item in extension_folders(folder)]
     # submodules that git has not fetched: what the stack is known to need
-    lacking = [_by_variant(key) for stack in stacks[:1] for key in stack.needs if variant(key)]
+    lacking = [_by_variant(key) for stack in recognised[:1] for key in stack.needs if variant(key)]
     there = {swap.distribution for swap in sources}
     return (*sources, *(swap for swap in lacking if swap.distribution not in there))
 
@@ -216,7 +216,7 @@ def _by_variant(key: str) -> Swap:
         return swap
     row = variant(key)
     what = f"{row.module} ({key})" if row else key
-    raise _refused(what, refusal(key) or "no drop-in was made for it", row.module if row else key)
+    raise _refused(what, refusal(key) or "no drop-in was made for it", row.module if row else key, key)
 
 
 def _by_name(text: str) -> Swap:
@@ -258,13 +258,40 @@ def _variants() -> str:
     return ", ".join(swap.name for swap in SWAPS if swap.variant)
 
 
-def _refused(what: str, why: str, name: str) -> SplatfixError:
+def _refused(what: str, why: str, name: str, variant_key: str = "") -> SplatfixError:
+    beside = companions(name, variant_key)
+    others = (
+        f"What is used beside it can be swapped by name: splatfix install {' '.join(beside)} --backend pure"
+    )
     return SplatfixError(
         "nothing-replaces-it",
         f"There is no drop-in for {what}: {why}.",
         meaning="Only a native build serves it.",
-        todo=(
-            f"splatfix install PATH/TO/{name} --target sm_120",
-            "The others can be swapped by name: splatfix install fused_ssim simple_knn --backend pure",
-        ),
+        todo=(f"splatfix install PATH/TO/{name} --target sm_120", *([others] if beside else [])),
     )
+
+
+def companions(extension: str, variant_key: str = "") -> tuple[str, ...]:
+    """Names of the drop-ins for what the stacks that call an extension call beside it; () where they call nothing else.
+
+    Args:
+        extension: a module or distribution; where several share the name, ``variant_key`` tells which.
+    """
+    keys = (
+        {variant_key}
+        if variant_key
+        else {row.key for row in variants(extension.replace("-", "_"))} | {extension}
+    )
+    names: dict[str, None] = {}
+    for row in stacks():
+        used = (*row.needs, *row.also_needs)
+        if keys.isdisjoint(used):
+            continue
+        for item in used:
+            by_name = (
+                swap for swap in SWAPS if not swap.variant and item in (swap.module, swap.distribution)
+            )
+            swap = swap_for_variant(item) or next(by_name, None)
+            if swap is not None:
+                names[swap.name] = None
+    return tuple(sorted(names))

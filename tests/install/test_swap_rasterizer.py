@@ -325,6 +325,31 @@ def test_a_source_that_nothing_replaces_is_refused_with_the_reason(key: str, tmp
     assert caught.value.code == "nothing-replaces-it" and (refusal(key) or "?") in caught.value.what
 
 
+@pytest.mark.parametrize(
+    ("named", "beside"),
+    [
+        (f"{NAME}@gof", "simple_knn"),
+        (f"{NAME}@taming", "fused_ssim simple_knn"),
+        (f"{NAME}@rade", "simple_knn"),
+        ("diff-surfel-rasterization", "simple_knn"),
+        ("diff_triangle_rasterization", "simple_knn"),
+        ("effrdel", "simple_knn"),
+        ("gsplat", ""),
+    ],
+)
+def test_what_is_refused_comes_with_the_drop_ins_that_its_stack_uses(named: str, beside: str) -> None:
+    with pytest.raises(SplatfixError) as caught:
+        choose_swaps([named])
+    advice = [item for item in caught.value.todo if "--backend pure" in item]
+    assert [item.partition("splatfix install ")[2] for item in advice] == (
+        [f"{beside} --backend pure"] if beside else []
+    )
+    if beside:
+        assert [swap.name for swap in choose_swaps(beside.split())] == beside.split(), (
+            "the advice can be followed"
+        )
+
+
 def test_names_and_checkouts(tmp_path: Path) -> None:
     assert choose_swaps([f"{NAME}@inria-2024-dr_aa"])[0].variant == "dr_aa"
     for text, code in ((NAME, "variant-not-said"), (f"{NAME}@taming", "nothing-replaces-it"),
