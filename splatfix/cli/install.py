@@ -99,10 +99,13 @@ def install(
     verbose: options.Verbose = False,
 ) -> None:
     """Build an extension for a GPU, prove the result, and install it so that it can be taken back."""
+    from splatfix.certify import verify
+    from splatfix.cli.measure import measured
     from splatfix.core.errors import usage_error
     from splatfix.core.files import dumps
     from splatfix.facts import gather, resolve_python
     from splatfix.install import WheelCache, carry_out, fetch_source, request_to_resume
+    from splatfix.install import revert as take_back
     from splatfix.report import console, installation
     from splatfix.report.install_progress import InstallProgress
     from splatfix.resolve import Request, make_plan
@@ -173,6 +176,7 @@ def install(
             typer.confirm("Go ahead?", default=True, abort=True)
     with InstallProgress(console.err(), verbose=verbose) as progress:
         outcome = carry_out(plan, facts, progress=progress, cache=None if no_cache else WheelCache())
+        outcome = measured(outcome, facts, verify, take_back)
     if as_json:
         typer.echo(dumps(installation.outcome_document(outcome)), nl=False)
     else:

@@ -255,7 +255,7 @@ def test_an_incomplete_checkout_names_what_is_missing(
 @pytest.mark.parametrize(
     ("version", "cuda", "target", "error", "words"),
     [
-        ("2.11.0+cpu", None, "sm_120", "cpu-only-torch", "download.pytorch.org/whl/cu130"),
+        ("2.11.0+cpu", None, "sm_120", "cpu-only-torch", "splatfix install --dry-run --why"),
         ("2.11.0+cu130", "13.0", "sm_61", "arch-unknown-to-torch", "7.5, 8.0"),
         ("2.4.0+cu102", "10.2", "sm_75", "no-matching-toolkit", "CUDA 10"),
         ("2.11.0+cu130", "13.0", "auto", "no-gpu-to-target", "--target sm_120"),

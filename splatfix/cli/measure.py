@@ -1,0 +1,87 @@
+"""After an installation, where a GPU is: the kernels that were installed are run against the float64 references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from splatfix.certify import KernelCheck
+    from splatfix.facts import Facts
+    from splatfix.install import InstalledItem, Outcome
+
+    Verify = Callable[[str, str], tuple[KernelCheck, ...]]
+
+
+REFERENCED = frozenset({"fused_ssim", "simple_knn", "diff_gaussian_rasterization"})
+"""Modules that ``splatfix verify`` holds against a reference."""
+
+
+def measured(
+    outcome: Outcome, facts: Facts, verify: Verify, take_back: Callable[[str, str], object]
+) -> Outcome:
+    """The outcome with the rung ``computes`` of every item whose kernels have a reference.
+
+    Nothing is run where this machine has no NVIDIA GPU with a driver. A kernel that computes wrongly does not stay: the
+    whole installation is taken back.
+
+    Raises:
+        SplatfixError: ``computes-wrongly`` with the errors that were measured.
+    """
+    from splatfix.certify import Outcome as Verdict
+    from splatfix.core.errors import SplatfixError
+    from splatfix.core.proof import Rung, RungName
+
+    if not _has_gpu(facts) or not any(_has_reference(item) for item in outcome.items):
+        return outcome
+    python = outcome.plan.python
+    checks = verify(python, "cuda")
+    items = []
+    for item in outcome.items:
+        mine = [check for check in checks if check.implementation.partition(".")[0] in _tops(item)]
+        wrong = [check for check in mine if check.outcome is Verdict.FAILED]
+        if wrong:
+            take_back(python, outcome.entry)
+            raise SplatfixError(
+                "computes-wrongly",
+                f"{item.subject} loads, but computes wrongly on this GPU: {'; '.join(map(_words, wrong))}.",
+                meaning="The environment was put back as it was.",
+                todo=(
+                    "Look at the GPU and its driver: splatfix diagnose",
+                    f"Logs of the build: {outcome.log}",
+                ),
+            )
+        shown = [check for check in mine if check.outcome is Verdict.MET]
+        if shown:
+            text = "forward and gradient agree with float64 references on the GPU: " + "; ".join(
+                map(_words, shown)
+            )
+            rung = Rung(RungName.COMPUTES, True, text)
+        else:
+            why = "; ".join(check.detail for check in mine) or "splatfix has no reference for it"
+            rung = Rung(RungName.COMPUTES, None, why)
+        proof = tuple(rung if old.name is RungName.COMPUTES else old for old in item.proof)
+        items.append(replace(item, proof=proof))
+    return replace(outcome, items=tuple(items))
+
+
+def _has_gpu(facts: Facts) -> bool:
+    driver = facts.machine.driver.value
+    gpus = facts.machine.gpus.value or ()
+    return any(gpu.vendor == "nvidia" for gpu in gpus) and driver is not None and bool(driver.cuda)
+
+
+def _has_reference(item: InstalledItem) -> bool:
+    return bool(_tops(item) & REFERENCED)
+
+
+def _tops(item: InstalledItem) -> set[str]:
+    return {module.partition(".")[0] for module in item.modules}
+
+
+def _words(check: KernelCheck) -> str:
+    if check.value_error is None:
+        return f"{check.implementation}: {check.detail}"
+    gradient = f", gradient {check.gradient_error:.1e}" if check.gradient_error is not None else ""
+    return f"{check.implementation} {check.value_error:.1e}{gradient}"

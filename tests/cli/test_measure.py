@@ -1,0 +1,99 @@
+"""After an installation on a machine with a GPU: what is run there is shown, and what computes wrongly does not stay."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from splatfix.certify import KernelCheck
+from splatfix.certify import Outcome as Verdict
+from splatfix.cli.measure import REFERENCED, measured
+from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import Rung, RungName
+from splatfix.facts import Driver, Fact, Facts, Gpu
+from splatfix.install import InstalledItem, Outcome
+from splatfix.resolve import Plan
+from tests.resolve.machines import machine
+
+ROOT = Path(__file__).parents[2]
+NOT_RUN = Rung(RungName.COMPUTES, None, "nothing of it was run beyond the import")
+
+
+GOOD_DRIVER = Driver("580.95.05", "13.0")
+
+
+def with_gpu(driver: Driver | None = GOOD_DRIVER) -> Facts:
+    facts = machine(gpus=(Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0"),))
+    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, driver=Fact(driver, "test")))
+
+
+def installed(*modules: str) -> Outcome:
+    item = InstalledItem("simple_knn", "1", "", modules, "w.whl", 1.0, (NOT_RUN,))
+    return Outcome(Plan("/env/bin/python", "/env", "native", ("sm_120",), ()), "0007-x", (item,), "/logs")
+
+
+def check(outcome: Verdict, error: float | None, detail: str = "") -> KernelCheck:
+    return KernelCheck("knn", "simple_knn._C", outcome, error, 1e-4, None, None, detail, "native")
+
+
+def run(
+    facts: Facts, *answers: KernelCheck, modules: tuple[str, ...] = ("simple_knn._C",)
+) -> tuple[Rung, list[str]]:
+    """The rung ``computes`` afterwards, and the journal entries that were taken back."""
+    back: list[str] = []
+    outcome = measured(
+        installed(*modules), facts, lambda python, device: answers, lambda python, entry: back.append(entry)
+    )
+    return outcome.items[0].proof[0], back
+
+
+def test_a_kernel_that_agrees_reaches_the_rung() -> None:
+    rung, back = run(with_gpu(), check(Verdict.MET, 2e-7))
+    assert rung.reached is True and "simple_knn._C 2.0e-07" in rung.shown_by
+    assert back == []
+
+
+def test_a_kernel_that_computes_wrongly_is_taken_back() -> None:
+    back: list[str] = []
+    with pytest.raises(SplatfixError) as caught:
+        measured(
+            installed("simple_knn._C"), with_gpu(), lambda python, device: (check(Verdict.FAILED, 0.3),),
+            lambda python, entry: back.append(entry),
+        )  # fmt: skip
+    assert caught.value.code == "computes-wrongly" and "3.0e-01" in caught.value.what
+    assert back == ["0007-x"]
+
+
+def test_what_could_not_be_measured_is_not_claimed() -> None:
+    rung, _ = run(with_gpu(), check(Verdict.NOT_MEASURED, None, "torch sees no GPU here"))
+    assert rung == Rung(RungName.COMPUTES, None, "torch sees no GPU here")
+
+
+@pytest.mark.parametrize("facts", [machine(), with_gpu(None), with_gpu(Driver("580.95.05", None))])
+def test_without_a_gpu_and_its_driver_nothing_is_run(facts: Facts) -> None:
+    def never(python: str, device: str) -> tuple[KernelCheck, ...]:
+        raise AssertionError("nothing is to be run")
+
+    outcome = measured(installed("simple_knn._C"), facts, never, lambda python, entry: None)
+    assert outcome.items[0].proof == (NOT_RUN,)
+
+
+def test_what_has_no_reference_is_not_run_either() -> None:
+    rung, _ = run(with_gpu(), modules=("diff_surfel_rasterization._C",))
+    assert rung == NOT_RUN
+
+
+def test_the_modules_are_those_that_verify_knows() -> None:
+    tree = ast.parse((ROOT / "splatfix" / "certify" / "kernel_probe.py").read_text(encoding="utf-8"))
+    rows = next(
+        node.value for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "KERNELS"
+    )  # fmt: skip
+    assert isinstance(rows, ast.List)
+    named = {
+        ast.literal_eval(row.elts[3]).partition(".")[0] for row in rows.elts if isinstance(row, ast.Tuple)
+    }
+    assert named == REFERENCED
