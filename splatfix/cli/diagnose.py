@@ -32,7 +32,12 @@ def diagnose(
     ] = None,
     save: Annotated[
         Optional[Path],
-        typer.Option("--save", help="Also write the facts to FILE, for another machine.", metavar="FILE"),
+        typer.Option(
+            "--save",
+            help="Also write the facts to FILE, for another machine.",
+            metavar="FILE",
+            callback=options.to_be_written,
+        ),
     ] = None,
     record: Annotated[
         Optional[Path],

@@ -68,6 +68,25 @@ def with_toolkit(cuda_home: str | None) -> LiveSystem | None:
     return LiveSystem(env={**os.environ, "CUDA_HOME": str(Path(cuda_home).expanduser().absolute())})
 
 
+def to_be_written(path: Path | None) -> Path | None:
+    """A file that a command will write, in a folder that is there: a folder made from a typing error helps nobody.
+
+    Raises:
+        SplatfixError: ``cannot-save`` (exit code 2), before anything else is done.
+    """
+    from splatfix.core.errors import usage_error
+
+    if path is None:
+        return None
+    if path.is_dir():
+        raise usage_error("cannot-save", f"{path} is a folder.", f"Name a file in it: {path / 'facts.json'}")
+    if not path.parent.is_dir():
+        raise usage_error(
+            "cannot-save", f"There is no folder {path.parent}.", "Make it first, or name a file elsewhere."
+        )
+    return path
+
+
 def naming_python(advice: str, typed: Sequence[str]) -> str:
     """A piece of advice that ends with a splatfix command, for the environment that was named on the command line."""
     given = next((pair for pair in pairwise(typed) if pair[0] == "--python"), None)

@@ -115,9 +115,18 @@ def test_a_damaged_facts_file_is_named(splatfix: Splatfix, tmp_path: Path) -> No
 
 def test_facts_that_cannot_be_saved_say_so(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = splatfix("diagnose", "--python", str(empty_venv), "--save", str(tmp_path / "file" / "facts.json"))
-    assert done.returncode == 1
-    assert "(cannot-write)" in done.stderr
+    places = {
+        tmp_path / "nope" / "x.json": f"There is no folder {tmp_path / 'nope'}.",
+        tmp_path / "file" / "x.json": f"There is no folder {tmp_path / 'file'}.",
+        tmp_path: f"{tmp_path} is a folder.",
+    }
+    for place, words in places.items():
+        done = splatfix("diagnose", "--python", str(empty_venv), "--save", str(place))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"(cannot-save) {words}" in done.stderr
+    assert not (tmp_path / "nope").exists()
+    kept = splatfix("diagnose", "--python", str(empty_venv), "--save", "facts.json", cwd=tmp_path)
+    assert kept.returncode == 1 and (tmp_path / "facts.json").is_file()
 
 
 def test_checks_list_and_show(splatfix: Splatfix) -> None:
