@@ -172,7 +172,8 @@ class TestRun:
     ) -> None:
         lane = f"ctrl-c-{uuid.uuid4().hex}"
         script = (
-            "import sys\nfrom pathlib import Path\n"
+            "import signal, sys\nfrom pathlib import Path\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a test run in the background inherits "ignored"
             "from splatfix.containers.engine import connect\nfrom splatfix.containers.image import Image\n"
             "from splatfix.containers.run import Limits, run_in_container\n"
             "run_in_container(connect(sys.argv[1]), Image('', sys.argv[2], '', '', True), ['sleep', '300'],"
