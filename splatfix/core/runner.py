@@ -67,8 +67,9 @@ class Runner(Protocol):
     ) -> Completed:
         """Run ``argv`` to its end or its timeout (seconds). Never raises for what the child does.
 
-        ``env`` is the whole environment (None: inherit). ``on_line`` gets each line of merged stdout and stderr
-        as it appears (both then come back in ``stdout``); ``log`` also receives those lines.
+        ``env`` is the whole environment (None: inherit); where it does not say otherwise, Python writes no bytecode.
+        ``on_line`` gets each line of merged stdout and stderr as it appears (both then come back in ``stdout``); ``log``
+        also receives those lines.
         Another thread that sets ``stop`` ends the child and all its children; ``returncode`` is then None.
         """
         ...
@@ -99,7 +100,7 @@ class ProcessRunner:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if merged else subprocess.PIPE,
                 cwd=cwd,
-                env=None if env is None else dict(env),
+                env=_leaving_no_bytecode(env),
                 text=True,
                 encoding="utf-8",
                 errors="replace",
@@ -125,6 +126,12 @@ class ProcessRunner:
         if stop is not None and stop.is_set() and process.returncode:
             return Completed(words, None, stdout, stderr, seconds, "stopped")
         return Completed(words, process.returncode, stdout, stderr, seconds)
+
+
+def _leaving_no_bytecode(env: Mapping[str, str] | None) -> dict[str, str]:
+    """The environment of a child: an interpreter that is only asked something must not write into what it belongs to.
+    pip compiles what it installs all the same."""
+    return {"PYTHONDONTWRITEBYTECODE": "1", **(os.environ if env is None else env)}
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -94,3 +95,15 @@ def test_another_thread_stops_it_with_its_children(tmp_path: Path, follow: bool)
 def test_a_stop_that_is_never_set_changes_nothing() -> None:
     done = RUNNER.run(python("print(1)"), timeout=20, stop=threading.Event())
     assert done.ok and done.stdout == "1\n"
+
+
+def test_a_child_writes_no_bytecode_unless_it_is_told_to(tmp_path: Path) -> None:
+    (tmp_path / "module_of_theirs.py").write_text("answer = 42\n")
+    argv = [sys.executable, "-c", "import module_of_theirs"]
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    assert ProcessRunner().run(argv, timeout=30, cwd=tmp_path, env=clean).ok
+    assert not (tmp_path / "__pycache__").exists()
+    assert (
+        ProcessRunner().run(argv, timeout=30, cwd=tmp_path, env={**clean, "PYTHONDONTWRITEBYTECODE": ""}).ok
+    )
+    assert (tmp_path / "__pycache__").exists()
