@@ -36,10 +36,8 @@ def test_the_command_says_so_and_leaves_no_certificate(number: signal.Signals, t
     out = tmp_path / "report"
     words = ["certify", "--suite", "quick", "--iterations", "5000", "--out", str(out)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "splatfix", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # a test run in the background inherits that SIGINT is ignored
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+        [sys.executable, "-m", "splatfix", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         waiting_until = time.monotonic() + 120
         while not (out / "courtyard" / "trainer.log").is_file():
