@@ -6,11 +6,14 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 OWNER = ".splatfix-owner"
+_A_MOMENT = 60.0
+"""Seconds within which a folder that was just made gets its note."""
 
 
 def claim(folder: Path) -> None:
@@ -29,9 +32,11 @@ def remove(folder: Path) -> None:
             with suppress(OSError):
                 entry.unlink()
     with suppress(OSError):
-        if [entry.name for entry in folder.iterdir()] == [OWNER]:
-            (folder / OWNER).unlink()
-        folder.rmdir()
+        left = [entry.name for entry in folder.iterdir()]
+        if left == [OWNER]:
+            shutil.rmtree(folder)
+        elif not left:
+            folder.rmdir()
 
 
 def sweep(bases: Iterable[Path], pattern: str = "splatfix-*") -> tuple[Path, ...]:
@@ -77,9 +82,21 @@ def _abandoned(folder: Path) -> bool:
         said = json.loads(note.read_text(encoding="utf-8"))
         pid = int(said["pid"])
         same_place = said["place"] == _marks(os.getpid())["place"]
+    except FileNotFoundError:
+        return _empty_for_long(folder)
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return same_place and not _alive(pid, said.get("started")) and not _worked_in(folder)
+
+
+def _empty_for_long(folder: Path) -> bool:
+    """Killed between making the folder and noting its owner, or between removing the note and the folder."""
+    try:
+        found = folder.stat()
+        mine = found.st_uid == os.getuid()
+        return mine and time.time() - found.st_mtime > _A_MOMENT and not any(folder.iterdir())
+    except OSError:
+        return False
 
 
 def _alive(pid: int, started: object) -> bool:

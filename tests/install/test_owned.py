@@ -129,3 +129,15 @@ def test_in_a_folder_of_our_own_what_killed_runs_left_goes_first(tmp_path: Path)
     with temporary_folder(".making-", tmp_path) as folder:
         assert folder.parent == tmp_path
         assert not left.exists() and other.is_dir()
+
+
+def test_an_empty_folder_without_a_note_goes_after_a_while(tmp_path: Path) -> None:
+    """What a kill between making a folder and noting its owner leaves; one that was just made may get its note yet."""
+    old, new, full = (tmp_path / f"splatfix-{name}" for name in ("old", "new", "full"))
+    for folder in (old, new, full):
+        folder.mkdir()
+    (full / "theirs").write_text("")
+    for folder in (old, full):
+        os.utime(folder, (0, 0))
+    assert sweep([tmp_path]) == (old,)
+    assert new.is_dir() and full.is_dir()
