@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from splatfix.checks.model import Goal, Remedy
 from splatfix.facts import CheckoutSource, Compiler, ContainerGroup, Facts, Toolkit, ToolkitChoice, Torch
 from splatfix.knowledge.archs import Arch
+from splatfix.knowledge.wheel_index import COMPANIONS
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,11 @@ def python_of(facts: Facts) -> str:
     return f'"{python.executable}"' if python else "python"
 
 
+def pip_of(facts: Facts) -> str:
+    """The target environment's pip as it stands in a command; the plain name where no interpreter answered."""
+    return f"{python_of(facts)} -m pip" if facts.environment.interpreter.value else "pip"
+
+
 def host_compiler(facts: Facts) -> Compiler | None:
     """The C++ compiler a build would use: what CXX (or CC) names, else the first g++ on PATH, else clang++."""
     compilers = facts.machine.compilers.value or ()
@@ -206,7 +212,7 @@ def code_words(groups: tuple[ContainerGroup, ...]) -> str:
 
 def torch_family(facts: Facts) -> dict[str, str]:
     """Versions of torch and its companions that are installed, by name."""
-    names = ("torch", "torchvision", "torchaudio")
+    names = ("torch", *COMPANIONS)
     found = {item.name.lower(): item.version for item in facts.environment.distributions.value or ()}
     family = {name: found[name] for name in names if name in found}
     torch = torch_of(facts)

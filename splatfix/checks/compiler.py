@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks._common import (
-    best_toolkit,
-    chosen_toolkit,
+    build_toolkit,
     family_of,
     host_compiler,
     numbers,
@@ -113,7 +112,7 @@ def host_msvc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """nvcc's `crt/host_config.h` refuses `_MSC_VER` beyond a bound ("unsupported Microsoft Visual Studio version!"). Visual
     Studio 2022 17.10 moved it to 1940, which CUDA before 12.4 refuses; and its standard library then asks for CUDA 12.4
     by itself (error STL1002), so that `-allow-unsupported-compiler` alone does not help."""
-    toolkit = chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
+    toolkit = build_toolkit(facts)
     compiler = host_compiler(facts)
     if toolkit is None or compiler is None or compiler.kind != "cl" or toolkit.msvc_max is None:
         return
@@ -185,7 +184,7 @@ def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding
 
 def _pair(facts: Facts) -> tuple[Toolkit | None, Compiler | None]:
     """The toolkit and the compiler a build would use, when both versions are known."""
-    toolkit = chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
+    toolkit = build_toolkit(facts)
     compiler = host_compiler(facts)
     if compiler is None or not numbers(compiler.version) or family_of(compiler) == "cl":
         return toolkit, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import numbers, targets, torch_of
+from splatfix.checks._common import numbers, python_of, targets, torch_of
 from splatfix.checks.advice import install_words
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
@@ -136,7 +136,7 @@ def impostor_package(facts: Facts, goal: Goal) -> Iterator[Finding]:
             "impostor-package", Status.WARN if native else Status.FAIL,
             f"{item.name} {item.version} is {known.really}.", subject=item.name,
             evidence=(Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),),
-            remedy=(prose(f"What a stack wants is {known.wanted}."), Remedy(f"{_pip(facts)} uninstall {item.name}")),
+            remedy=(prose(f"What a stack wants is {known.wanted}."), Remedy(f"{python_of(facts)} -m pip uninstall {item.name}")),
         )  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def editable_source_gone(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding(
                 "editable-source-gone", Status.FAIL, f"{item.name} was installed from {item.origin}, which is gone.",
                 subject=item.name, evidence=(Evidence(item.name, item.origin, "direct_url.json or egg-link"),),
-                remedy=(Remedy(f"{_pip(facts)} uninstall {item.name}"),
+                remedy=(Remedy(f"{python_of(facts)} -m pip uninstall {item.name}"),
                         prose("Then install it anew, not editable, from where its source lies now.")),
             )  # fmt: skip
 
@@ -209,7 +209,7 @@ def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
             fix = f'"triton=={exact}"' if other == "triton" else culprit
             yield Finding(
                 "torch-companions", Status.FAIL, summary, subject=name, evidence=evidence,
-                remedy=(Remedy(f"{_pip(facts)} install {fix}") if other == "triton" else
+                remedy=(Remedy(f"{python_of(facts)} -m pip install {fix}") if other == "triton" else
                         prose(f"Install the {culprit} of torch {torch.version}, from the index torch came from, "
                               "both in one pip command."),),
             )  # fmt: skip
@@ -232,7 +232,7 @@ def setuptools_incompatible(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 f"torch {torch.version} imports {name}; setuptools {setuptools.version} no longer has it.",
                 evidence=(Evidence("setuptools", setuptools.version, distributions.found_via),
                           Evidence("cpp_extension.py", f"imports {name}", "its source text")),
-                remedy=(Remedy(f'{_pip(facts)} install "setuptools<{limit}"'),),
+                remedy=(Remedy(f'{python_of(facts)} -m pip install "setuptools<{limit}"'),),
             )  # fmt: skip
             return
 
@@ -279,8 +279,3 @@ def _impostor(facts: Facts, item: SplatPackage) -> bool:
 def _from_index(item: Distribution) -> bool:
     """Not installed from a folder or a repository; the source releases of these packages say version 0.0.0."""
     return not item.origin and not item.editable and item.version not in ("", "0.0.0")
-
-
-def _pip(facts: Facts) -> str:
-    python = facts.environment.interpreter.value
-    return f'"{python.executable}" -m pip' if python else "python -m pip"

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from splatfix.checks._common import (
-    best_toolkit,
-    chosen_toolkit,
+    build_toolkit,
     family_of,
     has_nvidia_gpu,
     host_compiler,
@@ -21,7 +20,7 @@ from splatfix.checks._common import (
 from splatfix.checks.advice import install
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
-from splatfix.facts import CheckoutSource, Facts, Passage, Toolkit
+from splatfix.facts import CheckoutSource, Facts, Passage
 from splatfix.knowledge import stacks
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
@@ -194,7 +193,7 @@ def arch_in_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
 def toolkit_dropped_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """CUDA 13 compiles for sm_75 and newer only. A setup.py with older numbers written in it ends in "nvcc fatal: Unsupported
     gpu architecture 'compute_60'", even where the GPU itself is new. nvcc's own list decides."""
-    toolkit = _toolkit(facts)
+    toolkit = build_toolkit(facts)
     if toolkit is None or not toolkit.archs:
         return
     oldest = min(numbers(name)[0] for name in toolkit.archs)
@@ -260,13 +259,9 @@ def _source_breaks(
     )  # fmt: skip
 
 
-def _toolkit(facts: Facts) -> Toolkit | None:
-    return chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
-
-
 def _build_cuda(facts: Facts) -> tuple[int, ...] | None:
     """The CUDA version a build here would use."""
-    toolkit = _toolkit(facts)
+    toolkit = build_toolkit(facts)
     return numbers(toolkit.version)[:2] if toolkit else torch_cuda(facts)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from splatfix.checks._common import (
     best_toolkit,
+    build_toolkit,
     chosen_toolkit,
     compiling_toolkits,
     numbers,
@@ -48,15 +49,19 @@ def cuda_toolkit_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def conda_toolkit(prefix: str, cuda: str) -> str:
+    """The command that puts a toolkit (``12.1``) into a conda environment, from NVIDIA's channel of that release alone."""
+    return f'conda install -p "{prefix}" -c "nvidia/label/cuda-{cuda}.0" cuda-toolkit'
+
+
 def _a_toolkit(facts: Facts, version: str) -> tuple[Remedy, ...]:
     """A conda environment can take a toolkit without administrator rights; NVIDIA labels its channel by release."""
     python = facts.environment.interpreter.value
     step = prose(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
     if python is None or python.kind != "conda" or not version:
         return (step,)
-    conda = f'conda install -p "{python.prefix}" -c "nvidia/label/cuda-{version}.0" cuda-toolkit'
     return (
-        prose(f"Into this conda environment: {conda}"),
+        prose(f"Into this conda environment: {conda_toolkit(python.prefix, version)}"),
         prose(f'Then: export CUDA_HOME="{python.prefix}"'),
     )
 
@@ -158,7 +163,7 @@ def cuda_torch_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
 @check("toolkit-arch", "toolkit", "The toolkit can compile for the GPU")
 def toolkit_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """nvcc knows an architecture only from some release on (sm_120 from 12.8) and drops old ones (below sm_75 in 13.0)."""
-    toolkit = chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
+    toolkit = build_toolkit(facts)
     if toolkit is None or not toolkit.archs:
         return
     evidence = (Evidence(f"nvcc {toolkit.version}", " ".join(toolkit.archs), "nvcc --list-gpu-code"),)
@@ -185,7 +190,7 @@ def cuda_headers_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     compiles simple kernels and then dies on them. Each missing part is named."""
     if torch_cuda(facts) is None:
         return
-    toolkit = chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
+    toolkit = build_toolkit(facts)
     if toolkit is None:
         return
     evidence = (Evidence(toolkit.root, ", ".join(toolkit.missing) or "complete", "files looked for"),)

@@ -12,6 +12,7 @@ from splatfix.checks._common import (
     has_nvidia_gpu,
     numbers,
     pair,
+    pip_of,
     targets,
     torch_cuda,
     torch_family,
@@ -199,8 +200,9 @@ def _torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Re
             ),
         )
     best = min((item.build for item in common), key=lambda build: nearness(facts, build))
-    pip = f'"{python.executable}" -m pip' if python else "pip"
     return (
-        Remedy(torch_releases.replacing_command(best.torch, best.tag, torch_family(facts), pip=pip)[1]),
+        Remedy(
+            torch_releases.replacing_command(best.torch, best.tag, torch_family(facts), pip=pip_of(facts))[1]
+        ),
         prose(f"Then rebuild every CUDA extension: {install_words(facts, goal, 'SOURCE', wanted=wanted)}"),
     )
