@@ -12,13 +12,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 OWNER = ".splatfix-owner"
+_DRAFT = f"{OWNER}.new"
 _A_MOMENT = 60.0
 """Seconds within which a folder that was just made gets its note."""
 
 
 def claim(folder: Path) -> None:
     """Write into the folder which process it belongs to."""
-    (folder / OWNER).write_text(json.dumps({"pid": os.getpid(), **_marks(os.getpid())}), encoding="utf-8")
+    draft = folder / _DRAFT
+    draft.write_text(json.dumps({"pid": os.getpid(), **_marks(os.getpid())}), encoding="utf-8")
+    draft.replace(folder / OWNER)
 
 
 def remove(folder: Path) -> None:
@@ -82,19 +85,20 @@ def _abandoned(folder: Path) -> bool:
         said = json.loads(note.read_text(encoding="utf-8"))
         pid = int(said["pid"])
         same_place = said["place"] == _marks(os.getpid())["place"]
-    except FileNotFoundError:
-        return _empty_for_long(folder)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return _bare_for_long(folder)
+    except OSError:
         return False
     return same_place and not _alive(pid, said.get("started")) and not _worked_in(folder)
 
 
-def _empty_for_long(folder: Path) -> bool:
+def _bare_for_long(folder: Path) -> bool:
     """Killed between making the folder and noting its owner, or between removing the note and the folder."""
     try:
         found = folder.stat()
         mine = found.st_uid == os.getuid()
-        return mine and time.time() - found.st_mtime > _A_MOMENT and not any(folder.iterdir())
+        names = {entry.name for entry in folder.iterdir()}
+        return mine and time.time() - found.st_mtime > _A_MOMENT and names <= {OWNER, _DRAFT}
     except OSError:
         return False
 

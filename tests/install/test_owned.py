@@ -131,13 +131,29 @@ def test_in_a_folder_of_our_own_what_killed_runs_left_goes_first(tmp_path: Path)
         assert not left.exists() and other.is_dir()
 
 
-def test_an_empty_folder_without_a_note_goes_after_a_while(tmp_path: Path) -> None:
+@pytest.mark.parametrize("note", ["", OWNER, f"{OWNER}.new"])
+def test_a_folder_with_nothing_but_half_a_note_goes_after_a_while(tmp_path: Path, note: str) -> None:
     """What a kill between making a folder and noting its owner leaves; one that was just made may get its note yet."""
     old, new, full = (tmp_path / f"splatfix-{name}" for name in ("old", "new", "full"))
     for folder in (old, new, full):
         folder.mkdir()
+        if note:
+            (folder / note).write_text("")
     (full / "theirs").write_text("")
     for folder in (old, full):
         os.utime(folder, (0, 0))
     assert sweep([tmp_path]) == (old,)
-    assert new.is_dir() and full.is_dir()
+    assert not old.exists() and new.is_dir() and full.is_dir()
+
+
+def test_a_note_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", die)
+    with pytest.raises(KeyboardInterrupt):
+        claim(tmp_path)
+    assert not (tmp_path / OWNER).exists()
+    monkeypatch.undo()
+    claim(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == [OWNER]
