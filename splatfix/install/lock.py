@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 
+_A_MOMENT = 5.0
+"""Seconds a dead process may keep its lock."""
+
 
 @contextmanager
 def environment_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of the environment whose ``.splatfix`` folder this is; never waits.
+    """Hold the lock of the environment whose ``.splatfix`` folder this is; never waits for a living holder.
 
     Raises:
         SplatfixError: ``environment-busy`` when another splatfix is at work there, ``cannot-write-environment``.
@@ -30,8 +34,8 @@ def environment_lock(folder: Path) -> Iterator[None]:
             todo=("Use an environment you may write to.",),
         ) from error
     try:
-        if not try_lock(handle):
-            holder = os.read(handle, 64).decode("ascii", "replace").strip()
+        if not _lock_of_the_living(handle):
+            holder = _holder(handle)
             raise SplatfixError(
                 "environment-busy",
                 f"Another splatfix{f' (process {holder})' if holder else ''} is at work in {folder.parent}.",
@@ -45,6 +49,38 @@ def environment_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)  # closing releases the lock
+
+
+def _lock_of_the_living(handle: int) -> bool:
+    """Take the lock, or say False when a living process has it.
+
+    A process killed while it was starting a child leaves the lock with that child until the child has become the
+    program it was started for: a moment, and longer on a busy machine.
+    """
+    end = time.monotonic() + _A_MOMENT
+    while not try_lock(handle):
+        if time.monotonic() > end or not _is_dead(_holder(handle)):
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _holder(handle: int) -> str:
+    """Number of the process that took the lock last; "" where it could not write it."""
+    os.lseek(handle, 0, os.SEEK_SET)
+    return os.read(handle, 64).decode("ascii", "replace").strip()
+
+
+def _is_dead(pid: str) -> bool:
+    if os.name != "posix" or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def try_lock(handle: int) -> bool:

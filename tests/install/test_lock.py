@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,18 @@ from splatfix.install.lock import environment_lock
 with environment_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
+"""
+
+FORKS = """
+import os, signal, sys, time
+from pathlib import Path
+from splatfix.install.lock import environment_lock
+with environment_lock(Path(sys.argv[1])):
+    if os.fork():
+        print("forked", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(1)
+    os._exit(0)
 """
 
 
@@ -41,3 +55,17 @@ def test_it_can_be_taken_again_and_again(tmp_path: Path) -> None:
     for _ in range(3):
         with environment_lock(tmp_path / "new"):
             assert (tmp_path / "new" / "lock").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only a fork hands an open file on")
+def test_the_dead_do_not_hold_it_for_long(tmp_path: Path) -> None:
+    """A process killed while it starts a child: the child has the lock until it is the program it was started for."""
+    root = Path(__file__).parents[2]
+    argv = [sys.executable, "-c", FORKS, str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=root) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "forked\n"
+        holder.wait()
+        begun = time.monotonic()
+        with environment_lock(tmp_path):
+            assert time.monotonic() - begun > 0.2, "the child did not hold it"
