@@ -49,20 +49,20 @@ def _ask() -> dict[str, Any]:
     import pynvml
 
     try:
-        _start(pynvml)
+        start_nvml(pynvml)
     except pynvml.NVMLError as error:
         return {"error": str(error), "error_code": int(error.value)}
     try:
         return {
-            "driver": _text(_try(pynvml, pynvml.nvmlSystemGetDriverVersion)),
-            "cuda": _try(pynvml, pynvml.nvmlSystemGetCudaDriverVersion_v2),
-            "gpus": [_gpu(pynvml, index) for index in range(_try(pynvml, pynvml.nvmlDeviceGetCount) or 0)],
+            "driver": as_text(attempt(pynvml, pynvml.nvmlSystemGetDriverVersion)),
+            "cuda": attempt(pynvml, pynvml.nvmlSystemGetCudaDriverVersion_v2),
+            "gpus": [_gpu(pynvml, index) for index in range(attempt(pynvml, pynvml.nvmlDeviceGetCount) or 0)],
         }
     finally:
         pynvml.nvmlShutdown()
 
 
-def _start(pynvml: Any) -> None:
+def start_nvml(pynvml: Any) -> None:
     """Start NVML; on WSL its library may lie off the loader's path, so it is loaded by hand and tried again."""
     try:
         pynvml.nvmlInit()
@@ -77,36 +77,40 @@ def _start(pynvml: Any) -> None:
 
 
 def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
-    handle = _try(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index)
+    handle = attempt(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index)
     if handle is None:
         return {"index": index, "name": "unknown (the driver gives no handle: GPU lost?)"}
-    memory = _try(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
-    pci = _try(pynvml, pynvml.nvmlDeviceGetPciInfo, handle)
-    cc = _try(pynvml, pynvml.nvmlDeviceGetCudaComputeCapability, handle)
-    mig = _try(pynvml, pynvml.nvmlDeviceGetMigMode, handle)
+    memory = attempt(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
+    pci = attempt(pynvml, pynvml.nvmlDeviceGetPciInfo, handle)
+    cc = attempt(pynvml, pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    mig = attempt(pynvml, pynvml.nvmlDeviceGetMigMode, handle)
     return {
         "index": index,
-        "name": _text(_try(pynvml, pynvml.nvmlDeviceGetName, handle)),
+        "name": as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, handle)),
         "cc": list(cc) if cc else None,
         "memory_total": int(memory.total) if memory else None,
         "memory_free": int(memory.free) if memory else None,
-        "bus_id": _text(pci.busId) if pci else None,
-        "uuid": _text(_try(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
+        "bus_id": as_text(pci.busId) if pci else None,
+        "uuid": as_text(attempt(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
         "mig": bool(mig[0]) if mig else None,
         "mig_devices": _mig_devices(pynvml, handle) if mig and mig[0] else [],
-        "display": _yes(_try(pynvml, pynvml.nvmlDeviceGetDisplayMode, handle)),
+        "display": _yes(attempt(pynvml, pynvml.nvmlDeviceGetDisplayMode, handle)),
     }
 
 
 def _mig_devices(pynvml: Any, handle: Any) -> list[str]:
     """Names such as ``NVIDIA A100-SXM4-40GB MIG 1g.5gb`` of the instances that a card is cut into."""
-    places = range(_try(pynvml, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0)
-    instances = (_try(pynvml, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place) for place in places)
-    names = (_text(_try(pynvml, pynvml.nvmlDeviceGetName, item)) for item in instances if item is not None)
+    places = range(attempt(pynvml, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0)
+    instances = (
+        attempt(pynvml, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place) for place in places
+    )
+    names = (
+        as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, item)) for item in instances if item is not None
+    )
     return [name for name in names if name]
 
 
-def _try(pynvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
+def attempt(pynvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
     """The call's answer, or None for what this card or driver does not answer (NVML's own error)."""
     try:
         return call(*arguments)
@@ -114,7 +118,8 @@ def _try(pynvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
         return None
 
 
-def _text(value: Any) -> str | None:
+def as_text(value: Any) -> str | None:
+    """Older bindings answer in bytes, newer ones in text."""
     if value is None:
         return None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

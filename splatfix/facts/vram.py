@@ -9,9 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from splatfix.facts.nvml import _start as start_nvml
-from splatfix.facts.nvml import _text as text
-from splatfix.facts.nvml import _try as attempt
+from splatfix.facts.nvml import as_text, attempt, start_nvml
 from splatfix.facts.side_by_side import within
 from splatfix.facts.system import System
 
@@ -110,7 +108,7 @@ def _gpu(nvml: Any, index: int) -> GpuUse:
             processes[int(item.pid)] = None if item.usedGpuMemory is None else int(item.usedGpuMemory)
     return GpuUse(
         index,
-        text(attempt(nvml, nvml.nvmlDeviceGetName, handle)) or "unknown",
+        as_text(attempt(nvml, nvml.nvmlDeviceGetName, handle)) or "unknown",
         int(memory.total) if memory else None,
         int(memory.used) if memory else None,
         int(rates.gpu) if rates else None,

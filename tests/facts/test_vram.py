@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,3 +137,16 @@ def test_this_process_agrees_with_the_system() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     assert not alive(system, child.pid)
+
+
+def test_no_module_of_the_facts_uses_the_private_names_of_another() -> None:
+    folder = Path(str(sys.modules["splatfix.facts"].__file__)).parent
+    taken = [
+        f"{path.name}: {node.module}.{name.name}"
+        for path in sorted(folder.glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+        if name.name.startswith("_") and not name.name.startswith("__")
+    ]
+    assert taken == []
