@@ -9,17 +9,26 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, SceneError, SmokeTrainerError
+from smoke_trainer.errors import (
+    EXIT_FAILURE,
+    EXIT_OK,
+    EXIT_UNKNOWN,
+    PackageMissing,
+    SceneError,
+    SmokeTrainerError,
+)
+from smoke_trainer.needs import require
 from smoke_trainer.pipes import unless_hung_up
-from smoke_trainer.scenes.make import check_scene, find_recipe, make_scene
-from smoke_trainer.scenes.recipes import RECIPES
 
 BUNDLED = Path(__file__).resolve().parent.parent / "samples"
 Row = Dict[str, Any]
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command and return its exit code: 0 fine, 1 a stored scene is not its recipe's, 2 wrong usage, 3 no scene there."""
+    """Run the command and return its exit code.
+
+    0 fine, 1 a stored scene is not its recipe's, 2 wrong usage, 3 could not be determined (no scene there, no numpy).
+    """
     parser = argparse.ArgumentParser(prog="python -m smoke_trainer.scenes", description=__doc__)
     parser.add_argument("action", choices=("list", "make", "check"))
     parser.add_argument("names", nargs="*", help="sample scenes (default: all)")
@@ -31,6 +40,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
         options.action
     ]
     try:
+        _require_packages()
+        from smoke_trainer.scenes.make import find_recipe
+        from smoke_trainer.scenes.recipes import RECIPES
+
         for name in [find_recipe(name).name for name in options.names or RECIPES]:
             rows.append(act(name, options.root))
             if not options.json:
@@ -38,6 +51,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
                 sys.stdout.flush()
     except SmokeTrainerError as error:
         return _refused(error, options.json)
+    except KeyboardInterrupt:
+        sys.stderr.write(_stopped(options.action, rows))
+        return EXIT_UNKNOWN
     code = EXIT_FAILURE if any(row.get("problems") for row in rows) else EXIT_OK
     if options.json:
         sys.stdout.write(
@@ -46,8 +62,22 @@ def main(arguments: Optional[List[str]] = None) -> int:
     return code
 
 
+def _require_packages() -> None:
+    """What the scenes stand on; torch is not among it."""
+    try:
+        require(("numpy", "PIL"))
+    except PackageMissing as error:
+        raise PackageMissing(
+            error.happened,
+            "nothing was looked at or made: the sample scenes need numpy and Pillow",
+            error.remedy,
+        ) from None
+
+
 def describe(name: str, root: Path) -> Row:
     """What a sample is: kind, layout, number and size of its views, number of points asked for, whether it is stored."""
+    from smoke_trainer.scenes.make import find_recipe
+
     recipe = find_recipe(name)
     camera = recipe.image_camera
     return {
@@ -63,6 +93,8 @@ def describe(name: str, root: Path) -> Row:
 
 def make(name: str, root: Path) -> Row:
     """Render and write one sample below `root`."""
+    from smoke_trainer.scenes.make import make_scene
+
     started = time.perf_counter()
     try:
         folder = make_scene(name, root)
@@ -89,6 +121,8 @@ def check(name: str, root: Path) -> Row:
             "nothing was compared",
             f"make it: python -m smoke_trainer.scenes make {name} --root {root}",
         )
+    from smoke_trainer.scenes.make import check_scene
+
     return {"name": name, "problems": check_scene(name, root / name)}
 
 
@@ -103,6 +137,13 @@ def _made(row: Row) -> str:
 
 def _checked(row: Row) -> str:
     return f"{row['name']}: {'; '.join(row['problems']) or 'as its recipe makes it'}"
+
+
+def _stopped(action: str, rows: List[Row]) -> str:
+    """What a person who pressed Ctrl-C is left with."""
+    done = ", ".join(row["name"] for row in rows) or "no scene"
+    rest = "; the scene that was being written may be there in part" if action == "make" else ""
+    return f"interrupted: {done} was done{rest}\n"
 
 
 def _refused(error: SmokeTrainerError, as_json: bool) -> int:
