@@ -8,13 +8,14 @@ kernels. Imports torch and splatfix.kernels only; Python 3.8.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
 import json
 import math
 import sys
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Tuple
 
 import torch
 from torch import Tensor
@@ -259,12 +260,22 @@ def is_plain(module: Any) -> bool:
 
 def is_swap(name: str) -> bool:
     """A distribution that splatfix made holds this module, as its manifest says."""
-    top = name.partition(".")[0]
+    return name.partition(".")[0] in swapped()
+
+
+@functools.lru_cache(maxsize=None)
+def swapped() -> FrozenSet[str]:
+    """The modules that drop-ins of splatfix's stand in for here; looked for once, environments can be large."""
+    found = []
     for distribution in importlib.metadata.distributions():
         text = distribution.read_text("splatfix.json")
-        if text and (json.loads(text).get("kind"), json.loads(text).get("replaces")) == ("swap", top):
-            return True
-    return False
+        try:
+            manifest = json.loads(text) if text else None
+        except ValueError:  # a damaged manifest claims nothing
+            continue
+        if isinstance(manifest, dict) and manifest.get("kind") == "swap":
+            found.append(str(manifest.get("replaces")))
+    return frozenset(found)
 
 
 def kind_of(module: Any, own: bool) -> str:

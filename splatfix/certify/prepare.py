@@ -119,11 +119,11 @@ def _is_free_or_ours(folder: Path) -> bool:
 
 
 def child_variables(path: Path) -> dict[str, str]:
-    """The child's environment: ours, with only the staged folder on PYTHONPATH."""
+    """The child's environment: ours, with only the staged folder on PYTHONPATH; the runner adds that no bytecode is written."""
     variables = {
         name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")
     }
-    variables.update(PYTHONPATH=str(path), PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
+    variables.update(PYTHONPATH=str(path), PYTHONUNBUFFERED="1")
     # spinning OpenMP threads collapse where cores are shared
     variables.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return variables

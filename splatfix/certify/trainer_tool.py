@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from splatfix.certify.prepare import child_variables
 from splatfix.certify.stage import stage
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.runner import ProcessRunner, Runner
@@ -23,22 +23,17 @@ def ask_trainer(
             where it could not even run.
     """
     with tempfile.TemporaryDirectory(prefix="splatfix-trainer-") as folder:
-        # Only the staged copy on the path: splatfix's own packages must not shadow the target's.
-        variables = {**os.environ, "PYTHONPATH": str(stage(Path(folder))), "PYTHONDONTWRITEBYTECODE": "1"}
+        variables = child_variables(stage(Path(folder)))
         argv = [python, "-m", f"smoke_trainer.{module}", *arguments]
         done = (runner or ProcessRunner()).run(argv, timeout=timeout, env=variables)
     try:
         document: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise SplatfixError(
-            "environment-not-ready",
-            f"The scenes could not be looked at with {python}: {done.why()}",
-            meaning="That is the smoke trainer's work, which needs numpy and Pillow in that environment.",
-            todo=(f'"{python}" -m pip install numpy pillow', "Or name another one with --python."),
-            exit_code=Exit.UNDETERMINED,
-        ) from None
+        raise _not_ready(f"The scenes could not be looked at with {python}: {done.why()}", python) from None
     if "error" in document:
         said = document["error"]
+        if said["code"] == "package-missing":
+            raise _not_ready(_sentence(said["happened"]), python)
         raise SplatfixError(
             str(said["code"]),
             _sentence(said["happened"]),
@@ -47,6 +42,16 @@ def ask_trainer(
             exit_code=Exit(document["exit_code"]),
         )
     return document
+
+
+def _not_ready(what: str, python: str) -> SplatfixError:
+    return SplatfixError(
+        "environment-not-ready",
+        what,
+        meaning="Scenes are the smoke trainer's work, which needs numpy and Pillow in that environment.",
+        todo=(f'"{python}" -m pip install numpy pillow', "Or name another one with --python."),
+        exit_code=Exit.UNDETERMINED,
+    )
 
 
 def _sentence(words: str) -> str:
