@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from splatfix.knowledge._shapes import (
+    ANY_KEY,
     ANY_TEXT,
     ARCH,
     DRIVER,
     FLAG,
+    HEX_KEY,
     INT,
+    NAME_AND_ARCHS,
     NUMBER,
+    NUMBER_KEY,
     PAIR,
+    PATTERN,
+    RELEASE_KEY,
     TEXT,
     VERSION,
+    VERSION_KEY,
     Kind,
     Rows,
     by_name,
@@ -43,9 +51,12 @@ _BUILD = rows(
     evidence=TEXT,
 )
 
+_BUILDS = Kind("a table of builds", lambda value: isinstance(value, dict) and bool(value))
+
 SECTIONS: Mapping[str, Mapping[str, Rows]] = {
     "archs": {
         "archs": rows(
+            keys=NUMBER_KEY,
             cc=PAIR,
             name=TEXT,
             gpus=each(TEXT),
@@ -55,22 +66,24 @@ SECTIONS: Mapping[str, Mapping[str, Rows]] = {
             variants=by_name(PAIR),
             verified=FLAG,
         ),
-        "families": rows(members=each(INT)),
-        "device_exclusions": rows(not_on=each(INT)),
-        "only_on": rows(devices=each(INT)),
+        "families": rows(keys=NUMBER_KEY, members=each(INT)),
+        "device_exclusions": rows(keys=NUMBER_KEY, not_on=each(INT)),
+        "only_on": rows(keys=NUMBER_KEY, devices=each(INT)),
         "sbsa_unified": rows(single=True, min_build_cuda=PAIR, code=each(INT)),
-        "nvcc_default": rows(sm=INT, verified=FLAG),
-        "products": rows(sm=INT, verified=FLAG, pattern=TEXT),
+        "nvcc_default": rows(keys=NUMBER_KEY, sm=INT, verified=FLAG),
+        "products": rows(sm=INT, verified=FLAG, pattern=PATTERN),
     },
     "drivers": {
-        "runtime_floors": rows(linux=DRIVER, windows=DRIVER),
-        "native": rows(cuda=PAIR, update=INT, linux=maybe(DRIVER), windows=maybe(DRIVER), verified=FLAG),
-        "driver_levels": rows(cuda=PAIR, verified=FLAG),
-        "ptx_isa": rows(ptx=PAIR, verified=FLAG),
-        "errors": rows(name=TEXT, meaning=TEXT),
-        "gpu_floors": rows(linux=DRIVER, verified=FLAG),
-        "gpu_ceilings": rows(last_branch=INT, verified=FLAG),
-        "open_modules": rows(single=True, supported_from=INT, required_names=each(TEXT)),
+        "runtime_floors": rows(keys=VERSION_KEY, linux=DRIVER, windows=DRIVER),
+        "native": rows(
+            keys=VERSION_KEY, cuda=PAIR, update=INT, linux=maybe(DRIVER), windows=maybe(DRIVER), verified=FLAG
+        ),
+        "driver_levels": rows(keys=NUMBER_KEY, cuda=PAIR, verified=FLAG),
+        "ptx_isa": rows(keys=VERSION_KEY, ptx=PAIR, verified=FLAG),
+        "errors": rows(keys=NUMBER_KEY, name=TEXT, meaning=TEXT),
+        "gpu_floors": rows(keys=NUMBER_KEY, linux=DRIVER, verified=FLAG),
+        "gpu_ceilings": rows(keys=NUMBER_KEY, last_branch=INT, verified=FLAG),
+        "open_modules": rows(single=True, supported_from=INT, required_names=each(PATTERN)),
         "unbundled": rows(since=PAIR, verified=FLAG),
         "forward_compat": rows(
             single=True,
@@ -84,21 +97,23 @@ SECTIONS: Mapping[str, Mapping[str, Rows]] = {
     },
     "host_compilers": {
         "limits": rows(
+            keys=VERSION_KEY,
             gcc_max_major=INT,
             clang_max_major=INT,
             msvc=maybe(each(INT)),
             verified=FLAG,
             optional={"evidence": TEXT},
         ),
-        "msvc_products": rows(last=INT, name=TEXT),
+        "msvc_products": rows(keys=NUMBER_KEY, last=INT, name=TEXT),
         "not_published": rows(),
         "unreadable_libraries": rows(cuda=PAIR, gcc_major=INT, verified=FLAG),
-        "torch_headers": rows(oldest_gcc=INT),
+        "torch_headers": rows(keys=VERSION_KEY, oldest_gcc=INT),
     },
     "cpp_extension": {
         "releases": rows(
+            keys=VERSION_KEY,
             supported_arches=each(ARCH),
-            named_arches=each(each(TEXT)),
+            named_arches=each(NAME_AND_ARCHS),
             gcc=_BOUNDS,
             clang=_BOUNDS,
             min_gcc=VERSION,
@@ -120,6 +135,7 @@ SECTIONS: Mapping[str, Mapping[str, Rows]] = {
     },
     "torch_releases": {
         "releases": rows(
+            keys=RELEASE_KEY,
             python_min=PAIR,
             python_max=maybe(PAIR),
             python_experimental=each(PAIR),
@@ -130,11 +146,13 @@ SECTIONS: Mapping[str, Mapping[str, Rows]] = {
             cxx_std=one_of("c++14", "c++17", "c++20", "c++23"),
             linux_wheel_tag=TEXT,
             min_glibc=maybe(PAIR),
-            builds=Kind("a table of builds", lambda value: isinstance(value, dict) and bool(value)),
+            builds=_BUILDS,
         ),
     },
     "toolkits": {
-        "majors": rows(compiler=FLAG, wheel=TEXT, holds=TEXT, instead=each(TEXT), verified=FLAG),
+        "majors": rows(
+            keys=NUMBER_KEY, compiler=FLAG, wheel=TEXT, holds=TEXT, instead=each(TEXT), verified=FLAG
+        ),
         "recipe": rows(
             single=True,
             meta_package=TEXT,
@@ -217,16 +235,16 @@ SECTIONS: Mapping[str, Mapping[str, Rows]] = {
     },
     "failures": {"classes": rows(definition=TEXT, fix=TEXT, optional={"examples": each(TEXT)})},
     "nvml": {
-        "errors": rows(name=TEXT, meaning=TEXT),
-        "architectures": rows(name=TEXT),
+        "errors": rows(keys=NUMBER_KEY, name=TEXT, meaning=TEXT),
+        "architectures": rows(keys=NUMBER_KEY, name=TEXT),
         "libraries": rows(names=each(TEXT)),
     },
     "fatbin": {
         "sections": rows(format=one_of("elf", "pe"), holds=TEXT),
         "magics": rows(value=INT),
-        "kinds": rows(name=TEXT),
+        "kinds": rows(keys=NUMBER_KEY, name=TEXT),
         **{
-            section: rows(meaning=TEXT)
+            section: rows(keys=HEX_KEY if section == "flags" else ANY_KEY, meaning=TEXT)
             for section in (
                 "flags",
                 "entry_fields",
@@ -240,9 +258,29 @@ SECTIONS: Mapping[str, Mapping[str, Rows]] = {
     "uv_torch_backend": {"backends": rows(linux=DRIVER, windows=DRIVER)},
 }
 
+_ADDRESS = Kind(
+    "an address with {tag} in it, 'https://host/whl/{tag}'",
+    lambda value: (
+        isinstance(value, str)
+        and "{tag}" in value
+        and not re.search(r"[\s{}\"']", value.replace("{tag}", ""))
+    ),
+)
+
+SETTINGS: Mapping[str, Mapping[str, Kind]] = {
+    "archs": {"newest_toolkit": PAIR},
+    "drivers": {"driver_levels_known_through": INT},
+    "torch_releases": {"index_url": _ADDRESS},
+}
+"""Single values beside the sections that are read as they stand, and that a user's file may give anew: how far a table
+reaches, and where PyTorch's wheels lie (a mirror)."""
+
 
 def problems(name: str, document: Mapping[str, Any]) -> Iterator[str]:
     """Every way in which a table (with its sections and rows) departs from its shape, each as a sentence."""
+    for setting, kind in SETTINGS.get(name, {}).items():
+        if not kind.holds(document.get(setting)):
+            yield f"{name}.{setting} is {document.get(setting)!r}; it must be {kind.name}."
     for section, wanted in SECTIONS[name].items():
         found = document.get(section)
         where = f"{name}.{section}"
@@ -252,7 +290,13 @@ def problems(name: str, document: Mapping[str, Any]) -> Iterator[str]:
             yield from row_problems(where, found, wanted)
         else:
             for key, row in found.items():
+                if not wanted.key.holds(key):
+                    yield f"{where} has a row called {key!r}; its key must be {wanted.key.name}."
                 yield from row_problems(f"{where}.{key}", row, wanted)
-                if where == "torch_releases.releases" and isinstance(row, dict):
-                    for tag, build in dict(row.get("builds") or {}).items():
+                if (
+                    where == "torch_releases.releases"
+                    and isinstance(row, dict)
+                    and _BUILDS.holds(row.get("builds"))
+                ):
+                    for tag, build in row["builds"].items():
                         yield from row_problems(f"{where}.{key}.builds.{tag}", build, _BUILD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,19 @@ def _is_arch(value: Any) -> bool:
     return bool(dot) and major.isdigit() and minor.isdigit()
 
 
+def _is_pattern(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(value.strip()) and bool(re.compile(value))
+    except re.error:
+        return False
+
+
+def _is_name_and_archs(value: Any) -> bool:
+    return (
+        isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) and part for part in value)
+    )
+
+
 TEXT = Kind("a text", lambda value: isinstance(value, str) and bool(value.strip()))
 ANY_TEXT = Kind("a text, maybe empty", lambda value: isinstance(value, str))
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
@@ -39,6 +53,17 @@ DRIVER = Kind(
     "a driver version as text, '580.65.06'", lambda value: isinstance(value, str) and value[:1].isdigit()
 )
 ARCH = Kind("an architecture as text, '12.0'", _is_arch)
+PATTERN = Kind("a regular expression", _is_pattern)
+NAME_AND_ARCHS = Kind("a name and its architectures, ['Ada', '8.9+PTX']", _is_name_and_archs)
+
+# What the keys of rows are: they are read as numbers, and one that is none would stop whoever asks the table.
+ANY_KEY = Kind("a name", lambda key: bool(key.strip()))
+NUMBER_KEY = Kind("a whole number such as '120'", lambda key: key.isascii() and key.isdigit())
+HEX_KEY = Kind(
+    "a hexadecimal number such as '0x10'", lambda key: re.fullmatch(r"(0x)?[0-9a-fA-F]+", key) is not None
+)
+VERSION_KEY = Kind("a version such as '12.8'", lambda key: re.fullmatch(r"\d+(\.\d+){0,3}", key) is not None)
+RELEASE_KEY = Kind("a release such as '2.9'", lambda key: re.fullmatch(r"\d+\.\d+", key) is not None)
 
 
 def maybe(kind: Kind) -> Kind:
@@ -85,15 +110,18 @@ class Rows:
     required: Mapping[str, Kind]
     optional: Mapping[str, Kind]
     single: bool = False
+    key: Kind = ANY_KEY
 
 
 _ALWAYS = {"source": TEXT}
 _OFTEN = {"note": ANY_TEXT, "date": TEXT, "verified": FLAG}
 
 
-def rows(single: bool = False, optional: Mapping[str, Kind] | None = None, **required: Kind) -> Rows:
+def rows(
+    single: bool = False, optional: Mapping[str, Kind] | None = None, keys: Kind = ANY_KEY, **required: Kind
+) -> Rows:
     """A section whose rows have these fields besides ``source`` (and perhaps ``note``, ``date``, ``verified``)."""
-    return Rows(_ALWAYS | required, {**_OFTEN, **(optional or {})}, single)
+    return Rows(_ALWAYS | required, {**_OFTEN, **(optional or {})}, single, keys)
 
 
 def row_problems(where: str, row: Any, wanted: Rows) -> Iterator[str]:

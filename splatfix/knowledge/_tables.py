@@ -16,7 +16,7 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from splatfix.knowledge._schema import SECTIONS, problems
+from splatfix.knowledge._schema import SECTIONS, SETTINGS, problems
 
 DATA = Path(__file__).parent / "data"
 Version = tuple[int, ...]
@@ -69,6 +69,11 @@ def load_overrides(path: Path) -> Overrides:
         [torch_releases.releases."2.15".builds.cu126]
         index_verified = true       # pip found it
 
+    or, to have wheels come from a mirror of PyTorch's index::
+
+        [torch_releases]
+        index_url = "https://mirror.example/whl/{tag}"
+
     Raises KnowledgeError when the file cannot be read, names a table or section that does not exist, or leaves a
     row without a field that it needs. Use it with ``using``.
     """
@@ -78,7 +83,7 @@ def load_overrides(path: Path) -> Overrides:
         raise KnowledgeError(f"The override file {path} cannot be read: {error}.") from error
     try:
         document = json.loads(text) if path.suffix == ".json" else _toml().loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise KnowledgeError(f"The override file {path} is not valid {kind}: {error}.") from error
     if not isinstance(document, dict):
@@ -91,10 +96,11 @@ def load_overrides(path: Path) -> Overrides:
                 f"The override file {path} names the table {name!r}, which does not exist. "
                 f"Tables: {', '.join(table_names())}."
             )
-        if not isinstance(sections, dict) or not set(sections) <= set(SECTIONS[name]):
+        known = [*SECTIONS[name], *SETTINGS.get(name, {})]
+        if not isinstance(sections, dict) or not set(sections) <= set(known):
             raise KnowledgeError(
                 f"The override file {path} has something in {name} that is no section of it. "
-                f"Sections of {name}: {', '.join(SECTIONS[name])}."
+                f"Sections of {name}: {', '.join(known)}."
             )
         wrong = list(problems(name, _merge(_shipped(name), sections)))
         if wrong:

@@ -233,5 +233,5 @@ def forward_compat() -> ForwardCompat:
         supported_on=tuple(row["supported_on"]),
         error_elsewhere=row["error_elsewhere"],
         note=row["note"],
-        source=document["source"][row["source"]],
+        source=document["source"].get(row["source"], row["source"]),
     )

@@ -11,19 +11,37 @@ from typing import Any
 
 import pytest
 
-from splatfix.knowledge import KnowledgeError, load_overrides, table_names, using
-from splatfix.knowledge._schema import SECTIONS, problems
+from splatfix.knowledge import (
+    KnowledgeError,
+    cpp_extension,
+    drivers,
+    failures,
+    fatbin,
+    host_compilers,
+    load_overrides,
+    nvml,
+    stacks,
+    table_names,
+    toolkits,
+    torch_releases,
+    using,
+)
+from splatfix.knowledge._schema import SECTIONS, SETTINGS, problems
 from splatfix.knowledge._tables import DATA, compare, parse_version, table
 from splatfix.knowledge.archs import (
     Arch,
     arch_info,
+    arch_of_product,
     cubin_runs_on,
+    known_archs,
     newest_toolkit,
+    nvcc_default_arch,
     parse_target,
     toolkit_supports,
 )
 from splatfix.knowledge.drivers import cuda_level_of_driver
 from splatfix.knowledge.torch_releases import build
+from splatfix.knowledge.uv_torch_backend import uv_backends
 
 NAMES = pytest.mark.parametrize("name", table_names())
 
@@ -195,3 +213,104 @@ def test_versions() -> None:
     assert compare((13, 0, 1), (13, 0)) == 1
     with pytest.raises(KnowledgeError, match="not a version"):
         parse_version("newest")
+
+
+WRONG: tuple[Any, ...] = (None, [], {}, "", -1, "x", "(", 3.5, True, [[]], ["x"], {"a": 1}, [1, 2, 3])
+
+
+def read_everything() -> None:
+    """Asks every table for what it holds, as the rest of splatfix does."""
+    known_archs(), newest_toolkit(), arch_of_product("RTX 5080"), nvcc_default_arch(13)
+    cubin_runs_on(Arch(8, 6), Arch(8, 9)), toolkit_supports((13, 0), Arch(12, 0))
+    cuda_level_of_driver("580.1"), drivers.runtime_floor(13), drivers.native_driver("12.8")
+    drivers.ptx_jit_ok((8, 0), (12, 4)), drivers.error_code(35), drivers.gpu_driver_floor(Arch(12, 0))
+    drivers.gpu_last_branch(Arch(6, 1)), drivers.open_modules(Arch(12, 0)), drivers.forward_compat()
+    cpp_extension.expand_arch_list("8.6", "2.9"), cpp_extension.first_release_for_arch(Arch(12, 0))
+    torch_releases.builds_for_arch(Arch(12, 0)), torch_releases.index_url("cu128")
+    for row in torch_releases.releases():
+        [torch_releases.wheel_obstacle(item, python=(3, 11), glibc=(2, 35)) for item in row.builds]
+    toolkits.provision(13), toolkits.recipe("13.0"), toolkits.wheel_contents(), toolkits.cuda_of_torch("2.11")
+    stacks.recognise_checkout(["train.py"]), stacks.identify("simple_knn"), stacks.breakages()
+    stacks.impostor("simple-knn"), stacks.pure_torch_substitute("fused_ssim"), failures.failure_classes()
+    fatbin.kinds(), fatbin.flags(), fatbin.magics(), fatbin.sections("elf")
+    nvml.nvml_error(18), nvml.generation(10), nvml.library_names("linux"), uv_backends((580,))
+    host_compilers.limits((12, 8)), host_compilers.library_unreadable((11, 5), 11)
+    host_compilers.oldest_gcc_of_torch("2.9"), host_compilers.msvc_product(1940)
+
+
+def damaged(name: str) -> Iterator[dict[str, Any]]:
+    """Override files for one table, each with one thing wrong: a key that is none, or a value of another type."""
+    for section, wanted in SECTIONS[name].items():
+        found = table(name)[section]
+        if not wanted.single:
+            key, row = next(iter(found.items()))
+            yield from ({section: {bad: row}} for bad in ("nonsense", "", "1.2.3.x", "-1", "12.8.x"))
+            yield from ({section: {key: {field: bad}}} for field in row for bad in WRONG)
+            yield from ({section: {key: bad}} for bad in WRONG)
+        else:
+            yield from ({section: {field: bad}} for field in found for bad in WRONG)
+    yield from ({setting: bad} for setting in SETTINGS.get(name, {}) for bad in WRONG)
+
+
+@NAMES
+def test_a_damaged_override_is_told_when_it_is_read_and_never_later(name: str, tmp_path: Path) -> None:
+    """Whatever is wrong in a user's file, for every table, section and field: either words at once, or no harm at all."""
+    path, told, harmless = tmp_path / "mine.json", 0, 0
+    for document in damaged(name):
+        path.write_text(json.dumps({name: document}))
+        try:
+            overrides = load_overrides(path)
+        except KnowledgeError as error:
+            told += 1
+            assert str(path) in str(error)
+            continue
+        harmless += 1
+        with using(overrides):
+            read_everything()
+    assert told > 20 and told > 3 * harmless, (told, harmless)
+
+
+@NAMES
+def test_every_section_of_every_table_takes_a_row_of_ones_own_and_a_changed_field(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.json"
+    new_keys = {
+        "archs": "130",
+        "releases": "9.9",
+        "limits": "99.1",
+        "ptx_isa": "99.1",
+        "torch_headers": "9.9",
+    }
+    for section, wanted in SECTIONS[name].items():
+        found = table(name)[section]
+        if wanted.single:
+            changed = {section: {"source": "seen here"}}
+        else:
+            key, row = next(iter(found.items()))
+            new = new_keys.get(section) or next(
+                text for text in ("seen-here", "990") if wanted.key.holds(text)
+            )
+            changed = {section: {new: {**row, "source": "seen here"}, key: {"source": "seen here"}}}
+        path.write_text(json.dumps({name: changed}))
+        with using(path):
+            read_everything()
+            mine = table(name)[section]
+            rows = [mine] if wanted.single else [mine[new], mine[key]]
+            assert [row["source"] for row in rows] == ["seen here"] * len(rows)
+            assert len(mine) == len(found) + (not wanted.single)
+        assert table(name)[section] == found
+
+
+def test_a_mirror_of_the_wheel_index_and_the_reach_of_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[torch_releases]\nindex_url = "https://mirror.example/whl/{tag}"\n[drivers]\n'
+                    "driver_levels_known_through = 700\n[archs]\nnewest_toolkit = [14, 2]\n")  # fmt: skip
+    with using(path):
+        assert torch_releases.pip_command("2.9.1", "cu128").endswith("https://mirror.example/whl/cu128")
+        assert cuda_level_of_driver("699.1") is not None
+        assert newest_toolkit() == (14, 2)
+    assert cuda_level_of_driver("699.1") is None
+    path.write_text('[torch_releases]\nindex_url = "https://mirror.example/whl"\n')
+    with pytest.raises(KnowledgeError, match=r"an address with \{tag\} in it"):
+        load_overrides(path)
