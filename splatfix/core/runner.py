@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,10 @@ class ProcessRunner:
         words = tuple(str(word) for word in argv)
         merged = on_line is not None or log is not None
         started = time.monotonic()
+        if _no_more.is_set():
+            return Completed(words, None, "", "", 0.0, f"{words[0]} was not started: interrupted")
         try:
-            process = subprocess.Popen(
+            process = _start(
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -120,12 +123,67 @@ class ProcessRunner:
         except BaseException:  # a person pressed Ctrl-C, or a callback failed: no orphan stays behind
             _end(process)
             raise
+        finally:
+            _living.discard(process)
         seconds = time.monotonic() - started
         if timed_out:
             return Completed(words, None, stdout, stderr, seconds, f"no answer within {timeout:g} s")
         if stop is not None and stop.is_set() and process.returncode:
             return Completed(words, None, stdout, stderr, seconds, "stopped")
         return Completed(words, process.returncode, stdout, stderr, seconds)
+
+
+_living: set[subprocess.Popen[str]] = set()
+_no_more = threading.Event()
+
+
+class _Start:
+    """Whether the main thread, which is where signals are heard, is just starting a child."""
+
+    under_way = False
+    interrupted = False
+
+
+def _start(words: tuple[str, ...], **options: Any) -> subprocess.Popen[str]:
+    """A child that :func:`interrupt` can end, from the first moment on."""
+    if threading.current_thread() is not threading.main_thread():
+        process = subprocess.Popen(words, **options)
+        _living.add(process)
+    else:
+        _Start.under_way = True
+        try:
+            process = subprocess.Popen(words, **options)
+            _living.add(process)
+        finally:
+            _Start.under_way = False
+            if _Start.interrupted:
+                _Start.interrupted = False
+                _end_living()
+                raise KeyboardInterrupt
+    if _no_more.is_set():  # the interrupt came while it was being started
+        _end(process)
+    return process
+
+
+def interrupt() -> None:
+    """End every child, whichever thread waits for it, start no more, and raise KeyboardInterrupt.
+
+    For a signal handler of a process that is to end; it takes no lock.
+    """
+    _no_more.set()
+    _end_living()
+    if _Start.under_way:
+        _Start.interrupted = True  # the child that is not known yet would be left behind
+        return
+    raise KeyboardInterrupt
+
+
+@atexit.register
+def _end_living() -> None:
+    """A thread that was given up because its child hangs leaves that child behind."""
+    for process in tuple(_living):
+        if process.returncode is None:
+            _end(process)
 
 
 def _leaving_no_bytecode(env: Mapping[str, str] | None) -> dict[str, str]:

@@ -107,3 +107,60 @@ def test_a_child_writes_no_bytecode_unless_it_is_told_to(tmp_path: Path) -> None
         ProcessRunner().run(argv, timeout=30, cwd=tmp_path, env={**clean, "PYTHONDONTWRITEBYTECODE": ""}).ok
     )
     assert (tmp_path / "__pycache__").exists()
+
+
+ABOUT_TO_END = """
+import os, signal, subprocess, sys, threading, time
+from splatfix.core import runner
+
+signal.signal(signal.SIGINT, lambda number, frame: runner.interrupt())
+argv = [sys.executable, "-c", "import time; time.sleep(600)"]
+start, children = subprocess.Popen, []
+
+def started(*words, **options):
+    children.append(start(*words, **options))
+    if {signal_while_starting}:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)  # here the signal is heard
+    return children[-1]
+
+subprocess.Popen = started
+thread = threading.Thread(target=lambda: runner.ProcessRunner().run(argv, timeout=600), daemon=True)
+if {in_thread}:
+    thread.start()
+    while not runner._living:
+        time.sleep(0.01)
+try:
+    if {signal_while_starting}:
+        runner.ProcessRunner().run(argv, timeout=600)
+    elif {signal_at_all}:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+except KeyboardInterrupt:
+    assert children[-1].wait(timeout=5) == -9
+    assert "not started" in runner.ProcessRunner().run(argv, timeout=5).why()
+    sys.stdout.write("interrupted ")
+sys.stdout.write(str(children[0].pid))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals and sessions as POSIX has them")
+@pytest.mark.parametrize(
+    ("in_thread", "signal_at_all", "signal_while_starting"),
+    [(True, False, False), (True, True, False), (False, True, True)],
+)
+def test_no_child_outlives_a_process_that_ends(
+    in_thread: bool, signal_at_all: bool, signal_while_starting: bool
+) -> None:
+    """Not one that a thread waits for, at a normal end or an interrupt, and not one that was just being started."""
+    code = ABOUT_TO_END.format(
+        in_thread=in_thread, signal_at_all=signal_at_all, signal_while_starting=signal_while_starting
+    )
+    done = RUNNER.run(python(code), timeout=60, cwd=Path(__file__).parents[2])
+    assert done.ok, done.stderr
+    *words, pid = done.stdout.split()
+    assert words == (["interrupted"] if signal_at_all else [])
+    with pytest.raises(ProcessLookupError):
+        for _ in range(100):  # it is dead; whoever adopted it may still have to take note
+            os.kill(int(pid), 0)
+            time.sleep(0.05)
