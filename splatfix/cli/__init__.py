@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import cache, certify, checks, diagnose, ending, inspect_, install, monitor, scenes, verify
+from splatfix.cli import (
+    cache,
+    certify,
+    checks,
+    diagnose,
+    ending,
+    inspect_,
+    install,
+    interrupted,
+    monitor,
+    scenes,
+    verify,
+)
 
 app = typer.Typer(
     name="splatfix",
+    cls=interrupted.Commands,
     help="Doctor, installer and certifier for 3D Gaussian Splatting (3DGS) stacks.",
     no_args_is_help=True,
     add_completion=False,
@@ -71,11 +83,6 @@ app.add_typer(cache.app, name="cache")
 app.add_typer(scenes.app, name="scenes")
 
 
-def _interrupt(_number: int, _frame: object) -> None:
-    """SIGTERM ends a command as Ctrl-C does, so that containers and children are cleaned up."""
-    raise KeyboardInterrupt
-
-
 # What typer raises for an unknown option or a missing argument. It has no name of its own in typer's face.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -85,7 +92,7 @@ def main() -> None:
     from splatfix.core.errors import SplatfixError
     from splatfix.report.console import be_plain_where_needed, end_when_nobody_reads
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupted.listen()
     end_when_nobody_reads()
     be_plain_where_needed()
     try:
@@ -100,7 +107,7 @@ def main() -> None:
         ending.end_with(ending.of_usage(error.format_message()))  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("Interrupted.\n")
-        sys.exit(130)
+        sys.exit(interrupted.EXIT_CODE)
     except OSError as error:
         if "--debug" in sys.argv:
             raise

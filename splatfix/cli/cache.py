@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from splatfix.cli import options
+from splatfix.cli import interrupted, options
 
 app = typer.Typer(help="The wheels that splatfix has built and kept.", no_args_is_help=True)
 
@@ -26,8 +26,20 @@ def list_wheels(as_json: options.Json = False) -> None:
 @app.command("clear")
 def clear() -> None:
     """Remove every wheel from the cache."""
+    from splatfix.core.errors import SplatfixError
     from splatfix.install import WheelCache
     from splatfix.report import console
 
     cache = WheelCache()
-    console.out().print(f"{cache.clear()} wheel(s) removed from {cache.folder}", soft_wrap=True)
+    with interrupted.saying(
+        lambda: f"Interrupted: {len(cache.entries())} wheel(s) are still in {cache.folder}."
+    ):
+        removed = cache.clear() - len(cache.entries())
+    if left := len(cache.entries()):
+        raise SplatfixError(
+            "cannot-write",
+            f"{left} wheel(s) in {cache.folder} could not be removed.",
+            meaning=f"{removed} others were.",
+            todo=("Check who owns that folder, then call this again.",),
+        )
+    console.out().print(f"{removed} wheel(s) removed from {cache.folder}", soft_wrap=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
-from splatfix.cli import options
+from splatfix.cli import interrupted, options
 
 
 class Renderer(str, Enum):
@@ -101,7 +99,7 @@ def certify(
             "renderer-needs-gpu", f"The renderer {renderer.value} draws only on a GPU.", "Add --device cuda."
         )
     if container is not None:
-        with _said_when_interrupted():
+        with interrupted.saying(_nothing_certified):
             _in_container(container, suite, out, docker_host, base_image, ca_certificates, as_json)
     from splatfix import facts
     from splatfix.certify import Request, data_suite, run_and_report, sample_suite
@@ -109,7 +107,7 @@ def certify(
     from splatfix.report import console
     from splatfix.report.progress import training
 
-    with _said_when_interrupted():
+    with interrupted.saying(_nothing_certified):
         target = facts.resolve_python(python)
         request = Request(
             python=target,
@@ -132,16 +130,10 @@ def certify(
     raise typer.Exit(int(report.exit_code(result)))
 
 
-@contextlib.contextmanager
-def _said_when_interrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the command with a sentence; typer alone would end it without a word."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        from splatfix.certify import Interrupted
+def _nothing_certified() -> str:
+    from splatfix.certify import Interrupted
 
-        typer.echo(str(stop if isinstance(stop, Interrupted) else Interrupted()), err=True)
-        raise typer.Exit(130) from None
+    return str(Interrupted())
 
 
 def _one_choice_of_scenes(

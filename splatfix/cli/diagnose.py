@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from splatfix.cli import options
+from splatfix.cli import interrupted, options
 
 if TYPE_CHECKING:
     from splatfix.checks import Check
@@ -97,7 +97,8 @@ def diagnose(
                 "not-a-folder", f"There is no folder {repo}.", "Give the folder of the checkout."
             )
         interpreter = facts.resolve_python(python)
-        known = facts.gather(interpreter, try_imports=imports, record=record, redact=redact, repo=repo)
+        with interrupted.saying(lambda: _half_recorded(record)):
+            known = facts.gather(interpreter, try_imports=imports, record=record, redact=redact, repo=repo)
     if save is not None:
         write_json(save, to_json(known))
     checks = later.result() if later else checks
@@ -115,6 +116,13 @@ def diagnose(
 
             show_briefly(console.out(), ways, why_command(goal.targets, repo, facts_file, python))
     raise typer.Exit(int(document.verdict(findings)))
+
+
+def _half_recorded(record: Path | None) -> str:
+    """A recording that was stopped as it was written; "" where none has begun."""
+    if record is None or not record.is_dir() or not any(record.iterdir()):
+        return ""
+    return f"Interrupted: there is no diagnosis, and the recording in {record} is not whole: remove it."
 
 
 def _load_checks() -> tuple[Check, ...]:

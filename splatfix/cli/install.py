@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from splatfix.cli import options
+from splatfix.cli import interrupted, options
 
 if TYPE_CHECKING:
     from splatfix.facts import Facts
@@ -174,13 +174,15 @@ def install(
         installation.show_plan(console.out(), plan, why=why)
         if not yes and console.out().is_terminal:
             typer.confirm("Go ahead?", default=True, abort=True)
-    with InstallProgress(console.err(), verbose=verbose) as progress:
-        outcome = carry_out(plan, facts, progress=progress, cache=None if no_cache else WheelCache())
-        outcome = measured(outcome, facts, verify, take_back)
-    if as_json:
-        typer.echo(dumps(installation.outcome_document(outcome)), nl=False)
-    else:
-        installation.show_outcome(console.out(), outcome)
+    environment = interrupted.Installing(Path(plan.prefix), plan.python)
+    with interrupted.saying(environment.words):
+        with InstallProgress(console.err(), verbose=verbose) as progress:
+            outcome = carry_out(plan, facts, progress=progress, cache=None if no_cache else WheelCache())
+            outcome = measured(outcome, facts, verify, take_back)
+        if as_json:
+            typer.echo(dumps(installation.outcome_document(outcome)), nl=False)
+        else:
+            installation.show_outcome(console.out(), outcome)
 
 
 def _explain(request: Request, facts: Facts, named: bool, keep: tuple[str, ...], as_json: bool) -> None:
@@ -256,9 +258,11 @@ def revert(
 ) -> None:
     """Put an environment back to what it was before an installation."""
     from splatfix.core.files import dumps
+    from splatfix.core.runner import ProcessRunner
     from splatfix.facts import resolve_python
     from splatfix.install import read_journal
     from splatfix.install import revert as take_back
+    from splatfix.install.target import open_target
     from splatfix.report import console, installation
 
     interpreter = resolve_python(python)
@@ -269,8 +273,10 @@ def revert(
         else:
             installation.show_journal(console.out(), entries)
         return
-    outcome = take_back(interpreter, entry)
-    if as_json:
-        typer.echo(dumps(installation.revert_document(outcome)), nl=False)
-    else:
-        installation.show_revert(console.out(), outcome)
+    environment = interrupted.Installing(open_target(interpreter, ProcessRunner()).prefix, interpreter)
+    with interrupted.saying(environment.words):
+        outcome = take_back(interpreter, entry)
+        if as_json:
+            typer.echo(dumps(installation.revert_document(outcome)), nl=False)
+        else:
+            installation.show_revert(console.out(), outcome)

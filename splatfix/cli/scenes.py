@@ -7,7 +7,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from splatfix.cli import options
+from splatfix.cli import interrupted, options
 
 app = typer.Typer(help="The sample scenes: list them, make them anew, check them.", no_args_is_help=True)
 
@@ -41,11 +41,18 @@ def make(
     as_json: options.Json = False,
 ) -> None:
     """Render sample scenes from their recipes (10 to 60 s each)."""
-    document = _ask("make", tuple(names or ()), out_folder, python, as_json)
+    with interrupted.saying(lambda: _half_made(out_folder)):
+        document = _ask("make", tuple(names or ()), out_folder, python, as_json)
     from splatfix.report.console import out
 
     for row in document["scenes"]:
         out().print(f"{row['folder']}: {row['bytes'] / 1e6:.2f} MB in {row['seconds']:.1f} s", soft_wrap=True)
+
+
+def _half_made(folder: Path) -> str:
+    if not folder.is_dir():
+        return ""
+    return f"Interrupted: the last scene in {folder} may be there in part only; make it again."
 
 
 @app.command("check")

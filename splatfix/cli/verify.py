@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from splatfix.cli import options
+from splatfix.cli import interrupted, options
 
 
 def verify(
@@ -22,7 +22,8 @@ def verify(
     from splatfix.facts import resolve_python
     from splatfix.report import certificate, console
 
-    kernels = check(resolve_python(python), device.value)
+    with interrupted.saying(lambda: "Interrupted: no kernel was found right or wrong; nothing was changed."):
+        kernels = check(resolve_python(python), device.value)
     if as_json:
         typer.echo(dumps(certificate.kernels_document(kernels, device.value)), nl=False)
     else:

@@ -1,0 +1,189 @@
+"""Ctrl-C and SIGTERM in the real program: one sentence that is true, exit code 130, no child left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+
+Script = Callable[[Path, str], Path]
+NOTHING = "Interrupted: there is no result, and nothing was changed.\n"
+
+
+def interrupted(
+    *words: str,
+    when: Path,
+    number: signal.Signals = signal.SIGINT,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """The command's end when the signal comes as soon as the file ``when`` is there."""
+    argv = [sys.executable, "-m", "splatfix", *words]
+    process = subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+    )
+    try:
+        waiting_until = time.monotonic() + 120
+        while not when.exists():
+            assert process.poll() is None and time.monotonic() < waiting_until, process.communicate()
+            time.sleep(0.02)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    """Where a program that takes long says that it runs: its number."""
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def endless(tmp_path: Path, mark: Path, script: Script) -> Callable[[str], Path]:
+    """A program of that name, in a folder of its own, that says that it runs and then never ends."""
+
+    def make(name: str) -> Path:
+        return script(
+            tmp_path / "bin" / name,
+            f"#!/bin/sh\necho $$ > {mark}.new; mv {mark}.new {mark}\nexec sleep 600\n",
+        )
+
+    return make
+
+
+def is_gone(mark: Path) -> bool:
+    pid = mark.read_text().strip()
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["diagnose", "--json"], NOTHING),
+        (["install", "--dry-run"], NOTHING),
+        (["revert"], NOTHING),
+        (["scenes", "list"], NOTHING),
+        (["verify"], "Interrupted: no kernel was found right or wrong; nothing was changed.\n"),
+    ],
+)
+def test_a_command_that_only_looks_says_that_nothing_changed(
+    words: list[str],
+    told: str,
+    number: signal.Signals,
+    endless: Callable[[str], Path],
+    mark: Path,
+    tmp_path: Path,
+) -> None:
+    python = endless("python")
+    done = interrupted(*words, "--python", str(python), when=mark, number=number)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", told)
+    assert is_gone(mark)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_other_threads_started_is_ended_too_and_nothing_waits_for_it(
+    number: signal.Signals, endless: Callable[[str], Path], mark: Path
+) -> None:
+    """Compilers and toolkits are asked side by side."""
+    path = f"{endless('nvcc').parent}{os.pathsep}{os.environ['PATH']}"
+    started = time.monotonic()
+    done = interrupted("diagnose", when=mark, number=number, env={"PATH": path})
+    assert (done.returncode, done.stderr) == (130, NOTHING)
+    assert time.monotonic() - started < 60
+    assert is_gone(mark)
+
+
+def test_a_scene_that_was_being_made_is_called_half_made(mark: Path, tmp_path: Path, script: Script) -> None:
+    out = tmp_path / "scenes"
+    python = script(tmp_path / "python", f"#!/bin/sh\nmkdir -p {out}/fruit\n: > {mark}\nexec sleep 600\n")
+    words = ["scenes", "make", "fruit", "--out", str(out), "--python", str(python)]
+    done = interrupted(*words, when=mark)
+    expected = f"Interrupted: the last scene in {out} may be there in part only; make it again.\n"
+    assert (done.returncode, done.stderr) == (130, expected)
+
+
+@pytest.fixture
+def environment(empty_venv: Path, site_packages: Path, tmp_path: Path) -> Path:
+    """The interpreter of an environment that shows pip and setuptools of the one that runs the tests."""
+    shown = tmp_path / "tools" / "site-packages"
+    shown.mkdir(parents=True)
+    here = Path(sysconfig.get_paths()["purelib"])
+    for name in ("pip", "setuptools", "wheel", "_distutils_hack", "pkg_resources", "packaging"):
+        for entry in [here / name, *here.glob(f"{name}-*.dist-info")]:
+            if entry.exists():
+                (shown / entry.name).symlink_to(entry)
+    (site_packages / "shown.pth").write_text(f"{shown}\n")
+    return empty_venv
+
+
+def write_source(folder: Path, *, in_setup: str = "", in_module: str = "") -> Path:
+    """Source of a C extension; ``in_setup`` runs when it is built, ``in_module`` when it is imported."""
+    folder.mkdir()
+    (folder / "tiny.c").write_text("int tiny(void) { return 42; }\n")
+    (folder / "tiny").mkdir()
+    (folder / "tiny" / "__init__.py").write_text(in_module)
+    (folder / "setup.py").write_text(
+        textwrap.dedent(
+            f"""
+            import os, sys, time
+            from setuptools import Extension, setup
+            from setuptools.command.build_ext import build_ext
+
+            class Build(build_ext):
+                def run(self):
+                    {in_setup or "pass"}
+                    super().run()
+
+            setup(name="tiny", version="1.0", packages=["tiny"],
+                  ext_modules=[Extension("tiny._C", ["tiny.c"])], cmdclass={{"build_ext": Build}})
+            """
+        )
+    )
+    return folder
+
+
+@pytest.mark.parametrize("moment", ["build", "import"])
+def test_an_installation_says_how_it_left_the_environment(
+    moment: str, environment: Path, site_packages: Path, mark: Path, tmp_path: Path
+) -> None:
+    wait = f"open({str(mark)!r}, 'w').close(); __import__('time').sleep(600)"
+    source = write_source(
+        tmp_path / "source",
+        in_setup=wait if moment == "build" else "",
+        in_module=f"{wait}\n" if moment == "import" else "",
+    )
+    before = sorted(site_packages.iterdir())
+    env = {"SPLATFIX_CACHE": str(tmp_path / "cache")}
+    done = interrupted("install", str(source), "--python", str(environment), "--yes", when=mark, env=env)
+    prefix = environment.parent.parent
+    state = f"nothing was changed in {prefix}" if moment == "build" else f"{prefix} was put back as it was"
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        f"Interrupted: {state}. splatfix install --resume --python {environment} starts it again."
+    )
+    assert sorted(site_packages.iterdir()) == before
+    shutil.rmtree(source)
+    resumed = [sys.executable, "-m", "splatfix", "install", "--resume", "--python", str(environment)]
+    again = subprocess.run(resumed, capture_output=True, text=True, check=False, env={**os.environ, **env})
+    assert "(nothing-to-resume)" not in again.stderr and str(source) in again.stderr
