@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from splatfix.checks.model import Goal, Remedy
+from splatfix.checks.visible import hidden_gpus
 from splatfix.facts import CheckoutSource, Compiler, ContainerGroup, Facts, Toolkit, ToolkitChoice, Torch
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.wheel_index import COMPANIONS
@@ -22,12 +23,16 @@ class Target:
 
 
 def targets(facts: Facts, goal: Goal) -> tuple[Target, ...]:
-    """What the person asked for; failing that, this machine's NVIDIA GPUs, each architecture once."""
+    """What the person asked for; failing that, this machine's NVIDIA GPUs, each architecture once.
+
+    A GPU that CUDA_VISIBLE_DEVICES surely hides runs nothing of what is started here, and is left out.
+    """
     if goal.targets:
         return tuple(Target(Arch.parse(text), f"{text} (--target)") for text in goal.targets)
     found: dict[Arch, list[str]] = {}
+    hidden = hidden_gpus(facts)
     for gpu in facts.machine.gpus.value or ():
-        if gpu.vendor == "nvidia" and gpu.cc:
+        if gpu.vendor == "nvidia" and gpu.cc and gpu.index not in hidden:
             found.setdefault(Arch.parse(gpu.cc), []).append(f"GPU {gpu.index}, {gpu.name}")
     return tuple(Target(arch, f"{arch.sm} ({'; '.join(names)})") for arch, names in found.items())
 
@@ -160,6 +165,14 @@ def unset_variable(facts: Facts, name: str) -> Remedy:
     return Remedy(f"set {name}=" if facts.machine.system == "windows" else f"unset {name}")
 
 
+def remove_command(facts: Facts, path: str, *, folder: bool = False) -> Remedy:
+    """The command that removes a file, or a folder with what is in it, in this machine's shell."""
+    if facts.machine.system == "windows":
+        words = path.replace("/", "\\")
+        return Remedy(f'rmdir /s "{words}"' if folder else f'del "{words}"')
+    return Remedy(f'rm -r "{path}"' if folder else f'rm "{path}"')
+
+
 def python_of(facts: Facts) -> str:
     """The target interpreter as it stands in a command."""
     python = facts.environment.interpreter.value
@@ -185,6 +198,26 @@ def host_compiler(facts: Facts) -> Compiler | None:
             if item.kind == kind and within_reach and item.path.endswith((kind, f"{kind}.exe")):
                 return item
     return None
+
+
+def nvcc_host_compiler(facts: Facts) -> Compiler | None:
+    """The host compiler that nvcc calls in a build by torch, which is another one than torch's where only CXX is set.
+
+    torch hands CC to nvcc as ``-ccbin`` (``unix_cuda_flags`` of torch/utils/cpp_extension.py); of several nvcc takes the
+    last. Without one it takes NVCC_CCBIN, then gcc on PATH (nvcc 13.0, ``--dryrun``); CXX and CUDAHOSTCXX are not asked.
+    """
+    compilers = facts.machine.compilers.value or ()
+    for variable in ("NVCC_APPEND_FLAGS -ccbin", "CC", "NVCC_PREPEND_FLAGS -ccbin", "NVCC_CCBIN"):
+        for item in compilers:
+            if variable in item.found_via and item.kind != "cl":
+                return item
+    if facts.machine.system == "linux":
+        found = {name: item for name in ("gcc", "g++") for item in reversed(compilers)
+                 if "PATH" in item.found_via and item.path.endswith(f"/{name}")}  # fmt: skip
+        gcc, gxx = found.get("gcc"), found.get("g++")
+        if gcc or gxx:  # they come together, though not every record of a machine names both
+            return gxx if gxx and (gcc is None or gcc.version == gxx.version) else gcc
+    return host_compiler(facts)
 
 
 def family_of(compiler: Compiler) -> str:

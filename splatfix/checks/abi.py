@@ -115,10 +115,9 @@ def shared_lib_not_found(facts: Facts, goal: Goal) -> Iterator[Finding]:
 def glibcxx_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """An extension built with a newer compiler than the libstdc++ that Python loads ends in "version `GLIBCXX_3.4.32' not
     found". In a conda environment that library is conda's own, which is often older than the system's."""
-    yield from _runtime(facts, "glibcxx-missing", ("GLIBCXX", "CXXABI"), "libstdc++.so.6", (
-        Remedy('conda install -c conda-forge "libstdcxx-ng>=13"'),
-        prose("Outside of conda: upgrade the system's libstdc++6, or rebuild the extension with this machine's g++."),
-    ))  # fmt: skip
+    yield from _runtime(
+        facts, "glibcxx-missing", ("GLIBCXX", "CXXABI"), "libstdc++.so.6", _newer_libstdcxx(facts)
+    )
 
 
 @check("glibc-too-old", "extension", "glibc is new enough for the extensions")
@@ -172,6 +171,13 @@ def numpy2_abi(facts: Facts, goal: Goal) -> Iterator[Finding]:
     else:
         yield Finding("numpy2-abi", Status.PASS, f"torch {torch.version} works with numpy {numpy.version}.",
                       evidence=evidence)  # fmt: skip
+
+
+def _newer_libstdcxx(facts: Facts) -> tuple[Remedy, ...]:
+    python = facts.environment.interpreter.value
+    if python is not None and python.kind == "conda":
+        return (Remedy(f'conda install -p "{python.prefix}" -c conda-forge "libstdcxx-ng>=13"'),)
+    return (prose("Upgrade the system's libstdc++6, or rebuild the extension with this machine's g++."),)
 
 
 def _linked(facts: Facts) -> Iterator[tuple[Extension, Linkage]]:

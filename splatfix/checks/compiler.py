@@ -9,6 +9,7 @@ from splatfix.checks._common import (
     family_of,
     host_compiler,
     numbers,
+    nvcc_host_compiler,
     torch_cuda,
     torch_of,
 )
@@ -42,8 +43,9 @@ def host_compiler_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
 @check("host-gcc-too-new", "compiler", "nvcc accepts the host compiler")
 def host_gcc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """nvcc's `crt/host_config.h` refuses gcc and clang beyond a major ("unsupported GNU version! gcc versions later than N
-    are not supported"). The limit is read from the toolkit's own header."""
-    toolkit, compiler = _pair(facts)
+    are not supported"). The limit is read from the toolkit's own header. nvcc calls what CC or NVCC_CCBIN names, else
+    gcc on PATH; CXX alone does not change that."""
+    toolkit, compiler = _pair(facts, nvcc_host_compiler(facts))
     if toolkit is None or compiler is None:
         return
     limit = {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max}.get(family_of(compiler))
@@ -95,14 +97,9 @@ def host_gcc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
 
 
 def _newer_gcc(facts: Facts, oldest: int) -> tuple[Remedy, ...]:
-    for item in facts.machine.compilers.value or ():
-        version = numbers(item.version)
-        if item.kind == "g++" and version and version[0] >= oldest:
-            return (
-                Remedy(
-                    f'export CC="{item.path.replace("g++", "gcc")}" CXX="{item.path}" CUDAHOSTCXX="{item.path}"'
-                ),
-            )
+    toolkit = build_toolkit(facts)
+    if found := _best_here(facts, "gcc", oldest, toolkit.gcc_max if toolkit else None):
+        return (_use(found),)
     return (prose(f"Load or install gcc {oldest} or newer (module load gcc, gcc-toolset, or conda's gxx_linux-64) and set "
                   "CC, CXX and CUDAHOSTCXX to it."),)  # fmt: skip
 
@@ -147,7 +144,7 @@ def host_msvc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
 def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """torch keeps a table of its own, and in places it is stricter than nvcc: torch 2.11 refuses gcc 14 with CUDA 12.8,
     which nvcc accepts. Where its table has no row for a CUDA version it only warns."""
-    toolkit, compiler = _pair(facts)
+    toolkit, compiler = _pair(facts, host_compiler(facts))
     torch = torch_of(facts)
     if toolkit is None or compiler is None or torch is None or facts.machine.system != "linux":
         return
@@ -182,10 +179,9 @@ def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding
         )  # fmt: skip
 
 
-def _pair(facts: Facts) -> tuple[Toolkit | None, Compiler | None]:
-    """The toolkit and the compiler a build would use, when both versions are known."""
+def _pair(facts: Facts, compiler: Compiler | None) -> tuple[Toolkit | None, Compiler | None]:
+    """The toolkit a build would use and this compiler, when both versions are known."""
     toolkit = build_toolkit(facts)
-    compiler = host_compiler(facts)
     if compiler is None or not numbers(compiler.version) or family_of(compiler) == "cl":
         return toolkit, None
     return toolkit, compiler
@@ -193,18 +189,33 @@ def _pair(facts: Facts) -> tuple[Toolkit | None, Compiler | None]:
 
 def _other_compiler(facts: Facts, toolkit: Toolkit, family: str, limit: int) -> tuple[Remedy, ...]:
     """An accepted compiler that is already here, else the one to install."""
-    for item in facts.machine.compilers.value or ():
-        version = numbers(item.version)
-        if item.kind in ("g++", "clang++") and family_of(item) == family and version and version[0] <= limit:
-            c_compiler = item.path.replace("g++", "gcc").replace("clang++", "clang")
-            return (
-                Remedy(
-                    f'export CC="{c_compiler}" CXX="{item.path}" CUDAHOSTCXX="{item.path}" NVCC_CCBIN="{item.path}"'
-                ),
-            )
+    torch = torch_of(facts)
+    oldest = host_compilers.oldest_gcc_of_torch(torch.version) if torch and family == "gcc" else None
+    if found := _best_here(facts, family, oldest, limit):
+        return (_use(found),)
     name = f"g++-{limit}" if family == "gcc" else f"clang-{limit}"
     return (
         prose(
             f"Install {name} and set CC, CXX and CUDAHOSTCXX to it; or use a newer CUDA toolkit than {toolkit.version}."
         ),
+    )
+
+
+def _best_here(facts: Facts, family: str, oldest: int | None, newest: int | None) -> Compiler | None:
+    """The newest C++ compiler of a family that is here and lies within these majors."""
+    fitting = [
+        item
+        for item in facts.machine.compilers.value or ()
+        if item.kind in ("g++", "clang++") and family_of(item) == family and numbers(item.version)
+        and (oldest or 0) <= numbers(item.version)[0] <= (newest or 999)
+    ]  # fmt: skip
+    return max(fitting, key=lambda item: numbers(item.version), default=None)
+
+
+def _use(compiler: Compiler) -> Remedy:
+    """torch asks CXX, setuptools CC, CMake CUDAHOSTCXX; nvcc gets CC from torch, and NVCC_CCBIN from everything else."""
+    folder, slash, name = compiler.path.rpartition("/")
+    c_compiler = folder + slash + name.replace("clang++", "clang").replace("g++", "gcc")
+    return Remedy(
+        f'export CC="{c_compiler}" CXX="{compiler.path}" CUDAHOSTCXX="{compiler.path}" NVCC_CCBIN="{compiler.path}"'
     )

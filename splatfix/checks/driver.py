@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from splatfix.checks._common import has_nvidia_gpu, numbers, torch_cuda, torch_of
+from splatfix.checks._common import has_nvidia_gpu, numbers, pair, torch_cuda, torch_of
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Facts
 from splatfix.knowledge import drivers
 
+_NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
+
 
 @check("driver-too-old", "driver", "The driver against torch's CUDA runtime")
 def driver_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """Every CUDA major has an oldest driver on which its runtime starts at all (minor-version compatibility). Below it,
-    torch says that the NVIDIA driver is too old. Above it machine code runs; PTX may still be too new."""
+    torch says that the NVIDIA driver is too old. Above it machine code runs; PTX may still be too new. A libcuda of its own
+    CUDA level decides where there is one: the cuda-compat package on data-centre GPUs, and every Jetson."""
     driver, cuda, torch = facts.machine.driver.value, torch_cuda(facts), torch_of(facts)
     if not has_nvidia_gpu(facts) or torch is None or cuda is None:
         return
@@ -39,8 +42,14 @@ def driver_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
             evidence=evidence,
         )  # fmt: skip
         return
-    words = driver_words(floor)
-    if numbers(driver.version) < floor:
+    words, level = driver_words(floor), pair(driver.cuda)
+    if numbers(driver.version) < floor and level and level[0] >= cuda[0] and driver.cuda_error is None:
+        yield Finding(
+            "driver-too-old", Status.PASS,
+            f"libcuda offers CUDA {driver.cuda} on driver {driver.version}, which serves torch's CUDA {torch.cuda}.",
+            evidence=(*evidence, Evidence("libcuda", f"CUDA {driver.cuda}", ", ".join(facts.machine.libcuda.value or ()))),
+        )  # fmt: skip
+    elif numbers(driver.version) < floor:
         yield Finding(
             "driver-too-old", Status.FAIL,
             f"Driver {driver.version} is too old for torch's CUDA {torch.cuda}, which needs {words} or newer.",
@@ -89,8 +98,7 @@ def driver_library_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """The kernel module is loaded, but neither libcuda nor NVML is here. In a container that is the sign of one that was
     started without its GPU: it sees the host's /proc and /sys, but not the driver's libraries and devices."""
     driver = facts.machine.driver.value
-    library_not_found = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
-    if driver is None or not driver.version or driver.nvml_error != library_not_found:
+    if driver is None or not driver.version or driver.nvml_error != _NO_NVML:
         return
     if driver.cuda or driver.library_version:
         return

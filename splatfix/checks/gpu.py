@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import has_nvidia_gpu
+from splatfix.checks import visible
+from splatfix.checks._common import has_nvidia_gpu, unset_variable
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Facts, Gpu
@@ -88,40 +89,31 @@ def gpu_without_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
 @check("no-gpu-visible", "gpu", "CUDA_VISIBLE_DEVICES hides every GPU")
 def no_gpu_visible(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES names the GPUs that programs may see; an empty value, -1 or an index that does not exist
-    (everything from the first bad entry on is dropped) leaves none, and torch then says that it found no GPU."""
-    value = facts.machine.variables.get("CUDA_VISIBLE_DEVICES")
+    (everything from the first bad entry on is dropped) leaves none, and so does a GPU that is named twice; torch then says
+    that it found no GPU. Source: `_parse_visible_devices` of torch/cuda/__init__.py."""
+    value = facts.machine.variables.get(visible.NAME)
     gpus = tuple(gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia")
     if value is None or not gpus:
         return
-    visible = _visible(value, gpus)
+    left = visible.visible_places(value, gpus)
+    hidden = sorted(visible.hidden_gpus(facts))
     evidence = (
-        Evidence("CUDA_VISIBLE_DEVICES", repr(value), "environment variable"),
+        Evidence(visible.NAME, repr(value), "environment variable"),
         Evidence("GPUs", str(len(gpus)), facts.machine.gpus.found_via),
     )
-    if visible == 0:
+    if left == ():
         yield Finding(
             "no-gpu-visible", Status.FAIL, f"CUDA_VISIBLE_DEVICES={value!r} hides all {len(gpus)} GPU(s) from every program.",
-            evidence=evidence, remedy=(Remedy("unset CUDA_VISIBLE_DEVICES"),),
+            evidence=evidence, remedy=(unset_variable(facts, visible.NAME),),
         )  # fmt: skip
-    elif visible is not None:
+    elif left is not None:
+        apart = f"; GPU {', '.join(map(str, hidden))} is left out of what is judged here" if hidden else ""
         yield Finding(
-            "no-gpu-visible", Status.PASS, f"{visible} of {len(gpus)} GPU(s) visible.", evidence=evidence
+            "no-gpu-visible",
+            Status.PASS,
+            f"{len(left)} of {len(gpus)} GPU(s) visible{apart}.",
+            evidence=evidence,
         )
-
-
-def _visible(value: str, gpus: tuple[Gpu, ...]) -> int | None:
-    """How many GPUs the value leaves, by the CUDA runtime's rule; None when it names MIG instances we do not list."""
-    count = 0
-    for item in value.split(","):
-        name = item.strip()
-        if name.startswith("MIG-"):
-            return None
-        by_index = name.isdigit() and int(name) < len(gpus)
-        by_uuid = name.startswith("GPU-") and any((gpu.uuid or "").startswith(name) for gpu in gpus)
-        if not by_index and not by_uuid:
-            break
-        count += 1
-    return count
 
 
 def _instances(gpu: Gpu) -> str:

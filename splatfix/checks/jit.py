@@ -5,7 +5,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from splatfix.checks._common import code_words, compiling_toolkits, targets, torch_cuda, torch_of
+from splatfix.checks._common import (
+    code_words,
+    compiling_toolkits,
+    remove_command,
+    targets,
+    torch_cuda,
+    torch_of,
+)
 from splatfix.checks.coverage import judge
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
@@ -26,9 +33,9 @@ def stale_jit_cache(facts: Facts, goal: Goal) -> Iterator[Finding]:
         abi = item.linkage.cxx11_abi
         other_abi = torch is not None and None not in (abi, torch.cxx11_abi) and abi != torch.cxx11_abi
         if item.error:
-            yield _stale(item, f"its library cannot be read ({item.error})")
+            yield _stale(facts, item, f"its library cannot be read ({item.error})")
         elif torch is not None and (missing or other_abi):
-            yield _stale(item, f"it was compiled against another torch than {torch.version}")
+            yield _stale(facts, item, f"it was compiled against another torch than {torch.version}")
         elif item.linkage.error:
             yield Finding("stale-jit-cache", Status.UNKNOWN, f"Whether the cached {item.name} fits torch is not known.",
                           subject=item.name, evidence=(Evidence("reason", item.linkage.error),))  # fmt: skip
@@ -57,7 +64,7 @@ def jit_cache_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     subject=f"{item.name} on {target.label}",
                     evidence=(Evidence(item.folder, code_words(item.code), "fat binaries read as bytes"),
                               *(Evidence("build.ninja", flag) for flag in item.gencode[:8])),
-                    remedy=_remove(item),
+                    remedy=_remove(facts, item),
                 )  # fmt: skip
 
 
@@ -78,7 +85,7 @@ def jit_cache_locked(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 "jit-cache-locked", Status.FAIL,
                 f"A killed build left {item.name} locked; importing it waits for ever.",
                 subject=item.name, evidence=evidence,
-                remedy=(prose("When no build is running:"), Remedy(f'rm "{item.folder}/lock"')),
+                remedy=(prose("When no build is running:"), remove_command(facts, f"{item.folder}/lock")),
             )  # fmt: skip
 
 
@@ -122,7 +129,7 @@ def _current(facts: Facts) -> Iterator[JitCache]:
             yield item
 
 
-def _stale(item: JitCache, why: str) -> Finding:
+def _stale(facts: Facts, item: JitCache, why: str) -> Finding:
     evidence = [Evidence(item.folder, f"built {item.built}", "torch's extension cache")]
     if item.linkage.torch_missing:
         evidence.append(
@@ -133,11 +140,14 @@ def _stale(item: JitCache, why: str) -> Finding:
     if item.torch_folder:
         evidence.append(Evidence("built with", item.torch_folder, "build.ninja"))
     return Finding("stale-jit-cache", Status.FAIL, f"The cached {item.name} is stale: {why}.", subject=item.name,
-                   evidence=tuple(evidence), remedy=_remove(item))  # fmt: skip
+                   evidence=tuple(evidence), remedy=_remove(facts, item))  # fmt: skip
 
 
-def _remove(item: JitCache) -> tuple[Remedy, ...]:
-    return (prose("Remove it; the next import compiles it anew:"), Remedy(f'rm -r "{item.folder}"'))
+def _remove(facts: Facts, item: JitCache) -> tuple[Remedy, ...]:
+    return (
+        prose("Remove it; the next import compiles it anew:"),
+        remove_command(facts, item.folder, folder=True),
+    )
 
 
 def _age(then: str, now: str) -> datetime.timedelta | None:

@@ -10,15 +10,16 @@ from splatfix.checks._common import (
     build_toolkit,
     family_of,
     has_nvidia_gpu,
-    host_compiler,
     numbers,
+    nvcc_host_compiler,
+    set_variable,
     sources_to_build,
     targets,
     torch_cuda,
     torch_of,
 )
 from splatfix.checks.advice import install
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import CheckoutSource, Facts, Passage
 from splatfix.knowledge import stacks
@@ -30,7 +31,7 @@ from splatfix.knowledge.cpp_extension import arch_flags_switched_off
 def missing_cstdint(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """Since gcc 13 its own headers no longer include <cstdint>. rasterizer_impl.h of most rasterizers uses uintptr_t without
     including it: "identifier uint32_t is undefined". `splatfix install` adds the line in its scratch copy."""
-    compiler = host_compiler(facts)
+    compiler = nvcc_host_compiler(facts)
     if compiler is None or family_of(compiler) != "gcc" or not compiler.version:
         return
     row = stacks.breakage("missing_cstdint")
@@ -147,7 +148,7 @@ def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding(
                 "arch-list-ignored", Status.WARN,
                 f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; without {variable} it has no code for {unserved[0].label}.",
-                subject=item.path, evidence=evidence, remedy=(Remedy(f'export {variable}="{number}"'),),
+                subject=item.path, evidence=evidence, remedy=(set_variable(facts, variable, number),),
             )  # fmt: skip
         elif variable or seen_at_build or (wanted and not unserved):
             yield Finding("arch-list-ignored", Status.PASS,

@@ -10,6 +10,7 @@ from splatfix.checks._common import (
     chosen_toolkit,
     compiling_toolkits,
     numbers,
+    set_variable,
     targets,
     torch_cuda,
     torch_of,
@@ -60,9 +61,11 @@ def _a_toolkit(facts: Facts, version: str) -> tuple[Remedy, ...]:
     step = prose(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
     if python is None or python.kind != "conda" or not version:
         return (step,)
+    # on Windows conda keeps what is no Python in Library
+    home = f"{python.prefix}\\Library" if facts.machine.system == "windows" else python.prefix
     return (
         prose(f"Into this conda environment: {conda_toolkit(python.prefix, version)}"),
-        prose(f'Then: export CUDA_HOME="{python.prefix}"'),
+        prose(f"Then: {set_variable(facts, 'CUDA_HOME', home).text}"),
     )
 
 
@@ -94,7 +97,7 @@ def cuda_home_wrong(facts: Facts, goal: Goal) -> Iterator[Finding]:
         if choice.real_root:
             evidence += (Evidence("nvcc's own root", choice.real_root, "nvcc --dryrun (TOP)"),)
         remedy = (
-            (Remedy(f'export CUDA_HOME="{best}"'),)
+            (set_variable(facts, "CUDA_HOME", best),)
             if best
             else (prose("Install a CUDA toolkit and set CUDA_HOME."),)
         )
@@ -119,7 +122,7 @@ def cuda_home_wrong(facts: Facts, goal: Goal) -> Iterator[Finding]:
                         "nvcc on PATH is a wrapper script: a CUDA build of torch would take the wrong CUDA_HOME.",
                         evidence=(Evidence("nvcc", via, facts.machine.toolkits.found_via),
                                   Evidence("nvcc's own root", toolkit.root, "nvcc --dryrun (TOP)")),
-                        remedy=(Remedy(f'export CUDA_HOME="{toolkit.root}"'),),
+                        remedy=(set_variable(facts, "CUDA_HOME", toolkit.root),),
                     )  # fmt: skip
                     return
 
@@ -144,7 +147,7 @@ def cuda_torch_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     shown = toolkit or compiling_toolkits(facts)[0]
     remedy = (
-        (Remedy(f'export CUDA_HOME="{fitting.root}"'),)
+        (set_variable(facts, "CUDA_HOME", fitting.root),)
         if fitting
         else (
             prose(
@@ -174,7 +177,7 @@ def toolkit_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue
         others = [t for t in compiling_toolkits(facts) if target.arch.plain.sm in t.archs]
         remedy = (
-            (Remedy(f'export CUDA_HOME="{others[0].root}"'),)
+            (set_variable(facts, "CUDA_HOME", others[0].root),)
             if others
             else (prose(_which_toolkit(target.arch)),)
         )

@@ -120,6 +120,7 @@ def rtx_5080() -> Facts:
 
 
 Changer = Callable[..., Facts]
+TorchWith = Callable[..., Fact[Torch]]
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ def changed(rtx_5080: Facts) -> Changer:
 
 
 @pytest.fixture
-def torch_with(rtx_5080: Facts) -> Callable[..., Fact[Torch]]:
+def torch_with(rtx_5080: Facts) -> TorchWith:
     """The RTX 5080's torch with some fields changed, as a fact."""
 
     def change(**values: Any) -> Fact[Torch]:

@@ -138,6 +138,19 @@ def test_runtime_versions(changed: Changer, wanted: tuple[str, str], code: str |
     assert set(loud(facts)) == ({code} if code else set())
 
 
+@pytest.mark.parametrize("kind", ["conda", "venv"])
+def test_conda_is_only_called_where_it_is(changed: Changer, rtx_5080: Facts, kind: str) -> None:
+    python = rtx_5080.environment.interpreter.value
+    assert python is not None
+    facts = changed(extensions=linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.32"),)),
+                    runtime_libraries=Fact((LIBC, LIBSTDCXX), "bytes"),
+                    interpreter=Fact(dataclasses.replace(python, kind=kind, prefix="/opt/my env"), "")
+                    )  # fmt: skip
+    (step,) = only(facts, "glibcxx-missing").remedy
+    wanted = 'conda install -p "/opt/my env" -c conda-forge "libstdcxx-ng>=13"'
+    assert (step.command, step.text == wanted) == (kind == "conda", kind == "conda")
+
+
 def test_a_runtime_nobody_saw_is_unknown(changed: Changer) -> None:
     facts = changed(
         extensions=linked(versions=(("libc.so.6", "GLIBC_2.38"),)), runtime_libraries=Fact((), "bytes")

@@ -285,19 +285,6 @@ def test_gcc_14_is_refused_by_torch_where_nvcc_accepts_it(changed: Changer, torc
     assert "g++-13" in finding.remedy[0].text
 
 
-def test_cxx_decides_over_path(changed: Changer) -> None:
-    facts = changed(
-        compilers=Fact(
-            (
-                Compiler("g++", "/usr/bin/g++", "15.1.0", ("PATH",)),
-                Compiler("g++", "/opt/g++", "13.1.0", ("CXX",)),
-            ),
-            "",
-        )
-    )
-    assert not loud(facts)
-
-
 def test_no_compiler(changed: Changer) -> None:
     assert only(changed(compilers=Fact((), "PATH")), "host-compiler-missing").status is Status.WARN
 

@@ -21,6 +21,7 @@ from splatfix.facts import (
     Gpu,
     HeaderCopy,
     ImportProbe,
+    JitCache,
     Passage,
     Resources,
     Toolkit,
@@ -92,6 +93,27 @@ def test_commands_for_a_very_sick_machine(rtx_5080: Facts) -> None:
         assert not [mark for mark in _PLACEHOLDERS if mark in text], f"{code}: {text}"
         assert not [mark for mark in _FORCE if mark in text], f"{code}: {text}"
     assert broken([text for _, text in found]) == ""
+
+
+def test_commands_on_windows_are_for_its_own_shell(rtx_5080: Facts) -> None:
+    """cmd knows neither export nor unset nor rm."""
+    base = sick(rtx_5080)
+    machine = dataclasses.replace(base.machine, system="windows", wsl=False, compilers=Fact((), ""))
+    cache = JitCache("gsplat_cuda", r"C:\cache\gsplat_cuda", "py311_cu128", True, None, "2026-01-01T00:00:00", "x.pyd",
+                     (sass("sm_61"),))  # fmt: skip
+    choice = ToolkitChoice("C:/x", "CUDA_HOME", None, "C:/y", False)
+    environment = dataclasses.replace(
+        base.environment, jit_caches=Fact((cache,), ""), toolkit_choice=Fact(choice)
+    )
+    facts = dataclasses.replace(
+        base, machine=machine, environment=environment, gathered="2026-01-02T00:00:00"
+    )
+    found = commands(facts, "sm_120", "sm_61")
+    assert {"jit-cache-locked", "jit-cache-arch", "no-gpu-visible", "cuda-home-wrong"} <= {
+        code for code, _ in found
+    }
+    assert not [text for _, text in found if re.match(r"(export|unset|rm|ls) ", text) or "${" in text], found
+    assert ("jit-cache-locked", r'del "C:\cache\gsplat_cuda\lock"') in found
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in MACHINES.glob("*/machine.json")))

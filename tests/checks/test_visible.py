@@ -1,0 +1,82 @@
+"""Which GPUs CUDA_VISIBLE_DEVICES leaves: held against torch's own count, and what follows for every other check."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from splatfix.checks import Goal, run
+from splatfix.checks.visible import hidden_gpus, visible_places
+from splatfix.facts import Fact, Gpu
+
+from .conftest import Changer
+from .test_checks import loud, only
+
+UUIDS = ("GPU-1a2b3c4d-0000", "GPU-1a2b9999-1111", "GPU-77777777-2222")
+CARDS = tuple(Gpu(place, f"card {place}", cc="12.0", uuid=uuid) for place, uuid in enumerate(UUIDS))
+
+ENTRIES = ("0", "1", "2", "3", "7", "-1", "", " 1", "1gpu", "+2", "x", "007", "GPU-1a2b3c4d", "GPU-1a2b", "GPU-7", UUIDS[2],
+           "GPU-none", "MIG-1", "gpu-7")  # fmt: skip
+
+
+def test_as_many_as_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = pytest.importorskip("torch").cuda
+    monkeypatch.setattr(cuda, "_raw_device_count_nvml", lambda: len(UUIDS))
+    monkeypatch.setattr(cuda, "_raw_device_uuid_nvml", lambda: list(UUIDS))
+    checked = 0
+    for length in (1, 2, 3):
+        for entries in itertools.product(ENTRIES, repeat=length):
+            value = ",".join(entries)
+            ours = visible_places(value, CARDS)
+            if ours is None:
+                assert value.startswith("MIG-")
+                continue
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+            assert len(ours) == cuda._device_count_nvml(), value
+            assert len(set(ours)) == len(ours) and set(ours) <= {0, 1, 2}
+            checked += 1
+    assert checked > 6000
+
+
+@pytest.mark.parametrize(
+    ("value", "order", "hidden"),
+    [
+        ("1", "PCI_BUS_ID", {0, 2}),
+        ("2,0", "PCI_BUS_ID", {1}),
+        ("1", "", set()),  # CUDA counts by speed, nvidia-smi by bus
+        ("GPU-7", "", {0, 1}),
+        ("", "PCI_BUS_ID", set()),  # none is visible: no-gpu-visible tells
+        ("0,1,2", "PCI_BUS_ID", set()),
+        ("MIG-1", "PCI_BUS_ID", set()),
+    ],
+)
+def test_hidden_only_where_that_is_certain(
+    changed: Changer, value: str, order: str, hidden: set[int]
+) -> None:
+    variables = {"CUDA_VISIBLE_DEVICES": value} | ({"CUDA_DEVICE_ORDER": order} if order else {})
+    assert hidden_gpus(changed(gpus=Fact(CARDS, "NVML"), variables=variables)) == hidden
+
+
+def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
+    """A GTX 1080 that only drives the screen: the training never sees it."""
+    cards = (Gpu(0, "NVIDIA GeForce GTX 1080", cc="6.1"), Gpu(1, "NVIDIA GeForce RTX 5080", cc="12.0"))
+    mixed = changed(gpus=Fact(cards, "NVML"), variables={})
+    assert {"torch-arch-unsupported", "no-kernel-image"} <= set(loud(mixed))
+    chosen = changed(gpus=Fact(cards, "NVML"),
+                     variables={"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})  # fmt: skip
+    assert not loud(chosen)
+    (said,) = [item for item in run(chosen, Goal()) if item.code == "no-gpu-visible"]
+    assert said.summary == "1 of 2 GPU(s) visible; GPU 0 is left out of what is judged here."
+    other = changed(gpus=Fact(cards, "NVML"),
+                    variables={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})  # fmt: skip
+    assert "torch-arch-unsupported" in loud(other)
+
+
+@pytest.mark.parametrize(
+    ("system", "command"), [("linux", "unset CUDA_VISIBLE_DEVICES"), ("windows", "set CUDA_VISIBLE_DEVICES=")]
+)
+def test_the_way_out_in_this_machines_shell(changed: Changer, system: str, command: str) -> None:
+    facts = changed(system=system, variables={"CUDA_VISIBLE_DEVICES": "0,0"})
+    finding = only(facts, "no-gpu-visible")
+    assert [step.text for step in finding.remedy] == [command]
