@@ -17,11 +17,12 @@ from splatfix.checks._common import (
 )
 from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
 from splatfix.checks.registry import check
-from splatfix.facts import Facts
+from splatfix.facts import Compiler, Facts, Toolkit
 from splatfix.knowledge import stacks
 
-# What one nvcc job on a file that includes torch's headers may take; the installer plans with the same number.
 MEMORY_PER_JOB = 5 * 2**29
+"""What one nvcc job on a file that includes torch's headers takes at its worst, with some air (measured: 1.5 to 2.3 GB).
+The installer plans with the same number."""
 # gsplat's own limit for its build at first use, where MAX_JOBS is not set (gsplat/cuda/_backend.py).
 _GSPLAT_JOBS = 10
 
@@ -84,15 +85,12 @@ def glibc_cuda_math_conflict(facts: Facts, goal: Goal) -> Iterator[Finding]:
     file ends in "exception specification is incompatible with that of previous function". CUDA 13 mends it. A conda
     compiler brings an older glibc of its own, and a distribution's own CUDA package is patched to fit its glibc.
     Source: knowledge/data/stacks.json, glibc_noexcept."""
-    row, toolkit, compiler = stacks.breakage("glibc_noexcept"), build_toolkit(facts), host_compiler(facts)
-    if row is None or toolkit is None or facts.machine.glibc is None or torch_cuda(facts) is None:
+    toolkit, compiler = build_toolkit(facts), host_compiler(facts)
+    if toolkit is None or facts.machine.glibc is None or torch_cuda(facts) is None:
         return
-    if toolkit.root == "/usr":
+    if compiler is not None and brings_own_glibc(compiler):
         return
-    if compiler is not None and "conda" in f"{compiler.path} {' '.join(compiler.found_via)}":
-        return
-    glibc = numbers(facts.machine.glibc)[:2]
-    if glibc >= row.since["glibc"] and numbers(toolkit.version)[:2] <= row.until["cuda"]:
+    if glibc_clash(facts, toolkit):
         yield Finding(
             "glibc-cuda-math-conflict", Status.WARN,
             f"nvcc {toolkit.version} cannot compile beside glibc {facts.machine.glibc}: both declare cospi, differently.",
@@ -101,6 +99,26 @@ def glibc_cuda_math_conflict(facts: Facts, goal: Goal) -> Iterator[Finding]:
             remedy=(prose("Use CUDA 13 with a torch for it, conda's gxx_linux-64 (with an older glibc), or an older "
                           "distribution's container. Where crt/math_functions.h was patched, leave this aside."),),
         )  # fmt: skip
+
+
+def glibc_clash(facts: Facts, toolkit: Toolkit) -> str:
+    """How this toolkit's math headers clash with those of the machine's glibc; "" where they do not, or nothing tells.
+
+    A distribution's own package, whose root is ``/usr``, is patched to fit.
+    """
+    row, glibc, cuda = (
+        stacks.breakage("glibc_noexcept"),
+        numbers(facts.machine.glibc)[:2],
+        numbers(toolkit.version)[:2],
+    )
+    if row is None or not glibc or not cuda or toolkit.root == "/usr":
+        return ""
+    return row.symptom if glibc >= row.since["glibc"] and cuda <= row.until["cuda"] else ""
+
+
+def brings_own_glibc(compiler: Compiler) -> bool:
+    """It is conda's, which compiles against the older glibc that comes with it."""
+    return "conda" in f"{compiler.path} {' '.join(compiler.found_via)}"
 
 
 @check("ninja-not-on-path", "build", "ninja is where torch calls it")

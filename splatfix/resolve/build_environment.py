@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from splatfix.checks.build_room import MEMORY_PER_JOB
 from splatfix.facts import Facts, Toolkit, Torch
 from splatfix.facts.source import Source
 from splatfix.resolve.compiler_cache import compiler_cache
@@ -14,9 +15,6 @@ from splatfix.resolve.compilers import CompilerDecision
 from splatfix.resolve.plan import Reason
 
 OWN_TOOLKIT = ("splatfix's own cache",)
-
-# What one nvcc job on a file with torch's headers takes at its worst, with some air (measured: 1.5 to 2.3 GB).
-MEMORY_PER_JOB = 5 * 2**29
 
 # Settings of other builds. They would silently change this one: flags for nvcc may carry an architecture, a path for
 # Python another torch, and pip's own settings another destination.

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from splatfix.checks.build_room import brings_own_glibc, glibc_clash
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Compiler, Facts, Toolkit, Torch
 from splatfix.knowledge.cpp_extension import compiler_verdict
@@ -39,7 +40,7 @@ def choose_compilers(
     rejected: list[RoadNotTaken] = []
     found = facts.machine.compilers.value or ()
     for cxx in sorted((item for item in found if item.kind in ("g++", "clang++", "cl")), key=_preference):
-        objection = _compiler_objection(cxx, torch, toolkit, version)
+        objection = _compiler_objection(cxx, torch, toolkit, version) or _glibc_objection(facts, cxx, toolkit)
         cc = cxx.path if cxx.kind == "cl" else _partner(cxx, found)
         if objection is None and cc is None:
             objection = "the C compiler of the same version is not there"
@@ -81,6 +82,13 @@ def _compiler_objection(
     if verdict in ("too-new", "too-old"):
         return f"{family} {compiler.version} is {verdict.replace('-', ' ')} for torch {torch.version} with CUDA {toolkit.version}"
     return None
+
+
+def _glibc_objection(facts: Facts, compiler: Compiler, toolkit: Toolkit) -> str | None:
+    """Only a compiler with an older glibc of its own helps a toolkit whose headers clash with the machine's."""
+    if brings_own_glibc(compiler) or not glibc_clash(facts, toolkit):
+        return None
+    return f"with it nvcc {toolkit.version} meets the headers of glibc {facts.machine.glibc}, which clash with its own"
 
 
 def _partner(cxx: Compiler, found: Iterable[Compiler]) -> str | None:
@@ -132,7 +140,10 @@ def compiler_to_install(
     interpreter = facts.environment.interpreter.value
     if interpreter and interpreter.kind == "conda":
         # no root, and an older glibc comes along
-        ways.append(f"conda install -p {shlex.quote(interpreter.prefix)} -c conda-forge gxx_linux-64={best}")
+        package = f"gxx_linux-{'aarch64' if facts.machine.machine in ('aarch64', 'arm64') else '64'}"
+        ways.append(f"conda install -p {shlex.quote(interpreter.prefix)} -c conda-forge {package}={best}")
+    elif glibc_clash(facts, toolkit):
+        ways = [f"Install conda's gcc {best}, which brings an older glibc, and name it with CC and CXX."]
     elif re.search(r"Red Hat|Rocky|Alma|CentOS|Oracle", facts.machine.distribution):
         ways.append(
             f"sudo dnf install gcc-toolset-{best}-gcc-c++, then: source /opt/rh/gcc-toolset-{best}/enable"

@@ -189,7 +189,7 @@ class Plan:
     targets: tuple[str, ...]
     actions: tuple[Action, ...]
     roads_not_taken: tuple[RoadNotTaken, ...] = ()
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    notes: tuple[str, ...] = ()
     """What the person should know although it stops nothing."""
     request: Request = field(default_factory=Request)
     """What was asked for, with absolute paths, so that the same can be asked again."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.facts import Fact, Facts, Torch
+from splatfix.facts import Facts, Torch
 from splatfix.facts.source import Source, read_source
 from splatfix.knowledge import Arch
 from splatfix.resolve.arch_choice import ArchChoice, Decider, choose
@@ -152,43 +152,48 @@ def _cuda_tools(request: Request, facts: Facts) -> _CudaTools:
         )
     except SplatfixError as error:
         if request.ptx and error.code in ("no-matching-toolkit", "arch-unknown-to-torch"):
-            toolkit = choose_ptx(facts, torch, targets, _driver_cuda(targets, facts), request.cuda_home)
-            compilers = choose_compilers(facts, torch, toolkit.toolkit, toolkit.version)
-            return _CudaTools(torch, tuple(target.sm for target in targets), toolkit, compilers)
-        ours = provided_toolkit(torch, facts.machine.system)
-        if error.code != "no-matching-toolkit" or request.cuda_home or ours is None:
-            if request.provide_toolkit and ours is None and error.code == "no-matching-toolkit":
-                error.todo = (why_none_provided(torch, facts.machine.system), *error.todo)
+            toolkit = choose_ptx(facts, torch, targets, request.cuda_home)
+        elif error.code == "no-matching-toolkit" and not request.cuda_home:
+            toolkit, provide = _own_toolkit(request, facts, torch, targets, error)
+        else:
             raise
-        if not (ours.there or request.provide_toolkit):
-            way = f"Or let splatfix download one ({ours.unpacked_gb:.1f} GB) into its own cache: --provide-toolkit"
-            error.todo = (*error.todo, way)
-            raise
-        alone = replace(
-            facts, machine=replace(facts.machine, toolkits=Fact((ours.toolkit,), "its own cache"))
-        )
-        toolkit = choose_toolkit(alone, torch, targets, None)
-        roads = tuple(RoadNotTaken(road["what"], road["why"]) for road in error.details.get("rejected", ()))
-        toolkit = replace(toolkit, rejected=roads)
-        if not ours.there:
-            provide = ProvideToolkit(
-                f"CUDA toolkit {ours.toolkit.version}",
-                ours.folder,
-                ours.toolkit.root,
-                ours.requirements,
-                ours.links,
-                ours.unpacked_gb,
-                (Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
-            )
     compilers = choose_compilers(facts, torch, toolkit.toolkit, toolkit.version)
     return _CudaTools(torch, tuple(target.sm for target in targets), toolkit, compilers, provide)
 
 
-def _driver_cuda(targets: Sequence[Arch], facts: Facts) -> str | None:
-    """CUDA level of the driver that will translate PTX; None when a target is no GPU of this machine."""
-    here = {gpu.cc for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"}
-    driver = facts.machine.driver.value
-    return driver.cuda if driver and all(target.cc in here for target in targets) else None
+def _own_toolkit(
+    request: Request, facts: Facts, torch: Torch, targets: Sequence[Arch], error: SplatfixError
+) -> tuple[ToolkitDecision, ProvideToolkit | None]:
+    """splatfix's own toolkit where none of the machine's fits: the one in its cache, or one to be downloaded.
+
+    Raises:
+        SplatfixError: ``error``, with what could be done, where there is none or nobody asked for one.
+    """
+    ours = provided_toolkit(torch, facts.machine.system)
+    if ours is None:
+        if request.provide_toolkit:
+            error.todo = (why_none_provided(torch, facts.machine.system), *error.todo)
+        raise error
+    if not (ours.there or request.provide_toolkit):
+        way = (
+            f"Or let splatfix download one ({ours.unpacked_gb:.1f} GB) into its own cache: --provide-toolkit"
+        )
+        error.todo = (*error.todo, way)
+        raise error
+    roads = tuple(RoadNotTaken(road["what"], road["why"]) for road in error.details.get("rejected", ()))
+    toolkit = replace(choose_toolkit(facts, torch, targets, instead=ours.toolkit), rejected=roads)
+    if ours.there:
+        return toolkit, None
+    provide = ProvideToolkit(
+        f"CUDA toolkit {ours.toolkit.version}",
+        ours.folder,
+        ours.toolkit.root,
+        ours.requirements,
+        ours.links,
+        ours.unpacked_gb,
+        (Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
+    )
+    return toolkit, provide
 
 
 def _cuda_build(

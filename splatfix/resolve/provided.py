@@ -8,7 +8,7 @@ from pathlib import Path
 from splatfix.core.resources import user_cache
 from splatfix.facts import Toolkit, Torch
 from splatfix.knowledge.host_compilers import limits
-from splatfix.knowledge.toolkits import cuda_of_torch, provision, recipe
+from splatfix.knowledge.toolkits import Recipe, cuda_of_torch, provision, recipe
 from splatfix.resolve.build_environment import OWN_TOOLKIT
 
 MARKER = "splatfix-toolkit.json"
@@ -34,29 +34,39 @@ class Provided:
     """It lies in the cache, whole."""
 
 
-def provided_toolkit(torch: Torch, system: str, cache: Path | None = None) -> Provided | None:
-    """The toolkit for this torch from PyPI wheels; None where there are none (CUDA 12 and older, macOS, Windows)."""
-    if torch.cuda is None or system != "linux":
-        return None
-    minor = ".".join(torch.cuda.split(".")[:2])
+def toolkit_recipe(torch: Torch) -> Recipe | None:
+    """The toolkit wheels of torch's CUDA, in the very version that this torch depends on where that is known."""
+    minor = ".".join((torch.cuda or "").split(".")[:2])
     exact = cuda_of_torch(torch.version) or ""
-    found = recipe(exact if exact.startswith(f"{minor}.") else minor)
-    if found is None:
-        return None
-    folder = (cache or user_cache()) / "toolkits" / f"cuda-{minor}"
-    root = folder / found.cuda_home
-    bounds = limits(tuple(int(n) for n in minor.split(".")))
-    toolkit = Toolkit(
-        root=str(root),
-        version=minor,
-        found_via=OWN_TOOLKIT,
-        nvcc=str(root / "bin" / "nvcc"),
+    return recipe(exact if exact.startswith(f"{minor}.") else minor) if minor else None
+
+
+def toolkit_to_be(
+    cuda: str, root: str, found_via: tuple[str, ...] = (), nvcc: str | None = "nvcc"
+) -> Toolkit:
+    """A toolkit (``13.0``) that is not there yet; which compilers it will accept, the tables say."""
+    bounds = limits(tuple(int(n) for n in cuda.split(".")))
+    return Toolkit(
+        root=root,
+        version=cuda,
+        found_via=found_via,
+        nvcc=nvcc,
         gcc_max=bounds.gcc_max_major if bounds else None,
         clang_max=bounds.clang_max_major if bounds else None,
     )
+
+
+def provided_toolkit(torch: Torch, system: str, cache: Path | None = None) -> Provided | None:
+    """The toolkit for this torch from PyPI wheels; None where there are none (CUDA 12 and older, macOS, Windows)."""
+    found = toolkit_recipe(torch) if system == "linux" else None
+    if torch.cuda is None or found is None:
+        return None
+    minor = ".".join(torch.cuda.split(".")[:2])
+    folder = (cache or user_cache()) / "toolkits" / f"cuda-{minor}"
+    root = folder / found.cuda_home
     return Provided(
         folder=str(folder),
-        toolkit=toolkit,
+        toolkit=toolkit_to_be(minor, str(root), OWN_TOOLKIT, str(root / "bin" / "nvcc")),
         requirements=(found.requirement, *(f"{name}=={minor}.*" for name in _KEPT_IN_STEP)),
         links=tuple((fix.path, fix.links_to) for fix in found.fixes if fix.path),
         unpacked_gb=found.unpacked_gb,

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts
-from splatfix.knowledge import Arch
 from splatfix.resolve import roads_build as build_roads
 from splatfix.resolve import roads_other as other_roads
 from splatfix.resolve.checkout import sources_in
@@ -96,20 +95,13 @@ def _without_target(aim: Aim, facts: Facts, error: SplatfixError) -> Ways:
 
 def _notes(found: Situation) -> tuple[str, ...]:
     notes = []
-    away = [item.arch.sm for item in found.wanted if not item.here]
-    if away:
-        words = ", ".join(away)
+    if found.away:
+        words = ", ".join(arch.sm for arch in found.away)
         notes.append(
             f"{words} is not in this machine: it can be built for here, and must be shown to run elsewhere"
         )
-    here = {
-        Arch.parse(gpu.cc)
-        for gpu in found.facts.machine.gpus.value or ()
-        if gpu.vendor == "nvidia" and gpu.cc
-    }
-    own = sorted(here - set(found.archs))
-    if own and any(part.code for part in found.parts):
-        words = ", ".join(arch.sm for arch in own)
+    if found.not_asked_for and any(part.code for part in found.parts):
+        words = ", ".join(arch.sm for arch in found.not_asked_for)
         notes.append(
             f"to keep serving this machine's own {words}, add --target auto: a rebuild carries only what is named"
         )

@@ -26,6 +26,10 @@ TITLES = {
 }
 
 
+UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
+"""What only a run shows, and for native code only a run on the GPU."""
+
+
 def shut(road: Road, why: str) -> RoadNotTaken:
     """A road that cannot be taken."""
     return RoadNotTaken(TITLES[road], why)
@@ -42,19 +46,16 @@ def way(
     else:
         cannot.append(Limit(RungName.BUILT, "nothing native is built"))
     can.append(RungName.LOADS)
-    away = [item.arch.sm for item in found.wanted if not item.here]
-    upper = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
+    away = ", ".join(arch.sm for arch in found.away)
     if not found.wanted:
-        can += upper
+        can += UPPER_RUNGS
     elif not found.here:
-        why = f"no {', '.join(away)} GPU is in this machine"
-        cannot += [Limit(rung, why if native else f"{why}; on the CPU it can be shown") for rung in upper]
+        why = f"no {away} GPU is in this machine" + ("" if native else "; on the CPU it can be shown")
+        cannot += [Limit(rung, why) for rung in UPPER_RUNGS]
     else:
-        can += upper
+        can += UPPER_RUNGS
         if away:
-            cannot += [
-                Limit(rung, f"for {', '.join(away)}: no such GPU is in this machine") for rung in upper
-            ]
+            cannot += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
     return WayOut(
         road,
         TITLES[road],
@@ -92,14 +93,14 @@ def _called(tools: Tools) -> str:
     return f"CUDA {tools.cuda} in {tools.root}" if "/" in tools.root or "\\" in tools.root else tools.root
 
 
-def show_step(found: Situation, *, native: bool = True) -> ShowIt:
+def show_step(found: Situation) -> ShowIt:
     """The last step: train where the GPU is, with what was built, else at least see that its code is there."""
     if found.wanted and not found.here:
         targets = " ".join(f"--target {arch.sm}" for arch in found.archs)
         return ShowIt(f"splatfix diagnose {targets}{python_option(found)}", "see the code for it")
     names = {canonicalize_name(name) for name in found.subjects}
     renderer = "gsplat" if "gsplat" in names else "inria" if "diff-gaussian-rasterization" in names else ""
-    options = " --device cuda" + (f" --renderer {renderer}" if renderer and native else "")
+    options = " --device cuda" + (f" --renderer {renderer}" if renderer else "")
     return ShowIt(f"splatfix certify{options}{python_option(found)}", "see it train")
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from splatfix.checks.toolkit import conda_toolkit
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import Fact, Facts, Toolkit, Torch
+from splatfix.facts import Facts, Toolkit, Torch
 from splatfix.knowledge import Arch, toolkit_supports
 from splatfix.knowledge.host_compilers import limits
-from splatfix.knowledge.toolkits import cuda_of_torch, provision, recipe
+from splatfix.knowledge.toolkits import provision
 from splatfix.resolve.build_environment import OWN_TOOLKIT
 from splatfix.resolve.compilers import CompilerDecision, choose_compilers
 from splatfix.resolve.plan import Reason
+from splatfix.resolve.provided import toolkit_recipe, toolkit_to_be
 from splatfix.resolve.toolchain import ToolkitDecision, choose_toolkit, release_numbers
 from splatfix.resolve.ways import ByHand, GetToolkit, Step
 
@@ -30,6 +32,21 @@ class Tools:
     ptx: Arch | None = None
     """Compiled as PTX too, for the targets that this toolkit cannot name."""
 
+    @property
+    def by_hand(self) -> bool:
+        """The person must do something before they are there."""
+        return any(isinstance(step, ByHand) for step in self.before)
+
+    @property
+    def downloaded(self) -> bool:
+        """The toolkit comes from PyPI wheels."""
+        return any(isinstance(step, GetToolkit) for step in self.before)
+
+    @property
+    def cost(self) -> int:
+        """What having them asks: two for each step by hand, one for a download."""
+        return 2 * sum(isinstance(step, ByHand) for step in self.before) + self.downloaded
+
 
 def steps_here(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> int | None:
     """How many things must be done by hand before a toolkit of this machine compiles; None: no toolkit here fits."""
@@ -45,8 +62,7 @@ def tools_here(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools:
     Raises:
         SplatfixError: none fits.
     """
-    toolkit = choose_toolkit(facts, torch, archs, None)
-    return _tools(facts, torch, toolkit, ())
+    return _tools(facts, torch, choose_toolkit(facts, torch, archs), ())
 
 
 def tools_from_wheels(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools:
@@ -66,19 +82,13 @@ def tools_from_wheels(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tool
         raise SplatfixError(
             "no-toolkit-wheels", f"whether PyPI has a compiler of CUDA {numbers[0]} is not known"
         )
-    exact = cuda_of_torch(torch.version) or ""
-    found = recipe(exact if exact.startswith(f"{minor}.") else minor)
+    found = toolkit_recipe(torch)
     if found is None:
         raise SplatfixError(
             "no-toolkit-wheels", f"PyPI has no compiler of CUDA {numbers[0]} ({offer.wheel}: {offer.holds})"
         )
-    bounds = limits(numbers[:2])
-    toolkit = Toolkit(
-        root=f"splatfix's own CUDA {minor}", version=minor, found_via=OWN_TOOLKIT, nvcc="nvcc",
-        gcc_max=bounds.gcc_max_major if bounds else None, clang_max=bounds.clang_max_major if bounds else None,
-    )  # fmt: skip
-    alone = replace(facts, machine=replace(facts.machine, toolkits=Fact((toolkit,), "its own cache")))
-    decision = choose_toolkit(alone, torch, archs, None)
+    toolkit = toolkit_to_be(minor, f"splatfix's own CUDA {minor}", OWN_TOOLKIT)
+    decision = choose_toolkit(facts, torch, archs, instead=toolkit)
     return _tools(facts, torch, decision, (GetToolkit(minor, found.unpacked_gb),))
 
 
@@ -93,16 +103,11 @@ def tools_by_hand(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools:
     refused: SplatfixError | None = None
     for minor in range(10):
         cuda = (numbers[0], minor)
-        bounds = limits(cuda)
-        if bounds is None or any(toolkit_supports(cuda, arch) is False for arch in archs):
+        if limits(cuda) is None or any(toolkit_supports(cuda, arch) is False for arch in archs):
             continue
         name = f"{cuda[0]}.{cuda[1]}"
-        stub = Toolkit(
-            f"CUDA {name}", name, (), "nvcc", gcc_max=bounds.gcc_max_major, clang_max=bounds.clang_max_major
-        )
-        alone = replace(facts, machine=replace(facts.machine, toolkits=Fact((stub,), "to be installed")))
         try:
-            decision = choose_toolkit(alone, torch, archs, None)
+            decision = choose_toolkit(facts, torch, archs, instead=toolkit_to_be(name, f"CUDA {name}"))
         except SplatfixError as error:
             refused = error
             continue
@@ -119,7 +124,7 @@ def _install_by_hand(facts: Facts, cuda: str) -> ByHand:
     if interpreter and interpreter.kind == "conda":
         return ByHand(
             f"install the CUDA {cuda} toolkit into the conda environment, which needs no root",
-            (f'conda install -p "{interpreter.prefix}" -c "nvidia/label/cuda-{cuda}.0" cuda-toolkit',),
+            (conda_toolkit(interpreter.prefix, cuda),),
         )
     return ByHand(
         f"install the CUDA {cuda} toolkit (not the driver that comes with it) from "

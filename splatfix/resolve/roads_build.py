@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from splatfix.core.errors import SplatfixError
+from splatfix.facts import Torch
 from splatfix.knowledge import cubin_runs_on
 from splatfix.resolve.plan import Reason, RoadNotTaken
 from splatfix.resolve.road_parts import rebuild_steps, show_step, shut, way
@@ -15,13 +16,14 @@ from splatfix.resolve.road_tools import (
     tools_here,
 )
 from splatfix.resolve.situation import Situation, code_serves, torch_obstacles
-from splatfix.resolve.toolchain import choose_ptx
+from splatfix.resolve.targets import driver_level
+from splatfix.resolve.toolchain import ToolkitDecision, choose_ptx
 from splatfix.resolve.ways import Keep, Road, WayOut
 
 
 def keep(found: Situation) -> WayOut | RoadNotTaken:
     """Nothing needs doing: torch and every extension carry code for every target, and the driver starts it."""
-    against, unsure = torch_obstacles(found, found.torch)
+    against, unsure = torch_obstacles(found)
     if not found.parts:
         against.append("no splatting extension is installed, so there is nothing to keep")
     for part in found.parts:
@@ -34,7 +36,7 @@ def keep(found: Situation) -> WayOut | RoadNotTaken:
             continue
         cuda = found.torch.cuda if found.torch else None
         for arch in found.archs:
-            verdict = code_serves(part.code, arch, level=found.driver_level, cuda=cuda)
+            verdict = code_serves(part.code, arch, level=driver_level(found.facts, arch), cuda=cuda)
             if verdict.ok is False:
                 against.append(f"{part.name} {_cannot(verdict.why)} on {arch.sm}")
             elif verdict.ok is None:
@@ -57,23 +59,26 @@ def _cannot(reason: str) -> str:
     return f"cannot run ({reason})"
 
 
-def _obstacles(found: Situation) -> tuple[list[str], list[str]]:
-    """What speaks against compiling anything for the targets: torch, or that all of it is to be left alone."""
-    against, unsure = torch_obstacles(found, found.torch)
+def _torch_to_build_for(found: Situation) -> tuple[Torch, list[str]]:
+    """The torch that is here, where compiling beside it serves the targets, and what is not known about that.
+
+    Raises:
+        SplatfixError: what speaks against compiling anything: torch, or that all of it is to be left alone.
+    """
+    against, unsure = torch_obstacles(found)
     kept = [part.name for part in found.parts if part.name in found.aim.keep]
     if kept and len(kept) == len(found.parts):
         against.append(f"{', '.join(kept)} is to be left as it is (--keep)")
-    return against, unsure
+    if against or found.torch is None:
+        raise SplatfixError("nothing-to-build-for", "; ".join(against))
+    return found.torch, unsure
 
 
 def rebuild(found: Situation) -> WayOut | RoadNotTaken:
     """Compile with a toolkit of this machine; a missing host compiler is the person's to install first."""
-    against, unsure = _obstacles(found)
-    if against:
-        return shut(Road.REBUILD, "; ".join(against))
-    assert found.torch is not None
     try:
-        tools = tools_here(found.facts, found.torch, found.archs)
+        torch, unsure = _torch_to_build_for(found)
+        tools = tools_here(found.facts, torch, found.archs)
     except SplatfixError as error:
         return shut(Road.REBUILD, error.what)
     return way(found, Road.REBUILD, rebuild_steps(found, tools), tools.reasons, unsure)
@@ -81,56 +86,53 @@ def rebuild(found: Situation) -> WayOut | RoadNotTaken:
 
 def rebuild_with_ptx(found: Situation) -> WayOut | RoadNotTaken:
     """For a GPU newer than the toolkit: machine code of an older major does not load there, PTX does."""
-    against, unsure = _obstacles(found)
-    if against:
-        return shut(Road.REBUILD_PTX, "; ".join(against))
-    assert found.torch is not None
+    road = Road.REBUILD_PTX
     try:
-        decision = choose_ptx(found.facts, found.torch, found.archs, found.driver_level)
-        compiler, before, why = compiler_here(found.facts, found.torch, decision.toolkit, decision.version)
+        torch, unsure = _torch_to_build_for(found)
+        decision = choose_ptx(found.facts, torch, found.archs)
+        compiler, before, why = compiler_here(found.facts, torch, decision.toolkit, decision.version)
     except SplatfixError as error:
-        return shut(Road.REBUILD_PTX, error.what)
+        return shut(road, error.what)
+    cuda = decision.toolkit.version or ""
     if decision.ptx is None:
-        return shut(
-            Road.REBUILD_PTX,
-            f"not needed: CUDA {decision.toolkit.version} here makes machine code for {found.words}",
-        )
+        return shut(road, f"not needed: CUDA {cuda} here makes machine code for {found.words}")
+    reasons = (Reason(_why_ptx(found, decision)), Reason(decision.why), *why)
+    tools = Tools(cuda, decision.toolkit.root, decision.build_archs, compiler, before, reasons, decision.ptx)
+    unsure += [decision.unsure] if decision.unsure else []
+    return way(found, road, rebuild_steps(found, tools, "--ptx"), reasons, unsure)
+
+
+def _why_ptx(found: Situation, decision: ToolkitDecision) -> str:
+    """Why machine code alone would not do."""
+    assert decision.ptx is not None
     served = decision.build_archs
     newer = ", ".join(arch.sm for arch in found.archs if not any(cubin_runs_on(own, arch) for own in served))
-    reasons = (
-        Reason(
-            f"CUDA {decision.toolkit.version} cannot name {newer}; {decision.ptx.sm} machine code alone would not load there, "
-            f"because machine code runs within one major only; so {decision.ptx.compute} PTX goes along"
-        ),
-        Reason(decision.why),
-        *why,
+    return (
+        f"CUDA {decision.toolkit.version} cannot name {newer}; {decision.ptx.sm} machine code alone would not load there, "
+        f"because machine code runs within one major only; so {decision.ptx.compute} PTX goes along"
     )
-    if decision.unsure:
-        unsure.append(decision.unsure)
-    tools = Tools(
-        decision.toolkit.version or "",
-        decision.toolkit.root,
-        decision.build_archs,
-        compiler,
-        before,
-        reasons,
-        decision.ptx,
-    )
-    return way(found, Road.REBUILD_PTX, rebuild_steps(found, tools, "--ptx"), reasons, unsure)
+
+
+def _torch_without_toolkit(found: Situation) -> tuple[Torch, list[str], int | None]:
+    """As ``_torch_to_build_for``, where no toolkit here compiles as it is; and what has to be done by hand until one does
+    (None: no toolkit here fits).
+
+    Raises:
+        SplatfixError: what speaks against compiling, or that no other toolkit is needed.
+    """
+    torch, unsure = _torch_to_build_for(found)
+    steps = steps_here(found.facts, torch, found.archs)
+    if steps == 0:
+        raise SplatfixError("toolkit-is-here", "not needed: a toolkit that fits is here")
+    return torch, unsure, steps
 
 
 def provide_toolkit(found: Situation) -> WayOut | RoadNotTaken:
     """CUDA 13 has a whole compiler on PyPI; 11 and 12 have none."""
     road = Road.PROVIDE_TOOLKIT
-    against, unsure = _obstacles(found)
-    if against:
-        return shut(road, "; ".join(against))
-    assert found.torch is not None
-    here = steps_here(found.facts, found.torch, found.archs)
-    if here == 0:
-        return shut(road, "not needed: a toolkit that fits is here")
     try:
-        tools = tools_from_wheels(found.facts, found.torch, found.archs)
+        torch, unsure, _ = _torch_without_toolkit(found)
+        tools = tools_from_wheels(found.facts, torch, found.archs)
     except SplatfixError as error:
         return shut(road, error.what)
     return way(found, road, rebuild_steps(found, tools, "--provide-toolkit"), tools.reasons, unsure)
@@ -139,15 +141,9 @@ def provide_toolkit(found: Situation) -> WayOut | RoadNotTaken:
 def install_toolkit(found: Situation) -> WayOut | RoadNotTaken:
     """A toolkit of torch's major that the person installs: told, never done."""
     road = Road.INSTALL_TOOLKIT
-    against, unsure = _obstacles(found)
-    if against:
-        return shut(road, "; ".join(against))
-    assert found.torch is not None
-    here = steps_here(found.facts, found.torch, found.archs)
-    if here == 0:
-        return shut(road, "not needed: a toolkit that fits is here")
     try:
-        tools = tools_by_hand(found.facts, found.torch, found.archs)
+        torch, unsure, here = _torch_without_toolkit(found)
+        tools = tools_by_hand(found.facts, torch, found.archs)
     except SplatfixError as error:
         return shut(road, error.what)
     if here is not None and len(tools.before) > here:

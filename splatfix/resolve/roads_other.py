@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
+from splatfix.checks._common import pip_of
 from splatfix.checks.coverage import judge
 from splatfix.checks.driver import driver_words
 from splatfix.core.proof import RungName
@@ -14,12 +15,24 @@ from splatfix.facts import Driver, EntryKind, Fact, Facts
 from splatfix.knowledge import drivers
 from splatfix.knowledge.torch_releases import build, build_runs_on, pip_command, releases
 from splatfix.resolve.plan import Reason, RoadNotTaken
-from splatfix.resolve.road_parts import python_option, shut, way
+from splatfix.resolve.road_parts import UPPER_RUNGS, python_option, shut, way
 from splatfix.resolve.roads_torch import cuda_words, other_builds
 from splatfix.resolve.situation import NativePart, Situation, driver_objection, torch_obstacles
 from splatfix.resolve.swaps import SWAPS, refusal, swap_for_variant
+from splatfix.resolve.targets import driver_level
 from splatfix.resolve.toolchain import release_numbers
-from splatfix.resolve.ways import ByHand, InstallTorch, Lane, Limit, Road, RunLane, ShowIt, SwapIn, WayOut
+from splatfix.resolve.ways import (
+    ByHand,
+    InstallTorch,
+    Lane,
+    Limit,
+    Road,
+    RunLane,
+    ShowIt,
+    Step,
+    SwapIn,
+    WayOut,
+)
 
 
 def container(found: Situation, lanes: Sequence[Lane]) -> WayOut | RoadNotTaken:
@@ -81,15 +94,7 @@ def swap(found: Situation) -> WayOut | RoadNotTaken:
         return shut(road, f"{', '.join(kept)} is to be left as it is (--keep)")
     if found.aim.no_drop_ins:
         return shut(road, found.aim.no_drop_ins)
-    names, refused = list(found.aim.drop_ins), []
-    for part in found.parts if not names else ():
-        name, why = _stand_in(part)
-        if part.swap:
-            continue
-        if why:
-            refused.append(f"{part.name}: {why}")
-        else:
-            names.append(name)
+    names, refused = _drop_ins(found)
     if refused:
         return shut(road, "nothing replaces " + "; ".join(refused))
     if found.parts and not names:
@@ -98,47 +103,60 @@ def swap(found: Situation) -> WayOut | RoadNotTaken:
     command = f"splatfix install {source} --backend pure{python_option(found)}"
     reasons = [Reason("same values and gradients within rounding; far slower than CUDA, for small scenes")]
     if not found.parts:
-        reasons.append(
-            Reason(
-                "which rasterizer your trainer calls decides whether it has a stand-in; the checkout tells"
-            )
-        )
-    against, unsure = torch_obstacles(found, found.torch)
-    if not found.wanted and found.torch is not None:
-        # ROCm and Metal run plain PyTorch; whether all of it was never tried
-        against, unsure = (
-            [],
-            [f"whether the drop-ins run on anything but the CPU with torch {found.torch.version}"],
-        )
-    steps: list[InstallTorch | SwapIn | ShowIt] = []
+        text = "which rasterizer your trainer calls decides whether it has a stand-in; the checkout tells"
+        reasons.append(Reason(text))
+    against, unsure = torch_obstacles(found)
     if found.torch is None:
-        candidates = other_builds(found)
-        newest = releases()[-1]
-        version, tag = (
-            (candidates[0].build.torch, candidates[0].build.tag)
-            if candidates
-            else (f"{newest.release}.*", "cpu")
-        )
-        interpreter = found.facts.environment.interpreter.value
-        pip = f'"{interpreter.executable}" -m pip' if interpreter else "pip"
-        steps.append(InstallTorch(version, tag, pip_command(version, tag, pip=pip)))
+        against = []  # the one that is installed first
+    elif not found.wanted:
+        # ROCm and Metal run plain PyTorch; whether all of it was never tried
         against = []
-    steps += [
+        unsure = [f"whether the drop-ins run on anything but the CPU with torch {found.torch.version}"]
+    steps = (
+        *(_first_torch(found) if found.torch is None else ()),
         SwapIn(tuple(names) or ("what the checkout calls",), command),
         ShowIt(f"splatfix verify{python_option(found)}", "see the numbers"),
-    ]
-    made = way(found, road, tuple(steps), reasons, unsure, native=False)
-    if against:
-        why = f"on that GPU ({'; '.join(against)}); on the CPU it can be shown"
-        upper = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
-        others = tuple(limit for limit in made.cannot_prove if limit.rung not in upper)
-        made = replace(
-            made,
-            steps=tuple(steps),
-            can_prove=tuple(rung for rung in made.can_prove if rung not in upper),
-            cannot_prove=(*others, *(Limit(rung, why) for rung in upper)),
-        )
-    return made
+    )
+    made = way(found, road, steps, reasons, unsure, native=False)
+    return _on_the_cpu(made, steps, "; ".join(against)) if against else made
+
+
+def _drop_ins(found: Situation) -> tuple[list[str], list[str]]:
+    """Names of the drop-ins for the extensions meant, and what has none, with the reason."""
+    if found.aim.drop_ins:
+        return list(found.aim.drop_ins), []
+    names, refused = [], []
+    for part in found.parts:
+        if part.swap:
+            continue
+        name, why = _stand_in(part)
+        if why:
+            refused.append(f"{part.name}: {why}")
+        else:
+            names.append(name)
+    return names, refused
+
+
+def _first_torch(found: Situation) -> tuple[Step, ...]:
+    """The torch to install where there is none: one that serves the targets, else the newest for the CPU."""
+    candidates = other_builds(found)
+    if candidates:
+        version, tag = candidates[0].build.torch, candidates[0].build.tag
+    else:
+        version, tag = f"{releases()[-1].release}.*", "cpu"
+    return (InstallTorch(version, tag, pip_command(version, tag, pip=pip_of(found.facts))),)
+
+
+def _on_the_cpu(made: WayOut, steps: tuple[Step, ...], why: str) -> WayOut:
+    """The same drop-ins where torch does not run on the GPU: they still run without one, whatever its driver needs."""
+    others = tuple(limit for limit in made.cannot_prove if limit.rung not in UPPER_RUNGS)
+    why = f"on that GPU ({why}); on the CPU it can be shown"
+    return replace(
+        made,
+        steps=steps,
+        can_prove=tuple(rung for rung in made.can_prove if rung not in UPPER_RUNGS),
+        cannot_prove=(*others, *(Limit(rung, why) for rung in UPPER_RUNGS)),
+    )
 
 
 def _stand_in(part: NativePart) -> tuple[str, str]:
@@ -216,7 +234,7 @@ def _ptx_asks(found: Situation) -> list[tuple[tuple[int, ...], str]]:
     asked: list[tuple[tuple[int, ...], str]] = []
     for part in found.parts:
         for arch in found.archs:
-            verdict = judge(part.code, arch, driver_cuda=found.driver_level)
+            verdict = judge(part.code, arch, driver_cuda=driver_level(found.facts, arch))
             versions = [
                 entry.ptx_version
                 for group in part.code

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks._common import torch_family
+from splatfix.checks._common import pip_of, torch_family
 from splatfix.checks.driver import driver_words
 from splatfix.checks.torch_build import nearness
 from splatfix.core.errors import SplatfixError
@@ -25,9 +25,9 @@ from splatfix.knowledge.wheel_index import COMPANIONS
 from splatfix.resolve.plan import Reason, RoadNotTaken
 from splatfix.resolve.road_parts import rebuild_steps, shut, way
 from splatfix.resolve.road_tools import Tools, tools_by_hand, tools_from_wheels, tools_here
-from splatfix.resolve.situation import Situation, driver_objection, torch_obstacles
+from splatfix.resolve.situation import Situation, driver_objection, own_driver_starts, torch_obstacles
 from splatfix.resolve.toolchain import release_numbers
-from splatfix.resolve.ways import ByHand, GetToolkit, InstallTorch, Road, WayOut
+from splatfix.resolve.ways import InstallTorch, Road, WayOut
 
 
 @dataclass(frozen=True)
@@ -36,79 +36,86 @@ class _Offer:
 
     ranked: RankedBuild
     tools: Tools
-    cost: int
-    """What it asks of the machine: two for each step by hand, one for a download."""
+
+    @property
+    def build(self) -> TorchBuild:
+        """The published build."""
+        return self.ranked.build
 
 
 def other_torch(found: Situation) -> WayOut | RoadNotTaken:
     """The published build that serves every target under this driver and Python, and asks least of the machine."""
     road = Road.OTHER_TORCH
+    if forbidden := _forbidden(found):
+        return shut(road, forbidden)
+    against, _ = torch_obstacles(found)
+    now = _tools_for(found.facts, found.torch, found.archs) if found.torch and not against else None
+    serves = f"not needed: torch {found.torch.version if found.torch else ''} has code for {found.words}"
+    if now is not None and now.cost == 0:
+        return shut(road, f"{serves}, and a toolkit for it is here")
+    offers = _offers(found)
+    if now is not None:  # a torch that serves is not taken back to an older release
+        offers = [offer for offer in offers if not _is_older(found, offer.build)]
+        least = min((offer.tools for offer in offers), key=lambda tools: tools.cost, default=None)
+        if least is None:
+            return shut(road, serves)
+        if now.cost <= least.cost:
+            why = f"another build would ask as much of this machine ({_asks(least)})"
+            return shut(road, f"{serves}, and {why}")
+    if not offers:
+        return shut(road, _why_no_build(found))
+    return _plan_for(found, _best(found, offers), offers)
+
+
+def _forbidden(found: Situation) -> str:
+    """What rules out another torch before any is looked for; "" where nothing does."""
     if "torch" in found.aim.keep:
-        return shut(road, "torch is to be left as it is (--keep torch)")
+        return "torch is to be left as it is (--keep torch)"
     kept = [
         part.name for part in found.parts if part.installed and not part.swap and part.name in found.aim.keep
     ]
     if kept:
-        return shut(
-            road,
-            f"{', '.join(kept)} is to be left as it is (--keep), and was compiled against the torch here",
-        )
+        return f"{', '.join(kept)} is to be left as it is (--keep), and was compiled against the torch here"
     if found.platform is None:
-        return shut(road, f"PyTorch publishes no CUDA build for {found.facts.machine.system}")
-    against, _ = torch_obstacles(found, found.torch)
-    now = _cost_of(_tools_for(found.facts, found.torch, found.archs)) if found.torch and not against else None
-    if now == 0 and found.torch:
-        return shut(
-            road,
-            f"not needed: torch {found.torch.version} has code for {found.words}, and a toolkit for it is here",
-        )
-    offers = _offers(found)
-    if now is not None and found.torch:  # a torch that serves is not taken back to an older release
-        offers = [offer for offer in offers if not _is_older(found, offer.ranked.build)]
-        if not offers:
-            return shut(road, f"not needed: torch {found.torch.version} has code for {found.words}")
-    if not offers:
-        return shut(road, _why_no_build(found))
-    best = min(
+        return f"PyTorch publishes no CUDA build for {found.facts.machine.system}"
+    return ""
+
+
+def _best(found: Situation, offers: Sequence[_Offer]) -> _Offer:
+    """What asks least of the machine; among equals what is known to run, is no step back, and is nearest to what is here."""
+    return min(
         offers,
-        key=lambda item: (
-            item.cost,
-            item.ranked.runs == "unknown",
-            _is_older(found, item.ranked.build),
-            nearness(found.facts, item.ranked.build),
+        key=lambda offer: (
+            offer.tools.cost,
+            offer.ranked.runs == "unknown",
+            _is_older(found, offer.build),
+            nearness(found.facts, offer.build),
         ),
     )
-    if now is not None and now <= best.cost and found.torch:
-        return shut(
-            road, f"not needed: torch {found.torch.version} has code for {found.words}, and another build would ask "
-            f"as much of this machine ({_asks(best.tools)})",
-        )  # fmt: skip
-    chosen = best.ranked.build
+
+
+def _plan_for(found: Situation, best: _Offer, offers: Sequence[_Offer]) -> WayOut:
+    chosen = best.build
     version, command = torch_command(found, chosen)
     reasons = [Reason(_why_build(found, best.ranked, version), chosen.source), *best.tools.reasons]
-    others = [o.ranked.build for o in offers if o.ranked.build is not chosen and o.cost == best.cost][:3]
+    others = [o.build for o in offers if o.build is not chosen and o.tools.cost == best.tools.cost][:3]
     if others:
         reasons.append(Reason("as good: " + ", ".join(f"torch {item.torch} {item.tag}" for item in others)))
+    reasons += [Reason(text) for text in _lost_here(found, chosen)]
     if linked := _linked_to_torch(found):
+        names = ", ".join(linked)
         reasons.append(
-            Reason(
-                f"these were compiled against the torch that is here and need a rebuild too: {', '.join(linked)}"
-            )
+            Reason(f"these were compiled against the torch that is here and need a rebuild too: {names}")
         )
-    unsure = (
-        []
-        if best.ranked.runs != "unknown"
-        else [f"what GPU code torch {chosen.torch} {chosen.tag} carries for this platform"]
-    )
-    if found.here and driver_objection(found, cuda_words(chosen)).ok is None:
-        unsure.append(driver_objection(found, cuda_words(chosen)).why)
-    provided = any(isinstance(step, GetToolkit) for step in best.tools.before)
-    options = ("--provide-toolkit",) if provided else ()
-    steps = (
-        InstallTorch(version, chosen.tag, command),
-        *rebuild_steps(found, best.tools, *options, everything=True),
-    )
-    return way(found, road, steps, reasons, unsure)
+    unsure = []
+    if best.ranked.runs == "unknown":
+        unsure.append(f"what GPU code torch {chosen.torch} {chosen.tag} carries for this platform")
+    if found.here and (said := driver_objection(found, cuda_words(chosen))).ok is None:
+        unsure.append(said.why)
+    options = ("--provide-toolkit",) if best.tools.downloaded else ()
+    install = InstallTorch(version, chosen.tag, command)
+    steps = (install, *rebuild_steps(found, best.tools, *options, everything=True))
+    return way(found, Road.OTHER_TORCH, steps, reasons, unsure)
 
 
 def _offers(found: Situation) -> list[_Offer]:
@@ -120,9 +127,8 @@ def _offers(found: Situation) -> list[_Offer]:
         if key not in known:
             known[key] = _tools_for(found.facts, torch, found.archs)
         tools = known[key]
-        cost = _cost_of(tools)
-        if tools is not None and cost is not None:
-            offers.append(_Offer(ranked, tools, cost))
+        if tools is not None:
+            offers.append(_Offer(ranked, tools))
     return offers
 
 
@@ -189,24 +195,17 @@ def _tools_for(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools | Non
     return None
 
 
-def _cost_of(tools: Tools | None) -> int | None:
-    if tools is None:
-        return None
-    by_hand = sum(isinstance(step, ByHand) for step in tools.before)
-    return 2 * by_hand + any(isinstance(step, GetToolkit) for step in tools.before)
-
-
 def _asks(tools: Tools) -> str:
-    if any(isinstance(step, ByHand) for step in tools.before):
+    if tools.by_hand:
         return "a toolkit or compiler to be installed by hand"
     return "a toolkit from PyPI wheels" if tools.before else "a toolkit that is here"
 
 
 def torch_command(found: Situation, candidate: TorchBuild) -> tuple[str, str]:
     """Version and exact pip command, companions included."""
-    interpreter = found.facts.environment.interpreter.value
-    pip = f'"{interpreter.executable}" -m pip' if interpreter else "pip"
-    return replacing_command(candidate.torch, candidate.tag, torch_family(found.facts), pip=pip)
+    return replacing_command(
+        candidate.torch, candidate.tag, torch_family(found.facts), pip=pip_of(found.facts)
+    )
 
 
 def _why_build(found: Situation, ranked: RankedBuild, version: str) -> str:
@@ -250,15 +249,21 @@ def _why_no_build(found: Situation) -> str:
 
 
 def _lost_here(found: Situation, chosen: TorchBuild) -> list[str]:
-    """GPUs of this machine, not asked for, that the chosen build is known not to run on."""
-    here = {
-        Arch.parse(gpu.cc)
-        for gpu in found.facts.machine.gpus.value or ()
-        if gpu.vendor == "nvidia" and gpu.cc
-    }
-    others = sorted(here - set(found.archs))
+    """Why GPUs of this machine that were not asked for are not served by the chosen build, as far as that is known."""
+    own = found.not_asked_for
+    if not own:
+        return []
+    name = f"torch {chosen.torch} {chosen.tag}"
+    if (driver := own_driver_starts(found, cuda_words(chosen))).ok is False:
+        words = ", ".join(arch.sm for arch in own)
+        return [f"this machine's own {words} is then not served by torch: {driver.why}"]
     platform, machine = found.platform or "linux", found.facts.machine.machine
-    return [arch.sm for arch in others if build_runs_on(chosen, arch, platform, machine) is False]
+    lost = [arch.sm for arch in own if build_runs_on(chosen, arch, platform, machine) is False]
+    return (
+        [f"this machine's own {', '.join(lost)} is then not served by torch: {name} has no code for it"]
+        if lost
+        else []
+    )
 
 
 def _linked_to_torch(found: Situation) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from packaging.utils import canonicalize_name
@@ -18,7 +18,7 @@ from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import Platform
 from splatfix.knowledge.stacks import variant, variants
 from splatfix.resolve.recipes import recipe
-from splatfix.resolve.targets import resolve_targets
+from splatfix.resolve.targets import archs_here, driver_level, resolve_targets
 from splatfix.resolve.toolchain import release_numbers
 from splatfix.resolve.ways import Aim, ByHand
 
@@ -63,7 +63,7 @@ class Situation:
     aim: Aim
     wanted: tuple[Wanted, ...]
     parts: tuple[NativePart, ...]
-    repairs: tuple[ByHand, ...] = field(default=())
+    repairs: tuple[ByHand, ...] = ()
     """What must be done to driver or container before anything runs on this machine's GPU."""
 
     @property
@@ -75,6 +75,17 @@ class Situation:
     def here(self) -> bool:
         """At least one target is a GPU of this machine, so that its driver has a say."""
         return any(item.here for item in self.wanted)
+
+    @property
+    def away(self) -> tuple[Arch, ...]:
+        """The targets that no GPU of this machine is."""
+        return tuple(item.arch for item in self.wanted if not item.here)
+
+    @property
+    def not_asked_for(self) -> tuple[Arch, ...]:
+        """GPUs of this machine that are no target."""
+        asked = {arch.plain for arch in self.archs}
+        return tuple(arch for arch in sorted(archs_here(self.facts)) if arch not in asked)
 
     @property
     def torch(self) -> Torch | None:
@@ -90,21 +101,18 @@ class Situation:
     @property
     def driver(self) -> tuple[int, ...] | None:
         """The driver that will have to run it; None when no target is here, or none is known."""
-        return drivers.parse_driver(self.driver_words) if self.here and self.driver_words else None
+        return self.own_driver if self.here else None
+
+    @property
+    def own_driver(self) -> tuple[int, ...] | None:
+        """This machine's driver, whether or not a target is here."""
+        return drivers.parse_driver(self.driver_words) if self.driver_words else None
 
     @property
     def driver_words(self) -> str:
         """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
         found = self.facts.machine.driver.value
         return (found.library_version or found.version or "") if found else ""
-
-    @property
-    def driver_level(self) -> str | None:
-        """CUDA level of that driver, for PTX; None where nothing tells it."""
-        found = self.facts.machine.driver.value
-        if not self.here or found is None:
-            return None
-        return None if found.library_version not in (None, found.version) else found.cuda
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -136,7 +144,7 @@ def situation(aim: Aim, facts: Facts) -> Situation:
     Raises:
         SplatfixError: ``unknown-arch``, or ``no-gpu-to-target`` when ``auto`` finds no NVIDIA GPU.
     """
-    here = {Arch.parse(gpu.cc) for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia" and gpu.cc}
+    here = archs_here(facts)
     wanted = tuple(Wanted(arch, arch.plain in here) for arch in resolve_targets(aim.targets, facts))
     found = Situation(facts, aim, wanted, tuple(_parts(aim, facts)))
     return replace(found, repairs=_repairs(facts)) if found.here else found
@@ -173,13 +181,15 @@ def lacks_code(found: Situation, part: NativePart) -> bool:
         return True
     cuda = found.torch.cuda if found.torch else None
     answers = (
-        code_serves(part.code, a, level=found.driver_level, cuda=cuda, counted=False) for a in found.archs
+        code_serves(part.code, arch, level=driver_level(found.facts, arch), cuda=cuda, counted=False)
+        for arch in found.archs
     )
     return any(answer.ok is False for answer in answers)
 
 
-def torch_obstacles(found: Situation, torch: Torch | None) -> tuple[list[str], list[str]]:
-    """What speaks against building for the targets beside this torch, and what is not known about it."""
+def torch_obstacles(found: Situation) -> tuple[list[str], list[str]]:
+    """What speaks against building for the targets beside the torch that is here, and what is not known about it."""
+    torch = found.torch
     if torch is None:
         installed = found.facts.environment.torch_installed.value
         return ["torch is not installed" if installed is False else "the installed torch cannot be read"], []
@@ -188,7 +198,7 @@ def torch_obstacles(found: Situation, torch: Torch | None) -> tuple[list[str], l
     against, unsure = [], []
     for arch in found.archs:
         verdict = code_serves(
-            torch.code, arch, level=found.driver_level, cuda=torch.cuda,
+            torch.code, arch, level=driver_level(found.facts, arch), cuda=torch.cuda,
             unread=f"what GPU code torch {torch.version} carries is not known", counted=False,
         )  # fmt: skip
         if verdict.ok is False:
@@ -205,17 +215,22 @@ def torch_obstacles(found: Situation, torch: Torch | None) -> tuple[list[str], l
 
 def driver_objection(found: Situation, cuda: str) -> Serves:
     """Whether this machine's driver starts a CUDA runtime; asked only where a target is here."""
-    numbers = release_numbers(cuda)
-    floor = drivers.runtime_floor((numbers[0], numbers[1]), found.platform or "linux")
     if not found.here:
         return Serves(None, "no target is in this machine, so its driver has no say")
+    return own_driver_starts(found, cuda)
+
+
+def own_driver_starts(found: Situation, cuda: str) -> Serves:
+    """Whether this machine's driver starts a CUDA runtime, wherever the targets are."""
+    numbers = release_numbers(cuda)
+    floor = drivers.runtime_floor((numbers[0], numbers[1]), found.platform or "linux")
     if floor is None:
         return Serves(None, f"the oldest driver for CUDA {cuda} is not in the tables")
     need = driver_words(floor)
-    if found.driver is None:
+    if found.own_driver is None:
         return Serves(None, f"no driver version is known here; CUDA {cuda} needs {need} or newer")
     have = found.driver_words
-    if found.driver < floor:
+    if found.own_driver < floor:
         return Serves(False, f"driver {have} is too old for CUDA {cuda}, which needs {need} or newer")
     return Serves(True, f"driver {have} starts CUDA {cuda} (needs {need})")
 

@@ -39,9 +39,26 @@ def _parse(text: str) -> Arch:
         ) from error
 
 
-def _own_gpus(facts: Facts) -> list[Arch]:
+def archs_here(facts: Facts) -> tuple[Arch, ...]:
+    """The architectures of this machine's NVIDIA GPUs, each once, in the driver's order."""
+    gpus = facts.machine.gpus.value or ()
+    return tuple(dict.fromkeys(Arch.parse(gpu.cc) for gpu in gpus if gpu.vendor == "nvidia" and gpu.cc))
+
+
+def driver_level(facts: Facts, target: Arch) -> str | None:
+    """CUDA level of the driver that will translate PTX for a target; None where that GPU is elsewhere, or nothing tells.
+
+    A driver that waits for its reboot tells nothing: its library is another one than the module that answered.
+    """
+    driver = facts.machine.driver.value
+    if driver is None or target.plain not in archs_here(facts):
+        return None
+    return driver.cuda if driver.library_version in (None, driver.version) else None
+
+
+def _own_gpus(facts: Facts) -> tuple[Arch, ...]:
     gpus = facts.machine.gpus
-    known = [Arch.parse(gpu.cc) for gpu in gpus.value or () if gpu.vendor == "nvidia" and gpu.cc]
+    known = archs_here(facts)
     if known:
         return known
     others = [gpu for gpu in gpus.value or () if gpu.vendor != "nvidia"]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from splatfix.checks.build_room import brings_own_glibc, glibc_clash
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
 from splatfix.knowledge.archs import arch_info, known_archs
-from splatfix.knowledge.breakages import breakage
+from splatfix.knowledge.cpp_extension import first_release_for_arch
 from splatfix.knowledge.drivers import ptx_isa_of_cuda, ptx_jit_ok
 from splatfix.knowledge.torch_releases import builds_for_arch, pip_command
 from splatfix.resolve.plan import RoadNotTaken
+from splatfix.resolve.targets import driver_level
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,19 @@ class ToolkitDecision:
 
 
 def choose_toolkit(
-    facts: Facts, torch: Torch, targets: Sequence[Arch], cuda_home: str | None, *, any_major: bool = False
+    facts: Facts,
+    torch: Torch,
+    targets: Sequence[Arch],
+    cuda_home: str | None = None,
+    *,
+    instead: Toolkit | None = None,
+    any_major: bool = False,
 ) -> ToolkitDecision:
     """A toolkit whose major is torch's, which knows the targets; the one closest to torch's own version first.
 
     Args:
         cuda_home: the folder the person named; then no other is considered.
+        instead: a toolkit that is not there yet, considered in place of those that are.
         any_major: another major than torch's will do where torch's own is not there.
 
     Raises:
@@ -48,12 +58,12 @@ def choose_toolkit(
     wanted = release_numbers(torch.cuda)
     for target in targets:
         _served_by(target, torch)  # says so where torch itself knows nothing that serves it
-    candidates = _named(facts, cuda_home) if cuda_home else list(facts.machine.toolkits.value or ())
+    candidates = (instead,) if instead else _candidates(facts, cuda_home)
     rejected: list[RoadNotTaken] = []
     fitting: list[tuple[tuple[int, int], Toolkit, tuple[int, ...], tuple[Arch, ...]]] = []
     for toolkit in candidates:
         build_archs = tuple(_build_arch(target, torch, toolkit) or target for target in targets)
-        objection = _objection(toolkit, wanted, build_archs, _glibc_of_builds(facts), any_major=any_major)
+        objection = _objection(facts, toolkit, wanted, build_archs, any_major=any_major)
         if objection:
             rejected.append(RoadNotTaken(f"toolkit {toolkit.root}", objection))
             continue
@@ -76,15 +86,12 @@ def choose_toolkit(
 
 
 def choose_ptx(
-    facts: Facts, torch: Torch, targets: Sequence[Arch], driver_cuda: str | None, cuda_home: str | None = None
+    facts: Facts, torch: Torch, targets: Sequence[Arch], cuda_home: str | None = None
 ) -> ToolkitDecision:
     """A toolkit of torch's major that is here, with PTX of its newest architecture for the targets that it cannot name.
 
     Machine code runs within one major only, so a sm_90 cubin does not load on sm_120; PTX for compute_90 does, if the
     driver reads the PTX version that this toolkit writes. Source: CUDA's compatibility guides; CUDA error 222.
-
-    Args:
-        driver_cuda: CUDA level of the driver that will translate it; None when the GPU is elsewhere.
 
     Raises:
         SplatfixError: ``no-ptx-road`` with every candidate and what speaks against it.
@@ -93,8 +100,8 @@ def choose_ptx(
     wanted = release_numbers(torch.cuda)
     rejected: list[RoadNotTaken] = []
     fitting: list[tuple[tuple[int, int], ToolkitDecision]] = []
-    for toolkit in _named(facts, cuda_home) if cuda_home else facts.machine.toolkits.value or ():
-        answer = _ptx_with(toolkit, torch, wanted, targets, driver_cuda, _glibc_of_builds(facts))
+    for toolkit in _candidates(facts, cuda_home):
+        answer = _ptx_with(facts, toolkit, torch, wanted, targets)
         if isinstance(answer, str):
             rejected.append(RoadNotTaken(f"toolkit {toolkit.root}", answer))
         else:
@@ -111,15 +118,10 @@ def choose_ptx(
 
 
 def _ptx_with(
-    toolkit: Toolkit,
-    torch: Torch,
-    wanted: tuple[int, ...],
-    targets: Sequence[Arch],
-    driver_cuda: str | None,
-    glibc: str | None,
+    facts: Facts, toolkit: Toolkit, torch: Torch, wanted: tuple[int, ...], targets: Sequence[Arch]
 ) -> ToolkitDecision | str:
     """The decision for one toolkit, or what speaks against it."""
-    objection = _objection(toolkit, wanted, (), glibc)
+    objection = _objection(facts, toolkit, wanted, ())
     if objection:
         return objection
     version = release_numbers(toolkit.version or "")
@@ -129,27 +131,37 @@ def _ptx_with(
     if not lacking:
         why = f"CUDA {toolkit.version} compiles machine code for every target"
         return ToolkitDecision(toolkit, version, tuple(named), why, ())
-    older = [
-        arch
-        for arch in known_archs()
-        if arch < min(lacking).plain
-        and not _is_tegra(arch)
-        and _compiles_for(toolkit, version, arch)
-        and arch.cc in torch.knows_archs
-    ]
-    if not older:
+    base = _ptx_base(toolkit, version, torch, below=min(lacking).plain)
+    if base is None:
         return f"CUDA {toolkit.version} knows no older architecture whose PTX {lacking[0].sm} could take"
-    base = max(older)
-    isa = ptx_isa_of_cuda((version[0], version[1]))
-    level = release_numbers(driver_cuda or "")
-    reads = ptx_jit_ok(isa, (level[0], level[1])) if isa and len(level) > 1 else None
-    if reads is False and isa:
-        return (
-            f"its PTX {isa[0]}.{isa[1]} is newer than a driver of CUDA {driver_cuda} translates (error 222)"
-        )
-    unsure = "" if reads else f"whether the driver translates PTX of CUDA {toolkit.version}"
+    isa, unsure = ptx_isa_of_cuda((version[0], version[1])), ""
+    for arch in lacking:
+        level = driver_level(facts, arch)
+        reads = _driver_reads(isa, level)
+        if isa and reads is False:
+            return f"its PTX {isa[0]}.{isa[1]} is newer than a driver of CUDA {level} translates (error 222)"
+        unsure = unsure if reads else f"whether the driver translates PTX of CUDA {toolkit.version}"
     why = f"CUDA {toolkit.version} writes {base.compute} PTX, which every GPU from {base.sm} on can be given"
     return ToolkitDecision(toolkit, version, tuple(named), why, (), base, unsure)
+
+
+def _ptx_base(toolkit: Toolkit, version: tuple[int, ...], torch: Torch, *, below: Arch) -> Arch | None:
+    """The newest desktop architecture below another that both know, whose PTX is to be translated for it."""
+    older = (
+        arch
+        for arch in known_archs()
+        if arch < below
+        and not _is_tegra(arch)
+        and _compiles_for(toolkit, version, arch)
+        and (not torch.knows_archs or arch.cc in torch.knows_archs)
+    )
+    return max(older, default=None)
+
+
+def _driver_reads(isa: tuple[int, int] | None, level: str | None) -> bool | None:
+    """Whether a driver of this CUDA level translates PTX of this version; None: not known."""
+    numbers = release_numbers(level or "")
+    return ptx_jit_ok(isa, (numbers[0], numbers[1])) if isa and len(numbers) > 1 else None
 
 
 def _build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Arch | None:
@@ -186,8 +198,6 @@ def _served_by(target: Arch, torch: Torch) -> Arch:
 
 
 def _newer_torch(target: Arch) -> str:
-    from splatfix.knowledge.cpp_extension import first_release_for_arch
-
     release = first_release_for_arch(target)
     if release is None:
         return "Use a newer torch; see https://pytorch.org/get-started/locally/"
@@ -196,10 +206,10 @@ def _newer_torch(target: Arch) -> str:
 
 
 def _objection(
+    facts: Facts,
     toolkit: Toolkit,
     wanted: tuple[int, ...],
     build_archs: Iterable[Arch],
-    glibc: str | None = None,
     *,
     any_major: bool = False,
 ) -> str | None:
@@ -211,8 +221,8 @@ def _objection(
     for arch in build_archs:
         if not _compiles_for(toolkit, version, arch):
             return f"CUDA {toolkit.version}: its nvcc cannot compile for {arch.sm}"
-    if conflict := _glibc_conflict(version, glibc):
-        return conflict
+    if (clash := glibc_clash(facts, toolkit)) and not _has_other_glibc(facts):
+        return f"its headers clash with those of glibc {facts.machine.glibc} ({clash})"
     vital = [item for item in toolkit.missing if item in _VITAL]
     return f"it is incomplete: {', '.join(vital)} missing" if vital else None
 
@@ -222,19 +232,11 @@ def _is_tegra(arch: Arch) -> bool:
     return info is not None and info.tegra
 
 
-def _glibc_of_builds(facts: Facts) -> str | None:
-    """The C library that nvcc will read headers of; None where conda's compilers bring an older one of their own."""
-    conda = any("conda-linux-gnu" in item.path for item in facts.machine.compilers.value or ())
-    return None if conda else facts.machine.glibc
-
-
-def _glibc_conflict(cuda: tuple[int, ...], glibc: str | None) -> str | None:
-    """This toolkit's headers declare functions that the C library declares otherwise, so that nothing compiles."""
-    known = breakage("glibc_noexcept")
-    have = release_numbers(glibc or "")
-    if known is None or not have or have < known.since["glibc"] or cuda[:2] > known.until["cuda"]:
-        return None
-    return f"its headers clash with those of glibc {glibc} ({known.symptom})"
+def _has_other_glibc(facts: Facts) -> bool:
+    """A compiler with an older C library of its own is here, or can be had without root: conda's."""
+    interpreter = facts.environment.interpreter.value
+    in_conda = interpreter is not None and interpreter.kind == "conda"
+    return in_conda or any(brings_own_glibc(item) for item in facts.machine.compilers.value or ())
 
 
 def _compiles_for(toolkit: Toolkit, version: tuple[int, ...], arch: Arch) -> bool:
@@ -254,9 +256,10 @@ _VITAL = (
 )
 
 
-def _named(facts: Facts, cuda_home: str) -> list[Toolkit]:
-    from pathlib import Path
-
+def _candidates(facts: Facts, cuda_home: str | None) -> Sequence[Toolkit]:
+    """The toolkits of this machine, or the one in the folder that the person named."""
+    if not cuda_home:
+        return facts.machine.toolkits.value or ()
     real = str(Path(cuda_home).expanduser().resolve())
     named = [item for item in facts.machine.toolkits.value or () if str(Path(item.root).resolve()) == real]
     if not named:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from splatfix.core.proof import RungName
@@ -220,4 +220,4 @@ class Ways:
     plans: tuple[WayOut, ...]
     rejected: tuple[RoadNotTaken, ...] = ()
     notes: tuple[str, ...] = ()
-    schema_version: int = field(default=WAYS_VERSION)
+    schema_version: int = WAYS_VERSION

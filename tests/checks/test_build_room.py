@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
-from splatfix.checks.build_room import MEMORY_PER_JOB
 from splatfix.facts import Compiler, Distribution, Fact, Facts, HeaderCopy, Resources, Torch
 from splatfix.facts.source import NativeModule, Source
 from splatfix.resolve import build_environment
@@ -38,8 +37,11 @@ def gsplat(*more: Distribution) -> Fact[tuple[Distribution, ...]]:
     return Fact((*PIP, Distribution("gsplat", "1.5.3", "/env"), *more), "site-packages")
 
 
-def test_the_installer_and_the_check_count_the_same_memory() -> None:
-    assert MEMORY_PER_JOB == build_environment.MEMORY_PER_JOB
+def test_the_installer_and_the_check_count_the_same_memory(changed: Changer) -> None:
+    room = Resources(cores=16, memory_total=16 * GIB, memory_available=9 * GIB, swap_total=0)
+    facts = with_checkout(changed(resources=room), sources=(files(12),))
+    jobs, _ = build_environment.job_count(facts)
+    assert of(facts, "build-out-of-memory")[0].remedy[0].text == f'export MAX_JOBS="{jobs}"'
 
 
 def test_more_compilers_than_memory(changed: Changer) -> None:
