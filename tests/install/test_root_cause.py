@@ -81,6 +81,53 @@ NO_COMPILER = """\
   × Building wheel for tiny_probe (pyproject.toml) did not run successfully.
   note: This error originates from a subprocess, and is likely not a problem with pip.
 """
+# what pip 26 says around a setup.py that does not get through, with what that said in the middle
+AROUND = """\
+Processing ./.
+  Preparing metadata (pyproject.toml): started
+  Running command Preparing metadata (pyproject.toml)
+{said}  error: subprocess-exited-with-error
+
+  × Preparing metadata (pyproject.toml) did not run successfully.
+  │ exit code: {code}
+  ╰─> No available output.
+
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+  Preparing metadata (pyproject.toml): finished with status 'error'
+error: metadata-generation-failed
+
+× Encountered error while generating package metadata.
+note: This is an issue with the package mentioned above, not pip.
+hint: See above for details.
+"""
+TRACE = """\
+  Traceback (most recent call last):
+    File "_in_process.py", line 406, in <module>
+      main()
+    File "build_meta.py", line 335, in run_setup
+      exec(code, locals())
+    File "<string>", line {line}, in <module>
+  {said}
+"""
+OTHER_PYTHON = """\
+  Preparing metadata (pyproject.toml): finished with status 'done'
+ERROR: Package 'simple-knn' requires a different Python: 3.11.7 not in '>=3.13'
+"""
+EXIT_0 = """\
+ERROR: Exception:
+Traceback (most recent call last):
+  File "pip/_vendor/pyproject_hooks/_impl.py", line 402, in _call_hook
+    data = read_json(pjoin(td, "output.json"))
+FileNotFoundError: [Errno 2] No such file or directory: '/tmp/x/output.json'
+"""
+CMAKE = """\
+  -- The CUDA compiler identification is NVIDIA 13.0.88
+  CMake Error at CMakeLists.txt:12 (find_package):
+    By not providing "FindCGAL.cmake" in CMAKE_MODULE_PATH this project has
+    asked CMake to find a package configuration file provided by "CGAL".
+
+  -- Configuring incomplete, errors occurred!
+"""
 NO_COMPILER_NEWER = "  error: command 'x86_64-linux-gnu-gcc' failed: No such file or directory\n"
 
 
@@ -105,6 +152,75 @@ def test_cause(log: str, kind: str, line: str, hint: str) -> None:
     assert line in cause.lines[0]
     assert hint in " ".join(cause.todo)
     assert cause.meaning
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "kind", "lines", "words"),
+    [
+        (TRACE.format(line=2, said="NoGpuHere: no GPU"), 1, "python", ("NoGpuHere: no GPU",), "line 2 of setup.py"),
+        (TRACE.format(line=9, said="AssertionError"), 1, "python", ("AssertionError",), "line 9 of setup.py"),
+        ("  this needs a licence\n", 1, "unknown", ("this needs a licence",), ""),
+        ("", 7, "unknown", ("its setup.py ended with exit code 7 and said nothing",), ""),
+        ("", -11, "crash", ("the process that ran its setup.py was ended by SIGSEGV",), "crashed"),
+        ("", -9, "killed", ("the process that ran its setup.py was ended by SIGKILL",), "memory"),
+    ],
+)  # fmt: skip
+def test_a_setup_script_that_does_not_get_through(
+    said: str, code: int, kind: str, lines: tuple[str, ...], words: str
+) -> None:
+    cause = find_root_cause(AROUND.format(said=said, code=code))
+    assert (cause.kind, cause.lines) == (kind, lines)
+    assert words in cause.meaning
+
+
+def test_a_source_for_another_python() -> None:
+    cause = find_root_cause(OTHER_PYTHON)
+    assert cause.lines[0].startswith("Package 'simple-knn' requires a different Python")
+    assert "3.11.7" in cause.meaning and ">=3.13" in cause.todo[0] and "--python" in cause.todo[0]
+
+
+def test_a_setup_script_that_ends_as_if_all_were_well() -> None:
+    cause = find_root_cause(EXIT_0)
+    assert "exit code 0" in cause.meaning and "sys.exit" in cause.todo[0]
+
+
+def test_what_cmake_misses_is_given_whole() -> None:
+    cause = find_root_cause(CMAKE)
+    assert cause.kind == "cmake" and any("CGAL" in line for line in cause.lines)
+    assert not any("Configuring incomplete" in line for line in cause.lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("g++: error: unrecognized command-line option '-mwindows'", "compiler"),
+        ("cc1plus: error: bad value ('sapphire') for '-march=' switch", "compiler"),
+        ("x86_64-linux-gnu-gcc-12: fatal error: cannot execute 'cc1plus': No such file or directory", "compiler"),
+        ("/tmp/ccq.s:123: Error: no such instruction: `vpdpbusd'", "compiler"),
+        ("ptxas /tmp/x.ptx, line 12; error   : Feature '.bf16' requires .target sm_90", "compiler"),
+        ("nvlink error   : Undefined reference to '_Z3foov' in 'a.o'", "compiler"),
+        ("ninja: error: '/s/a.cu', needed by '/b/a.o', missing and no known rule to make it", "compiler"),
+        ("cc1plus: out of memory allocating 65536 bytes after a total of 1 bytes", "killed"),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", "killed"),
+        ("OSError: [Errno 12] Cannot allocate memory", "killed"),
+    ],
+)  # fmt: skip
+def test_words_of_many_programs(line: str, kind: str) -> None:
+    cause = find_root_cause(f"  [1/9] c++ -c a.cpp\n  {line}\n  error: command failed with exit code 1\n")
+    assert (cause.kind, cause.lines[0]) == (kind, line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2/9] /usr/bin/g++-12 -c error.cpp -o error.o",
+        "cc: warning: error: is a word here",
+        "W1121 00:45:04.175 24066 torch/utils/cpp_extension.py:140] No CUDA runtime is found",
+        "copying pkg/errors.py -> build/lib/pkg",
+    ],
+)
+def test_lines_that_say_nothing_wrong(line: str) -> None:
+    assert find_root_cause(f"  {line}\n  the real reason\n").lines[-1] == "the real reason"
 
 
 def test_code_around_a_compiler_error_is_kept_and_the_next_error_is_not() -> None:
