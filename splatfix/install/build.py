@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Runner
+from splatfix.facts.source import read_source
 from splatfix.install.build_lines import BuildLines
 from splatfix.install.compiler_cache import compiler_cache
 from splatfix.install.edit import apply_edits
@@ -66,13 +68,13 @@ def build_wheel(
             doing("copying the source")
             copy_source(Path(action.source), scratch.source)
             apply_edits(scratch.source, action.edits)
-            identity = identity_of(action, built_with or {})
+            identity = identity_of(action, built_with or {}, read_source(scratch.source).reads)
             key = wheel_key(scratch.source, identity) if cache else ""
             if cache and (kept := cache.take(key, wheels)):
                 return Built(kept, True)
             cause = _run_pip(action, target, runner, scratch, log, doing, timeout, stop)
             if cause is None:
-                made = _take_wheel(action, scratch, wheels, log)
+                made = _take_wheel(action, scratch, wheels, log, built_with or {})
                 if cache:
                     cache.put(key, made, identity)
                 return Built(made, False)
@@ -128,11 +130,27 @@ def _run_pip(
         raise SplatfixError("build-stopped", f"The build of {action.subject} was stopped.")
     if done.error:
         return RootCause("unknown", (done.error,))
-    # the scratch copy is gone when a person reads this; paths below it mean the source folder
-    return find_root_cause(done.stdout.replace(f"{scratch.source}/", ""))
+    return _of_the_source(find_root_cause(done.stdout.replace(f"{scratch.source}/", "")), action, scratch)
 
 
-def _take_wheel(action: BuildWheel, scratch: Scratch, wheels: Path, log: Path) -> Path:
+def _of_the_source(cause: RootCause, action: BuildWheel, scratch: Scratch) -> RootCause:
+    """The cause in words of the person's source: the scratch copy is gone when they read it."""
+
+    def as_there(match: re.Match[str]) -> str:
+        return match.group(1) if (scratch.source / match.group(1)).is_file() else match.group()
+
+    # a compiler cache tells compilers paths relative to where they run
+    lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+([^\s:(,]+)", as_there, line) for line in cause.lines)
+    edits = [edit.rule for edit in action.edits if any(lines and file in lines[0] for file in edit.files)]
+    if cause.kind != "compiler" or not edits:
+        return replace(cause, lines=lines)
+    note = f"Lines are counted as after {'the edit' if len(edits) == 1 else 'the edits'} {', '.join(edits)}."
+    return replace(cause, lines=lines, meaning=f"{cause.meaning} {note}".strip())
+
+
+def _take_wheel(
+    action: BuildWheel, scratch: Scratch, wheels: Path, log: Path, built_with: Mapping[str, str]
+) -> Path:
     made = sorted(scratch.wheels.glob("*.whl"))
     if len(made) != 1:
         raise SplatfixError(
@@ -150,6 +168,7 @@ def _take_wheel(action: BuildWheel, scratch: Scratch, wheels: Path, log: Path) -
             "source": action.source,
             "targets": list(action.targets),
             "variables": dict(action.variables),
+            "built_with": dict(built_with),
             "edits": [edit.rule for edit in action.edits],
             **({"cuda_mismatch": action.cuda_mismatch} if action.cuda_mismatch else {}),
         },

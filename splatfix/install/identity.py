@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from splatfix import __version__
 from splatfix.facts import Facts
 from splatfix.resolve.plan import BuildWheel
 
-# Variables of the person's own that reach the compilers.
+# Variables of the person's own that reach the compilers, whatever the source: of setuptools, gcc, nvcc, CMake.
 _FLAG_VARIABLES = (
-    "CFLAGS",
-    "CXXFLAGS",
-    "CPPFLAGS",
-    "LDFLAGS",
-    "CPATH",
-    "LIBRARY_PATH",
-    "NVCC_FLAGS",
-    "DEBUG",
-)
+    "CC", "CXX", "LDSHARED", "ARCHFLAGS", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CUDAFLAGS", "CMAKE_ARGS",
+    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_RUN_PATH",
+    "NVCC_FLAGS", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "DEBUG",
+)  # fmt: skip
 # What changes how fast a wheel is made, and not what is in it.
 _WITHOUT_EFFECT = frozenset(
     {
@@ -29,16 +24,26 @@ _WITHOUT_EFFECT = frozenset(
         "CMAKE_C_COMPILER_LAUNCHER",
         "CMAKE_CXX_COMPILER_LAUNCHER",
         "CMAKE_CUDA_COMPILER_LAUNCHER",
+        # read by a setup.py they say where things lie on this machine
+        "PATH",
+        "HOME",
+        "TMPDIR",
+        "PWD",
     }
 )
 
 
-def identity_of(action: BuildWheel, built_with: Mapping[str, str]) -> dict[str, str]:
-    """Everything beside the source's bytes that decides what comes out of a build."""
+def identity_of(
+    action: BuildWheel, built_with: Mapping[str, str], reads: Iterable[str] = ()
+) -> dict[str, str]:
+    """Everything beside the source's bytes that decides what comes out of a build.
+
+    Args:
+        reads: variables that the source's setup.py reads, such as gsplat's ``WITH_SYMBOLS``.
+    """
     variables = {name: value for name, value in action.variables.items() if name not in _WITHOUT_EFFECT}
-    kept = {
-        name: os.environ[name] for name in _FLAG_VARIABLES if name in os.environ and name not in action.unset
-    }
+    theirs = {*_FLAG_VARIABLES, *reads} - {*_WITHOUT_EFFECT, *action.unset}
+    kept = {name: os.environ[name] for name in sorted(theirs) if name in os.environ}
     return {
         "subject": action.subject,
         "splatfix": __version__,

@@ -27,7 +27,10 @@ class WheelCache:
         entry = self._entry(self.folder / key)
         if entry is None:
             return None
-        content = (self.folder / key / entry.wheel).read_bytes()
+        try:
+            content = (self.folder / key / entry.wheel).read_bytes()
+        except OSError:  # cleared by another splatfix in this moment, or not ours to read
+            return None
         if hashlib.sha256(content).hexdigest() != entry.digest:
             shutil.rmtree(self.folder / key, ignore_errors=True)
             return None
@@ -58,9 +61,21 @@ class WheelCache:
         return tuple(sorted(found, key=lambda entry: (entry.wheel, entry.key)))
 
     def clear(self) -> int:
-        """Remove everything; how many wheels there were."""
+        """Remove everything; how many wheels there were.
+
+        Raises:
+            SplatfixError: ``cache-not-cleared`` with how many could not be removed.
+        """
         count = len(self.entries())
         shutil.rmtree(self.folder, ignore_errors=True)
+        left = len(self.entries())
+        if left:
+            raise SplatfixError(
+                "cache-not-cleared",
+                f"{left} of {count} wheels in {self.folder} could not be removed.",
+                meaning="They stay in use.",
+                todo=(f"Make {self.folder} and all below it writable, then run this again.",),
+            )
         return count
 
     def _entry(self, folder: Path) -> CachedWheel | None:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install import WheelCache
+from splatfix.install.identity import identity_of
 from splatfix.install.target import Target
 from splatfix.install.wheel_cache import wheel_key
+from splatfix.resolve import BuildWheel
 
 from .environments import run_in, write_extension
 from .test_cli import splatfix
@@ -59,6 +63,66 @@ def test_the_key_is_of_every_byte_and_every_version(tmp_path: Path) -> None:
     assert changed != base
     (source / "probe.c").rename(source / "other.c")
     assert wheel_key(source, {"torch": "2.11", "arch": "12.0"}) not in (base, changed)
+
+
+def test_a_cache_that_cannot_be_cleared_does_not_say_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = WheelCache(tmp_path / "cache")
+    keep(cache, tmp_path)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as on a read-only disk
+    with pytest.raises(SplatfixError) as caught:
+        cache.clear()
+    assert caught.value.code == "cache-not-cleared" and "1 of 1" in caught.value.what
+
+
+def test_a_wheel_cleared_by_another_in_this_moment_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = WheelCache(tmp_path / "cache")
+    keep(cache, tmp_path)
+    real = Path.read_bytes
+
+    def gone(path: Path) -> bytes:
+        if path.suffix == ".whl":
+            raise FileNotFoundError(str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", gone)
+    assert cache.take("k", tmp_path / "out") is None
+
+
+def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    action = BuildWheel("x", "/x", ("sm_120",), {"CUDA_ARCHITECTURES": "120"}, ("LINE_INFO",), ())
+    for name in ("WITH_SYMBOLS", "LINE_INFO", "CFLAGS"):
+        monkeypatch.delenv(name, raising=False)
+    reads = ("WITH_SYMBOLS", "LINE_INFO", "CUDA_ARCHITECTURES", "MAX_JOBS", "PATH")
+    plain = identity_of(action, {}, reads)
+    monkeypatch.setenv("MAX_JOBS", "7")
+    monkeypatch.setenv("LINE_INFO", "1")  # taken out for the build
+    monkeypatch.setenv("CUDA_ARCHITECTURES", "75")  # set by the plan
+    assert identity_of(action, {}, reads) == plain
+    monkeypatch.setenv("WITH_SYMBOLS", "1")
+    assert identity_of(action, {}, reads) != plain and identity_of(action, {}) == identity_of(action, {}, ())
+    monkeypatch.delenv("WITH_SYMBOLS")
+    monkeypatch.setenv("CFLAGS", "-g")
+    assert identity_of(action, {}, reads) != plain
+
+
+def test_a_build_asks_setup_py_what_it_reads(
+    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same source, told two things through a variable of its own, is two wheels."""
+    source = write_extension(tmp_path / "source")
+    setup = source / "setup.py"
+    answer = "import os\nflags = ['-DANSWER=' + os.environ.get('PROBE_ANSWER', '1')]\n"
+    setup.write_text(answer + setup.read_text().replace('["-O0"]', "flags"))
+    probe = source / "probe.c"
+    probe.write_text(probe.read_text().replace("PyLong_FromLong(42)", "PyLong_FromLong(ANSWER)"))
+    for told in ("1", "2"):
+        monkeypatch.setenv("PROBE_ANSWER", told)
+        assert splatfix("install", str(source), "--python", environment.python) == 0
+        assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == told
 
 
 @pytest.mark.slow
