@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatfix.core.codec import from_json, to_json
+from splatfix.core.codec import CodecError, from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, write_bytes, write_json
 from splatfix.install.distributions import bytecode_of, find_installed
+from splatfix.install.journal import move_away
 from splatfix.install.target import Target
 from splatfix.install.wheel_file import WheelFile
 
@@ -85,8 +86,16 @@ def backup_files(target: Target, subject: str, files: Iterable[Path], folder: Pa
 
 
 def read_backup(folder: Path) -> Backup:
-    """The backup that :func:`make_backup` wrote there."""
-    return from_json(Backup, read_json(folder / "backup.json", "a backup of splatfix"))
+    """The backup that :func:`make_backup` wrote there.
+
+    Raises:
+        SplatfixError: ``backup-damaged``.
+    """
+    try:
+        return from_json(Backup, read_json(folder / "backup.json", "a backup of splatfix"))
+    except (SplatfixError, CodecError) as error:
+        why = error.what if isinstance(error, SplatfixError) else f"{folder / 'backup.json'}: {error}."
+        raise _damaged(folder, f"A backup is missing or damaged. {why}", "what it was of") from error
 
 
 def restore(target: Target, backup: Backup, folder: Path) -> None:
@@ -96,6 +105,18 @@ def restore(target: Target, backup: Backup, folder: Path) -> None:
         SplatfixError: ``backup-damaged`` before anything is changed; ``cannot-write`` if the disk refuses.
     """
     _check_blobs(backup, folder)
+    try:
+        _restore(target, backup, folder)
+    except OSError as error:
+        raise SplatfixError(
+            "cannot-restore",
+            f"{error.filename or folder} could not be put back: {error.strerror or error}.",
+            meaning="The environment is between two states; the backup is complete.",
+            todo=("Make room or make the folder writable, then: splatfix revert",),
+        ) from error
+
+
+def _restore(target: Target, backup: Backup, folder: Path) -> None:
     keep = {item.path for item in backup.saved}
     for path in _to_remove(target, backup):
         if str(path) not in keep:
@@ -131,30 +152,31 @@ def _put_back(item: SavedFile, folder: Path) -> None:
         path.unlink()
     # a name that is always the same, so that a restore killed here and done again leaves nothing behind
     temporary = path.with_name(f".{path.name}.splatfix-restoring")
-    try:
-        temporary.write_bytes((folder / "blobs" / item.blob).read_bytes())
-        temporary.chmod(item.mode)
-        os.utime(temporary, ns=(item.mtime_ns, item.mtime_ns))
-        temporary.replace(path)
-    except OSError as error:
-        raise SplatfixError(
-            "cannot-restore",
-            f"{path} could not be put back: {error.strerror or error}.",
-            meaning="The environment is between two states; the backup is complete.",
-            todo=("Make room or make the folder writable, then: splatfix revert",),
-        ) from error
+    temporary.write_bytes((folder / "blobs" / item.blob).read_bytes())
+    temporary.chmod(item.mode)
+    os.utime(temporary, ns=(item.mtime_ns, item.mtime_ns))
+    temporary.replace(path)
 
 
 def _check_blobs(backup: Backup, folder: Path) -> None:
     for item in backup.saved:
         blob = folder / "blobs" / item.blob
         if item.blob and (not blob.is_file() or hashlib.sha256(blob.read_bytes()).hexdigest() != item.digest):
-            raise SplatfixError(
-                "backup-damaged",
-                f"The backup of {item.path} in {folder} is missing or damaged.",
-                meaning="The earlier version cannot be put back byte for byte, so nothing was changed.",
-                todo=(f"Reinstall {backup.subject} {backup.version_before} from where it came.",),
-            )
+            what = f"The backup of {item.path} in {folder} is missing or damaged."
+            raise _damaged(folder, what, f"{backup.subject} {backup.version_before}".strip())
+
+
+def _damaged(folder: Path, what: str, subject: str) -> SplatfixError:
+    entry = folder.parent.with_name(f"{folder.parent.name}.json")
+    return SplatfixError(
+        "backup-damaged",
+        what,
+        meaning="The earlier version cannot be put back byte for byte, so nothing was changed.",
+        todo=(
+            f"Reinstall {subject} from where it came, with pip.",
+            f"Then take this entry out of the journal, because it cannot be undone: {move_away(entry)}",
+        ),
+    )
 
 
 def _to_remove(target: Target, backup: Backup) -> list[Path]:

@@ -19,7 +19,7 @@ from splatfix.facts import Facts
 from splatfix.install.backup import backup_files, make_backup
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.distributions import find_installed
-from splatfix.install.edit import apply_edits, digest_of, edited_files
+from splatfix.install.edit import apply_edits, digest_of, edited_files, require_editable
 from splatfix.install.identity import versions_of
 from splatfix.install.import_check import check_import
 from splatfix.install.journal import Entry, Journal, Status, Step
@@ -86,6 +86,7 @@ def carry_out(
     run = runner or ProcessRunner()
     target = open_target(plan.python, run)
     target.require_writable()
+    require_editable(plan.actions)
     with environment_lock(target.own_folder):
         journal = Journal(target.own_folder)
         recovered = recover(target, journal)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.resolve.edits import PlannedEdit, edited
+from splatfix.resolve.plan import Action, EditSource
 
 
 def apply_edits(copy: Path, edits: Sequence[PlannedEdit]) -> None:
@@ -19,6 +22,26 @@ def apply_edits(copy: Path, edits: Sequence[PlannedEdit]) -> None:
         text = path.read_bytes().decode("utf-8", "surrogateescape")
         write_bytes(path, edited(name, text, edits).encode("utf-8", "surrogateescape"))
         path.chmod(mode)
+
+
+def require_editable(actions: Iterable[Action]) -> None:
+    """See that a checkout can be edited later, before minutes are spent on a build.
+
+    Raises:
+        SplatfixError: ``cannot-write-source``.
+    """
+    edits = [action for action in actions if isinstance(action, EditSource)]
+    for path in (Path(action.source) / name for action in edits for name in edited_files(action.edits)):
+        if not os.access(path.parent, os.W_OK):
+            raise SplatfixError(
+                "cannot-write-source",
+                f"--in-place would edit {path}, and {path.parent} cannot be written to.",
+                meaning="Nothing was built and nothing was changed.",
+                todo=(
+                    "Leave --in-place away: the edits are then made in a scratch copy only.",
+                    "Or use a checkout that you may write to.",
+                ),
+            )
 
 
 def edited_files(edits: Sequence[PlannedEdit]) -> tuple[str, ...]:

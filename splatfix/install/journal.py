@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -86,9 +87,7 @@ class Journal:
     def start(self, request: Mapping[str, str], python: str, name: str) -> Entry:
         """A new entry; ids begin with a number that counts up. Only for the holder of the environment's lock."""
         now = _now()
-        taken = [
-            int(match.group(1)) for path in self.folder.glob("*.json") if (match := _NUMBER.match(path.name))
-        ]
+        taken = [_number_of(path) for path in self.folder.glob("*.json")]
         stamp = re.sub(r"[^0-9T]", "", now.partition("+")[0])
         identity = (
             f"{max(taken, default=0) + 1:04d}-{stamp}-{re.sub(r'[^A-Za-z0-9_.-]', '-', name) or 'install'}"
@@ -122,16 +121,19 @@ class Journal:
         Raises:
             SplatfixError: ``journal-damaged`` or ``journal-too-new``, naming the file.
         """
-        return tuple(self._load(path) for path in sorted(self.folder.glob("*.json")))
+        paths = sorted(self.folder.glob("*.json"), key=lambda path: (_number_of(path), path.name))
+        return tuple(self._load(path) for path in paths)
 
     def find(self, identity: str) -> Entry:
-        """The entry of that id, or of the only id that begins so.
+        """The entry of that id or number (``7`` for ``0007-...``), or of the only id that begins so.
 
         Raises:
             SplatfixError: ``unknown-entry`` (exit 2).
         """
         found = self.entries()
         exact = [entry for entry in found if entry.id == identity]
+        if not exact and identity.isdecimal():
+            exact = [entry for entry in found if _number_of(Path(entry.id)) == int(identity)]
         matching = exact or [entry for entry in found if entry.id.startswith(identity)]
         if len(matching) == 1:
             return matching[0]
@@ -168,8 +170,18 @@ class Journal:
             "journal-damaged",
             f"{path} is no journal entry ({why.rstrip('.')}).",
             meaning="What that run changed cannot be told from it.",
-            todo=(f"Move the file away: mv '{path}' '{path}.damaged'",),
+            todo=(f"Move the file away: {move_away(path)}",),
         )
+
+
+def move_away(path: Path) -> str:
+    """The command that takes an entry out of the journal and keeps it."""
+    return f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}"
+
+
+def _number_of(path: Path) -> int:
+    found = _NUMBER.match(path.name)
+    return int(found.group(1)) if found else 0
 
 
 def _now() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def _refuse_if_edited_since(step: Step, folder: Path) -> None:
             meaning="Putting them back would throw that work away; nothing was changed.",
             todo=(
                 f"The files as they were before lie in {folder / step.details['backup']}; see its backup.json.",
-                f"With git: git -C {step.details['source']} diff",
+                f"With git: git -C {shlex.quote(step.details['source'])} diff",
             ),
         )
 

@@ -91,7 +91,16 @@ def copy_source(source: Path, destination: Path) -> None:
 
 
 def _bases() -> list[Path]:
-    return [Path(tempfile.gettempdir()), user_cache() / "scratch", Path("/tmp"), Path("/var/tmp"), Path.cwd()]
+    """Where scratch folders may lie, the best first; one with a blank in its path last, since torch's builder calls the
+    C++ compiler as it stands in CXX, without quotes, and a compiler cache's script lies in the scratch folder."""
+    places = [
+        Path(tempfile.gettempdir()),
+        user_cache() / "scratch",
+        Path("/tmp"),
+        Path("/var/tmp"),
+        Path.cwd(),
+    ]
+    return sorted(places, key=lambda place: any(letter.isspace() for letter in str(place)))
 
 
 def _make_root(bases: list[Path], source: str) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,37 @@ def test_a_damaged_backup_changes_nothing(environment: Target, tmp_path: Path) -
         restore(environment, backup, tmp_path / "backup")
     assert caught.value.code == "backup-damaged"
     assert snapshot(environment) == installed
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut short", "another shape"])
+def test_a_backup_that_cannot_be_read_says_what_to_do(tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "journal" / "0003-x" / "backup-x"
+    folder.mkdir(parents=True)
+    if damage != "gone":
+        (folder / "backup.json").write_text("{" if damage == "cut short" else '{"subject": 1}')
+    with pytest.raises(SplatfixError) as caught:
+        read_backup(folder)
+    assert caught.value.code == "backup-damaged" and str(folder) in caught.value.what
+    assert str(tmp_path / "journal" / "0003-x.json") in caught.value.todo[1]
+
+
+def test_what_the_disk_refuses_is_said_and_can_be_done_again(
+    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(environment)
+    new = wheel(tmp_path / "b", "2.0")
+    backup = make_backup(environment, new, tmp_path / "backup")
+    put(new, environment, tmp_path)
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    with monkeypatch.context() as patch, pytest.raises(SplatfixError) as caught:
+        patch.setattr(Path, "unlink", refused)
+        restore(environment, backup, tmp_path / "backup")
+    assert caught.value.code == "cannot-restore" and "pkg" in caught.value.what
+    restore(environment, backup, tmp_path / "backup")
+    assert snapshot(environment) == before
 
 
 def test_what_has_no_record_is_refused(environment: Target, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,20 @@ def test_work_done_since_is_not_thrown_away(environment: Target, tmp_path: Path)
         revert(environment.python)
     assert caught.value.code == "changed-since" and str(source) in caught.value.what
     assert snapshot(environment) == held and b"a day's work" in (source / "probe.c").read_bytes()
+
+
+def test_a_checkout_that_cannot_be_edited_is_said_before_the_build(
+    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = source_with_work(tmp_path / "source")
+    facts = gather(environment.python)
+    plan = planned(environment, source, facts)
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != source and real(path, mode))
+    with pytest.raises(SplatfixError) as caught:
+        carry_out(plan, facts)
+    assert caught.value.code == "cannot-write-source" and "probe.c" in caught.value.what
+    assert not environment.own_folder.exists()
 
 
 def test_editing_twice_is_editing_once(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -42,6 +43,17 @@ def test_finding_by_the_beginning_of_an_id(tmp_path: Path) -> None:
         assert caught.value.exit_code is Exit.USAGE
         assert first.id in caught.value.todo[0]
     assert journal.find(second.id) == second
+
+
+def test_an_entry_goes_by_its_number_too(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    first = journal.start({}, "p", "x")
+    many = dataclasses.replace(first, id=first.id.replace("0001", "10000"))
+    journal.save(many)
+    assert journal.find("1") == journal.find("0001") == first and journal.find("10000") == many
+    for number in (9998, 9999):
+        journal.save(dataclasses.replace(first, id=first.id.replace("0001", str(number))))
+    assert [entry.id.partition("-")[0] for entry in journal.entries()] == ["0001", "9998", "9999", "10000"]
 
 
 def test_documents_that_are_not_ours(tmp_path: Path) -> None:

@@ -84,6 +84,18 @@ def test_the_path_never_contains_arch(tmp_path: Path, monkeypatch: pytest.Monkey
     assert caught.value.code == "no-scratch" and "TMPDIR" in caught.value.todo[0]
 
 
+def test_a_path_with_a_blank_is_the_last_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's builder calls the compiler as it stands in CXX, and a compiler cache's script for it lies in there."""
+    bad, cache = tmp_path / "my files", tmp_path / "cache"
+    bad.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(bad))
+    monkeypatch.setenv("SPLATFIX_CACHE", str(cache))
+    with scratch_folder() as scratch:
+        assert " " not in str(scratch.source)
+    with scratch_folder(bad) as scratch:
+        assert scratch.root.parent == bad.resolve(), "where there is no other, it serves"
+
+
 def test_random_letters_that_spell_it_are_drawn_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
