@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from splatfix.install.compiler_cache import compiler_cache
 from splatfix.install.identity import identity_of
@@ -19,14 +22,17 @@ def with_cache(program: str, cxx: str) -> BuildWheel:
     )
 
 
-def test_the_script_calls_the_cache_with_the_compiler_and_all_arguments(tmp_path: Path) -> None:
-    script = tmp_path / "fake ccache"
+def test_the_script_calls_the_cache_with_the_compiler_and_all_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    script = programs / "ccache"
     script.write_text('#!/bin/sh\nfor word in "$@"; do echo "<$word>"; done\n')
     script.chmod(0o755)
-    link = tmp_path / "ccache"
-    link.symlink_to(script)
     (tmp_path / "scratch").mkdir()
-    added = compiler_cache(with_cache(str(link), "/odd place/g++-13"), tmp_path / "scratch")
+    added = compiler_cache(with_cache("ccache", "/odd place/g++-13"), tmp_path / "scratch")
     assert Path(added["CXX"]).name == "g++-13", "torch knows a compiler by its name"
     done = subprocess.run(
         [added["CXX"], "-c", "a b.cpp"], capture_output=True, text=True, check=True, timeout=30

@@ -3,13 +3,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.install.lock import environment_lock
+from splatfix.install.lock import environment_lock, try_lock
 
 HOLD = """
 import sys, time
@@ -28,7 +27,9 @@ with environment_lock(Path(sys.argv[1])):
     if os.fork():
         print("forked", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(1)
+    end = time.monotonic() + 120
+    while not Path(sys.argv[2]).exists() and time.monotonic() < end:
+        time.sleep(0.02)
     os._exit(0)
 """
 
@@ -58,14 +59,29 @@ def test_it_can_be_taken_again_and_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only a fork hands an open file on")
-def test_the_dead_do_not_hold_it_for_long(tmp_path: Path) -> None:
+def test_the_dead_do_not_hold_it_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process killed while it starts a child: the child has the lock until it is the program it was started for."""
     root = Path(__file__).parents[2]
-    argv = [sys.executable, "-c", FORKS, str(tmp_path)]
+    go = tmp_path / "go"
+    argv = [sys.executable, "-c", FORKS, str(tmp_path), str(go)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=root) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "forked\n"
         holder.wait()
-        begun = time.monotonic()
+        monkeypatch.setattr("splatfix.install.lock._A_MOMENT", 0.1)
+        with pytest.raises(SplatfixError) as caught, environment_lock(tmp_path):
+            raise AssertionError("the child did not hold it")
+        assert caught.value.code == "environment-busy"
+        # one look finds it held; the child lets go only after that, however slow this machine is
+        monkeypatch.setattr("splatfix.install.lock._A_MOMENT", 100.0)
+        real = try_lock
+
+        def held_at_first(handle: int) -> bool:
+            taken = real(handle)
+            assert go.exists() or not taken, "the child did not hold it"
+            go.touch()
+            return taken
+
+        monkeypatch.setattr("splatfix.install.lock.try_lock", held_at_first)
         with environment_lock(tmp_path):
-            assert time.monotonic() - begun > 0.2, "the child did not hold it"
+            assert go.exists()

@@ -30,10 +30,17 @@ def test_what_a_line_of_a_build_says(line: str, said: str | None) -> None:
     assert BuildLines(lambda: next(times)).says(line) == said
 
 
+def a_console(stream: io.StringIO, *, terminal: bool = True) -> Console:
+    """One of its own, whatever TERM, COLUMNS and the like say of the terminal that runs the tests."""
+    return Console(
+        file=stream, force_terminal=terminal, width=300, color_system=None, _environ={"TERM": "xterm"}
+    )
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_it_says_what_is_done_and_shows_what_is_going_on(terminal: bool) -> None:
     stream = io.StringIO()
-    console = Console(file=stream, force_terminal=terminal, width=300, color_system=None)
+    console = a_console(stream, terminal=terminal)
     with InstallProgress(console, verbose=True) as progress:
         for number, action in enumerate((VerifyWheel("a[b]", ("sm_120",)), CheckImport("a[b]")), 1):
             progress.begin(action, number, 2)
@@ -46,7 +53,7 @@ def test_it_says_what_is_done_and_shows_what_is_going_on(terminal: bool) -> None
 
 def test_builds_side_by_side_have_a_line_each() -> None:
     stream = io.StringIO()
-    console = Console(file=stream, force_terminal=True, width=200, color_system=None)
+    console = a_console(stream)
     one, two = (BuildWheel(name, f"/{name}", (), {}, (), ()) for name in ("one", "two"))
     with InstallProgress(console) as progress:
         progress.begin(one, 1, 4)
