@@ -6,6 +6,7 @@ preprocessing of `diff_gaussian_rasterization`. Any device, float32 and float64.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Iterable, Optional, Tuple
 
@@ -121,11 +122,14 @@ class SparseGaussianAdam(torch.optim.Adam):
 
 def binomial_table(n_max: int = 51, device: Optional[torch.device] = None) -> Tensor:
     """[n_max, n_max] float32 with C(n, k) at [n, k] and 0 for k > n, as `compute_relocation` takes it."""
-    table = torch.zeros(n_max, n_max, dtype=torch.float64)
-    for n in range(n_max):
-        for k in range(n + 1):
-            table[n, k] = math.factorial(n) // (math.factorial(k) * math.factorial(n - k))
-    return table.to(torch.float32).to(device)
+    return _exact_binomials(n_max).to(torch.float32).to(device)
+
+
+@functools.lru_cache(maxsize=4)
+def _exact_binomials(n_max: int) -> Tensor:
+    """The same in float64, which holds C(n, k) exactly up to n = 56."""
+    table = [[float(math.comb(n, k)) for k in range(n_max)] for n in range(n_max)]
+    return torch.tensor(table, dtype=torch.float64)
 
 
 @torch.no_grad()
@@ -136,7 +140,8 @@ def compute_relocation(
 
     ``o' = 1 - (1 - o)^(1/N)`` and
     ``s' = s o / sum_{i=1..N} sum_{k=0..i-1} C(i-1, k) (-1)^k o'^(k+1) / sqrt(k+1)``
-    (Kheradmand et al., "3D Gaussian Splatting as Markov Chain Monte Carlo", eq. 9). The alternating sum is done in float64.
+    (Kheradmand et al., "3D Gaussian Splatting as Markov Chain Monte Carlo", eq. 9). The alternating sum is done in float64,
+    and of a table of binomials that float32 has rounded the exact ones are taken: for 50 copies the rounding would cost 1e-4.
 
     Args:
         opacity_old: [P] or [P, 1] in (0, 1); scale_old: [P, 3]; N: [P] or [P, 1], integers in 1 ... n_max.
@@ -156,7 +161,9 @@ def compute_relocation(
     k = torch.arange(n_max, dtype=torch.float64, device=old.device)
     terms = new.unsqueeze(1) ** (k + 1) * (1 - 2 * (k % 2)) / torch.sqrt(k + 1)
     # weights[N - 1, k] = sum over i = 1..N of C(i - 1, k); C is 0 for k > i - 1.
-    weights = binoms.view(n_max, n_max).double().cumsum(0)
+    table = binoms.view(n_max, n_max)
+    exact = _exact_binomials(n_max).to(old.device)
+    weights = torch.where(table == exact.to(table.dtype), exact, table.double()).cumsum(0)
     denominator = (weights.index_select(0, ratio - 1) * terms).sum(1)
     scale = scale_old * (old / denominator).unsqueeze(1).to(scale_old.dtype)
     return new.to(opacity_old.dtype).view(opacity_old.shape), scale

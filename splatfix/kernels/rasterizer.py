@@ -745,7 +745,8 @@ def _non_finite_rows(inputs: Sequence[Optional[Tensor]]) -> Optional[Tensor]:
     for tensor in inputs:
         if tensor is not None and not bool(torch.isfinite(tensor.sum())):
             rows = ~torch.isfinite(tensor).reshape(tensor.shape[0], -1).all(1)
-            bad = rows if bad is None else bad | rows
+            if bool(rows.any()):  # otherwise the numbers are finite, and only their sum is not
+                bad = rows if bad is None else bad | rows
     return bad
 
 

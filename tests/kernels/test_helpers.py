@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 
 import pytest
@@ -26,7 +27,7 @@ def rand(*shape: int, seed: int = 0) -> torch.Tensor:
 # -- sparse Adam --
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     rows=st.integers(0, 30),
     shape=st.sampled_from([(), (1,), (3,), (15, 3)]),
@@ -100,7 +101,7 @@ def test_adam_refuses_a_wrong_visibility():
 # -- relocation --
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(opacity=st.floats(1e-4, 0.995), copies=st.integers(1, 51))
 def test_relocation_equals_the_double_sum(opacity, copies):
     new_opacity = 1 - (1 - opacity) ** (1 / copies)
@@ -114,7 +115,24 @@ def test_relocation_equals_the_double_sum(opacity, copies):
         torch.tensor([opacity], dtype=torch.float64), scales, torch.tensor([copies]), binomial_table(), 51
     )
     assert found_opacity.item() == pytest.approx(new_opacity, rel=1e-10)
-    assert torch.allclose(found_scale, scales * opacity / denominator, rtol=1e-5, atol=0)
+    assert torch.allclose(found_scale, scales * opacity / denominator, rtol=1e-9, atol=0)
+
+
+def test_relocation_is_exact_although_the_table_is_rounded_to_single_precision():
+    """Eighty digits beside it: the binomials alternate, and for many opaque copies their rounding would show."""
+    old, copies = decimal.Decimal(1) - decimal.Decimal(2) ** -23, 48
+    with decimal.localcontext(decimal.Context(prec=80)):
+        new = 1 - (1 - old) ** (decimal.Decimal(1) / copies)
+        denominator = sum(
+            math.comb(i - 1, k) * (-1) ** k * new ** (k + 1) / decimal.Decimal(k + 1).sqrt()
+            for i in range(1, copies + 1)
+            for k in range(i)
+        )
+        expected = float(old / denominator)
+    opacity, one = torch.tensor([float(old)]).double(), torch.ones(1, 3).double()
+    for table in (binomial_table(), binomial_table().flatten()):
+        _, scale = compute_relocation(opacity, one, torch.tensor([copies]), table, 51)
+        assert scale[0].tolist() == pytest.approx([expected] * 3, rel=1e-9)
 
 
 def test_relocation_composes_opacity_and_keeps_a_lone_gaussian():

@@ -238,6 +238,14 @@ def test_non_finite_gaussians_are_left_out_alone(field, bad):
         rasterize(settings._replace(debug=True), means2D=None, **leaves)
 
 
+def test_finite_numbers_whose_sum_overflows_are_no_error():
+    settings, inputs = look_at(25, 25), {k: v.float() for k, v in cloud(4).items()}
+    inputs["means3D"][:2] = torch.tensor([3e38, 0.0, 0.0])
+    without = {name: tensor[2:] for name, tensor in inputs.items()}
+    got = rasterize(settings._replace(debug=True), means2D=None, **inputs)
+    assert torch.equal(got.color, rasterize(settings, means2D=None, **without).color)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("field", ["colors_precomp", "cov3D_precomp"])
 def test_non_finite_precomputed_values_are_left_out_alone(field, bad):
