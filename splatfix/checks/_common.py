@@ -10,7 +10,11 @@ from splatfix.checks.model import Goal, Remedy
 from splatfix.checks.visible import hidden_gpus
 from splatfix.facts import CheckoutSource, Compiler, ContainerGroup, Facts, Toolkit, ToolkitChoice, Torch
 from splatfix.knowledge.archs import Arch
+from splatfix.knowledge.drivers import Platform
 from splatfix.knowledge.wheel_index import COMPANIONS
+
+SETUPTOOLS_DROPPED = {"pkg_resources.packaging": 70, "pkg_resources": 82}
+"""What builders import of setuptools' family, with the release of setuptools that no longer has it."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,11 @@ def has_working_gpu(facts: Facts) -> bool | None:
         )  # the probe's words for a driver that is not there
     library_not_found = 12  # NVML_ERROR_LIBRARY_NOT_FOUND; a Jetson has none, but its libcuda answers
     return not (driver.value.nvml_error == library_not_found and driver.value.cuda is None)
+
+
+def platform_of(facts: Facts) -> Platform:
+    """The machine's system as the tables name it."""
+    return "windows" if facts.machine.system == "windows" else "linux"
 
 
 def set_variable(facts: Facts, name: str, value: str) -> Remedy:

@@ -23,9 +23,10 @@ from splatfix.checks._common import (
 from splatfix.checks.coverage import judge
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
+from splatfix.checks.torch_build import own_archs
 from splatfix.facts import Facts, Torch
 from splatfix.knowledge import drivers
-from splatfix.knowledge.archs import cubin_runs_on, ptx_runs_on
+from splatfix.knowledge.archs import cubin_runs_on, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.cpp_extension import (
     ArchEntry,
     ArchList,
@@ -79,7 +80,10 @@ def arch_list_unbuildable(facts: Facts, goal: Goal) -> Iterator[Finding]:
     toolkit, entries = build_toolkit(facts), _entries(facts)
     if toolkit is None or not toolkit.archs or not entries:
         return
-    refused = [item for item in entries if item.arch.plain.sm not in toolkit.archs]
+    cuda = pair(toolkit.version) or (0, 0)
+    # nvcc lists plain numbers only; from which release on it takes a letter is in the tables
+    refused = [item for item in entries if item.arch.plain.sm not in toolkit.archs
+               or (item.arch.variant and toolkit_supports(cuda, item.arch) is False)]  # fmt: skip
     left = [item for item in entries if item not in refused]
     if refused:
         yield Finding(
@@ -140,11 +144,11 @@ def arch_clamped(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     if torch is None or not torch.code or not wanted or has_working_gpu(facts) is not True:
         return
-    result = visible_gpu_arch_list([item.arch for item in wanted], _own_archs(torch), torch.version)
+    result = visible_gpu_arch_list([item.arch for item in wanted], own_archs(torch), torch.version)
     evidence = (Evidence(_NAME, "not set", "environment variable"),
-                Evidence("torch's own code", " ".join(_own_archs(torch)), "fat binaries of libtorch_cuda"))  # fmt: skip
+                Evidence("torch's own code", " ".join(own_archs(torch)), "fat binaries of libtorch_cuda"))  # fmt: skip
     # a GPU whose number torch does not know at all is told by arch-unknown-to-torch
-    if isinstance(result, ArchListError) and result.item in _own_archs(torch):
+    if isinstance(result, ArchListError) and result.item in own_archs(torch):
         yield Finding("arch-clamped", Status.FAIL, f"torch {torch.version} cannot work out the GPUs' architectures "
                       f"({result.exception}).", evidence=evidence, remedy=(_for_targets(facts, goal),))  # fmt: skip
     for target in wanted if isinstance(result, ArchList) else ():
@@ -201,16 +205,6 @@ def _serves(item: ArchEntry, target: Target, facts: Facts, ptx: tuple[int, int] 
     level = pair(driver.cuda) if driver and driver.cuda else None
     fits = drivers.ptx_jit_ok(ptx, level) if ptx and level else None
     return item.ptx and ptx_runs_on(item.arch, target.arch) and fits is not False
-
-
-def _own_archs(torch: Torch) -> tuple[str, ...]:
-    """torch's list of its own architectures: those that most of its containers have (single kernels may have more)."""
-    total = sum(group.count for group in torch.code)
-    seen: dict[str, int] = {}
-    for group in torch.code:
-        for entry in group.entries:
-            seen[entry.arch] = seen.get(entry.arch, 0) + group.count
-    return tuple(name for name, count in seen.items() if 2 * count >= total)
 
 
 def _may_be_known(item: str, torch: Torch) -> bool:

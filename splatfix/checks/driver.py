@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
-from splatfix.checks._common import has_nvidia_gpu, numbers, pair, torch_cuda, torch_of
+from splatfix.checks._common import has_nvidia_gpu, numbers, pair, platform_of, torch_cuda, torch_of
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Facts
@@ -30,7 +29,7 @@ def driver_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
             evidence=(Evidence("driver", "unknown", facts.machine.driver.error),),
         )  # fmt: skip
         return
-    platform: Literal["linux", "windows"] = "windows" if facts.machine.system == "windows" else "linux"
+    platform = platform_of(facts)
     floor = drivers.runtime_floor(cuda, platform)
     evidence = (
         Evidence("driver", driver.version, facts.machine.driver.found_via),

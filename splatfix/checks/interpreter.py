@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import numbers, torch_cuda
+from splatfix.checks._common import SETUPTOOLS_DROPPED, numbers, torch_cuda, torch_of
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Facts
@@ -47,13 +47,21 @@ def build_tools(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if "ninja" not in have and "ninja" not in facts.machine.tools:
         needs.append("ninja")
     if needs:
+        asked = [_as_torch_bears(name, facts) for name in needs]
         python = facts.environment.interpreter.value
         executable = python.executable if python else "python"
         yield Finding(
             "build-tools", Status.WARN, f"To build extensions here, {' and '.join(needs)} must be installed first.",
-            evidence=evidence, remedy=(Remedy(f'"{executable}" -m pip install {" ".join(needs)}'),),
+            evidence=evidence, remedy=(Remedy(f'"{executable}" -m pip install {" ".join(asked)}'),),
         )  # fmt: skip
     else:
         yield Finding(
             "build-tools", Status.PASS, "What builds an extension is in the environment.", evidence=evidence
         )
+
+
+def _as_torch_bears(name: str, facts: Facts) -> str:
+    """setuptools below the release that dropped what this torch's builder imports of it."""
+    torch = torch_of(facts)
+    limits = [limit for gone, limit in SETUPTOOLS_DROPPED.items() if torch and gone in torch.builder_imports]
+    return f'"{name}<{min(limits)}"' if name == "setuptools" and limits else name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import numbers, python_of, targets, torch_of
+from splatfix.checks._common import SETUPTOOLS_DROPPED, numbers, python_of, targets, torch_of
 from splatfix.checks.advice import install_words
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
@@ -224,8 +224,7 @@ def setuptools_incompatible(facts: Facts, goal: Goal) -> Iterator[Finding]:
     setuptools = next((item for item in distributions.value or () if item.name.lower() == "setuptools"), None)
     if torch is None or setuptools is None:
         return
-    limits = {"pkg_resources.packaging": 70, "pkg_resources": 82}
-    for name, limit in limits.items():
+    for name, limit in SETUPTOOLS_DROPPED.items():
         if name in torch.builder_imports and numbers(setuptools.version)[:1] >= (limit,):
             yield Finding(
                 "setuptools-incompatible", Status.FAIL,

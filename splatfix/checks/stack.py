@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import has_nvidia_gpu, targets
+from splatfix.checks._common import has_nvidia_gpu, platform_of, targets
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
+from splatfix.checks.torch_build import torch_for
 from splatfix.facts import Checkout, Facts
 from splatfix.knowledge import stacks, torch_releases
 from splatfix.knowledge.stacks import Stack
@@ -57,15 +58,15 @@ def pinned_torch_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     for target in targets(facts, goal):
         version = pin.spec.removeprefix("==")
-        if not torch_releases.builds_for_arch(target.arch, torch=version, include_unknown=True):
-            best = torch_releases.builds_for_arch(target.arch)
+        if not torch_releases.builds_for_arch(
+            target.arch, platform_of(facts), facts.machine.machine, torch=version, include_unknown=True
+        ):
             yield Finding(
                 "pinned-torch-too-old", Status.WARN,
                 f"{pin.file} pins torch {version}; none of its builds has code for {target.label}.", subject=target.label,
                 evidence=(Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),),
                 remedy=(prose("Leave that file aside and install a torch for this GPU first:"),
-                        Remedy(torch_releases.pip_command(best[0].build.torch, best[0].build.tag)))
-                if best else (prose("splatfix's tables know no torch for this GPU."),),
+                        *torch_for(facts, goal, (target,))),
             )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 from splatfix.checks._common import (
     Target,
@@ -13,6 +12,8 @@ from splatfix.checks._common import (
     numbers,
     pair,
     pip_of,
+    platform_of,
+    set_variable,
     targets,
     torch_cuda,
     torch_family,
@@ -22,8 +23,10 @@ from splatfix.checks.advice import install_words, naming_python
 from splatfix.checks.coverage import judge
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
-from splatfix.facts import Facts
+from splatfix.facts import Facts, Torch
 from splatfix.knowledge import torch_releases
+from splatfix.knowledge.archs import Arch, cubin_runs_on
+from splatfix.knowledge.cpp_extension import ArchListError, visible_gpu_arch_list
 
 
 @check("torch-installed", "torch", "torch in the target environment")
@@ -39,7 +42,7 @@ def torch_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
             evidence=(Evidence("torch", "not found", installed.found_via),),
             remedy=(
                 prose("To look at another environment: splatfix diagnose --python path/to/venv"),
-                *_torch_for(facts, goal, targets(facts, goal)),
+                *torch_for(facts, goal, targets(facts, goal)),
             ),
         )  # fmt: skip
     elif torch.value is None:
@@ -98,7 +101,7 @@ def cpu_only_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             "cpu-only-torch", Status.FAIL,
             f"torch {torch.version} is a {'ROCm' if torch.hip else 'CPU'} build: it cannot use {wanted} nor build CUDA "
             "extensions.",
-            evidence=evidence, remedy=_torch_for(facts, goal, targets(facts, goal)),
+            evidence=evidence, remedy=torch_for(facts, goal, targets(facts, goal)),
         )  # fmt: skip
     else:
         yield Finding(
@@ -129,32 +132,76 @@ def torch_arch_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
             torch.code, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=pair(torch.cuda)
         )
         if verdict.usable:
-            yield Finding("torch-arch-unsupported", Status.PASS, f"torch {torch.version} {verdict.reason}.",
+            # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
+            status = Status.UNKNOWN if verdict.ptx_unsure and not goal.targets else Status.PASS
+            yield Finding("torch-arch-unsupported", status, f"torch {torch.version} {verdict.reason}.",
                           subject=target.label, evidence=evidence)  # fmt: skip
+        elif verdict.too_new_ptx and not verdict.missing:
+            yield Finding(
+                "torch-arch-unsupported", Status.FAIL,
+                f"torch {torch.version} has no machine code for {target.label}, and {verdict.reason}.",
+                subject=target.label, evidence=evidence, remedy=torch_for(facts, goal, (target,)),
+            )  # fmt: skip
         else:
             yield Finding(
                 "torch-arch-unsupported", Status.FAIL,
                 f"torch {torch.version} has no code for {target.label}.",
-                subject=target.label, evidence=evidence, remedy=_torch_for(facts, goal, (target,)),
+                subject=target.label, evidence=evidence, remedy=torch_for(facts, goal, (target,)),
             )  # fmt: skip
 
 
 @check("arch-unknown-to-torch", "torch", "torch's cpp_extension knows the architecture")
 def arch_unknown_to_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """`TORCH_CUDA_ARCH_LIST` is checked against a list inside torch; an architecture that is not in it ends the build
-    with "Unknown CUDA arch (x) or GPU not supported", whatever the toolkit could do."""
+    with "Unknown CUDA arch (x) or GPU not supported", whatever the toolkit could do. That stops nobody where torch knows an
+    older number of the same major, whose code runs as it is: torch 1.13 builds 8.6 for an RTX 4090."""
     torch = torch_of(facts)
     if torch is None or not torch.cuda or not torch.knows_archs:
         return
+    evidence = (Evidence("supported_arches", " ".join(torch.knows_archs), "torch/utils/cpp_extension.py"),)
     for target in targets(facts, goal):
-        if target.arch.cc not in torch.knows_archs:
+        if target.arch.cc in torch.knows_archs:
+            continue
+        instead = _known_sibling(torch, target.arch)
+        if instead is None:
             yield Finding(
                 "arch-unknown-to-torch", Status.FAIL,
                 f"torch {torch.version} refuses to build for {target.label}: {target.arch.cc} is not in its list.",
-                subject=target.label,
-                evidence=(Evidence("supported_arches", " ".join(torch.knows_archs), "torch/utils/cpp_extension.py"),),
-                remedy=_torch_for(facts, goal, (target,)),
+                subject=target.label, evidence=evidence, remedy=torch_for(facts, goal, (target,)),
             )  # fmt: skip
+            continue
+        stops = not goal.targets and _stops_over_visible_gpus(facts, torch)
+        yield Finding(
+            "arch-unknown-to-torch", Status.WARN if stops else Status.SKIP,
+            f"torch {torch.version} does not know {target.arch.cc} by its number"
+            + (", at which a build without an arch list stops" if stops else "")
+            + f"; {instead.cc} is what to build, and runs on {target.label}.",
+            subject=target.label, evidence=evidence, remedy=(set_variable(facts, "TORCH_CUDA_ARCH_LIST", instead.cc),),
+        )  # fmt: skip
+
+
+def own_archs(torch: Torch) -> tuple[str, ...]:
+    """torch's list of its own architectures: those that most of its containers have (single kernels may have more)."""
+    total = sum(group.count for group in torch.code)
+    seen: dict[str, int] = {}
+    for group in torch.code:
+        for entry in group.entries:
+            seen[entry.arch] = seen.get(entry.arch, 0) + group.count
+    return tuple(name for name, count in seen.items() if 2 * count >= total)
+
+
+def _known_sibling(torch: Torch, arch: Arch) -> Arch | None:
+    """The newest architecture in torch's list whose machine code runs on this one; None: torch knows none."""
+    known = [Arch.parse(name) for name in torch.knows_archs]
+    return max((one for one in known if not one.variant and cubin_runs_on(one, arch)), default=None)
+
+
+def _stops_over_visible_gpus(facts: Facts, torch: Torch) -> bool:
+    """With no list set torch would end a build here, because it works out a number that it does not know itself."""
+    if facts.machine.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native" or not torch.code:
+        return False
+    wanted = [item.arch for item in targets(facts, Goal())]
+    return isinstance(visible_gpu_arch_list(wanted, own_archs(torch), torch.version), ArchListError)
 
 
 def nearness(facts: Facts, build: torch_releases.TorchBuild) -> tuple[bool, bool, bool]:
@@ -170,8 +217,12 @@ def nearness(facts: Facts, build: torch_releases.TorchBuild) -> tuple[bool, bool
     )
 
 
-def _torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Remedy, ...]:
-    """Which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python."""
+def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Remedy, ...]:
+    """Which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python.
+
+    One that serves all GPUs asked for comes first. Where there is none, the command is no command: it would take from
+    one GPU what it gives to the other.
+    """
     if not wanted:
         return (
             prose(
@@ -179,30 +230,44 @@ def _torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Re
                 f"splatfix diagnose{naming_python(facts)} --target ARCH"
             ),
         )
-    python = facts.environment.interpreter.value
-    driver = facts.machine.driver.value
-    version = numbers(driver.version) if driver and driver.version else None
-    platform: Literal["linux", "windows"] = "windows" if facts.machine.system == "windows" else "linux"
-    per_arch = [
-        torch_releases.builds_for_arch(
-            target.arch, platform, facts.machine.machine,
-            python=pair(python.version) if python else None, driver=version or None,
-        )
-        for target in wanted
-    ]  # fmt: skip
-    common = [
-        item for item in per_arch[0] if all(any(o.build == item.build for o in other) for other in per_arch)
-    ]
-    if not common:
+    everything = tuple(dict.fromkeys((*wanted, *targets(facts, goal))))
+    served = _builds(facts, everything)
+    found = served or _builds(facts, wanted)
+    if not found:
         return (
             prose(
                 "No torch build in splatfix's tables serves these GPUs with this driver and Python together."
             ),
         )
-    best = min((item.build for item in common), key=lambda build: nearness(facts, build))
-    return (
-        Remedy(
-            torch_releases.replacing_command(best.torch, best.tag, torch_family(facts), pip=pip_of(facts))[1]
-        ),
-        prose(f"Then rebuild every CUDA extension: {install_words(facts, goal, 'SOURCE', wanted=wanted)}"),
+    best = min(found, key=lambda build: nearness(facts, build))
+    command = torch_releases.replacing_command(best.torch, best.tag, torch_family(facts), pip=pip_of(facts))[
+        1
+    ]
+    rebuild = prose(
+        f"Then rebuild every CUDA extension: {install_words(facts, goal, 'SOURCE', wanted=wanted)}"
     )
+    if served:
+        return (Remedy(command), rebuild)
+    return (
+        prose(f"No one torch build serves {' and '.join(item.label for item in everything)}. For "
+              f"{wanted[0].arch.sm}, in an environment of its own: {command}"),
+        prose("Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."),
+    )  # fmt: skip
+
+
+def _builds(facts: Facts, wanted: tuple[Target, ...]) -> list[torch_releases.TorchBuild]:
+    """Published builds that run on every one of these GPUs with this machine's driver and Python, the best first."""
+    python, driver = facts.environment.interpreter.value, facts.machine.driver.value
+    version = numbers(driver.version) if driver and driver.version else None
+    per_arch = [
+        torch_releases.builds_for_arch(
+            target.arch, platform_of(facts), facts.machine.machine,
+            python=pair(python.version) if python else None, glibc=pair(facts.machine.glibc), driver=version or None,
+        )
+        for target in wanted
+    ]  # fmt: skip
+    return [
+        item.build
+        for item in per_arch[0]
+        if all(any(o.build == item.build for o in other) for other in per_arch)
+    ]

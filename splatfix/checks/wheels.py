@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
-from splatfix.checks._common import numbers, pair
+from splatfix.checks._common import numbers, pair, platform_of
 from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Facts
@@ -78,7 +77,7 @@ def no_matching_wheel(facts: Facts, goal: Goal) -> Iterator[Finding]:
     row = torch_releases.release(pin.spec.removeprefix("==")) if pin else None
     if pin is None or row is None:
         return
-    platform: Literal["linux", "windows"] = "windows" if facts.machine.system == "windows" else "linux"
+    platform = platform_of(facts)
     glibc = pair(facts.machine.glibc)
     obstacles = [
         torch_releases.wheel_obstacle(

@@ -1,0 +1,231 @@
+"""What torch knows by number, what it builds instead, and the torch that is advised: for all GPUs, this Python, this system."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks.torch_build import own_archs
+from splatfix.facts import Distribution, Driver, Fact, Facts, Gpu, Pin
+from splatfix.knowledge import torch_releases
+from splatfix.knowledge.archs import Arch, cubin_runs_on
+from splatfix.knowledge.cpp_extension import ArchList, behaviour, visible_gpu_arch_list
+
+from .conftest import Changer, TorchWith, extension, ptx, sass
+from .test_checkout_checks import with_checkout
+from .test_checks import loud
+
+RTX_4090 = Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9")
+TORCH_113 = ("sm_37", "sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86")
+OLD = ("5.0", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6")
+
+
+def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
+    return [item for item in run(facts, Goal(targets)) if item.code == code]
+
+
+def with_torch_113(changed: Changer, torch_with: TorchWith, gpu: Gpu = RTX_4090, **more: object) -> Facts:
+    """The classic: the torch that Inria's file pins, on a GPU that came after it."""
+    return changed(
+        gpus=Fact((gpu,), "NVML"), extensions=Fact((extension("a", sass(f"sm_{gpu.cc}".replace(".", ""), "sm_86")),), ""),
+        torch=torch_with(version="1.13.1+cu117", cuda="11.7", code=(sass(*TORCH_113),), knows_archs=OLD), **more,
+    )  # fmt: skip
+
+
+def test_an_rtx_4090_is_not_told_that_its_number_is_missing(changed: Changer, torch_with: TorchWith) -> None:
+    facts = with_torch_113(changed, torch_with)
+    (said,) = of(facts, "arch-unknown-to-torch")
+    assert said.status is Status.SKIP and "8.6 is what to build, and runs on sm_89" in said.summary
+    assert [step.text for step in said.remedy] == ['export TORCH_CUDA_ARCH_LIST="8.6"']
+    assert of(facts, "torch-arch-unsupported")[0].status is Status.PASS
+
+
+def test_a_gpu_of_another_major_still_is(changed: Changer, torch_with: TorchWith) -> None:
+    facts = with_torch_113(changed, torch_with, Gpu(0, "NVIDIA H100", cc="9.0"))
+    assert of(facts, "arch-unknown-to-torch")[0].status is Status.FAIL
+
+
+def test_a_number_that_torch_works_out_and_does_not_know(changed: Changer, torch_with: TorchWith) -> None:
+    """torch 2.7 of CUDA 12.8 has sm_120, so that a B300 (10.3) is not clamped, and 10.3 is not in its list."""
+    known = ("8.0", "9.0", "10.0", "12.0")
+    facts = changed(gpus=Fact((Gpu(0, "NVIDIA B300", cc="10.3"),), "NVML"), variables={},
+                    extensions=Fact((extension("a", sass("sm_100")),), ""),
+                    torch=torch_with(version="2.7.1+cu128", knows_archs=known))  # fmt: skip
+    (said,) = of(facts, "arch-unknown-to-torch")
+    assert said.status is Status.WARN and "stops" in said.summary
+    assert said.remedy[0].text == 'export TORCH_CUDA_ARCH_LIST="10.0"'
+    listed = dataclasses.replace(
+        facts, machine=dataclasses.replace(facts.machine, variables={"TORCH_CUDA_ARCH_LIST": "10.0"})
+    )
+    assert of(listed, "arch-unknown-to-torch")[0].status is Status.SKIP
+
+
+@pytest.mark.parametrize(
+    "version", ["1.13.1", "2.0.1", "2.1.2", "2.4.1", "2.6.0", "2.7.1", "2.9.1", "2.12.0", "2.15.0"]
+)
+def test_whatever_torch_would_build_is_said(changed: Changer, torch_with: TorchWith, version: str) -> None:
+    """Over all releases and GPUs: never FAIL where the builder itself would compile code that runs, never quiet where not."""
+    rules = behaviour(version)
+    assert rules is not None
+    own = (
+        "sm_50",
+        "sm_60",
+        "sm_70",
+        "sm_75",
+        "sm_80",
+        "sm_86",
+        "sm_90",
+        *(("sm_100", "sm_120") if version > "2.7" else ()),
+    )
+    for cc in ("6.1", "7.5", "8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "12.0", "12.1", "13.0"):
+        arch = Arch.parse(cc)
+        facts = changed(
+            gpus=Fact((Gpu(0, "x", cc=cc),), "NVML"), variables={},
+            torch=torch_with(version=version, knows_archs=rules.supported_arches, code=(sass(*own),)),
+        )  # fmt: skip
+        built = visible_gpu_arch_list([arch], own, version)
+        runs = isinstance(built, ArchList) and any(cubin_runs_on(one, arch) for one in built.cubins)
+        found = of(facts, "arch-unknown-to-torch")
+        if cc in rules.supported_arches:
+            assert not found, cc
+        elif runs:
+            assert [item.status for item in found] == [Status.SKIP], cc
+        else:
+            assert found[0].status in (Status.FAIL, Status.WARN, Status.SKIP), cc
+            if (
+                found[0].status is Status.SKIP
+            ):  # clamped to PTX: arch-clamped says it where torch itself runs there
+                assert isinstance(built, ArchList), cc
+
+
+def test_own_archs_are_those_of_most_containers(torch_with: TorchWith) -> None:
+    torch = torch_with(code=(sass("sm_80", "sm_90", count=10), sass("sm_90", "sm_90a", count=1))).value
+    assert torch is not None and own_archs(torch) == ("sm_80", "sm_90")
+
+
+def mixed(
+    changed: Changer, torch_with: TorchWith, *cards: Gpu, driver: str = "575.57.08", **torch: object
+) -> Facts:
+    return changed(gpus=Fact(cards, "NVML"), torch=torch_with(**torch), extensions=Fact((), ""),
+                   driver=Fact(Driver(driver, "12.9", True, driver), "NVML"))  # fmt: skip
+
+
+GTX_1080 = Gpu(0, "NVIDIA GeForce GTX 1080", cc="6.1")
+RTX_3090 = Gpu(0, "NVIDIA GeForce RTX 3090", cc="8.6")
+RTX_5090 = Gpu(1, "NVIDIA GeForce RTX 5090", cc="12.0")
+
+
+def test_a_torch_for_one_gpu_is_not_taken_from_the_other(changed: Changer, torch_with: TorchWith) -> None:
+    facts = mixed(changed, torch_with, GTX_1080, RTX_5090)
+    (said,) = [item for item in of(facts, "torch-arch-unsupported") if item.status is Status.FAIL]
+    assert said.subject.startswith("sm_61")
+    assert not [step for step in said.remedy if step.command], (
+        "every command would take the RTX 5090's torch away"
+    )
+    assert (
+        "No one torch build serves sm_61" in said.remedy[0].text
+        and "environment of its own" in said.remedy[0].text
+    )
+
+
+def test_a_torch_that_serves_both_is_a_command(changed: Changer, torch_with: TorchWith) -> None:
+    facts = mixed(
+        changed,
+        torch_with,
+        RTX_3090,
+        RTX_5090,
+        version="2.5.1+cu124",
+        cuda="12.4",
+        code=(sass("sm_80", "sm_90"),),
+    )
+    (said,) = [item for item in of(facts, "torch-arch-unsupported") if item.status is Status.FAIL]
+    (command,) = [step.text for step in said.remedy if step.command]
+    tag = command.rpartition("/")[2]
+    release = next(part for part in command.split() if "torch==" in part).strip('"').partition("==")[2]
+    build = torch_releases.build(release.removesuffix(".*") + ".0" if release.endswith("*") else release, tag)
+    assert build is not None
+    for card in (RTX_3090, RTX_5090):
+        assert torch_releases.build_runs_on(build, Arch.parse(card.cc or "")), (command, card)
+
+
+def test_ptx_of_an_unknown_driver_is_no_pass(changed: Changer, torch_with: TorchWith) -> None:
+    facts = changed(torch=torch_with(code=(ptx("sm_90", (8, 4)),)), extensions=Fact((), ""),
+                    driver=Fact(Driver("575.57.08", None, True, "575.57.08"), "/proc"))  # fmt: skip
+    assert of(facts, "torch-arch-unsupported")[0].status is Status.UNKNOWN
+    assert of(facts, "torch-arch-unsupported", "sm_120")[0].status is Status.PASS
+
+
+def test_ptx_of_torch_that_is_too_new_is_told_as_such(changed: Changer, torch_with: TorchWith) -> None:
+    facts = changed(torch=torch_with(code=(ptx("sm_90", (9, 0)),)), extensions=Fact((), ""))
+    (said,) = of(facts, "torch-arch-unsupported")
+    assert said.status is Status.FAIL and "its PTX is newer than the driver can compile" in said.summary
+
+
+@pytest.mark.parametrize(
+    ("python", "pin"), [("3.8.20", "1.12.1"), ("3.11.9", "1.12.1"), ("3.12.4", "2.5.1"), ("3.14.0", "2.0.0")]
+)
+def test_the_torch_instead_of_a_pin_is_one_for_this_python(
+    changed: Changer, rtx_5080: Facts, python: str, pin: str
+) -> None:
+    interpreter = rtx_5080.environment.interpreter.value
+    assert interpreter is not None
+    facts = with_checkout(
+        changed(torch_installed=Fact(False, ""), torch=Fact(None, "", "not installed"), extensions=Fact((), ""),
+                interpreter=Fact(dataclasses.replace(interpreter, version=python), "")),
+        pins=(Pin("environment.yml", "pytorch", f"=={pin}"),),
+    )  # fmt: skip
+    (said,) = of(facts, "pinned-torch-too-old")
+    commands = [step.text for step in said.remedy if step.command]
+    if python.startswith("3.8"):
+        assert not commands, "no torch for an RTX 5080 has wheels for Python 3.8"
+        return
+    (command,) = commands
+    assert command.startswith('"/env/bin/python" -m pip install')
+    found = next(part for part in command.split() if "torch==" in part).strip('"').partition("==")[2]
+    build = torch_releases.build(
+        found.removesuffix(".*") + ".0" if found.endswith("*") else found, command.rpartition("/")[2]
+    )
+    assert build is not None
+    minor = tuple(int(part) for part in python.split(".")[:2])
+    assert torch_releases.wheel_obstacle(build, python=(minor[0], minor[1])) is None
+
+
+@pytest.mark.parametrize(
+    ("imports", "wanted"),
+    [
+        ((), "setuptools"),
+        (("pkg_resources",), '"setuptools<82"'),
+        (("pkg_resources", "pkg_resources.packaging"), '"setuptools<70"'),
+    ],
+)
+def test_a_setuptools_that_torch_can_use(
+    changed: Changer, torch_with: TorchWith, imports: tuple[str, ...], wanted: str
+) -> None:
+    facts = changed(
+        torch=torch_with(builder_imports=imports),
+        distributions=Fact((Distribution("wheel", "0.45", "/env"),), ""),
+    )
+    assert loud(facts)["build-tools"].remedy[0].text == f'"/env/bin/python" -m pip install {wanted}'
+
+
+@pytest.mark.parametrize(
+    ("asked", "refused"),
+    [("9.0a", None), ("10.0a", None), ("12.0f", "arch-list-malformed"), ("9.0;12.0a", None), ("8.6", None)],
+)
+def test_lettered_entries_of_a_list(changed: Changer, asked: str, refused: str | None) -> None:
+    facts = changed(variables={"TORCH_CUDA_ARCH_LIST": asked})
+    found = {code for code in loud(facts) if code in ("arch-list-unbuildable", "arch-list-malformed")}
+    assert found == ({refused} if refused else set())
+
+
+def test_a_letter_that_came_after_the_toolkit(changed: Changer, rtx_5080: Facts) -> None:
+    (toolkit,) = rtx_5080.machine.toolkits.value or ()
+    old = dataclasses.replace(toolkit, version="11.8.89", archs=(*toolkit.archs, "sm_90"))
+    for asked, told in (("9.0a;8.6", True), ("9.0;8.6", False)):
+        facts = changed(toolkits=Fact((old,), "PATH"), variables={"TORCH_CUDA_ARCH_LIST": asked})
+        found = of(facts, "arch-list-unbuildable")
+        assert bool(found) is told, asked
+        if told:
+            assert found[0].remedy[0].text == 'export TORCH_CUDA_ARCH_LIST="8.6"'
