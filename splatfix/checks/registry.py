@@ -83,6 +83,7 @@ def all_checks() -> tuple[Check, ...]:
         sources,
         stack,
         toolkit,
+        toolkit_parts,
         torch_build,
         wheels,
         windows,
@@ -99,7 +100,7 @@ FAMILIES = ("gpu", "driver", "environment", "torch", "toolkit", "compiler", "bui
 # Modules whose checks open their family: what is there comes before what is wrong with it.
 _OPEN = tuple(
     f"splatfix.checks.{name}"
-    for name in ("gpu", "driver", "interpreter", "torch_build", "toolkit", "compiler")
+    for name in ("gpu", "driver", "interpreter", "torch_build", "toolkit", "toolkit_parts", "compiler")
 )
 
 

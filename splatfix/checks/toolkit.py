@@ -10,6 +10,7 @@ from splatfix.checks._common import (
     chosen_toolkit,
     compiling_toolkits,
     numbers,
+    pair,
     set_variable,
     targets,
     torch_cuda,
@@ -18,8 +19,11 @@ from splatfix.checks._common import (
 )
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
+from splatfix.checks.torch_build import own_archs
 from splatfix.facts import Facts, Toolkit
-from splatfix.knowledge.archs import Arch, arch_info
+from splatfix.knowledge import drivers
+from splatfix.knowledge.archs import Arch, arch_info, cubin_runs_on, ptx_runs_on
+from splatfix.knowledge.cpp_extension import ArchList, visible_gpu_arch_list
 
 
 @check("cuda-toolkit-missing", "toolkit", "A CUDA toolkit that can compile")
@@ -165,7 +169,9 @@ def cuda_torch_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
 
 @check("toolkit-arch", "toolkit", "The toolkit can compile for the GPU")
 def toolkit_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
-    """nvcc knows an architecture only from some release on (sm_120 from 12.8) and drops old ones (below sm_75 in 13.0)."""
+    """nvcc knows an architecture only from some release on (sm_120 from 12.8) and drops old ones (below sm_75 in 13.0). One
+    that does not know the GPU's own number may know an older one of the same major, whose code runs as it is: CUDA 11.7
+    compiles 8.6 for an RTX 4090. Of an older major only PTX serves, which the driver compiles at first use."""
     toolkit = build_toolkit(facts)
     if toolkit is None or not toolkit.archs:
         return
@@ -176,59 +182,25 @@ def toolkit_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                           subject=target.label, evidence=evidence)  # fmt: skip
             continue
         others = [t for t in compiling_toolkits(facts) if target.arch.plain.sm in t.archs]
+        if (instead := _sibling(toolkit, target.arch)) is not None:
+            stops = not goal.targets and _stops_at(facts, toolkit)
+            yield Finding(
+                "toolkit-arch", Status.WARN if stops else Status.SKIP,
+                f"Toolkit {toolkit.version} does not know {target.arch.cc}"
+                + (", for which torch would compile" if stops else "")
+                + f"; {instead.cc} is what to build, and runs on {target.label}.",
+                subject=target.label, evidence=evidence, remedy=(set_variable(facts, "TORCH_CUDA_ARCH_LIST", instead.cc),),
+            )  # fmt: skip
+            continue
         remedy = (
             (set_variable(facts, "CUDA_HOME", others[0].root),)
             if others
-            else (prose(_which_toolkit(target.arch)),)
+            else (prose(_which_toolkit(target.arch)), *_by_ptx(facts, toolkit, target.arch))
         )
         yield Finding(
             "toolkit-arch", Status.FAIL, f"Toolkit {toolkit.version} cannot compile for {target.label}.",
             subject=target.label, evidence=evidence, remedy=remedy,
         )  # fmt: skip
-
-
-@check("cuda-headers-missing", "toolkit", "The toolkit has the headers and libraries extensions need")
-def cuda_headers_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
-    """`ATen/cuda/CUDAContext.h` includes cuBLAS, cuSPARSE and cuSOLVER headers; a partial toolkit (conda, apt, PyPI wheels)
-    compiles simple kernels and then dies on them. Each missing part is named."""
-    if torch_cuda(facts) is None:
-        return
-    toolkit = build_toolkit(facts)
-    if toolkit is None:
-        return
-    evidence = (Evidence(toolkit.root, ", ".join(toolkit.missing) or "complete", "files looked for"),)
-    if not toolkit.missing:
-        yield Finding(
-            "cuda-headers-missing",
-            Status.PASS,
-            f"The toolkit at {toolkit.root} is complete.",
-            evidence=evidence,
-        )
-        return
-    yield Finding(
-        "cuda-headers-missing", Status.WARN,
-        f"The toolkit at {toolkit.root} lacks {len(toolkit.missing)} part(s) that extensions may need: "
-        + ", ".join(part.rpartition("/")[2] for part in toolkit.missing) + ".",
-        evidence=(*evidence, *(Evidence(header, folder, "the environment's own NVIDIA packages")
-                               for header, folder in toolkit.elsewhere.items())),
-        remedy=_missing_parts(facts, toolkit),
-    )  # fmt: skip
-
-
-def _missing_parts(facts: Facts, toolkit: Toolkit) -> tuple[Remedy, ...]:
-    """The headers that the environment's packages hold go into CPATH by an exact command; the rest must be installed."""
-    left = [part for part in toolkit.missing if part.removeprefix("include/") not in toolkit.elsewhere]
-    whole = prose(
-        f"Install the whole toolkit with its development packages: {', '.join(left)} lies nowhere here."
-    )
-    folders = list(dict.fromkeys(toolkit.elsewhere.values()))
-    if not folders:
-        return (whole,)
-    if facts.machine.system == "windows":  # cl reads INCLUDE, not CPATH
-        command = f'set "INCLUDE={";".join(folders)};%INCLUDE%"'
-    else:
-        command = f'export CPATH="{":".join(folders)}${{CPATH:+:$CPATH}}"'
-    return (Remedy(command), whole) if left else (Remedy(command),)
 
 
 def _mismatch_evidence(facts: Facts, toolkit: Toolkit) -> tuple[Evidence, ...]:
@@ -238,6 +210,49 @@ def _mismatch_evidence(facts: Facts, toolkit: Toolkit) -> tuple[Evidence, ...]:
     return (
         Evidence("nvcc", f"{toolkit.version} in {toolkit.root}{note}", "nvcc --version"),
         Evidence("torch.version.cuda", str(torch.cuda if torch else None), facts.environment.torch.found_via),
+    )
+
+
+def _plain_archs(toolkit: Toolkit) -> list[Arch]:
+    return [Arch.parse(name) for name in toolkit.archs if name[-1].isdigit()]
+
+
+def _sibling(toolkit: Toolkit, arch: Arch) -> Arch | None:
+    """The newest architecture that this nvcc compiles for and whose machine code runs on the GPU; None: there is none."""
+    return max((one for one in _plain_archs(toolkit) if cubin_runs_on(one, arch)), default=None)
+
+
+def _stops_at(facts: Facts, toolkit: Toolkit) -> bool:
+    """With no list set torch would ask this nvcc for an architecture that it does not know."""
+    torch = torch_of(facts)
+    if (
+        torch is None
+        or not torch.code
+        or facts.machine.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native"
+    ):
+        return False
+    built = visible_gpu_arch_list(
+        [item.arch for item in targets(facts, Goal())], own_archs(torch), torch.version
+    )
+    return isinstance(built, ArchList) and any(one.plain.sm not in toolkit.archs for one in built.cubins)
+
+
+def _by_ptx(facts: Facts, toolkit: Toolkit, arch: Arch) -> tuple[Remedy, ...]:
+    """The road by the newest PTX of this nvcc, where neither the driver nor torch is known to refuse it."""
+    torch, driver = torch_of(facts), facts.machine.driver.value
+    older = max((one for one in _plain_archs(toolkit) if ptx_runs_on(one, arch)), default=None)
+    isa, level = (
+        drivers.ptx_isa_of_cuda(pair(toolkit.version) or (0, 0)),
+        pair(driver.cuda) if driver else None,
+    )
+    fits = drivers.ptx_jit_ok(isa, level) if isa and level else None
+    if older is None or fits is False or (torch and torch.knows_archs and older.cc not in torch.knows_archs):
+        return ()
+    words = set_variable(facts, "TORCH_CUDA_ARCH_LIST", f"{older.cc}+PTX").text
+    return (
+        prose(
+            f"Or build PTX of an older one, which the driver compiles at first use (minutes, once): {words}"
+        ),
     )
 
 

@@ -1,0 +1,86 @@
+"""A toolkit that does not know the GPU's own number: where an older sibling serves, where only PTX does, where nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from splatfix.checks import Finding, Goal, Status, run
+from splatfix.facts import Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice
+from splatfix.knowledge.archs import Arch, cubin_runs_on, known_archs, toolkit_supports
+
+from .conftest import Changer, TorchWith, sass
+
+TO_117 = ("sm_50", "sm_60", "sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_87")
+CHOICE = ToolkitChoice("/usr/local/cuda", "CUDA_HOME", "/usr/local/cuda/bin/nvcc", None, True)
+
+
+def toolkit(version: str, archs: tuple[str, ...]) -> Fact[tuple[Toolkit, ...]]:
+    return Fact(
+        (Toolkit("/usr/local/cuda", version, ("PATH",), "/usr/local/cuda/bin/nvcc", archs, 11, 13),), "PATH"
+    )
+
+
+def said(facts: Facts, *targets: str) -> Finding:
+    (found,) = [item for item in run(facts, Goal(targets)) if item.code == "toolkit-arch"]
+    return found
+
+
+def classic(
+    changed: Changer, torch_with: TorchWith, gpu: Gpu, own: tuple[str, ...], **torch: object
+) -> Facts:
+    """CUDA 11.7 and a torch of its time."""
+    return changed(
+        gpus=Fact((gpu,), "NVML"), toolkits=toolkit("11.7.99", TO_117), variables={}, extensions=Fact((), ""),
+        torch=torch_with(**{"version": "1.13.1+cu117", "cuda": "11.7", "code": (sass(*own),), **torch}),
+    )  # fmt: skip
+
+
+def test_cuda_117_serves_an_rtx_4090_by_the_code_of_86(changed: Changer, torch_with: TorchWith) -> None:
+    facts = classic(changed, torch_with, Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9"), ("sm_80", "sm_86"))
+    finding = said(facts)
+    assert finding.status is Status.SKIP and "8.6 is what to build" in finding.summary
+    assert [step.text for step in finding.remedy] == ['export TORCH_CUDA_ARCH_LIST="8.6"']
+
+
+def test_where_torch_would_ask_for_the_number_the_build_stops(
+    changed: Changer, torch_with: TorchWith
+) -> None:
+    """torch 2.0 of CUDA 11.8 has sm_90 itself, so that it does not clamp 8.9, which nvcc 11.7 does not know."""
+    facts = classic(changed, torch_with, Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9"), ("sm_80", "sm_86", "sm_90"),
+                    version="2.0.1+cu118", cuda="11.8")  # fmt: skip
+    assert said(facts).status is Status.WARN
+    assert said(facts, "sm_89").status is Status.SKIP, (
+        "a target is built by splatfix, which chooses the number itself"
+    )
+
+
+@pytest.mark.parametrize(("driver_cuda", "road"), [("12.8", True), ("11.4", False), (None, True)])
+def test_another_major_fails_with_the_road_by_ptx(
+    changed: Changer, torch_with: TorchWith, driver_cuda: str | None, road: bool
+) -> None:
+    facts = changed(
+        toolkits=toolkit("12.4.131", (*TO_117, "sm_89", "sm_90")),
+        driver=Fact(Driver("575.57.08", driver_cuda), "NVML"),
+    )
+    finding = said(facts)
+    assert finding.status is Status.FAIL and not [step for step in finding.remedy if step.command]
+    words = [step.text for step in finding.remedy]
+    assert "needs a CUDA toolkit from 12.8" in words[0]
+    assert [text.rpartition(": ")[2] for text in words[1:]] == (
+        ['export TORCH_CUDA_ARCH_LIST="9.0+PTX"'] if road else []
+    )
+
+
+def test_every_toolkit_and_gpu_of_the_tables(changed: Changer) -> None:
+    """FAIL exactly where this nvcc compiles no machine code that the GPU runs."""
+    seen = set()
+    for cuda in ((11, 1), (11, 8), (12, 4), (12, 8), (12, 9), (13, 0)):
+        archs = tuple(arch.sm for arch in known_archs() if toolkit_supports(cuda, arch))
+        facts = changed(toolkits=toolkit(f"{cuda[0]}.{cuda[1]}.1", archs), toolkit_choice=Fact(CHOICE))
+        for arch in known_archs():
+            serves = any(cubin_runs_on(Arch.parse(name), arch) for name in archs)
+            status = said(facts, arch.sm).status
+            assert (status is Status.FAIL) == (not serves), (cuda, arch)
+            assert (status is Status.PASS) == (arch.sm in archs)
+            seen.add(status)
+    assert seen == {Status.PASS, Status.SKIP, Status.FAIL}
