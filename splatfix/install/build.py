@@ -141,11 +141,20 @@ def _of_the_source(cause: RootCause, action: BuildWheel, scratch: Scratch) -> Ro
 
     # a compiler cache tells compilers paths relative to where they run
     lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+([^\s:(,]+)", as_there, line) for line in cause.lines)
-    edits = [edit.rule for edit in action.edits if any(lines and file in lines[0] for file in edit.files)]
-    if cause.kind != "compiler" or not edits:
+    named = next((name for edit in action.edits for name in edit.files if lines and name in lines[0]), None)
+    if cause.kind != "compiler" or named is None or not _moved(named, action, scratch):
         return replace(cause, lines=lines)
-    note = f"Lines are counted as after {'the edit' if len(edits) == 1 else 'the edits'} {', '.join(edits)}."
+    edits = ", ".join(edit.rule for edit in action.edits if named in edit.files)
+    note = f"Lines of {named} are counted as after its edits ({edits}), which added some."
     return replace(cause, lines=lines, meaning=f"{cause.meaning} {note}".strip())
+
+
+def _moved(name: str, action: BuildWheel, scratch: Scratch) -> bool:
+    """The edits made the file longer or shorter, so that a line's number is another in the person's copy."""
+    counts = [
+        folder.joinpath(name).read_bytes().count(b"\n") for folder in (Path(action.source), scratch.source)
+    ]
+    return counts[0] != counts[1]
 
 
 def _take_wheel(

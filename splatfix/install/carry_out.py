@@ -33,7 +33,7 @@ from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.target import Target, open_target
 from splatfix.install.toolkit import provide_toolkit
 from splatfix.install.undo import recover, undo_changes
-from splatfix.install.verify import verify_wheel
+from splatfix.install.verify import refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheel_file import WheelFile, open_wheel
 from splatfix.resolve.plan import (
@@ -219,6 +219,7 @@ class _Work:
 
     def _verify(self, action: VerifyWheel, item: _Item) -> tuple[str, Mapping[str, str]]:
         assert item.wheel is not None
+        refuse_unplanned(item.wheel, action.subject, self.target)
         rung = verify_wheel(item.wheel, action.targets, self.facts, expects_gpu_code=item.gpu_code)
         item.rungs.append(rung)
         return rung.shown_by, {}
@@ -243,7 +244,12 @@ class _Work:
         step = Step(
             action.kind,
             action.subject,
-            details={"backup": place, "before": item.before, "version": wheel.version},
+            details={
+                "backup": place,
+                "before": item.before,
+                "version": wheel.version,
+                "distribution": wheel.name,
+            },
         )
         self.entry = self.journal.begin(self.entry, step)
         pip_install(wheel.path, self.target, self.runner, self.folder / "pip.log")

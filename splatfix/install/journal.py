@@ -44,7 +44,8 @@ class Step:
     subject: str
     done: bool = False
     details: Mapping[str, str] = field(default_factory=dict)
-    """For an installation: ``backup`` (a file below the entry's folder), ``version``, ``before``, ``record`` (digest)."""
+    """For an installation: ``backup`` (a file below the entry's folder), ``version``, ``before``,
+    ``distribution`` (its name), ``record`` (digest)."""
 
 
 @dataclass(frozen=True)

@@ -65,10 +65,10 @@ def _nothing(target: Target, entry: Entry | None = None) -> SplatfixError:
 
 
 def _refuse_out_of_order(entry: Entry, entries: tuple[Entry, ...]) -> None:
-    mine = {canonicalize_name(step.subject) for step in entry.changes}
+    mine = {_distribution_of(step) for step in entry.changes}
     newer = entries[[e.id for e in entries].index(entry.id) + 1 :]
     for other in reversed(newer):
-        shared = mine & {canonicalize_name(step.subject) for step in other.changes}
+        shared = mine & {_distribution_of(step) for step in other.changes}
         if other.stands and shared:
             raise SplatfixError(
                 "later-change",
@@ -76,6 +76,11 @@ def _refuse_out_of_order(entry: Entry, entries: tuple[Entry, ...]) -> None:
                 meaning="Taking back the earlier one first would leave a mixture of both; nothing was changed.",
                 todo=(f"First: splatfix revert {other.id}",),
             )
+
+
+def _distribution_of(step: Step) -> str:
+    """What was installed, which may be called otherwise than the source was; entries of older versions do not say it."""
+    return canonicalize_name(step.details.get("distribution", step.subject))
 
 
 def _refuse_if_edited_since(step: Step, folder: Path) -> None:
@@ -100,13 +105,14 @@ def _refuse_if_changed(target: Target, step: Step) -> None:
     record = step.details.get("record")
     if not step.done or not record or step.kind != "install-wheel":
         return
-    found = find_installed(target, step.subject)
+    name = _distribution_of(step)
+    found = find_installed(target, name)
     if not found or (len(found) == 1 and found[0].digest == record):
         return  # removed by somebody in the meantime: what was there before can come back all the same
     now = f"version {found[0].version} is there now"
     raise SplatfixError(
         "changed-since",
-        f"{step.subject} was changed since splatfix installed it: {now}.",
+        f"{name} was changed since splatfix installed it: {now}.",
         meaning="Somebody else installed it, and that is not splatfix's to undo; nothing was changed.",
-        todo=(f"Remove it with pip if you do not want it: pip uninstall {step.subject}",),
+        todo=(f"Remove it with pip if you do not want it: pip uninstall {name}",),
     )

@@ -7,13 +7,17 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, read_wheel
 from splatfix.checks.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Facts, Interpreter, Torch, loaded_containers
 from splatfix.facts.shared_objects import of_torch
+from splatfix.install.distributions import find_installed
 from splatfix.install.owned import temporary_folder
+from splatfix.install.target import Target
 from splatfix.install.wheel_file import WheelFile
 from splatfix.knowledge import Arch
 from splatfix.knowledge.wheel_tags import WheelTarget, extension_file_fits, python_of_file, tag_fits
@@ -68,6 +72,26 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expe
     if not said:
         return Rung(RungName.BUILT, True, f"native code for the CPU only, fits this interpreter; {checked}")
     return Rung(RungName.BUILT, True, f"{'; '.join(said)}; {checked}")
+
+
+def refuse_unplanned(wheel: WheelFile, subject: str, target: Target) -> None:
+    """A source may call itself otherwise than its setup.py let expect; nothing is replaced that the plan did not name.
+
+    Raises:
+        SplatfixError: ``replaces-unplanned``.
+    """
+    if canonicalize_name(wheel.name) == canonicalize_name(subject):
+        return
+    for there in find_installed(target, wheel.name):
+        raise SplatfixError(
+            "replaces-unplanned",
+            f"The build of {subject} made a wheel called {wheel.name}, and {there.name} {there.version} is installed.",
+            meaning="Installing it would replace a package that the plan did not name; nothing was installed.",
+            todo=(
+                f"Look at the name that its setup.py computes. If {wheel.name} is really to be replaced, "
+                f"remove it first: pip uninstall {wheel.name}",
+            ),
+        )
 
 
 def _check_code(binary: Binary, targets: Sequence[str], driver_cuda: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -153,6 +154,41 @@ def test_a_copy_that_comes_first_on_the_path_is_noticed(environment: Target, tmp
     assert snapshot(environment) == before
 
 
+def named_otherwise(folder: Path, name: str) -> Path:
+    """A source whose name only running it tells."""
+    source = write_extension(folder)
+    setup = source / "setup.py"
+    setup.write_text(setup.read_text().replace('name="tiny_probe"', f'name="".join({list(name)!r})'))
+    return source
+
+
+def test_nothing_is_replaced_that_the_plan_did_not_name(environment: Target, tmp_path: Path) -> None:
+    info = environment.purelib / "numpy-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: numpy\nVersion: 2.0\n")
+    (info / "RECORD").write_text("numpy-2.0.dist-info/METADATA,,\nnumpy-2.0.dist-info/RECORD,,\n")
+    before = snapshot(environment)
+    with pytest.raises(SplatfixError) as caught:
+        install(environment, named_otherwise(tmp_path / "my-probe", "numpy"))
+    assert caught.value.code == "replaces-unplanned"
+    assert "my-probe" in caught.value.what and "numpy 2.0 is installed" in caught.value.what
+    assert snapshot(environment) == before and last_status(environment) is Status.FAILED
+
+
+def test_a_source_named_otherwise_is_known_again_by_revert(environment: Target, tmp_path: Path) -> None:
+    before = snapshot(environment)
+    install(environment, named_otherwise(tmp_path / "my-probe", "odd_name"))
+    (record,) = environment.purelib.glob("odd_name-*.dist-info/RECORD")
+    kept = record.read_bytes()
+    record.write_bytes(kept + b"tiny_probe/more.py,,\n")
+    with pytest.raises(SplatfixError) as caught:
+        revert(environment.python)
+    assert caught.value.code == "changed-since"
+    record.write_bytes(kept)
+    revert(environment.python)
+    assert snapshot(environment) == before
+
+
 class Interrupting(ProcessRunner):
     """Runs everything, but dies as a killed splatfix would: right after pip has installed."""
 
@@ -273,7 +309,7 @@ def test_a_damaged_journal_entry_says_what_to_do(environment: Target, tmp_path: 
     with pytest.raises(SplatfixError) as caught:
         revert(environment.python)
     assert caught.value.code == "journal-damaged"
-    assert f"mv '{entry}'" in caught.value.todo[0]
+    assert f"mv {shlex.quote(str(entry))} " in caught.value.todo[0]
 
 
 def test_the_build_sees_only_its_own_settings(

@@ -113,6 +113,28 @@ def test_a_checkout_that_cannot_be_edited_is_said_before_the_build(
     assert not environment.own_folder.exists()
 
 
+@pytest.mark.parametrize(("rule", "moved"), [("cstdint", True), ("type-is-cuda", False)])
+def test_an_error_below_an_edit_says_how_lines_are_counted(
+    environment: Target, tmp_path: Path, rule: str, moved: bool
+) -> None:
+    source = write_extension(
+        tmp_path / "source", extra="typedef unsigned uint8_t_; /* x.type().is_cuda() uint8_t */\nint half = ;"
+    )
+    facts = gather(environment.python)
+    made = make_plan(Request((str(source),)), facts)
+    edit = PlannedEdit(rule, ("probe.c",), "", "test")
+    actions = tuple(
+        dataclasses.replace(item, edits=(edit,)) if isinstance(item, BuildWheel) else item
+        for item in made.actions
+    )
+    with pytest.raises(SplatfixError) as caught:
+        carry_out(dataclasses.replace(made, actions=actions), facts)
+    error = caught.value
+    # a C compiler has no <cstdint>, which is the first thing wrong then, in a line that the source has not
+    assert error.what.partition("failed: ")[2].startswith("probe.c:")
+    assert ("its edits (cstdint)" in error.meaning) is moved, error.meaning
+
+
 def test_editing_twice_is_editing_once(tmp_path: Path) -> None:
     source = source_with_work(tmp_path / "source")
     apply_edits(source, (EDIT,))

@@ -82,5 +82,10 @@ def test_forced_in_the_child_only_and_branded(environment: Target, source: Path)
     (wheel,) = (Path(outcome.log) / "wheels").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         member = next(name for name in archive.namelist() if name.endswith(MANIFEST))
-        assert json.loads(archive.read(member))["cuda_mismatch"] == WORDS
+        manifest = json.loads(archive.read(member))
+        assert manifest["cuda_mismatch"] == WORDS
+        assert manifest["built_with"]["torch"] == "2.11.0+cu130 13.0", (
+            "diagnose cannot tell what it was built for"
+        )
+        assert manifest["built_with"]["setuptools"]
     assert list(environment.purelib.glob(f"tiny_probe-*.dist-info/{MANIFEST}")), "the mark was not installed"
