@@ -104,9 +104,13 @@ def _partner(cxx: Compiler, found: Iterable[Compiler]) -> str | None:
 def _no_compiler(
     facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...], rejected: Sequence[RoadNotTaken]
 ) -> SplatfixError:
+    compilers = facts.machine.compilers
     seen = (
         "; ".join(f"{road.what.removeprefix('compiler ')}: {road.why}" for road in rejected)
-        or "none was found"
+        if rejected
+        else "none was found"
+        if compilers.value is not None
+        else f"which are here is not known ({compilers.error})"
     )
     return SplatfixError(
         "no-host-compiler",
@@ -122,9 +126,7 @@ def compiler_to_install(
 ) -> tuple[str, ...]:
     """Which host compiler to get for a toolkit and a torch, as sentences with the usual commands."""
     if facts.machine.system == "windows":
-        most = toolkit.msvc_max or next((b.msvc[1] for b in (limits(version),) if b and b.msvc), None)
-        which = f' ("MSVC v143 C++ x64 build tools", toolset 14.{most % 100} at most)' if most else ""
-        return (f"Add an older toolset in the Visual Studio Installer{which}, or use a newer CUDA toolkit.",)
+        return (_visual_studio(facts, toolkit, version),)
     majors = [
         major
         for major in range(oldest_gcc_of_torch(torch.version) or 7, (toolkit.gcc_max or 13) + 1)
@@ -151,3 +153,13 @@ def compiler_to_install(
     elif re.search(r"Debian|Ubuntu|Mint", facts.machine.distribution) or not facts.machine.distribution:
         ways.append(f"On Debian and Ubuntu: sudo apt-get install g++-{best}")
     return tuple(ways)
+
+
+def _visual_studio(facts: Facts, toolkit: Toolkit, version: tuple[int, ...]) -> str:
+    """What to get of Visual Studio: an older toolset beside one that is too new, or all of it."""
+    most = toolkit.msvc_max or next((b.msvc[1] for b in (limits(version),) if b and b.msvc), None)
+    if any(item.kind == "cl" for item in facts.machine.compilers.value or ()):
+        which = f' ("MSVC v143 C++ x64 build tools", toolset 14.{most % 100} at most)' if most else ""
+        return f"Add an older toolset in the Visual Studio Installer{which}, or use a newer CUDA toolkit."
+    limit = f" (toolset 14.{most % 100} at most)" if most else ""
+    return f'Install the Build Tools for Visual Studio with "Desktop development with C++"{limit}.'

@@ -13,7 +13,7 @@ from splatfix.resolve.plan import Request, RoadNotTaken
 from splatfix.resolve.roads_torch import other_torch
 from splatfix.resolve.situation import Situation, situation
 from splatfix.resolve.swaps import choose_swaps
-from splatfix.resolve.ways import Aim, Lane, WayOut, Ways
+from splatfix.resolve.ways import Aim, Lane, Road, WayOut, Ways
 
 
 def aim_at(request: Request, facts: Facts, *, keep: tuple[str, ...] = (), source: str = "") -> Aim:
@@ -51,14 +51,16 @@ def find_ways(aim: Aim, facts: Facts, lanes: Sequence[Lane] = ()) -> Ways:
         if error.code != "no-gpu-to-target":
             raise
         return _without_target(aim, facts, error)
-    taken = list(_try_all(found, lanes, follow=True))
+    taken = list(_try_all(found, lanes))
+    opened = any(isinstance(item, WayOut) and item.road not in (Road.CONTAINER, Road.SWAP) for item in taken)
+    taken.append(other_roads.driver(found, lambda other: _plans_with(aim, other, lanes), opened=opened))
     plans = tuple(item for item in taken if isinstance(item, WayOut))
     rejected = tuple(item for item in taken if isinstance(item, RoadNotTaken))
     return Ways(tuple(arch.sm for arch in found.archs), found.subjects, plans, rejected, _notes(found))
 
 
-def _try_all(found: Situation, lanes: Sequence[Lane], *, follow: bool) -> Iterable[WayOut | RoadNotTaken]:
-    """In the order of ``Road``; ``follow``: also ask what a newer driver would open."""
+def _try_all(found: Situation, lanes: Sequence[Lane]) -> Iterable[WayOut | RoadNotTaken]:
+    """Every road but the driver's, in the order of ``Road``."""
     for road in (
         build_roads.keep,
         build_roads.rebuild,
@@ -70,13 +72,11 @@ def _try_all(found: Situation, lanes: Sequence[Lane], *, follow: bool) -> Iterab
         yield road(found)
     yield other_roads.container(found, lanes)
     yield other_roads.swap(found)
-    if follow:
-        yield other_roads.driver(found, lambda facts: _plans_with(found.aim, facts, lanes))
 
 
 def _plans_with(aim: Aim, facts: Facts, lanes: Sequence[Lane]) -> tuple[WayOut, ...]:
     found = situation(aim, facts)
-    return tuple(item for item in _try_all(found, lanes, follow=False) if isinstance(item, WayOut))
+    return tuple(item for item in _try_all(found, lanes) if isinstance(item, WayOut))
 
 
 def _without_target(aim: Aim, facts: Facts, error: SplatfixError) -> Ways:

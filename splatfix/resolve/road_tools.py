@@ -82,6 +82,10 @@ def tools_from_wheels(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tool
         raise SplatfixError(
             "no-toolkit-wheels", f"whether PyPI has a compiler of CUDA {numbers[0]} is not known"
         )
+    if (facts.machine.libc.value or "").startswith("musl"):
+        raise SplatfixError(
+            "no-toolkit-wheels", f"the toolkit's wheels need glibc, this is {facts.machine.libc.value}"
+        )
     found = toolkit_recipe(torch)
     if found is None:
         raise SplatfixError(

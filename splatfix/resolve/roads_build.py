@@ -124,6 +124,9 @@ def _torch_without_toolkit(found: Situation) -> tuple[Torch, list[str], int | No
     steps = steps_here(found.facts, torch, found.archs)
     if steps == 0:
         raise SplatfixError("toolkit-is-here", "not needed: a toolkit that fits is here")
+    toolkits = found.facts.machine.toolkits
+    if toolkits.value is None:
+        unsure.append(f"which toolkits are here ({toolkits.error}); one that fits would spare this")
     return torch, unsure, steps
 
 

@@ -10,13 +10,14 @@ from packaging.utils import canonicalize_name
 from splatfix.checks._common import pip_of
 from splatfix.checks.coverage import judge
 from splatfix.checks.driver import driver_words
+from splatfix.checks.torch_build import nearness
 from splatfix.core.proof import RungName
 from splatfix.facts import Driver, EntryKind, Fact, Facts
 from splatfix.knowledge import drivers
 from splatfix.knowledge.torch_releases import build, build_runs_on, pip_command, releases
 from splatfix.resolve.plan import Reason, RoadNotTaken
 from splatfix.resolve.road_parts import UPPER_RUNGS, python_option, shut, way
-from splatfix.resolve.roads_torch import cuda_words, other_builds
+from splatfix.resolve.roads_torch import cuda_words, other_builds, torch_of_newer_driver
 from splatfix.resolve.situation import NativePart, Situation, driver_objection, torch_obstacles
 from splatfix.resolve.swaps import SWAPS, refusal, swap_for_variant
 from splatfix.resolve.targets import driver_level
@@ -106,14 +107,22 @@ def swap(found: Situation) -> WayOut | RoadNotTaken:
         text = "which rasterizer your trainer calls decides whether it has a stand-in; the checkout tells"
         reasons.append(Reason(text))
     against, unsure = torch_obstacles(found)
+    first: tuple[Step, ...] = ()
     if found.torch is None:
-        against = []  # the one that is installed first
+        install = _first_torch(found)
+        if install is None:
+            return shut(
+                road,
+                f"{against[0]}, and {found.no_wheels or 'no release in the tables has a wheel for this Python'}",
+            )
+        first = (install,)
+        against = [_why_cpu_torch(found)] if found.wanted and install.tag == "cpu" else []
     elif not found.wanted:
         # ROCm and Metal run plain PyTorch; whether all of it was never tried
         against = []
         unsure = [f"whether the drop-ins run on anything but the CPU with torch {found.torch.version}"]
     steps = (
-        *(_first_torch(found) if found.torch is None else ()),
+        *first,
         SwapIn(tuple(names) or ("what the checkout calls",), command),
         ShowIt(f"splatfix verify{python_option(found)}", "see the numbers"),
     )
@@ -137,14 +146,34 @@ def _drop_ins(found: Situation) -> tuple[list[str], list[str]]:
     return names, refused
 
 
-def _first_torch(found: Situation) -> tuple[Step, ...]:
-    """The torch to install where there is none: one that serves the targets, else the newest for the CPU."""
-    candidates = other_builds(found)
+def _first_torch(found: Situation) -> InstallTorch | None:
+    """The torch to install where there is none: one that serves the targets, else the newest for the CPU; None: no wheel."""
+    candidates = sorted(
+        other_builds(found), key=lambda item: (item.runs == "unknown", nearness(found.facts, item.build))
+    )
     if candidates:
         version, tag = candidates[0].build.torch, candidates[0].build.tag
+    elif release := _release_for_the_cpu(found):
+        version, tag = f"{release}.*", "cpu"
     else:
-        version, tag = f"{releases()[-1].release}.*", "cpu"
-    return (InstallTorch(version, tag, pip_command(version, tag, pip=pip_of(found.facts))),)
+        return None
+    return InstallTorch(version, tag, pip_command(version, tag, pip=pip_of(found.facts)))
+
+
+def _release_for_the_cpu(found: Situation) -> str:
+    """The newest release with wheels for this Python and C library; "" where there is none."""
+    if found.no_wheels:
+        return ""
+    for item in reversed(releases()):
+        python_fits = found.python is None or item.supports_python(found.python) is not False
+        glibc_fits = found.glibc is None or item.min_glibc is None or found.glibc >= item.min_glibc
+        if python_fits and glibc_fits:
+            return item.release
+    return ""
+
+
+def _why_cpu_torch(found: Situation) -> str:
+    return f"no CUDA build of torch in the tables serves {found.words} here"
 
 
 def _on_the_cpu(made: WayOut, steps: tuple[Step, ...], why: str) -> WayOut:
@@ -173,8 +202,15 @@ def _stand_in(part: NativePart) -> tuple[str, str]:
     return "", "it has no drop-in"
 
 
-def driver(found: Situation, again: Callable[[Facts], Iterable[WayOut]]) -> WayOut | RoadNotTaken:
-    """Upgrade the driver: told, never done, and only where it is what stands in the way."""
+def driver(
+    found: Situation, again: Callable[[Facts], Iterable[WayOut]], *, opened: bool
+) -> WayOut | RoadNotTaken:
+    """Upgrade the driver: told, never done, and only where it is what stands in the way.
+
+    Args:
+        again: the ways out with other facts.
+        opened: some road to native code is open under the driver that is here.
+    """
     road = Road.DRIVER
     if not found.here:
         return shut(road, "no target is a GPU of this machine, so its driver plays no part")
@@ -183,32 +219,41 @@ def driver(found: Situation, again: Callable[[Facts], Iterable[WayOut]]) -> WayO
     if found.driver is None:
         return shut(road, "the version of the driver is not known")
     need, why = _needed_driver(found)
-    have = found.driver_words
+    if (need is None or found.driver >= need) and not opened:
+        need, why = _driver_of_another_torch(found)
     if need is None or found.driver >= need:
-        return shut(road, f"driver {have} is new enough for what is installed")
-    words = driver_words(need)
+        return shut(road, f"driver {found.driver_words} is new enough for what is installed")
     for arch in found.archs:
         last = drivers.gpu_last_branch(arch)
         if last and need[0] > last[0]:
             return shut(road, f"{why}, but driver {last[0]} is the last for {arch.sm}")
+    then = next((item for item in again(_with_driver(found.facts, need)) if item.road is not Road.SWAP), None)
     where = "the Windows driver (WSL2 uses it)" if found.facts.machine.wsl else "the NVIDIA driver"
-    step = ByHand(f"upgrade {where} to {words} or newer, then reboot")
-    level = drivers.cuda_level_at_least(need)
-    newer = Driver(words, ".".join(map(str, level)) if level else None)
-    machine = replace(found.facts.machine, driver=Fact(newer, "as it would be"))
-    then = next(
-        (item for item in again(replace(found.facts, machine=machine)) if item.road is not Road.SWAP), None
+    step = ByHand(f"upgrade {where} to {driver_words(need)} or newer, then reboot")
+    if then is None:
+        return way(found, road, (step,), (Reason(why),))
+    reasons = (Reason(f"{why}; then: {then.title}"), *then.reasons)
+    made = way(found, road, (step, *then.steps), reasons, then.unsure)
+    return replace(made, can_prove=then.can_prove, cannot_prove=then.cannot_prove)
+
+
+def _with_driver(facts: Facts, version: tuple[int, ...]) -> Facts:
+    """The same machine with another driver."""
+    level = drivers.cuda_level_at_least(version)
+    newer = Driver(driver_words(version), ".".join(map(str, level)) if level else None)
+    return replace(facts, machine=replace(facts.machine, driver=Fact(newer, "as it would be")))
+
+
+def _driver_of_another_torch(found: Situation) -> tuple[tuple[int, ...] | None, str]:
+    """The driver that would open the road of another torch, where no road is open, and why."""
+    later = torch_of_newer_driver(found)
+    if later is None:
+        return None, ""
+    build, floor = later
+    return (
+        floor,
+        f"torch {build.torch} {build.tag}, which serves {found.words}, needs driver {driver_words(floor)}",
     )
-    steps = (step, *(then.steps if then else ()))
-    after = f"; then: {then.title}" if then else ""
-    made = way(
-        found,
-        road,
-        steps,
-        (Reason(f"{why}{after}"), *(then.reasons if then else ())),
-        then.unsure if then else (),
-    )
-    return replace(made, can_prove=then.can_prove, cannot_prove=then.cannot_prove) if then else made
 
 
 def _needed_driver(found: Situation) -> tuple[tuple[int, ...] | None, str]:

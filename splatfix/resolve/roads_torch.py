@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
@@ -20,6 +20,7 @@ from splatfix.knowledge.torch_releases import (
     build_runs_on,
     builds_for_arch,
     replacing_command,
+    wheel_obstacle,
 )
 from splatfix.knowledge.wheel_index import COMPANIONS
 from splatfix.resolve.plan import Reason, RoadNotTaken
@@ -78,7 +79,7 @@ def _forbidden(found: Situation) -> str:
         return f"{', '.join(kept)} is to be left as it is (--keep), and was compiled against the torch here"
     if found.platform is None:
         return f"PyTorch publishes no CUDA build for {found.facts.machine.system}"
-    return ""
+    return found.no_wheels
 
 
 def _best(found: Situation, offers: Sequence[_Offer]) -> _Offer:
@@ -110,6 +111,10 @@ def _plan_for(found: Situation, best: _Offer, offers: Sequence[_Offer]) -> WayOu
     unsure = []
     if best.ranked.runs == "unknown":
         unsure.append(f"what GPU code torch {chosen.torch} {chosen.tag} carries for this platform")
+    if found.python is None:
+        unsure.append(
+            f"which Python the environment has, and so whether torch {chosen.torch} has a wheel for it"
+        )
     if found.here and (said := driver_objection(found, cuda_words(chosen))).ok is None:
         unsure.append(said.why)
     options = ("--provide-toolkit",) if best.tools.downloaded else ()
@@ -132,13 +137,22 @@ def _offers(found: Situation) -> list[_Offer]:
     return offers
 
 
-def other_builds(found: Situation, *, driver: bool = True) -> list[RankedBuild]:
-    """Builds, the installed one left out, that serve every target, best first; unknown ones only where none is known to."""
+def other_builds(found: Situation, *, leaving_out: str = "") -> list[RankedBuild]:
+    """Builds, the installed one left out, that serve every target, best first; unknown ones only where none is known to.
+
+    Args:
+        leaving_out: what is not asked: ``driver``, ``python`` or ``glibc``; it tells what stands in the way.
+    """
+    if found.platform is None or found.no_wheels:
+        return []
+    python = None if leaving_out == "python" else found.python
+    glibc = None if leaving_out == "glibc" else found.glibc
+    driver = None if leaving_out == "driver" else found.driver
     for unknown in (False, True):
         per_arch = [
             builds_for_arch(
-                arch, found.platform or "linux", found.facts.machine.machine, python=found.python, glibc=found.glibc,
-                driver=found.driver if driver else None, include_unknown=unknown,
+                arch, found.platform, found.facts.machine.machine, python=python, glibc=glibc,
+                driver=driver, include_unknown=unknown,
             )
             for arch in found.archs
         ]  # fmt: skip
@@ -237,15 +251,56 @@ def _why_no_build(found: Situation) -> str:
     )
     text += f" with Python {found.python[0]}.{found.python[1]}" if found.python else ""
     text += f" and glibc {found.glibc[0]}.{found.glibc[1]}" if found.glibc else ""
-    later = other_builds(found, driver=False)
-    if found.driver and later:
-        floor = drivers.runtime_floor(later[0].build.cuda, found.platform or "linux")
-        have, need = found.driver_words, driver_words(floor or ())
-        return (
-            f"{text} under driver {have}; with {need} torch {later[0].build.torch} {later[0].build.tag} would"
-        )
-    tools = [item for item in later if _tools_for(found.facts, _as_torch(item.build), found.archs) is None]
-    return f"{text}, together with a toolkit that compiles for it" if tools else text
+    if (later := torch_of_newer_driver(found)) is not None:
+        build, floor = later
+        need = driver_words(floor)
+        return f"{text} under driver {found.driver_words}; with {need} torch {build.torch} {build.tag} would"
+    here = other_builds(found)
+    if not here and (obstacle := _wheel_obstacle(found)):
+        return f"{text}: {obstacle}"
+    if alone := _one_at_a_time(found):
+        each = f"{', '.join(alone)}; name one with --target"
+        return f"{text} at once; in environments of their own they are served: {each}"
+    return f"{text}, together with a toolkit that compiles for it" if here else text
+
+
+def torch_of_newer_driver(found: Situation) -> tuple[TorchBuild, tuple[int, ...]] | None:
+    """The build that only a newer driver starts, with its oldest driver, where no build serves under the driver here."""
+    if found.driver is None or _forbidden(found) or _offers(found):
+        return None
+    for item in other_builds(found, leaving_out="driver"):
+        floor = drivers.runtime_floor(item.build.cuda, found.platform or "linux")
+        if floor and found.driver < floor and _tools_for(found.facts, _as_torch(item.build), found.archs):
+            return item.build, floor
+    return None
+
+
+def _wheel_obstacle(found: Situation) -> str:
+    """Where only this Python or this glibc stands in the way: which of them, as a clause; else ""."""
+    for name in ("python", "glibc"):
+        for item in other_builds(found, leaving_out=name)[:1]:
+            text = wheel_obstacle(
+                item.build, found.platform or "linux", found.facts.machine.machine,
+                python=found.python, glibc=found.glibc,
+            )  # fmt: skip
+            if text:
+                return text.rstrip(".")
+    return ""
+
+
+def _one_at_a_time(found: Situation) -> list[str]:
+    """For each of several targets what serves it alone, as ``sm_61 by torch 2.8.0 cu126``; () where one has nothing."""
+    served = []
+    for item in found.wanted if len(found.wanted) > 1 else ():
+        alone = replace(found, wanted=(item,))
+        if found.torch is not None and not torch_obstacles(alone)[0]:
+            served.append(f"{item.arch.sm} by torch {found.torch.version}, which is here")
+        elif offers := _offers(alone):
+            build = _best(alone, offers).build
+            served.append(f"{item.arch.sm} by torch {build.torch} {build.tag}")
+        else:
+            return []
+    return served
 
 
 def _lost_here(found: Situation, chosen: TorchBuild) -> list[str]:

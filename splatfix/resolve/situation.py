@@ -133,6 +133,12 @@ class Situation:
         return (numbers[0], numbers[1]) if len(numbers) > 1 else None
 
     @property
+    def no_wheels(self) -> str:
+        """Why PyTorch publishes no wheel at all that this machine could use; "" where it does."""
+        libc = self.facts.machine.libc.value or ""
+        return f"PyTorch publishes no wheel for {libc}; glibc is needed" if libc.startswith("musl") else ""
+
+    @property
     def words(self) -> str:
         """The targets for a sentence."""
         return ", ".join(arch.sm for arch in self.archs)
@@ -191,8 +197,7 @@ def torch_obstacles(found: Situation) -> tuple[list[str], list[str]]:
     """What speaks against building for the targets beside the torch that is here, and what is not known about it."""
     torch = found.torch
     if torch is None:
-        installed = found.facts.environment.torch_installed.value
-        return ["torch is not installed" if installed is False else "the installed torch cannot be read"], []
+        return [_why_no_torch(found.facts)], []
     if torch.cuda is None:
         return [f"torch {torch.version} is a {'ROCm' if torch.hip else 'CPU'} build"], []
     against, unsure = [], []
@@ -211,6 +216,15 @@ def torch_obstacles(found: Situation) -> tuple[list[str], list[str]]:
     elif objection.ok is None and found.here:
         unsure.append(objection.why)
     return against, unsure
+
+
+def _why_no_torch(facts: Facts) -> str:
+    interpreter = facts.environment.interpreter
+    if facts.environment.torch_installed.value is False:
+        return "torch is not installed"
+    if interpreter.value is None:
+        return f"the target Python cannot be used ({interpreter.error or 'it is not known'}), so nothing is known of its torch"
+    return "the installed torch cannot be read"
 
 
 def driver_objection(found: Situation, cuda: str) -> Serves:

@@ -61,6 +61,8 @@ def _own_gpus(facts: Facts) -> tuple[Arch, ...]:
     known = archs_here(facts)
     if known:
         return known
+    if gpus.value is None and gpus.error:
+        raise _no_gpu(f"Which GPUs this machine has is not known ({gpus.error}).")
     others = [gpu for gpu in gpus.value or () if gpu.vendor != "nvidia"]
     if others and len(others) == len(gpus.value or ()):
         what = f"This machine has no NVIDIA GPU to build for, but {others[0].name}."
@@ -68,7 +70,11 @@ def _own_gpus(facts: Facts) -> tuple[Arch, ...]:
         what = f"The compute capability of {gpus.value[0].name} could not be read."
     else:
         what = "This machine shows no NVIDIA GPU to build for."
-    raise SplatfixError(
+    raise _no_gpu(what)
+
+
+def _no_gpu(what: str) -> SplatfixError:
+    return SplatfixError(
         "no-gpu-to-target",
         what,
         meaning="Without a GPU to ask, splatfix cannot know which architecture the code must run on.",

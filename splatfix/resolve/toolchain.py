@@ -71,7 +71,7 @@ def choose_toolkit(
         distance = abs(version[1] - wanted[1]) if len(version) > 1 else 99
         fitting.append(((abs(version[0] - wanted[0]), distance), toolkit, version, build_archs))
     if not fitting:
-        raise _no_toolkit(torch.cuda, targets, rejected, cuda_home)
+        raise _no_toolkit(torch.cuda, targets, rejected, _seen(facts, rejected), cuda_home)
     fitting.sort(key=lambda item: (item[0], len(item[1].missing), [-n for n in item[2]]))
     _, best, version, build_archs = fitting[0]
     rejected += [
@@ -107,10 +107,10 @@ def choose_ptx(
         else:
             fitting.append(((len(toolkit.missing), abs(answer.version[1] - wanted[1])), answer))
     if not fitting:
-        seen = "; ".join(f"{road.what.removeprefix('toolkit ')}: {road.why}" for road in rejected)
+        words = ", ".join(arch.sm for arch in targets)
         raise SplatfixError(
             "no-ptx-road",
-            f"No toolkit here makes PTX that serves {', '.join(arch.sm for arch in targets)}: {seen or 'none was found'}.",
+            f"No toolkit here makes PTX that serves {words}: {_seen(facts, rejected)}.",
             meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",
             todo=("Use a toolkit that knows the GPU: splatfix install --dry-run --why names the ways.",),
         )
@@ -272,14 +272,20 @@ def _candidates(facts: Facts, cuda_home: str | None) -> Sequence[Toolkit]:
     return named
 
 
+def _seen(facts: Facts, rejected: Sequence[RoadNotTaken]) -> str:
+    """What was looked at, for a sentence; that nothing could be looked at is another thing than that nothing is there."""
+    if rejected:
+        return "; ".join(f"{road.what.removeprefix('toolkit ')}: {road.why}" for road in rejected)
+    toolkits = facts.machine.toolkits
+    return (
+        "none was found" if toolkits.value is not None else f"which are here is not known ({toolkits.error})"
+    )
+
+
 def _no_toolkit(
-    cuda: str, targets: Sequence[Arch], rejected: Sequence[RoadNotTaken], cuda_home: str | None
+    cuda: str, targets: Sequence[Arch], rejected: Sequence[RoadNotTaken], seen: str, cuda_home: str | None
 ) -> SplatfixError:
     major = cuda.partition(".")[0]
-    seen = (
-        "; ".join(f"{road.what.removeprefix('toolkit ')}: {road.why}" for road in rejected)
-        or "none was found"
-    )
     where = f"The toolkit in {cuda_home} does not fit" if cuda_home else "No toolkit on this machine fits"
     lost = [arch for arch in targets if (_last_major(arch) or int(major)) < int(major)]
     if lost:
@@ -287,7 +293,7 @@ def _no_toolkit(
     todo = (
         f"Install a CUDA {major} toolkit ({cuda} is torch's own), or name one with --cuda-home.",
         "NVIDIA's archive: https://developer.nvidia.com/cuda-toolkit-archive",
-        f"With conda: conda install -c nvidia cuda-toolkit={cuda}",
+        f'With conda: conda install -c "nvidia/label/cuda-{cuda}.0" cuda-toolkit',
     )
     return SplatfixError(
         "no-matching-toolkit",

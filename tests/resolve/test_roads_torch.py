@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from splatfix.facts import Facts, Gpu
+from splatfix.facts import Fact, Facts, Gpu
 from splatfix.resolve import Aim, Road, find_ways
 from splatfix.resolve.ways import InstallTorch
-from tests.resolve.machines import machine
-from tests.resolve.test_ways import RTX_5080, TORCH_118, plan, with_driver
+from tests.resolve.machines import CUDA_12, INTERPRETER, machine
+from tests.resolve.test_ways import RTX_5080, TORCH_118, TORCH_128, plan, why_shut, with_driver
 
 GTX_1080 = Gpu(1, "NVIDIA GeForce GTX 1080 Ti", cc="6.1")
 TITLE = "is then not served by torch"
@@ -47,3 +49,62 @@ def test_nothing_is_lost_where_the_build_serves_every_gpu_or_all_were_asked_for(
         machine(torch=TORCH_118, gpus=(Gpu(0, "NVIDIA PCI device 2b85"),)), "580.95.05", "13.0"
     )
     assert lost(unread, "sm_120") == [], "a GPU whose architecture is not known is known to lose nothing"
+
+
+def changed(facts: Facts, **values: object) -> Facts:
+    """The same environment on another machine."""
+    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, **values))  # type: ignore[arg-type]
+
+
+def without_torch(python: str = "3.11.7", driver: str = "580.95.05") -> Facts:
+    interpreter = dataclasses.replace(INTERPRETER, version=python)
+    return with_driver(
+        machine(torch=None, toolkits=(), gpus=(RTX_5080,), interpreter=interpreter), driver, "13.0"
+    )
+
+
+def why_no_torch(facts: Facts, *targets: str) -> str:
+    return why_shut(find_ways(Aim(targets), facts), "another build")
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (
+            without_torch("3.8.10"),
+            "with Python 3.8: torch 2.15 cu132 has wheels for Python 3.11 to 3.14, not for 3.8",
+        ),
+        (changed(without_torch(), glibc="2.17"), "glibc 2.28 or newer; here is 2.17"),
+        (without_torch(driver="470.57.02"), "under driver 470.57.02; with 5"),
+        (changed(without_torch(), libc=Fact("musl 1.2.5", "ldd")), "no wheel for musl 1.2.5"),
+        (changed(without_torch(), system="darwin"), "no CUDA build for darwin"),
+    ],
+)
+def test_what_stands_in_the_way_of_every_build_is_named(facts: Facts, words: str) -> None:
+    assert words in why_no_torch(facts)
+
+
+def test_a_driver_is_not_asked_for_that_is_older_than_the_one_here() -> None:
+    """Some build of an old CUDA may run on a GPU of the future, for all the tables know: no driver is what it lacks."""
+    future = Gpu(0, "NVIDIA GeForce RTX 6090", cc="13.0")
+    facts = with_driver(machine(torch=TORCH_118, gpus=(future,)), "620.10", "14.0")
+    assert "driver" not in why_no_torch(facts)
+
+
+def test_gpus_that_no_one_build_serves_are_served_one_at_a_time() -> None:
+    facts = with_driver(
+        machine(torch=TORCH_128, gpus=(RTX_5080, GTX_1080), toolkits=(CUDA_12,)), "580.95.05", "13.0"
+    )
+    why = why_no_torch(facts)
+    assert "sm_120 by torch 2.8.0+cu128, which is here, sm_61 by torch 2." in why and "--target" in why
+    assert "one" not in why_no_torch(facts, "sm_120")
+
+
+def test_which_python_it_is_for_is_open_where_that_is_not_known() -> None:
+    facts = without_torch()
+    lost_python = dataclasses.replace(
+        facts.environment, interpreter=Fact(None, "", "no such file"), torch_installed=Fact(None)
+    )
+    ways = find_ways(Aim(), dataclasses.replace(facts, environment=lost_python))
+    assert "the target Python cannot be used (no such file)" in why_shut(ways, "keep")
+    assert any("which Python" in text for text in plan(ways, Road.OTHER_TORCH).unsure)

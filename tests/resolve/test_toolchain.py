@@ -15,7 +15,7 @@ from splatfix.resolve.compilers import choose_compilers
 from splatfix.resolve.toolchain import choose_ptx, choose_toolkit
 from splatfix.resolve.ways import ByHand
 from tests.resolve.machines import CUDA_12, INTERPRETER, compilers, machine
-from tests.resolve.test_ways import RTX_4090, RTX_5080, TORCH_128, plan, roads, with_driver
+from tests.resolve.test_ways import RTX_4090, RTX_5080, TORCH_128, plan, roads, why_shut, with_driver
 
 SM_120, SM_100 = Arch(12, 0), Arch(10, 0)
 CONDA = dataclasses.replace(INTERPRETER, prefix="/opt/miniforge/envs/gs", kind="conda")
@@ -103,3 +103,42 @@ def test_a_torch_whose_list_is_not_known_rules_out_no_ptx() -> None:
 def test_a_letter_of_the_machines_own_gpu_is_that_gpu() -> None:
     facts = with_driver(machine(gpus=(Gpu(0, "RTX 5080", cc="12.0"),)), "580.95.05", "13.0")
     assert find_ways(Aim(("sm_120a",)), facts).notes == ()
+
+
+def test_tools_that_could_not_be_looked_for_are_not_called_absent() -> None:
+    facts = with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,)), "580.95.05", "13.0")
+    unknown = Fact(None, "", "nvcc did not answer in time")
+    facts = dataclasses.replace(
+        facts, machine=dataclasses.replace(facts.machine, toolkits=unknown, compilers=unknown)
+    )
+    ways = find_ways(Aim(), facts)
+    for title in ("toolkit that is here", "PTX"):
+        why = why_shut(ways, title)
+        assert (
+            "which are here is not known (nvcc did not answer in time)" in why and "none was found" not in why
+        )
+    way = plan(ways, Road.INSTALL_TOOLKIT)
+    assert any("which toolkits are here" in text for text in way.unsure)
+    assert "none was found" not in " ".join(reason.text for reason in way.reasons)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"), [((), "Install the Build Tools"), (("19.50",), "Add an older toolset")]
+)
+def test_windows_without_any_compiler_is_not_told_of_an_older_toolset(
+    found: tuple[str, ...], words: str
+) -> None:
+    host = tuple(Compiler("cl", "C:/VS/cl.exe", version, ("vswhere",)) for version in found)
+    toolkit = dataclasses.replace(CUDA_12, version="12.4.131", archs=())
+    facts = machine(torch=TORCH_128, toolkits=(toolkit,), host=host)
+    facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, system="windows"))
+    with pytest.raises(SplatfixError) as caught:
+        choose_compilers(facts, TORCH_128, toolkit, (12, 4, 131))
+    assert words in caught.value.todo[0] and "toolset 14." in caught.value.todo[0]
+
+
+def test_condas_toolkit_is_named_by_its_labelled_channel() -> None:
+    """The plain channel mixes releases: its nvcc may be newer than the toolkit that was asked for."""
+    with pytest.raises(SplatfixError) as caught:
+        choose_toolkit(machine(toolkits=()), TORCH_128, (SM_120,))
+    assert 'conda install -c "nvidia/label/cuda-12.8.0" cuda-toolkit' in caught.value.todo[-1]

@@ -1,0 +1,71 @@
+"""Drop-ins where torch is missing, and the driver where it is all that stands in the way."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from splatfix.core.proof import RungName
+from splatfix.facts import Facts
+from splatfix.resolve import Aim, Road, find_ways
+from splatfix.resolve.ways import ByHand, InstallTorch
+from tests.resolve.machines import CUDA_12, machine
+from tests.resolve.test_roads_torch import changed, without_torch
+from tests.resolve.test_ways import RTX_5080, TORCH_128, plan, roads, why_shut, with_driver
+
+
+@pytest.mark.parametrize(
+    ("facts", "version"),
+    [(without_torch("3.8.10"), "2.4.*"), (changed(without_torch(), glibc="2.17"), "2.6.*")],
+)
+def test_the_first_torch_has_a_wheel_for_this_python_and_glibc(facts: Facts, version: str) -> None:
+    """No CUDA build for the GPU has one; a CPU build shows the drop-ins' numbers, and nothing on that GPU."""
+    way = plan(find_ways(Aim(), facts), Road.SWAP)
+    step = next(item for item in way.steps if isinstance(item, InstallTorch))
+    assert (step.version, step.tag) == (version, "cpu")
+    assert RungName.COMPUTES not in way.can_prove
+    limit = next(item for item in way.cannot_prove if item.rung is RungName.COMPUTES)
+    assert "no CUDA build of torch in the tables serves sm_120 here" in limit.why
+
+
+def test_drop_ins_need_a_torch_that_can_be_had() -> None:
+    assert "no release in the tables has a wheel" in why_shut(
+        find_ways(Aim(), without_torch("3.5.2")), "drop-ins"
+    )
+
+
+def test_a_mac_gets_no_cuda_build_for_a_target_elsewhere() -> None:
+    mac = changed(machine(torch=None, toolkits=(), host=()), system="darwin", machine="arm64")
+    step = plan(find_ways(Aim(("sm_120",)), mac), Road.SWAP).steps[0]
+    assert isinstance(step, InstallTorch) and step.tag == "cpu"
+
+
+def debian_13(driver: str, cuda: str) -> Facts:
+    facts = machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(CUDA_12,))
+    return changed(with_driver(facts, driver, cuda), glibc="2.41")
+
+
+def test_a_driver_that_opens_the_only_native_road_is_told() -> None:
+    """No CUDA 12 toolkit compiles beside glibc 2.41, and torch for CUDA 13 needs driver 580."""
+    ways = find_ways(Aim(), debian_13("570.86.15", "12.8"))
+    assert roads(ways) == [Road.SWAP, Road.DRIVER]
+    way = plan(ways, Road.DRIVER)
+    assert isinstance(way.steps[0], ByHand) and "580 or newer" in way.steps[0].text
+    install = next(step for step in way.steps if isinstance(step, InstallTorch))
+    assert install.tag.startswith("cu13") and RungName.TRAINS in way.can_prove
+    assert way.reasons[0].text.startswith("torch 2.") and "needs driver 580" in way.reasons[0].text
+
+
+def test_no_driver_is_asked_for_where_another_road_is_open_or_torch_is_to_stay() -> None:
+    assert "new enough" in why_shut(find_ways(Aim(), debian_13("580.95.05", "13.0")), "another NVIDIA driver")
+    kept = find_ways(Aim(keep=("torch",)), debian_13("570.86.15", "12.8"))
+    assert "new enough" in why_shut(kept, "another NVIDIA driver")
+
+
+def test_the_driver_asked_for_is_the_oldest_that_starts_that_torch() -> None:
+    kepler = dataclasses.replace(RTX_5080, name="NVIDIA Tesla K80", cc="3.7")
+    facts = with_driver(machine(torch=None, toolkits=(), gpus=(kepler,)), "390.157", "9.1")
+    way = plan(find_ways(Aim(), facts), Road.DRIVER)
+    assert isinstance(way.steps[0], ByHand) and "450.80.02 or newer" in way.steps[0].text
+    assert next(step for step in way.steps if isinstance(step, InstallTorch)).tag == "cu118"
