@@ -17,6 +17,8 @@ from smoke_trainer.data.scene import View
 from smoke_trainer.data.undistort import source_positions
 from smoke_trainer.errors import SceneError
 
+# Undistortion maps kept at a time: a scene of one camera wants one; one camera per photo would want gigabytes.
+MAPS_KEPT = 2
 # Pillow 9.1 moved the filters into an enumeration; the numbers are the same in every version.
 BILINEAR, BOX = 2, 4
 
@@ -59,12 +61,25 @@ def decode(path: Path, size: Tuple[int, int]) -> Tensor:
         with Image.open(path) as image:
             image.draft("RGB", size)  # lets a JPEG decoder skip detail that would be averaged away
             has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
-            pixels = image.convert("RGBA" if has_alpha else "RGB")
+            pixels = _eight_bits(image, path).convert("RGBA" if has_alpha else "RGB")
             if pixels.size != size:
                 pixels = pixels.resize(size, BOX if pixels.width > size[0] else BILINEAR)
             return torch.from_numpy(np.array(pixels)).permute(2, 0, 1).contiguous()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise _broken(path, error) from None
+
+
+def _eight_bits(image: Image.Image, path: Path) -> Image.Image:
+    """Gray of 16 bits scaled to 8, for Pillow would clip it to white; anything else as it is."""
+    if image.mode == "F":
+        raise SceneError(
+            f"{path} holds floating-point numbers, not a photo",
+            "what is black and what is white in it is not stated",
+            "convert the images to 8 or 16 bits",
+        )
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image).clip(0, 65535) / 257.0).round().astype(np.uint8))
+    return image
 
 
 class ImageStore:
@@ -78,7 +93,7 @@ class ImageStore:
         self.capacity_bytes = capacity_bytes
         self.held_bytes = 0
         self._kept: OrderedDict[str, Tensor] = OrderedDict()
-        self._maps: Dict[Tuple[object, ...], Tensor] = {}
+        self._maps: OrderedDict[Tuple[object, ...], Tensor] = OrderedDict()
 
     def get(self, view: View) -> Photo:
         """Decode the view's file, or take it from the cache; raises SceneError for a file that is damaged."""
@@ -111,16 +126,27 @@ class ImageStore:
             planes = torch.cat([planes, decode(view.mask_path, size)[:1]])
         if view.distortion.is_zero:
             return planes
-        key = (view.camera, view.source, view.distortion)
-        if key not in self._maps:
-            places = source_positions(view.camera, view.source, view.distortion)
-            scaled = 2.0 * places / np.array(size) - 1.0
-            self._maps[key] = torch.from_numpy(scaled.astype(np.float32))[None]
-        bent = planes[None].float()
         straight = F.grid_sample(
-            bent, self._maps[key], mode="bilinear", padding_mode="border", align_corners=False
+            planes[None].float(),
+            self._where_to_look(view),
+            mode="bilinear",
+            padding_mode="border",
+            align_corners=False,
         )
         return straight[0].round().to(torch.uint8)
+
+    def _where_to_look(self, view: View) -> Tensor:
+        """For every pixel of the view's pinhole its place in the distorted photo, [1, H, W, 2] in -1..1."""
+        key = (view.camera, view.source, view.distortion)
+        places = self._maps.pop(key, None)
+        if places is None:
+            pixels = source_positions(view.camera, view.source, view.distortion)
+            scaled = 2.0 * pixels / np.array((view.source.width, view.source.height)) - 1.0
+            places = torch.from_numpy(scaled.astype(np.float32))[None]
+        self._maps[key] = places
+        if len(self._maps) > MAPS_KEPT:
+            self._maps.popitem(last=False)
+        return places
 
     def _photo(self, planes: Tensor, has_mask: bool) -> Photo:
         values = planes.to(self.device).float() / 255.0

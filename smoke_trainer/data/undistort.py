@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import List, Tuple
+
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
@@ -42,24 +44,30 @@ def undistort_points(points: Array, lens: Distortion, iterations: int = 20) -> A
 def source_positions(target: Camera, source: Camera, lens: Distortion) -> Array:
     """For every pixel of the ideal `target`, where to look in the distorted image: [H, W, 2], pixel centres at +0.5."""
     rows, columns = np.mgrid[0 : target.height, 0 : target.width]
-    x = (columns.ravel() + 0.5 - target.cx) / target.fx
-    y = (rows.ravel() + 0.5 - target.cy) / target.fy
-    bent = distort_points(np.stack([x, y], axis=1), lens)
-    pixels = bent * [source.fx, source.fy] + [source.cx, source.cy]
+    pixels = _positions(rows.ravel(), columns.ravel(), target, source, lens)
     return np.asarray(pixels.reshape(target.height, target.width, 2))
+
+
+def _positions(rows: Array, columns: Array, target: Camera, source: Camera, lens: Distortion) -> Array:
+    """The same for some pixels only: [N, 2]."""
+    x = (columns + 0.5 - target.cx) / target.fx
+    y = (rows + 0.5 - target.cy) / target.fy
+    bent = distort_points(np.stack([x, y], axis=1), lens)
+    return np.asarray(bent * [source.fx, source.fy] + [source.cx, source.cy])
 
 
 def pinhole_for(source: Camera, lens: Distortion) -> Camera:
     """The pinhole of the same size that replaces a distorted camera.
 
     Its focal length is enlarged just enough that every pixel falls inside the photo (no blank border), found by
-    bisection between 1x and 4x.
+    bisection between 1x and 4x. All pixels of the border are asked and a grid inside: a lens bends smoothly, and a scene
+    may have a camera for each of its photos.
     """
+    rows, columns = _border_and_grid(source.height, source.width)
 
     def fits(factor: float) -> bool:
-        inside = source_positions(source.zoomed(factor), source, lens)
-        wide = (inside[..., 0] >= 0.0) & (inside[..., 0] <= source.width)
-        return bool((wide & (inside[..., 1] >= 0.0) & (inside[..., 1] <= source.height)).all())
+        places = _positions(rows, columns, source.zoomed(factor), source, lens)
+        return bool(((places >= 0.0) & (places <= [source.width, source.height])).all())
 
     low, high = 1.0, 4.0
     if lens.is_zero or fits(low):
@@ -68,3 +76,14 @@ def pinhole_for(source: Camera, lens: Distortion) -> Camera:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if fits(middle) else (middle, high)
     return source.zoomed(high)
+
+
+def _border_and_grid(height: int, width: int, steps: int = 33) -> Tuple[Array, Array]:
+    """Rows and columns of all pixels of an image's border, and of a grid of them inside."""
+    across, down = np.arange(width), np.arange(height)
+    inner = np.meshgrid(
+        np.linspace(0, height - 1, steps).round(), np.linspace(0, width - 1, steps).round(), indexing="ij"
+    )
+    rows: List[Array] = [np.zeros(width), np.full(width, height - 1), down, down, inner[0].ravel()]
+    columns: List[Array] = [across, across, np.zeros(height), np.full(height, width - 1), inner[1].ravel()]
+    return np.concatenate(rows), np.concatenate(columns)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from smoke_trainer.data.images import ImageStore, decode
+from smoke_trainer.data.images import MAPS_KEPT, ImageStore, decode
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
 
@@ -85,7 +86,53 @@ def test_larger_files_are_averaged_down(tmp_path):
     assert small.float().sub(127.5).abs().max() <= 1.0
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_sixteen_bits_of_gray_are_scaled_and_not_clipped_to_white(tmp_path):
+    ramp = np.arange(256, dtype=np.uint16).repeat(4).reshape(8, 128) * 257
+    Image.fromarray(ramp).save(tmp_path / "short.png")
+    Image.fromarray(ramp.astype(np.int32)).save(tmp_path / "long.tiff")
+    for name in ("short.png", "long.tiff"):
+        pixels = decode(tmp_path / name, (128, 8))
+        assert pixels.shape == (3, 8, 128)
+        assert (pixels == torch.from_numpy((ramp // 257).astype(np.uint8))).all()
+
+
+def test_numbers_without_a_known_white_are_refused(tmp_path):
+    Image.fromarray(np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)).save(tmp_path / "a.tiff")
+    with pytest.raises(SceneError, match=r"a\.tiff holds floating-point numbers") as caught:
+        decode(tmp_path / "a.tiff", (8, 8))
+    assert "8 or 16 bits" in caught.value.remedy
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "CMYK", "LA", "1"])
+def test_other_kinds_of_pixels_show_the_same_picture(mode, tmp_path):
+    square = Image.new("RGB", (16, 12), (255, 255, 255))
+    square.paste((0, 0, 0), (0, 0, 8, 6))
+    name = tmp_path / ("a.tiff" if mode == "CMYK" else "a.png")
+    square.convert("L" if mode == "LA" else mode).convert(mode).save(name)
+    expected = torch.from_numpy(np.array(square)).permute(2, 0, 1)
+    assert (decode(name, (16, 12))[:3] == expected).all()
+
+
+def test_maps_of_many_cameras_do_not_pile_up(scene_folder):
+    """Undistortion maps are as large as photos; a reconstruction may state a camera for each of them."""
+    scene = load_scene(str(scene_folder("nerfstudio")))
+    photos = ImageStore(CPU, CPU, capacity_bytes=0)
+    views = [
+        dataclasses.replace(view, distortion=dataclasses.replace(view.distortion, k2=0.001 * number))
+        for number, view in enumerate(scene.train)
+    ]
+    alone = [ImageStore(CPU, CPU).get(view).color for view in views]
+    for view, expected in [*zip(views, alone, strict=True), (views[0], alone[0])]:
+        assert torch.equal(photos.get(view).color, expected)
+        assert len(photos._maps) <= MAPS_KEPT < len(views)
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_a_damaged_image_is_one_clear_error_or_decodes(scene_folder, data):
     folder = scene_folder("colmap-text")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smoke_trainer.data.camera import Camera, Distortion
@@ -20,6 +20,7 @@ from smoke_trainer.scenes.raytrace import render_view
 CAMERA = Camera(64, 48, 60.0, 61.0, 33.0, 22.0)
 
 
+@settings(deadline=None, derandomize=True)
 @given(
     k1=st.floats(-0.2, 0.2),
     k2=st.floats(-0.05, 0.05),
@@ -48,6 +49,16 @@ def test_every_pixel_of_the_pinhole_lies_in_the_photo(k1):
     places = source_positions(pinhole, CAMERA, lens)
     assert (places >= 0).all() and (places[..., 0] <= 64).all() and (places[..., 1] <= 48).all()
     assert pinhole == CAMERA if k1 <= 0 else 1.0 < pinhole.fx / CAMERA.fx < 1.5
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(k1=st.floats(-0.4, 0.4), k2=st.floats(-0.1, 0.1), p=st.floats(-0.02, 0.02), cx=st.floats(20.0, 80.0))
+def test_asking_the_border_and_a_grid_is_as_good_as_asking_every_pixel(k1, k2, p, cx):
+    camera, lens = Camera(110, 74, 90.0, 95.0, cx, 40.0), Distortion(k1, k2, p, -p)
+    pinhole = pinhole_for(camera, lens)
+    places = source_positions(pinhole, camera, lens)
+    fits = (places >= 0).all() and (places[..., 0] <= 110).all() and (places[..., 1] <= 74).all()
+    assert fits or pinhole.fx == pytest.approx(4 * camera.fx)  # where nothing fits, the longest is taken
 
 
 def test_a_distorted_photo_made_straight_is_what_the_pinhole_sees(scene_folder, tiny_scenes):
