@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+MAX_SIDE = 100_000  # pixels; a larger image means that the numbers are not what they seem
+WIDEST_FIELD = 1000.0  # image size in focal lengths: 179.8 degrees, which no pinhole has
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,14 @@ class Camera:
     fy: float
     cx: float
     cy: float
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether these numbers make a camera: finite, focal lengths above 0, a field of view below 180 degrees."""
+        sides = 0 < self.width <= MAX_SIDE and 0 < self.height <= MAX_SIDE
+        finite = all(map(math.isfinite, (self.fx, self.fy, self.cx, self.cy)))
+        widest = self.width <= WIDEST_FIELD * self.fx and self.height <= WIDEST_FIELD * self.fy
+        return sides and finite and widest
 
     def resized(self, width: int, height: int) -> Camera:
         """The same field of view on another pixel grid."""

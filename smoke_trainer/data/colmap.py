@@ -35,7 +35,6 @@ OTHER_MODELS = {
 }
 PARAMETERS = dict(MODELS.values())
 MAX_COORDINATE = 1e15  # its square still is a float32
-MAX_SIDE = 100_000  # pixels; a larger image means that the bytes are not what they seem
 
 Lens = Tuple[Camera, Distortion]
 
@@ -89,22 +88,19 @@ def lens_from_parameters(model: str, width: int, height: int, p: List[float], wh
             "only PINHOLE, SIMPLE_PINHOLE, SIMPLE_RADIAL, RADIAL and OPENCV can be undistorted here",
             "run `colmap image_undistorter` and train on its output",
         )
-    sound = (
-        len(p) == PARAMETERS[model]
-        and all(np.isfinite(p))
-        and 0 < width <= MAX_SIDE
-        and 0 < height <= MAX_SIDE
+    impossible = SceneError(
+        f"{where}: impossible camera: {model} {width}x{height} {p}",
+        "the file is damaged or was cut short",
+        "copy or export the COLMAP model again",
     )
-    if not sound or p[0] <= 0:
-        raise SceneError(
-            f"{where}: impossible camera: {model} {width}x{height} {p}",
-            "the file is damaged or was cut short",
-            "copy or export the COLMAP model again",
-        )
+    if len(p) != PARAMETERS[model] or not all(np.isfinite(p)):
+        raise impossible
     if model in ("PINHOLE", "OPENCV"):
         camera, rest = Camera(width, height, p[0], p[1], p[2], p[3]), p[4:]
     else:
         camera, rest = Camera(width, height, p[0], p[0], p[1], p[2]), p[3:]
+    if not camera.is_possible:
+        raise impossible
     # RADIAL gives k1 k2, OPENCV gives k1 k2 p1 p2: the order of Distortion's own fields.
     return camera, Distortion(*rest)
 

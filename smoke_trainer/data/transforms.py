@@ -128,7 +128,7 @@ def _pose(path: Path, name: str, matrix: Any) -> Array:
 
 def _lens(path: Path, name: str, values: Dict[str, Any], file: Optional[Path]) -> Tuple[Camera, Distortion]:
     """Intrinsics from fl_x... or camera_angle_x; the image's own size where none is stated."""
-    model = values.get("camera_model", "OPENCV")
+    model = "a fisheye" if values.get("is_fisheye") else values.get("camera_model", "OPENCV")
     if model not in PINHOLE_MODELS or values.get("k4"):
         raise SceneError(
             f"{path}: the camera model {model} cannot be undistorted here",
@@ -149,14 +149,15 @@ def _lens(path: Path, name: str, values: Dict[str, Any], file: Optional[Path]) -
         fy = float(values.get("fl_y", fx))
         cx, cy = float(values.get("cx", width / 2)), float(values.get("cy", height / 2))
         lens = Distortion(*(float(values.get(key, 0.0)) for key in ("k1", "k2", "p1", "p2", "k3")))
-        numbers = (fx, fy, cx, cy, lens.k1, lens.k2, lens.p1, lens.p2, lens.k3)
-        if min(width, height) <= 0 or min(fx, fy) <= 0 or not all(map(math.isfinite, numbers)):
+        camera = Camera(width, height, fx, fy, cx, cy)
+        bends = (lens.k1, lens.k2, lens.p1, lens.p2, lens.k3)
+        if not camera.is_possible or not all(map(math.isfinite, bends)):
             raise ValueError
     except (KeyError, ValueError, TypeError, ZeroDivisionError, OverflowError):
         raise SceneError(
             f"{path}: {name} has no usable size and focal length", "the file is damaged"
         ) from None
-    return Camera(width, height, fx, fy, cx, cy), lens
+    return camera, lens
 
 
 def _points(root: Path, name: Any, notes: List[str]) -> Optional[PointCloud]:

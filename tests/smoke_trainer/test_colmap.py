@@ -14,7 +14,12 @@ from smoke_trainer.data.camera import Camera, Distortion
 from smoke_trainer.data.colmap import lens_from_parameters, read_colmap
 from smoke_trainer.errors import SceneError
 
-FUZZ = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 SPARSE = Path("sparse") / "0"
 
 
@@ -66,6 +71,21 @@ def test_camera_models(model, numbers, camera, lens):
         camera,
         lens,
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "numbers"),
+    [
+        ("PINHOLE", [50, -51, 30, 20]),
+        ("PINHOLE", [0, 51, 30, 20]),
+        ("SIMPLE_PINHOLE", [0.01, 30, 20]),
+        ("SIMPLE_PINHOLE", [50, float("nan"), 20]),
+        ("RADIAL", [50, 30, 20]),
+    ],
+)
+def test_numbers_that_make_no_camera_are_refused(model, numbers):
+    with pytest.raises(SceneError, match="impossible camera"):
+        lens_from_parameters(model, 64, 48, numbers, Path("cameras.txt"))
 
 
 def test_a_fisheye_is_refused_with_a_way_out():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +15,12 @@ from smoke_trainer.data.transforms import read_nerfstudio
 from smoke_trainer.errors import SceneError
 from smoke_trainer.train import prepare, train
 
-FUZZ = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 
 def edit(folder, change, name="transforms.json"):
@@ -132,6 +138,9 @@ def test_blender_without_its_test_file_is_an_error(scene_folder):
         (lambda d: d.update(w=-3), "no usable size"),
         (lambda d: d.update(k1=float("nan")), "no usable size"),
         (lambda d: d.update(camera_model="OPENCV_FISHEYE"), "OPENCV_FISHEYE"),
+        (lambda d: d.update(is_fisheye=True), "a fisheye cannot be undistorted"),
+        (lambda d: d.update(fl_y=-40.0), "no usable size"),
+        (lambda d: (d.pop("fl_x"), d.update(camera_angle_x=math.pi)), "no usable size"),
     ],
 )
 def test_each_kind_of_damage_has_its_sentence(change, words, scene_folder):
