@@ -11,7 +11,7 @@ from smoke_trainer.data.camera import Camera
 from smoke_trainer.data.colmap import read_colmap
 from smoke_trainer.data.find import layout_of
 from smoke_trainer.data.images import image_size
-from smoke_trainer.data.scene import PointCloud, Reconstruction, Registered, Scene, View, hold_out
+from smoke_trainer.data.scene import PointCloud, Reconstruction, Registered, Scene, View, hold_out, spread_of
 from smoke_trainer.data.transforms import read_blender, read_nerfstudio
 from smoke_trainer.data.undistort import pinhole_for
 from smoke_trainer.errors import SceneError, UsageError
@@ -19,6 +19,10 @@ from smoke_trainer.errors import SceneError, UsageError
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 PREPARED = (8, 4, 2, 1)  # folders images_8, images_4, images_2, images: the smallest comes first
 WIDEST = 1600  # pixels that a photo may have unless a size is asked for, as in the reference implementation
+NEAR = 0.2  # renderers draw nothing that is nearer
+AROUND_ONE_PLACE = (
+    10.0  # side of the cube of random points where cameras stand in one place: any that NEAR does not hide
+)
 LARGEST_FACTOR = 8  # --resolution up to this is a divisor; anything larger is a width in pixels
 
 
@@ -85,6 +89,7 @@ def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
             f"{0 if points is None else len(points.xyz)} points found: {random_points} random ones instead"
         )
         points = _random_points(train, random_points, seed)
+    notes.extend(_blind(views, points))
     return Scene(root.resolve().name, found.layout, train, test, points, tuple(notes))
 
 
@@ -139,6 +144,28 @@ def _misshapen(images: Sequence[Registered], views: Sequence[View]) -> List[str]
     return [f"{len(wrong)} image(s) have another shape than their camera states: {', '.join(wrong[:5])}"]
 
 
+def _blind(views: Sequence[View], points: PointCloud) -> List[str]:
+    """A note that names views in which no point can be seen: poses and points do not belong together, or the scale is wrong."""
+    some = points.xyz[:: max(1, len(points.xyz) // 10_000)]
+    blind = [view.name for view in views if not (_sees(view, some) or _sees(view, points.xyz))]
+    if not blind:
+        return []
+    return [
+        f"{len(blind)} of {len(views)} views show none of the points, all of which are behind the camera, nearer "
+        f"than {NEAR} or outside the image: {', '.join(blind[:5])}"
+    ]
+
+
+def _sees(view: View, xyz: np.ndarray) -> bool:
+    """Whether any of the points [N, 3] lies in the view's image, far enough away to be drawn."""
+    camera = view.camera
+    x, y, z = (xyz @ view.world_to_camera[:3, :3].T + view.world_to_camera[:3, 3]).T
+    far = np.maximum(z, NEAR)
+    column, row = camera.fx * x / far + camera.cx, camera.fy * y / far + camera.cy
+    inside = (column >= 0) & (column <= camera.width) & (row >= 0) & (row <= camera.height)
+    return bool((inside & (z > NEAR)).any())
+
+
 def _view(image: Registered, files: Files, resolution: int, pinholes: Dict[object, Camera]) -> View:
     """Choose the file and the size to train at, and the pinhole that replaces a distorted camera."""
     path, width, height = _choose(image, files, resolution)
@@ -172,10 +199,11 @@ def _choose(image: Registered, files: Files, resolution: int) -> Tuple[Path, int
 
 
 def _random_points(train: Sequence[View], count: int, seed: int) -> PointCloud:
-    """Uniform points in a cube around where the cameras look, half as large as their spread."""
+    """Uniform points in a cube around where the cameras look, half as large as their spread; around them if they have none."""
     rng = np.random.default_rng(seed)
     centers = np.stack([view.position for view in train])
-    spread = max(float(np.linalg.norm(centers - centers.mean(axis=0), axis=1).max()), 1e-3)
+    spread = spread_of(train)
+    spread = spread if spread > 1e-3 else AROUND_ONE_PLACE
     forward = np.stack([view.world_to_camera[2, :3] for view in train])
     target = _closest_point(centers, forward)
     xyz = target + rng.uniform(-0.5, 0.5, (count, 3)) * spread

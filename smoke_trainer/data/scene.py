@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
@@ -15,6 +16,7 @@ Array = np.ndarray
 
 # Of the sorted names the first of every eight is held out, as all the field's COLMAP readers do.
 TEST_EVERY = 8
+ONE_PLACE = 1e-6  # of the distance of the points: cameras spread no further stand in one place
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,23 @@ class Scene:
     points: PointCloud
     notes: Tuple[str, ...] = field(default_factory=tuple)
 
-    @property
+    @cached_property
     def extent(self) -> float:
-        """1.1 times the largest distance of a training camera from their mean (the scale of position steps)."""
+        """1.1 times the largest distance of a training camera from their mean (the scale of position steps).
+
+        Cameras that all stand in one place (one photo, a panorama) have no such distance, and nothing could ever move:
+        the median distance of the points stands in for it.
+        """
         centers = np.stack([view.position for view in self.train])
-        return float(max(1.1 * np.linalg.norm(centers - centers.mean(axis=0), axis=1).max(), 1e-6))
+        reach = float(np.median(np.linalg.norm(self.points.xyz - centers.mean(axis=0), axis=1)))
+        spread = spread_of(self.train)
+        return 1.1 * max(spread if spread > ONE_PLACE * reach else reach, 1e-6)
+
+
+def spread_of(views: Sequence[View]) -> float:
+    """The largest distance of a camera from the mean of all."""
+    centers = np.stack([view.position for view in views])
+    return float(np.linalg.norm(centers - centers.mean(axis=0), axis=1).max())
 
 
 def hold_out(images: Sequence[Registered], every: int = TEST_EVERY) -> List[bool]:

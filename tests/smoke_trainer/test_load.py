@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image
 
 from smoke_trainer.data.load import SAMPLES, find_scene, load_scene
 from smoke_trainer.errors import SceneError, UsageError
+from smoke_trainer.train import train
 
 
 @pytest.mark.parametrize("layout", ["colmap-binary", "colmap-text", "blender", "nerfstudio"])
@@ -109,6 +111,52 @@ def test_without_points_training_starts_from_seeded_random_ones(scene_folder):
     assert (load_scene(str(folder), random_points=321, seed=5).points.xyz == scene.points.xyz).all()
     # They surround what the cameras look at (the figure stands at the origin).
     assert np.linalg.norm(scene.points.xyz.mean(axis=0)) < 0.5
+
+
+def test_views_that_show_no_point_are_named(scene_folder):
+    folder = scene_folder("colmap-text")
+    path = folder / "sparse" / "0" / "images.txt"
+    # A half turn about the camera's own x axis: what was in front is behind.
+    rows = path.read_text().splitlines()
+    at = next(number for number, row in enumerate(rows) if row.endswith("view_003.png"))
+    words = rows[at].split()
+    w, x, y, z, a, b, c = map(float, words[1:8])
+    rows[at] = " ".join([words[0], *map(str, (-x, w, -z, y, a, -b, -c)), *words[8:]])
+    path.write_text("\n".join(rows) + "\n")
+    notes = load_scene(str(folder)).notes
+    assert len(notes) == 1 and notes[0].startswith("1 of 10 views show none of the points")
+    assert "behind the camera" in notes[0] and notes[0].endswith(": view_003.png")
+
+
+def test_a_scene_as_small_as_the_near_plane_says_that_nothing_will_be_drawn(scene_folder):
+    folder = scene_folder("nerfstudio")
+    document = json.loads((folder / "transforms.json").read_text())
+    document["ply_file_path"] = "none.ply"
+    for frame in document["frames"]:
+        for row in frame["transform_matrix"][:3]:
+            row[3] *= 0.01
+    (folder / "transforms.json").write_text(json.dumps(document))
+    assert any("10 of 10 views show none" in note for note in load_scene(str(folder)).notes)
+
+
+def keep_two(folder):
+    """One view to train on, one held out, and no points."""
+    for path in sorted((folder / "images").iterdir())[2:]:
+        path.unlink()
+    points = folder / "sparse" / "0" / "points3D.txt"
+    points.write_text("")
+    return points
+
+
+def test_one_training_view_still_has_a_scale_and_points_in_sight(scene_folder, short_run):
+    points = keep_two(scene_folder("colmap-text"))
+    scene = load_scene(str(points.parents[2]))
+    assert len(scene.train) == 1 and len(scene.points.xyz) == 5000
+    distance = np.median(np.linalg.norm(scene.points.xyz - scene.train[0].position, axis=1))
+    assert scene.extent == pytest.approx(1.1 * distance, rel=1e-6) and scene.extent > 1
+    assert not any("show none of the points" in note for note in scene.notes)
+    document = train(short_run(10, scene=str(points.parents[2]))).document
+    assert document["status"] == "ok" and document["gradients"]["xyz"]["min"] > 0
 
 
 def test_extent_is_the_cameras_spread(scene_folder, tiny_scenes):
