@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -131,8 +132,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except SmokeTrainerError as error:
         sys.stderr.write(f"error[{error.code}]: {error}\n")
         return error.exit_code
-    except KeyboardInterrupt:
-        sys.stderr.write("stopped at once, without a checkpoint of this moment\n")
+    except KeyboardInterrupt as stop:
+        kept = f"go on with --resume {stop}" if stop.args else "without a checkpoint of this moment"
+        sys.stderr.write(f"stopped at once, {kept}\n")
         return EXIT_UNKNOWN
 
 
@@ -150,7 +152,7 @@ def _check_numbers(options: argparse.Namespace) -> None:
             raise UsageError(f"--{name.replace('_', '-')} must be at least {smallest}")
     if options.resolution is not None and (options.resolution < -1 or options.resolution == 0):
         raise UsageError("--resolution must be a divisor (1, 2, 4, 8), a width in pixels, or -1")
-    if options.budget is not None and not options.budget > 0:
+    if options.budget is not None and not 0 < options.budget < math.inf:
         raise UsageError("--budget must be above 0: a number of Gaussians, or a multiple of the initial one")
 
 

@@ -45,7 +45,7 @@ def write_result(run: Run, status: str, heldout: Quality) -> Result:
     ply.write_gaussians(path, {name: run.model.params[name].detach().cpu().numpy() for name in GROUPS})
     difference = ply_difference(run, path)
     tolerance = PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA
-    if difference > tolerance:
+    if not difference <= tolerance:  # nor is it when a pixel is not a number
         status = "failed"
     document = {
         **what_ran(run, status),
@@ -196,5 +196,5 @@ def write_preview(path: Path, drawn: Tensor, truth: Tensor) -> None:
 def _write_json(out: Path, document: Dict[str, Any]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     partial = out / "result.json.partial"
-    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     partial.replace(out / "result.json")

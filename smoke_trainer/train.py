@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -16,13 +17,8 @@ from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.densify import Strategy, make_strategy
-from smoke_trainer.errors import (
-    CannotWrite,
-    RendererUnavailable,
-    SmokeTrainerError,
-    TrainingFailed,
-    UsageError,
-)
+from smoke_trainer.device import check_device
+from smoke_trainer.errors import CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.interrupt import StopWish
 from smoke_trainer.losses import photometric_loss
 from smoke_trainer.metrics import Quality, QualityMean
@@ -148,24 +144,6 @@ def prepare(config: TrainConfig) -> Run:
     return run
 
 
-def check_device(name: str) -> torch.device:
-    """A torch device that exists here, or an error that says why not."""
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UsageError(f"there is no device called {name!r}", remedy="choose cpu or cuda") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        reason = (
-            "this torch is built without CUDA" if torch.version.cuda is None else "torch finds no usable GPU"
-        )
-        raise RendererUnavailable(
-            f"--device {name} was asked for, but {reason}",
-            "nothing ran on a GPU, and the CPU was not taken in its place",
-            "run `splatfix diagnose`, or use --device cpu",
-        )
-    return device
-
-
 @torch.no_grad()
 def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
     """Held-out quality, one view at a time and without gradients.
@@ -192,7 +170,14 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
             report.write_preview(run.config.out / "renders" / f"{previews}_{flat}", drawn, truth)
     run.monitor.memory.end("eval")
     run.seconds["eval"] = run.seconds.get("eval", 0.0) + time.perf_counter() - started
-    return mean.result()
+    quality = mean.result()
+    if not math.isfinite(quality.psnr + quality.ssim + quality.l1):
+        raise TrainingFailed(
+            f"the held-out quality is not a number after iteration {run.done}",
+            "the renderer or the SSIM gave infinities for a view that was not trained on",
+            "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault",
+        )
+    return quality
 
 
 def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Result:
@@ -205,7 +190,7 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Re
     try:
         run = prepare(config)
         status = _train(run, progress)
-        quality = evaluate(run, previews=f"{run.done:06d}")
+        quality = _last_evaluation(run)
         run.seconds["total"] = time.perf_counter() - started
         return report.write_result(run, status, quality)
     except SmokeTrainerError as error:
@@ -221,6 +206,15 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Re
     finally:
         if run is not None:
             run.monitor.close()
+
+
+def _last_evaluation(run: Run) -> Quality:
+    """Held-out quality at the end. It may take long: a Ctrl-C meanwhile must not lose what was trained."""
+    try:
+        return evaluate(run, previews=f"{run.done:06d}")
+    except KeyboardInterrupt:
+        checkpoint.save(run)
+        raise KeyboardInterrupt(run.config.out / "checkpoint.pt") from None
 
 
 def _unwritable(config: TrainConfig, error: OSError) -> CannotWrite:

@@ -16,8 +16,8 @@ from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
 
 CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=CHECKS)
-LONG = settings(max_examples=600, deadline=None, suppress_health_check=CHECKS)
+QUICK = settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=CHECKS)
+LONG = settings(max_examples=600, deadline=None, derandomize=True, suppress_health_check=CHECKS)
 LAYOUTS = ["colmap-binary", "colmap-text", "blender", "nerfstudio"]
 CPU = torch.device("cpu")
 

@@ -88,7 +88,8 @@ def test_the_progress_line_says_what_is_known():
     assert words(full).endswith("held-out 20.25 dB  77 Gaussians  VRAM 1.23 GiB")
 
 
-def test_progress_off_a_terminal_is_a_plain_line_now_and_then(capsys):
+def test_progress_off_a_terminal_is_a_plain_line_now_and_then(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_EVERY", 3600.0)  # a machine may stand still for a second
     with progress_shown(as_json=False) as show:
         for iteration in range(1, 10):
             show(dict(STATE, iteration=iteration, **({"heldout_psnr": 20.0} if iteration == 4 else {})))

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from smoke_trainer import ply
 from smoke_trainer.errors import SceneError
 
-FUZZ = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 
 def gaussians(count=7, rest=15, seed=0):

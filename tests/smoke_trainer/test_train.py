@@ -12,6 +12,7 @@ from PIL import Image
 
 from smoke_trainer import ply, report
 from smoke_trainer import train as training
+from smoke_trainer.__main__ import main
 from smoke_trainer.checkpoint import read_checkpoint
 from smoke_trainer.errors import SceneError
 from smoke_trainer.model import GROUPS
@@ -139,6 +140,47 @@ def test_a_second_ctrl_c_stops_at_once(short_run):
     with pytest.raises(KeyboardInterrupt):
         train(short_run(30), interrupt)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_during_the_last_evaluation_keeps_what_was_trained(short_run, monkeypatch, capsys):
+    config = short_run(9)
+    honest = training.evaluate
+
+    def interrupted(run, previews=None):
+        if previews is not None:
+            raise KeyboardInterrupt
+        return honest(run)
+
+    monkeypatch.setattr(training, "evaluate", interrupted)
+    options = ["--iterations", "9", "--out", str(config.out)]
+    assert main([config.scene, *options]) == 3
+    checkpoint = config.out / "checkpoint.pt"
+    assert f"--resume {checkpoint}" in capsys.readouterr().err
+    assert read_checkpoint(checkpoint, torch.device("cpu"))["iteration"] == 9
+    monkeypatch.undo()
+    document = train(short_run(9, out="again", resume=checkpoint)).document
+    assert (document["status"], document["iterations"]) == ("ok", 9)
+    assert document["iterations_per_second"] is None  # nothing was left to train
+
+
+def test_a_renderer_that_breaks_only_in_evaluation_is_a_failure(short_run, monkeypatch):
+    from smoke_trainer.renderers.torch_ import TorchRenderer
+
+    honest = TorchRenderer.render
+
+    def broken(self, camera, splats, background):
+        output = honest(self, camera, splats, background)
+        bad = not torch.is_grad_enabled() and splats.sh_degree > 0
+        return (
+            type(output)(output.color * float("nan"), output.radii, output.screen_points) if bad else output
+        )
+
+    monkeypatch.setattr(TorchRenderer, "render", broken)
+    config = short_run(20)
+    result = train(config)
+    assert (result.status, result.exit_code) == ("failed", 1)
+    assert "held-out quality is not a number after iteration 20" in result.document["error"]["happened"]
+    assert "NaN" not in (config.out / "result.json").read_text()
 
 
 def test_resuming_in_the_same_folder_leaves_each_iteration_once(short_run):
