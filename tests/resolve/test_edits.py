@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from pathlib import Path
 
@@ -109,6 +110,40 @@ def test_every_rule_does_its_edit_once(item: Rule) -> None:
     assert item.apply(after) == after, "applied twice, it changed something twice"
     assert not item.concerns(name, after), "the cured file still seems to need it"
     assert not item.concerns("notes.txt", before)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        '"-gencode=arch=compute_70,code=sm_70"',
+        '"-gencode", "arch=compute_70,code=[sm_70,compute_70]"',
+        "'--generate-code=arch=compute_70,code=sm_70'",
+        '"--generate-code", "arch=compute_90a,code=sm_90a"',
+        '"-arch", "sm_86"',
+        '"-arch=native"',
+        '"-arch", "all-major"',
+        '"--gpu-architecture=sm_86"',
+        '"--gpu-architecture=compute_86", "--gpu-code=sm_86"',
+        '"-arch=compute_86", "-code", "sm_86,compute_86"',
+    ],
+)
+def test_every_way_to_name_an_architecture_leaves_the_choice_to_torch(flags: str) -> None:
+    """As nvcc --help names the options; what is left may not hold the word that switches torch's own choice off."""
+    item = rule("fixed-architectures")
+    text = f'nvcc = ["-O3", {flags}, "-std=c++17"]\n'
+    assert item.concerns("setup.py", text)
+    left = item.apply(text)
+    compiled = ast.literal_eval(left.partition(" = ")[2])
+    assert compiled[0] == "-O3" and compiled[-1] == "-std=c++17"
+    assert set(compiled[1:-1]) == {"-DSPLATFIX_TORCH_DECIDES"} and "arch" not in left
+    assert item.apply(left) == left
+
+
+@pytest.mark.parametrize(
+    "text", ['nvcc = ["-O3", "-march=native"]', 'nvcc = ["--maxrregcount=64"]', 'all = "-arch"']
+)
+def test_other_flags_name_no_architecture(text: str) -> None:
+    assert not rule("fixed-architectures").concerns("setup.py", text)
 
 
 def test_functors_stand_after_the_includes_and_before_their_use() -> None:
