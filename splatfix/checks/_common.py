@@ -142,6 +142,13 @@ def builds_ahead(facts: Facts) -> tuple[str, ...]:
     return (*(item.source.label for item in sources_to_build(facts)), *compiles_at_first_use(facts))
 
 
+def nothing_waits(facts: Facts) -> bool:
+    """Splatting extensions are here, compiled, and nothing else is to be built: an environment made to run, as images are."""
+    packages = facts.environment.packages.value or ()
+    compiled = any(item.native and not item.native_missing and not item.error for item in packages)
+    return compiled and not builds_ahead(facts) and facts.checkout.value is None
+
+
 def has_working_gpu(facts: Facts) -> bool | None:
     """An NVIDIA GPU that torch would see; None when that is not known."""
     driver = facts.machine.driver

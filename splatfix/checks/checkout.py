@@ -9,6 +9,7 @@ from splatfix.checks.advice import install
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.packages import fingerprint, leaf, variant_names
 from splatfix.checks.registry import check
+from splatfix.checks.stack import stack_of
 from splatfix.facts import Checkout, Facts, RenderCall, SplatPackage
 from splatfix.knowledge import stacks
 
@@ -149,7 +150,11 @@ def silent_fallback(facts: Facts, goal: Goal) -> Iterator[Finding]:
         what = f"{item.file}: {', '.join(item.names) or module}"
         if module not in have and module in found.imports:
             continue  # another file imports it without a guard: ext-not-installed tells
-        if module not in have:
+        if module not in have and (stack := _does_without(found, module)):
+            yield Finding("silent-fallback", Status.SKIP,
+                          f"{what} is not installed; {stack} does not bring it and goes on without it.",
+                          subject=module, evidence=evidence)  # fmt: skip
+        elif module not in have:
             yield Finding("silent-fallback", Status.WARN, f"{what} is not installed; the code goes on without it, slower.",
                           subject=module, evidence=evidence, remedy=_own_rasterizer(facts, goal, found, module))  # fmt: skip
         elif broken:
@@ -163,6 +168,20 @@ def silent_fallback(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding(
                 "silent-fallback", Status.PASS, f"{what} is there.", subject=module, evidence=evidence
             )
+
+
+def _does_without(found: Checkout, module: str) -> str:
+    """The stack's name, where this is another stack's rasterizer, which it neither needs nor brings; "" otherwise."""
+    stack = stack_of(found)
+    needed = [variant for key in (stack.needs if stack else ()) if (variant := stacks.variant(key))]
+    modules = [module.name for item in found.sources for module in item.source.modules]
+    brought = {name.partition(".")[0] for item in found.sources for name in item.source.packages}
+    brought |= {name.partition(".")[0] for name in modules}
+    brought |= {item.path.rpartition("/")[2].replace("-", "_") for item in found.submodules}
+    foreign = any(variant.kind == "rasterizer" for variant in stacks.variants(module))
+    if stack is None or not foreign or not needed or module in brought | {item.module for item in needed}:
+        return ""
+    return stack.name
 
 
 def _fetch(found: Checkout, folder: str) -> tuple[Remedy, ...]:

@@ -8,6 +8,7 @@ from splatfix.checks._common import (
     build_toolkit,
     family_of,
     host_compiler,
+    nothing_waits,
     numbers,
     nvcc_host_compiler,
     torch_cuda,
@@ -35,7 +36,8 @@ def host_compiler_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     elif torch_cuda(facts) is not None:
         what = "the Visual Studio Build Tools (C++ workload)" if facts.machine.system == "windows" else "g++"
         yield Finding(
-            "host-compiler-missing", Status.WARN, "No C++ compiler was found: extensions cannot be built here.",
+            "host-compiler-missing", Status.SKIP if nothing_waits(facts) else Status.WARN,
+            "No C++ compiler was found: extensions cannot be built here.",
             evidence=(Evidence("searched", facts.machine.compilers.found_via),), remedy=(prose(f"Install {what}."),),
         )  # fmt: skip
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import SETUPTOOLS_DROPPED, numbers, torch_cuda, torch_of
+from splatfix.checks._common import (
+    SETUPTOOLS_DROPPED,
+    nothing_waits,
+    numbers,
+    python_of,
+    sources_to_build,
+    torch_cuda,
+    torch_of,
+)
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Facts
@@ -51,13 +59,42 @@ def build_tools(facts: Facts, goal: Goal) -> Iterator[Finding]:
         python = facts.environment.interpreter.value
         executable = python.executable if python else "python"
         yield Finding(
-            "build-tools", Status.WARN, f"To build extensions here, {' and '.join(needs)} must be installed first.",
+            "build-tools", Status.SKIP if nothing_waits(facts) else Status.WARN,
+            f"To build extensions here, {' and '.join(needs)} must be installed first.",
             evidence=evidence, remedy=(Remedy(f'"{executable}" -m pip install {" ".join(asked)}'),),
         )  # fmt: skip
     else:
         yield Finding(
             "build-tools", Status.PASS, "What builds an extension is in the environment.", evidence=evidence
         )
+
+
+@check("setuptools-incompatible", "environment", "setuptools still has what builders import of it")
+def setuptools_incompatible(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """torch.utils.cpp_extension of older releases imports pkg_resources, which setuptools 82 removed, or
+    pkg_resources.packaging, which setuptools 70 removed. Every build of an extension then ends before it begins. The
+    setup.py of tiny-cuda-nn imports pkg_resources itself, whatever torch does."""
+    torch = torch_of(facts)
+    distributions = facts.environment.distributions
+    setuptools = next((item for item in distributions.value or () if item.name.lower() == "setuptools"), None)
+    if torch is None or setuptools is None:
+        return
+    asking = [(f"torch {torch.version}", "cpp_extension.py", torch.builder_imports)]
+    asking += [
+        (item.source.label, f"{item.path}/setup.py", item.source.imports) for item in sources_to_build(facts)
+    ]
+    for name, limit in SETUPTOOLS_DROPPED.items():
+        wrong = [(who, file) for who, file, imports in asking if name in imports]
+        if wrong and numbers(setuptools.version)[:1] >= (limit,):
+            who, file = wrong[0]
+            yield Finding(
+                "setuptools-incompatible", Status.FAIL,
+                f"{who} imports {name}; setuptools {setuptools.version} no longer has it.",
+                evidence=(Evidence("setuptools", setuptools.version, distributions.found_via),
+                          Evidence(file, f"imports {name}", "its source text")),
+                remedy=(Remedy(f'{python_of(facts)} -m pip install "setuptools<{limit}"'),),
+            )  # fmt: skip
+            return
 
 
 def _as_torch_bears(name: str, facts: Facts) -> str:

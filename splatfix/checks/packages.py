@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import SETUPTOOLS_DROPPED, numbers, python_of, targets, torch_of
+from splatfix.checks._common import numbers, python_of, targets, torch_of
 from splatfix.checks.advice import install_words
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
@@ -205,35 +205,20 @@ def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 yield Finding("torch-companions", Status.PASS, f"{name} {item.version} fits {other} {have[other]}.",
                               subject=name, evidence=evidence)  # fmt: skip
                 continue
+            # a patch keeps the binary interface, though pip calls it a conflict
+            patch = (
+                other != "triton"
+                and numbers(installed[0])[:2] == numbers(wanted[0])[:2]
+                and installed[0] != wanted[0]
+            )
             culprit = "triton" if other == "triton" else name
             fix = f'"triton=={exact}"' if other == "triton" else culprit
             yield Finding(
-                "torch-companions", Status.FAIL, summary, subject=name, evidence=evidence,
+                "torch-companions", Status.WARN if patch else Status.FAIL, summary, subject=name, evidence=evidence,
                 remedy=(Remedy(f"{python_of(facts)} -m pip install {fix}") if other == "triton" else
                         prose(f"Install the {culprit} of torch {torch.version}, from the index torch came from, "
                               "both in one pip command."),),
             )  # fmt: skip
-
-
-@check("setuptools-incompatible", "environment", "setuptools still has what torch's builder imports")
-def setuptools_incompatible(facts: Facts, goal: Goal) -> Iterator[Finding]:
-    """torch.utils.cpp_extension of older releases imports pkg_resources, which setuptools 82 removed, or
-    pkg_resources.packaging, which setuptools 70 removed. Every build of an extension then ends before it begins."""
-    torch = torch_of(facts)
-    distributions = facts.environment.distributions
-    setuptools = next((item for item in distributions.value or () if item.name.lower() == "setuptools"), None)
-    if torch is None or setuptools is None:
-        return
-    for name, limit in SETUPTOOLS_DROPPED.items():
-        if name in torch.builder_imports and numbers(setuptools.version)[:1] >= (limit,):
-            yield Finding(
-                "setuptools-incompatible", Status.FAIL,
-                f"torch {torch.version} imports {name}; setuptools {setuptools.version} no longer has it.",
-                evidence=(Evidence("setuptools", setuptools.version, distributions.found_via),
-                          Evidence("cpp_extension.py", f"imports {name}", "its source text")),
-                remedy=(Remedy(f'{python_of(facts)} -m pip install "setuptools<{limit}"'),),
-            )  # fmt: skip
-            return
 
 
 def leaf(item: SplatPackage) -> str:

@@ -15,8 +15,9 @@ from splatfix.knowledge import stacks
 def build_isolation(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """The setup.py of a splatting extension imports torch. pip builds in a fresh environment that has none ("No module named
     'torch'"), or, where pyproject.toml names torch, another torch than the one installed, so that the extension does not
-    fit it. pip before 25.3 did so only for sources with a pyproject.toml; pip 25.3 and uv do it always. Source: pip's
-    changelog, 25.3 ("--use-pep517 is now always on")."""
+    fit it. pip before 25.3 did so only for sources with a pyproject.toml, or where setuptools or (from 23.1 on) wheel is
+    missing; pip 25.3 and uv do it always. Source: pip's changelog, 25.3 ("--use-pep517 is now always on"), and its
+    `load_pyproject_toml` before."""
     torch, kind = torch_of(facts), _who_isolates(facts)
     if torch is None or torch_cuda(facts) is None or not kind:
         return
@@ -36,8 +37,8 @@ def build_isolation(facts: Facts, goal: Goal) -> Iterator[Finding]:
     yield Finding(
         "build-isolation", Status.WARN, f"{kind} builds {names} apart from this environment, where torch {torch.version} is not.",
         evidence=(Evidence("build with", kind, facts.environment.distributions.found_via),
-                  *(Evidence(f"{item.path}/pyproject.toml", " ".join(item.source.build_requires) or "not there",
-                             "build-system.requires") for item in wrong)),
+                  *(Evidence("pyproject.toml" if item.path == "." else f"{item.path}/pyproject.toml",
+                             " ".join(item.source.build_requires) or "not there", "build-system.requires") for item in wrong)),
         remedy=(*(Remedy(f'{pip}{target} --no-build-isolation "{item.source.folder}"') for item in wrong),),
     )  # fmt: skip
 
@@ -108,12 +109,14 @@ def _who_isolates(facts: Facts) -> str:
 
 
 def _isolated(item: CheckoutSource, kind: str, facts: Facts) -> bool:
+    """pip's own condition (``load_pyproject_toml``): since 23.1 it isolates where wheel is missing as well."""
     have = {one.name.lower() for one in facts.environment.distributions.value or ()}
     return (
         kind == "uv"
         or numbers(kind)[:2] >= (25, 3)
         or "pyproject.toml" in item.source.build_files
         or "setuptools" not in have
+        or (numbers(kind)[:2] >= (23, 1) and "wheel" not in have)
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from splatfix.checks._common import has_nvidia_gpu, platform_of, targets
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.checks.torch_build import torch_for
-from splatfix.facts import Checkout, Facts
+from splatfix.checks.visible import hidden_gpus
+from splatfix.facts import Checkout, Facts, Gpu
 from splatfix.knowledge import stacks, torch_releases
 from splatfix.knowledge.stacks import Stack
 
@@ -104,16 +106,15 @@ def vram_for_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
     stack = stack_of(found) if found else None
     if stack is None or stack.vram_gb is None or not has_nvidia_gpu(facts):
         return
-    sizes = [
-        gpu.memory_total
-        for gpu in facts.machine.gpus.value or ()
-        if gpu.vendor == "nvidia" and gpu.memory_total
-    ]
-    if not sizes:
+    hidden = hidden_gpus(facts)
+    sizes = [_for_one_program(gpu) for gpu in facts.machine.gpus.value or ()
+             if gpu.vendor == "nvidia" and gpu.index not in hidden]  # fmt: skip
+    known = [size for size in sizes if size]
+    if not known:
         return
     mean, most = stack.vram_gb
-    have = max(sizes) / 1e9
-    evidence = (Evidence("largest GPU", f"{have:.1f} GB", facts.machine.gpus.found_via),
+    have = max(known) / 1e9
+    evidence = (Evidence("largest GPU for one program", f"{have:.1f} GB", facts.machine.gpus.found_via),
                 Evidence(stack.name, f"{mean} GB on average, {most} GB at most", stack.source))  # fmt: skip
     if have < mean:
         yield Finding(
@@ -126,6 +127,14 @@ def vram_for_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
         yield Finding(
             "vram-for-stack", Status.PASS, f"The GPU's {have:.1f} GB hold {words}.", evidence=evidence
         )
+
+
+def _for_one_program(gpu: Gpu) -> float | None:
+    """Bytes that one program can have of a card: all, or those of its largest MIG instance (``MIG 3g.40gb``); None: not known."""
+    if not gpu.mig:
+        return gpu.memory_total
+    found = [re.search(r"\b\d+g\.(\d+)gb", name) for name in gpu.mig_devices]
+    return max((int(match.group(1)) * 1e9 for match in found if match), default=None)
 
 
 def stack_of(found: Checkout) -> Stack | None:

@@ -9,6 +9,7 @@ from splatfix.checks._common import (
     build_toolkit,
     chosen_toolkit,
     compiling_toolkits,
+    nothing_waits,
     numbers,
     pair,
     set_variable,
@@ -47,7 +48,8 @@ def cuda_toolkit_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     cuda = torch_of(facts)
     version = cuda.cuda if cuda and cuda.cuda else ""
     yield Finding(
-        "cuda-toolkit-missing", Status.WARN, "No CUDA toolkit with a working nvcc was found: extensions cannot be built here.",
+        "cuda-toolkit-missing", Status.SKIP if nothing_waits(facts) else Status.WARN,
+        "No CUDA toolkit with a working nvcc was found: extensions cannot be built here.",
         evidence=(Evidence("searched", toolkits.found_via),
                   *(Evidence(item.root, item.error or f"missing {', '.join(item.missing)}") for item in toolkits.value or ())),
         remedy=_a_toolkit(facts, version),

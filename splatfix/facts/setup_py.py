@@ -23,6 +23,8 @@ class SetupScript:
     libraries: tuple[str, ...] = ()
     literals: tuple[str, ...] = ()
     """Every literal text that is not a docstring."""
+    imports: tuple[str, ...] = ()
+    """Modules that it cannot do without: imported at its top level, outside of any ``try``."""
     error: str = ""
 
     @staticmethod
@@ -107,7 +109,18 @@ def read_setup_script(file: Path, text: str | None = None) -> SetupScript:
         include_dirs=_unique(_keyword_texts(tree, "include_dirs")),
         libraries=_unique(_libraries(tree, assigned)),
         literals=_unique(_literals(tree)),
+        imports=_unique(_imports(tree)),
     )
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    """``pkg_resources`` of ``import pkg_resources``; ``pkg_resources.packaging`` of ``from pkg_resources import packaging``."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (item.name for item in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{item.name}" for item in node.names)
 
 
 def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:

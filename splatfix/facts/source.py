@@ -17,6 +17,9 @@ from splatfix.facts.setup_py import SetupScript, read_setup_script
 MOST_FOLDERS = 3000
 
 
+_OF_SETUPTOOLS = ("pkg_resources", "distutils")
+
+
 @dataclass(frozen=True)
 class NativeModule:
     """One extension module that setup.py declares."""
@@ -61,6 +64,8 @@ class Source:
     """Every literal text in setup.py that speaks of a GPU architecture."""
     libraries: tuple[str, ...] = ()
     """Libraries that setup.py has its modules linked against by name (``cuda`` of ``-lcuda``)."""
+    imports: tuple[str, ...] = ()
+    """What its setup.py imports of setuptools' family and cannot do without: ``pkg_resources``, ``distutils.core``."""
     missing_folders: tuple[str, ...] = ()
     """Include folders and git submodules it needs that are absent or empty."""
     error: str = ""
@@ -103,6 +108,7 @@ def read_source(folder: Path, setup_text: str | None = None) -> Source:
         nvcc_flags=script.nvcc_flags,
         literals=tuple(text for text in script.literals if _ARCH_WORD.search(text)),
         libraries=script.libraries,
+        imports=tuple(name for name in script.imports if name.partition(".")[0] in _OF_SETUPTOOLS),
         missing_folders=tuple(_missing_folders(folder, script)),
         error="; ".join(filter(None, (script.error, toml_error))),
     )

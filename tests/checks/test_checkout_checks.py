@@ -54,7 +54,11 @@ def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
 
 
 def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any) -> CheckoutSource:
-    inner = {key: values.pop(key) for key in ("reads", "sets", "missing_folders", "error") if key in values}
+    inner = {
+        key: values.pop(key)
+        for key in ("reads", "sets", "imports", "missing_folders", "error")
+        if key in values
+    }
     text = Source(f"/home/u/gs/submodules/{name}", ("setup.py",), name, "0.0.0", (name,),
                   (NativeModule(f"{name}._C"),), True, True, nvcc_flags=flags, **inner)  # fmt: skip
     return CheckoutSource(f"submodules/{name}", text, **values)

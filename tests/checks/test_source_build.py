@@ -77,6 +77,44 @@ def test_without_setuptools_old_pip_isolates_too(changed: Changer) -> None:
     assert of(facts, "build-isolation")[0].status is Status.WARN
 
 
+@pytest.mark.parametrize(
+    ("pip", "wheel", "isolates"),
+    [
+        ("23.0.1", False, False),
+        ("23.1", False, True),
+        ("25.2", False, True),
+        ("25.2", True, False),
+        ("25.3", True, True),
+    ],
+)
+def test_without_wheel_pip_isolates_from_231_on(
+    changed: Changer, pip: str, wheel: bool, isolates: bool
+) -> None:
+    """load_pyproject_toml of pip 23.0.1, 23.1 and 25.2, read; a venv of Python 3.12 has neither setuptools nor wheel."""
+    names = {"pip": pip, "setuptools": "80.9.0", **({"wheel": "0.45"} if wheel else {})}
+    have = Fact(tuple(Distribution(name, version, "/env") for name, version in names.items()), "")
+    (said,) = of(with_checkout(changed(distributions=have), sources=(source("other"),)), "build-isolation")
+    assert said.status is (Status.WARN if isolates else Status.PASS)
+
+
+@pytest.mark.parametrize(
+    ("imports", "setuptools", "limit"),
+    [(("pkg_resources", "pkg_resources.parse_version"), "82.0.1", 82), (("pkg_resources",), "81.0", None),
+     (("pkg_resources", "pkg_resources.packaging"), "75.0", 70), ((), "84.0", None)],
+)  # fmt: skip
+def test_what_a_setup_py_imports_of_setuptools(
+    changed: Changer, imports: tuple[str, ...], setuptools: str, limit: int | None
+) -> None:
+    """The setup.py of tiny-cuda-nn imports pkg_resources, though torch's own builder no longer does."""
+    have = Fact((Distribution("setuptools", setuptools, "/env"), Distribution("wheel", "0.45", "/env")), "")
+    facts = with_checkout(changed(distributions=have), sources=(source("tinycudann", imports=imports),))
+    found = of(facts, "setuptools-incompatible")
+    assert [item.remedy[0].text for item in found] == (
+        [f'"/env/bin/python" -m pip install "setuptools<{limit}"'] if limit else []
+    )
+    assert all("tinycudann imports" in item.summary for item in found)
+
+
 def test_thrust_sequence(changed: Changer, rtx_5080: Facts) -> None:
     item = source("knn", passages=(Passage("no-thrust-sequence", "knn.cu", 7, "thrust::sequence(a, b);"),))
     finding = only(with_checkout(rtx_5080, sources=(item,)), "missing-thrust-include")

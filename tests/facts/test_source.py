@@ -110,6 +110,19 @@ def test_flags_of_the_host_compiler_are_not_nvcc_flags(tmp_path: Path) -> None:
     assert set(source(tmp_path, code).nvcc_flags) == {"-O3", "-lineinfo"}
 
 
+def test_imports_of_setuptools_that_it_cannot_do_without(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(
+        "import os, pkg_resources\nfrom pkg_resources import parse_version, packaging\nfrom setuptools import setup\n"
+        "try:\n    import distutils.log\nexcept ImportError:\n    pass\nfrom .pkg_resources import own\n"
+        "def later():\n    from distutils import sysconfig\nsetup(name='x')\n"
+    )
+    assert read_source(tmp_path).imports == (
+        "pkg_resources",
+        "pkg_resources.parse_version",
+        "pkg_resources.packaging",
+    )
+
+
 def test_computed_names_stay_unknown(tmp_path: Path) -> None:
     found = source(tmp_path, 'from setuptools import setup\nsetup(name=compute(), version=f"{1}")\n')
     assert found.name is None and found.version is None
