@@ -51,6 +51,8 @@ def splatfix() -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(
         *words: str, cwd: Path | None = None, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
+        # readline tells every child the width of a terminal, whether there is one or not
+        env = {name: value for name, value in (env or os.environ).items() if name != "COLUMNS"}
         return subprocess.run(
             [sys.executable, "-m", "splatfix", *words],
             cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False,

@@ -188,9 +188,12 @@ def _in_container(
     ca_certificates: Path | None,
     as_json: bool,
 ) -> None:
+    from rich.markup import escape
+
     from splatfix.containers import certify_in_container
     from splatfix.core.files import dumps
     from splatfix.report import console
+    from splatfix.report.layout import prose
 
     result = certify_in_container(
         lane,
@@ -205,8 +208,8 @@ def _in_container(
         typer.echo(dumps(result.certificate), nl=False)
     else:
         word = "GRANTED" if result.certificate.get("granted") else "REFUSED"
-        console.out().print(f"{word} in lane {lane}: {result.certificate.get('claim', '')}", soft_wrap=True)
+        prose(console.out(), "", escape(f"{word} in lane {lane}: {result.certificate.get('claim', '')}"))
         for reason in result.certificate.get("reasons", ()):
-            console.out().print(f"  ✗ {reason}", markup=False, soft_wrap=True)
+            prose(console.out(), "  ✗ ", escape(str(reason)))
         console.out().print(f"report: {out / 'certificate.md'}", soft_wrap=True)
     raise typer.Exit(result.exit_code)

@@ -24,14 +24,11 @@ def list_checks(as_json: options.Json = False) -> None:
         rows = [{"code": c.code, "family": c.family, "title": c.title, "page": c.page} for c in checks]
         typer.echo(dumps(envelope("checks", Exit.OK, checks=rows)), nl=False)
         return
-    from rich.table import Table
-
     from splatfix.report.console import out
+    from splatfix.report.layout import table
 
-    table = Table("code", "family", "what it looks at", box=None, pad_edge=False)
-    for item in checks:
-        table.add_row(item.code, item.family, item.title)
-    out().print(table)
+    cells = [(item.code, item.family, item.title) for item in checks]
+    table(out(), ("code", "family", "what it looks at"), cells)
 
 
 @app.command("show")
@@ -44,6 +41,7 @@ def show(code: Annotated[str, typer.Argument(help="A check's code.")], as_json: 
     from splatfix.core.files import dumps
     from splatfix.report.console import out
     from splatfix.report.document import envelope
+    from splatfix.report.layout import prose
 
     item = next((item for item in all_checks() if item.code == code), None)
     if item is None:
@@ -56,4 +54,4 @@ def show(code: Annotated[str, typer.Argument(help="A check's code.")], as_json: 
         return
     # pages quote messages with brackets in them
     text = escape(f"({item.family}): {item.title}\n\n{item.page}")
-    out().print(f"[bold]{item.code}[/] {text}", markup=True)
+    prose(out(), "", f"[bold]{item.code}[/] {text}")

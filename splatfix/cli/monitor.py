@@ -34,12 +34,15 @@ def monitor(
     """
     from dataclasses import asdict
 
+    from rich.markup import escape
+
     from splatfix.certify.monitor import lines, watch
     from splatfix.certify.watched import target_of
     from splatfix.core.errors import Exit
     from splatfix.core.files import dumps
     from splatfix.report import console
     from splatfix.report.document import envelope
+    from splatfix.report.layout import paragraph
 
     target = target_of(tuple(words), quiet=as_json)
     summary = watch(target, out_folder, interval=interval, tensorboard=tensorboard)
@@ -48,5 +51,6 @@ def monitor(
         document = envelope("monitor", Exit.OK, command_exit_code=summary.exit_code, **content)
         typer.echo(dumps({**document, "exit_code": summary.exit_code or 0}), nl=False)
     else:
-        console.err().print("\n".join(lines(summary)), markup=False, soft_wrap=True)
+        for line in lines(summary):
+            paragraph(console.err(), escape(line), first=0, then=4)
     raise typer.Exit(summary.exit_code or 0)

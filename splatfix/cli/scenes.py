@@ -20,15 +20,14 @@ Names = Annotated[
 def list_scenes(python: options.Python = None, as_json: options.Json = False) -> None:
     """Every sample scene: kind, layout, number and size of its views."""
     document = _ask("list", (), None, python, as_json)
-    from rich.table import Table
-
     from splatfix.report.console import out
+    from splatfix.report.layout import table
 
-    table = Table("scene", "layout", "views", "size", "kind", box=None, pad_edge=False)
-    for row in document["scenes"]:
-        width, height = row["size"]
-        table.add_row(row["name"], row["layout"], str(row["views"]), f"{width}x{height}", row["kind"])
-    out().print(table)
+    rows = [
+        (row["name"], row["layout"], str(row["views"]), "{}x{}".format(*row["size"]), row["kind"])
+        for row in document["scenes"]
+    ]
+    table(out(), ("scene", "layout", "views", "size", "kind"), rows)
 
 
 @app.command("make")
@@ -69,12 +68,14 @@ def check(
 ) -> None:
     """Render a few views of stored scenes again and compare them."""
     document = _ask("check", tuple(names or ()), root, python, as_json)
+    from rich.markup import escape
+
     from splatfix.report.console import out
+    from splatfix.report.layout import prose
 
     for row in document["scenes"]:
-        out().print(
-            f"{row['name']}: {'; '.join(row['problems']) or 'as its recipe makes it'}", soft_wrap=True
-        )
+        said = "; ".join(row["problems"]) or "as its recipe makes it"
+        prose(out(), f"{row['name']}: ", escape(said))
     raise typer.Exit(document["exit_code"])
 
 

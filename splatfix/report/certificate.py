@@ -13,6 +13,7 @@ from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung
 from splatfix.facts.model import Facts
 from splatfix.report.document import envelope
+from splatfix.report.layout import paragraph, prose
 
 _MARKS = {
     Outcome.MET: "[green]✓[/]",
@@ -115,30 +116,28 @@ def markdown(certificate: Certificate) -> str:
 def terminal(console: Console, certificate: Certificate) -> None:
     """The outcome in a screenful: claim, ladder, and every criterion that was not met."""
     word = _verdict(certificate)
-    console.print(f"[{_COLORS[word]}]{word}[/] {escape(certificate.claim)}", soft_wrap=True)
+    paragraph(console, f"[{_COLORS[word]}]{word}[/] {escape(certificate.claim)}", first=0, then=2)
     for reason in certificate.reasons:
-        console.print(f"  [bold red]✗[/] {escape(reason)}", soft_wrap=True)
+        prose(console, "  [bold red]✗[/] ", escape(reason))
     for scene in certificate.unreadable:
-        console.print(f"  [bold yellow]?[/] {escape(scene.scene)}: {escape(scene.reason)}", soft_wrap=True)
+        prose(console, "  [bold yellow]?[/] ", f"{escape(scene.scene)}: {escape(scene.reason)}")
     console.print("\n[bold]proof[/]")
     for rung in certificate.proof:
         mark = {True: "[green]✓[/]", False: "[bold red]✗[/]", None: "[dim]–[/]"}[rung.reached]
-        console.print(f"  {mark} {rung.name.value:<10} {escape(rung.shown_by)}", soft_wrap=True)
+        prose(console, f"  {mark} {rung.name.value:<10} ", escape(rung.shown_by))
     for run in certificate.scenes:
         if run.unreadable:
             continue  # said above
         met = sum(item.outcome is Outcome.MET for item in run.criteria)
-        console.print(
-            f"\n[bold]{escape(run.scene)}[/] {met} of {len(run.criteria)} criteria met{_open(run)}, {run.seconds:.0f} s"
-        )
+        summary = f"{met} of {len(run.criteria)} criteria met{_open(run)}, {run.seconds:.0f} s"
+        console.print()
+        prose(console, f"[bold]{escape(run.scene)}[/] ", summary)
         for item in run.criteria:
-            mark = _MARKS[item.outcome]
-            console.print(
-                f"  {mark} {item.code}: {escape(item.measured)} [dim]({escape(item.required)})[/]",
-                soft_wrap=True,
-            )
+            said = f"{item.code}: {escape(item.measured)} [dim]({escape(item.required)})[/]"
+            prose(console, f"  {_MARKS[item.outcome]} ", said)
     for reason, names in _skipped(certificate).items():
-        console.print(f"\n[dim]– skipped, {escape(reason)}: {escape(', '.join(names))}[/]", soft_wrap=True)
+        console.print()
+        prose(console, "[dim]–[/] ", f"[dim]skipped, {escape(reason)}: {escape(', '.join(names))}[/]")
 
 
 def _open(run: SceneRun) -> str:
@@ -187,10 +186,8 @@ def kernels_terminal(console: Console, kernels: tuple[KernelCheck, ...]) -> None
         if item.gradient_allowed:
             errors += f", gradient {_error(item.gradient_error, item.gradient_allowed)}"
         words = item.detail if item.value_error is None else ", ".join(filter(None, (errors, item.detail)))
-        console.print(
-            f"{_MARKS[item.outcome]} {item.name:<10} {item.implementation:<28} {item.kind or '–':<7} {escape(words)}",
-            soft_wrap=True,
-        )
+        which = f"{item.name:<10} {item.implementation:<28} {item.kind or '–':<7}"
+        prose(console, f"{_MARKS[item.outcome]} {escape(which)} ", escape(words))
 
 
 def _reached(rung: Rung) -> str:

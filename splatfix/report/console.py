@@ -17,18 +17,29 @@ if TYPE_CHECKING:
 
 @cache
 def out() -> Console:
-    """Standard output. Plain when it is no terminal; commands are never cut or wrapped inside a word."""
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=False)
+    """Standard output. Plain when it is no terminal, and then every line is whole."""
+    return _console(to_stderr=False)
 
 
 @cache
 def err() -> Console:
     """Standard error: errors and progress, so that ``--json`` on standard output stays pure."""
+    return _console(to_stderr=True)
+
+
+_ENDLESS = 1 << 16
+"""Columns of what is no terminal: who reads it, or searches in it, has the lines as they were meant."""
+
+
+def _console(*, to_stderr: bool) -> Console:
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    columns = os.environ.get("COLUMNS", "")
+    asked = int(columns) if columns.isdecimal() and int(columns) else None
+    made = Console(stderr=to_stderr, highlight=False, emoji=False, width=asked)
+    if asked is None and not made.is_terminal:
+        made.width = _ENDLESS
+    return made
 
 
 _PLAIN = {"✓": "+", "✗": "x", "–": "-", "→": "->", "☠": "!", "·": ".", "…": "...", "×": "x"}
@@ -90,9 +101,12 @@ def show_error(problem: SplatfixError) -> None:
     """What happened, what it means, what to do, in that order."""
     from rich.markup import escape
 
+    from splatfix.report.layout import paragraph, prose
+
     console = err()
-    console.print(f"[bold red]error[/] [dim]({problem.code})[/] {escape(problem.what)}", soft_wrap=True)
+    said = f"[bold red]error[/] [dim]({problem.code})[/] {escape(problem.what)}"
+    paragraph(console, said, first=0, then=2)
     if problem.meaning:
-        console.print(f"  {escape(problem.meaning)}", soft_wrap=True)
+        prose(console, "  ", escape(problem.meaning))
     for step in problem.todo:
-        console.print(f"  [cyan]→[/] {escape(step)}", soft_wrap=True)
+        prose(console, "  [cyan]→[/] ", escape(step))

@@ -13,6 +13,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
 from splatfix.facts.model import group_containers
 from splatfix.report.document import envelope
+from splatfix.report.layout import prose
 
 
 def document(result: Inspection, exit_code: Exit) -> dict[str, Any]:
@@ -49,23 +50,21 @@ def terminal(console: Console, result: Inspection, *, verbose: bool = False) -> 
                 for entry in group.entries
             )
             plural = "container" if group.count == 1 else "containers"
-            console.print(f"  {group.count} {plural}: {words}", soft_wrap=True)
+            prose(console, f"  {group.count} {plural}: ", words)
         for coverage in item.verdicts:
             mark = "[green]✓[/]" if coverage.usable else "[bold red]✗[/]"
-            console.print(f"  {mark} {escape(coverage.reason)}", soft_wrap=True)
+            prose(console, f"  {mark} ", escape(coverage.reason))
     for path, reason in result.unreadable:
-        console.print(f"[bold red]✗[/] {escape(path)}: {escape(reason)}", soft_wrap=True)
+        prose(console, "[bold red]✗[/] ", f"{escape(path)}: {escape(reason)}")
     if verbose:
         for path, reason in result.skipped:
-            console.print(f"[magenta]?[/] {escape(path)}: {escape(reason)}", soft_wrap=True)
+            prose(console, "[magenta]?[/] ", f"{escape(path)}: {escape(reason)}")
     elif result.skipped:
         first = escape(result.skipped[0][0])
-        console.print(
-            f"{len(result.skipped)} place(s) could not be read, such as {first} (--verbose lists them)",
-            soft_wrap=True,
-        )
+        said = f"{len(result.skipped)} place(s) could not be read, such as {first} (--verbose lists them)"
+        prose(console, "", said)
     if silent:
-        console.print(f"[dim]{silent} more file(s) without GPU code (--verbose lists them)[/]")
+        prose(console, "", f"[dim]{silent} more file(s) without GPU code (--verbose lists them)[/]")
     if not result.files and not result.unreadable:
         console.print("No native file there.")
     if result.targets:

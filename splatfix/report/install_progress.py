@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from splatfix.report.layout import prose
 from splatfix.resolve.plan import Action
 
 
@@ -57,9 +58,8 @@ class InstallProgress:
         """The action is done."""
         if self._living and (task := self._tasks.pop(_key(action), None)) is not None:
             self._living.remove_task(task)
-        self._console.print(
-            f"[green]✓[/] {escape(action.kind)} {escape(action.subject)}: {escape(result)}", soft_wrap=True
-        )
+        said = f"{escape(action.kind)} {escape(action.subject)}: {escape(result)}"
+        prose(self._console, "[green]✓[/] ", said)
 
 
 def _key(action: Action) -> tuple[str, str]:

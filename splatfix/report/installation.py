@@ -14,7 +14,8 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, RevertOutcome
 from splatfix.report.document import envelope
-from splatfix.report.ways import ways_part
+from splatfix.report.layout import paragraph, prose
+from splatfix.report.ways import a_road, ways_part
 from splatfix.resolve.plan import BuildWheel, Plan
 from splatfix.resolve.ways import Ways
 
@@ -64,29 +65,27 @@ def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -
             (v for k, v in entry.identity.items() if "ARCH" in k and k != "CUDA_HOME"), "no GPU code"
         )
         built = f"{archs}, torch {entry.identity.get('torch', '').split(' ')[0] or 'none'}"
-        console.print(
-            f"{escape(entry.wheel)}  {entry.size / 2**20:.1f} MiB  [dim]{escape(built)}[/]", soft_wrap=True
-        )
-    console.print(f"{len(entries)} wheel(s) in {escape(str(folder))}", soft_wrap=True)
+        prose(console, f"{escape(entry.wheel)}  ", f"{entry.size / 2**20:.1f} MiB  [dim]{escape(built)}[/]")
+    prose(console, "", f"{len(entries)} wheel(s) in {escape(str(folder))}")
 
 
 def show_plan(console: Console, plan: Plan, *, why: bool = False, dry_run: bool = False) -> None:
     """Every action in order; with ``why`` the reasons and the roads not taken."""
     goal = f" for {', '.join(plan.targets)}" if plan.targets else ""
-    console.print(f"[bold]Plan[/] ({plan.backend}{goal}) for {escape(plan.prefix)}", soft_wrap=True)
+    prose(console, "", f"[bold]Plan[/] ({plan.backend}{goal}) for {escape(plan.prefix)}")
     for number, action in enumerate(plan.actions, 1):
-        console.print(f"  {number}. {escape(action.describe())}", soft_wrap=True)
+        prose(console, f"  {number}. ", escape(action.describe()))
         if isinstance(action, BuildWheel):
             _show_environment(console, action)
         if why:
             for reason in action.reasons:
-                console.print(f"       [dim]because[/] {escape(reason.text)}", soft_wrap=True)
+                prose(console, "       [dim]because[/] ", escape(reason.text))
     if why and plan.roads_not_taken:
         console.print("[bold]Roads not taken[/]")
         for road in plan.roads_not_taken:
-            console.print(f"  {escape(road.what)}: [dim]{escape(road.why)}[/]", soft_wrap=True)
+            a_road(console, road)
     for note in plan.notes:
-        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+        prose(console, "[yellow]note[/] ", escape(note))
     if dry_run:
         console.print("Nothing was changed: this is a dry run.")
 
@@ -94,9 +93,7 @@ def show_plan(console: Console, plan: Plan, *, why: bool = False, dry_run: bool 
 def show_outcome(console: Console, outcome: Outcome) -> None:
     """What was installed, how far it is proven, and how to take it back."""
     for identity in outcome.recovered:
-        console.print(
-            f"[yellow]note[/] the unfinished run {escape(identity)} was put back first", soft_wrap=True
-        )
+        prose(console, "[yellow]note[/] ", f"the unfinished run {escape(identity)} was put back first")
     for item in outcome.items:
         _show_item(console, item)
     console.print(f"Done in {outcome.seconds:.0f} s. Logs: {escape(outcome.log)}", soft_wrap=True)
@@ -111,7 +108,7 @@ def show_revert(console: Console, outcome: RevertOutcome) -> None:
     """What was removed and what is back."""
     for item in outcome.items:
         if item.source:
-            console.print(f"[green]✓[/] the edits in {escape(item.source)} are taken back", soft_wrap=True)
+            prose(console, "[green]✓[/] ", f"the edits in {escape(item.source)} are taken back")
             continue
         removed = f"{item.subject} {item.removed}".strip()
         back = (
@@ -119,10 +116,8 @@ def show_revert(console: Console, outcome: RevertOutcome) -> None:
             if item.restored
             else "there was none before"
         )
-        console.print(f"[green]✓[/] {escape(removed)} removed; {escape(back)}", soft_wrap=True)
-    console.print(
-        f"[dim]journal entry {escape(outcome.entry)} of {escape(outcome.prefix)}[/]", soft_wrap=True
-    )
+        prose(console, "[green]✓[/] ", f"{escape(removed)} removed; {escape(back)}")
+    prose(console, "", f"[dim]journal entry {escape(outcome.entry)} of {escape(outcome.prefix)}[/]")
 
 
 def show_journal(console: Console, entries: Sequence[Entry]) -> None:
@@ -135,9 +130,8 @@ def show_journal(console: Console, entries: Sequence[Entry]) -> None:
         line = f"{entry.id}  {entry.status.value:<11}  {backend} {subjects}"
         if forced := entry.request.get("cuda_mismatch"):
             line += f"  forced: {forced}"
-        console.print(
-            escape(line) + (f"  [dim]{escape(entry.error)}[/]" if entry.error else ""), soft_wrap=True
-        )
+        why = f"  [dim]{escape(entry.error)}[/]" if entry.error else ""
+        paragraph(console, escape(line) + why, first=0, then=4)
 
 
 def _show_environment(console: Console, action: BuildWheel) -> None:
@@ -146,14 +140,12 @@ def _show_environment(console: Console, action: BuildWheel) -> None:
     for name in action.unset:
         console.print(f"       [cyan]{escape(name)}[/] [dim]is taken out[/]", soft_wrap=True)
     for edit in action.edits:
-        console.print(
-            f"       [magenta]edit {escape(edit.rule)}[/] {escape(', '.join(edit.files))}", soft_wrap=True
-        )
+        prose(console, f"       [magenta]edit {escape(edit.rule)}[/] ", escape(", ".join(edit.files)))
 
 
 def _show_item(console: Console, item: InstalledItem) -> None:
     instead = f" (before: {item.before})" if item.before else ""
-    console.print(f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(instead)}", soft_wrap=True)
+    prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(instead)}")
     for rung in item.proof:
         mark = "[green]✓[/]" if rung.reached else "[dim]–[/]"
-        console.print(f"  {mark} {rung.name.value:<10} {escape(rung.shown_by)}", soft_wrap=True)
+        prose(console, f"  {mark} {rung.name.value:<10} ", escape(rung.shown_by))

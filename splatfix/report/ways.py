@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from splatfix.core.codec import to_json
+from splatfix.report.layout import paragraph, prose
+from splatfix.resolve.plan import RoadNotTaken
 from splatfix.resolve.ways import ByHand, Step, Ways
 
 
@@ -25,32 +27,29 @@ def show_ways(console: Console, ways: Ways) -> None:
     """Every plan with its steps, reasons and what it can prove; then every road that is shut, with why."""
     goal = ", ".join(ways.targets) or "no GPU named"
     what = f": {', '.join(ways.subjects)}" if ways.subjects else ""
-    console.print(
-        f"[bold]Ways out[/] for this machine ({escape(goal + what)}), the least invasive first",
-        soft_wrap=True,
+    prose(
+        console, "", f"[bold]Ways out[/] for this machine ({escape(goal + what)}), the least invasive first"
     )
     if not ways.plans:
         console.print("  none: what stands against each road is below")
     for number, plan in enumerate(ways.plans, 1):
-        console.print(f"  [bold]{number}. {escape(plan.title)}[/]", soft_wrap=True)
+        prose(console, f"  [bold]{number}.[/] ", f"[bold]{escape(plan.title)}[/]")
         for step in plan.steps:
             _step(console, step)
         for reason in plan.reasons:
-            console.print(f"       [dim]because[/] {escape(reason.text)}", soft_wrap=True)
+            prose(console, "       [dim]because[/] ", escape(reason.text))
         for text in plan.unsure:
-            console.print(f"       [magenta]not known[/] {escape(text)}", soft_wrap=True)
-        console.print(
-            f"       [dim]can be shown here:[/] {', '.join(r.value for r in plan.can_prove)}", soft_wrap=True
-        )
+            prose(console, "       [magenta]not known[/] ", escape(text))
+        prose(console, "       [dim]can be shown here:[/] ", ", ".join(r.value for r in plan.can_prove))
         for why in dict.fromkeys(limit.why for limit in plan.cannot_prove):
             rungs = ", ".join(limit.rung.value for limit in plan.cannot_prove if limit.why == why)
-            console.print(f"       [dim]cannot:[/] {rungs} [dim]({escape(why)})[/]", soft_wrap=True)
+            prose(console, "       [dim]cannot:[/] ", f"{rungs} [dim]({escape(why)})[/]")
     if ways.rejected:
         console.print("[bold]Shut roads[/]")
         for road in ways.rejected:
-            console.print(f"  {escape(road.what)}: [dim]{escape(road.why)}[/]", soft_wrap=True)
+            a_road(console, road)
     for note in ways.notes:
-        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+        prose(console, "[yellow]note[/] ", escape(note))
 
 
 def show_briefly(console: Console, ways: Ways, command: str) -> None:
@@ -58,15 +57,21 @@ def show_briefly(console: Console, ways: Ways, command: str) -> None:
     if not ways.plans:
         return
     first, *others = ways.plans
-    console.print(f"\n[bold]Way out[/]: {escape(first.title)}", soft_wrap=True)
+    console.print()
+    prose(console, "[bold]Way out[/]: ", escape(first.title))
     for step in first.steps:
         _step(console, step)
     if others:
-        console.print(f"  [dim]or:[/] {escape('; '.join(item.title for item in others))}", soft_wrap=True)
-    console.print(f"  [dim]all of them, with reasons: {escape(command)}[/]", soft_wrap=True)
+        prose(console, "  [dim]or:[/] ", escape("; ".join(item.title for item in others)))
+    prose(console, "  ", f"[dim]all of them, with reasons: {escape(command)}[/]")
+
+
+def a_road(console: Console, road: RoadNotTaken) -> None:
+    """A road that is not taken, and why; the reason stands in under the road."""
+    paragraph(console, f"{escape(road.what)}: [dim]{escape(road.why)}[/]", first=2, then=4)
 
 
 def _step(console: Console, step: Step) -> None:
-    console.print(f"     [cyan]→[/] {escape(step.describe())}", soft_wrap=True)
+    prose(console, "     [cyan]→[/] ", escape(step.describe()))
     for command in step.commands if isinstance(step, ByHand) else ():
         console.print(f"       [cyan]$ {escape(command)}[/]", soft_wrap=True)

@@ -1,0 +1,90 @@
+"""Lays lines out for the console's width: prose wraps between words under its own beginning, commands stay whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+_LEAST = 24
+"""Columns that a hanging indent must leave to the text."""
+
+# What stands behind the last ": " of advice, or is all of it. A newline inside would spoil it when it is pasted.
+_COMMAND = re.compile(
+    r"(?:^|(?<=: ))(?:splatfix (?:--|diagnose|inspect|install|revert|verify|certify|monitor|checks|cache|scenes)|"
+    r"sudo |export |mv |nvidia-smi|pip3? (?:un)?install |python3? -m |uv pip |conda (?:install|create) |"
+    r'docker (?:run|pull|image|context|system) |git -C |"[^"]+" -m |/\S+ -m ).*\Z',
+    re.DOTALL,
+)
+
+
+def prose(console: Console, head: str, body: str) -> None:
+    """Print ``body`` behind ``head`` (both markup: a mark, a label), its following lines under its first.
+
+    Nothing is broken inside a word, such as a path, nor inside a command at the end. Where ``head`` leaves too little
+    room, the body stands below it.
+    """
+    first, text = Text.from_markup(head, emoji=False), Text.from_markup(body, emoji=False)
+    hang = first.cell_len
+    if console.width - hang < _LEAST and text.cell_len > console.width - hang:
+        margin = hang - len(first.plain.lstrip())
+        first.rstrip()
+        if first.plain:
+            console.print(first, soft_wrap=True)
+        hang = margin + 2 if first.plain else min(margin, 8)
+        first = Text(" " * hang)
+    for line in _lines(text, max(console.width - hang, 1)):
+        console.print(first + line, soft_wrap=True)
+        first = Text(" " * hang)
+
+
+def paragraph(console: Console, body: str, *, first: int, then: int) -> None:
+    """Print markup indented by ``first`` columns, the lines after it by ``then``; broken where :func:`prose` breaks it."""
+    text = Text.from_markup(body, emoji=False)
+    for number, line in enumerate(_lines(text, max(console.width - then, 1))):
+        console.print(Text(" " * (then if number else first)) + line, soft_wrap=True)
+
+
+def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Columns of plain text, of which the last is prose; where there is no room for them, each row is two paragraphs."""
+    cells = [tuple(row) for row in rows]
+    widths = [max(len(row[at]) for row in (tuple(headings), *cells)) for at in range(len(headings) - 1)]
+    side_by_side = console.width - sum(width + 2 for width in widths) >= _LEAST
+    if side_by_side:
+        heading = "".join(f"{word:<{width}}  " for word, width in zip(headings, widths, strict=False))
+        prose(console, f"[bold]{escape(heading)}[/]", f"[bold]{escape(headings[-1])}[/]")
+    for row in cells:
+        if side_by_side:
+            head = "".join(f"{word:<{width}}  " for word, width in zip(row, widths, strict=False))
+            prose(console, escape(head), escape(row[-1]))
+        else:
+            console.print(Text("  ".join(row[:-1]), style="bold"), soft_wrap=True)
+            prose(console, "  ", escape(row[-1]))
+
+
+def _lines(text: Text, width: int) -> list[Text]:
+    found = _COMMAND.search(text.plain)
+    said, command = (text[: found.start()], text[found.start() :]) if found else (text, Text())
+    said.rstrip()
+    lines = [piece for line in said.split("\n", allow_blank=True) for piece in _pieces(line, width)]
+    if command.plain:
+        lines = [*lines[:-1], Text.assemble(lines[-1], " ", command)] if said.plain else [command]
+    return lines
+
+
+def _pieces(line: Text, width: int) -> list[Text]:
+    """A line cut between words; a word that is longer than ``width`` has a line for itself."""
+    cuts, used = [], 0
+    for word in re.finditer(r"\S+\s*", line.plain):
+        if used and used + cell_len(word.group().rstrip()) > width:
+            cuts.append(word.start())
+            used = 0
+        used += cell_len(word.group())
+    pieces = list(line.divide(cuts))
+    for piece in pieces:
+        piece.rstrip()
+    return pieces
