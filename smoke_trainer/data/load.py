@@ -70,7 +70,7 @@ def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 500
 def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
     found = read_reconstruction(root)
     notes: List[str] = list(found.notes)
-    present = _present(root, found.images, notes)
+    present = _present(root, _without_repeats(found.images, notes), notes)
     ordered = sorted(present, key=lambda item: item[0].identity)
     held_out = hold_out([image for image, _ in ordered])
     pinholes: Dict[object, Camera] = {}
@@ -94,6 +94,21 @@ def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
 
 
 Files = Dict[int, Path]  # how many times smaller than the stated size -> the file
+
+
+def _without_repeats(images: Sequence[Registered], notes: List[str]) -> List[Registered]:
+    """Each image once: the same one under two numbers could both train and be held out. Layouts that state the split keep it."""
+    once = {(image.identity, image.held_out): image for image in reversed(images)}
+    if len(once) < len(images):
+        notes.append(
+            f"{len(images) - len(once)} image(s) are registered more than once; the first of each counts"
+        )
+    both = sorted(name for name, held_out in once if held_out and (name, False) in once)
+    if both:
+        notes.append(
+            f"{len(both)} held-out image(s) are trained on as well, so held-out quality flatters: {', '.join(both[:5])}"
+        )
+    return list(reversed(list(once.values())))
 
 
 def _present(root: Path, images: Sequence[Registered], notes: List[str]) -> List[Tuple[Registered, Files]]:

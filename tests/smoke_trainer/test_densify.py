@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from smoke_trainer.config import DensifyConfig, LearningRates
-from smoke_trainer.densify import make_strategy, ops
+from smoke_trainer.densify import DensifyEvent, make_strategy, ops
 from smoke_trainer.densify.mcmc import add_noise, relocated
 from smoke_trainer.errors import UsageError
 from smoke_trainer.model import GROUPS, Gaussians, logit
@@ -133,7 +133,7 @@ def test_default_clones_small_splits_large_and_prunes_faint():
         model.params["scaling"][1] = np.log(0.5)
         model.params["opacity"][5] = -9.0
     strategy.observe(9, model, seen([1e-3, 1e-3, 1e-5, 1e-5, 1e-5, 1e-5]))
-    assert strategy.update(9, model, 0.0) == dataclasses.replace(strategy.update(9, model, 0.0))
+    assert strategy.update(9, model, 0.0) == DensifyEvent() and len(model) == 6
     event = strategy.update(10, model, 0.0)
     assert (event.cloned, event.split, event.pruned, event.opacity_reset) == (1, 1, 1, False)
     assert len(model) == 6 + 1 + 1 - 1
@@ -162,7 +162,7 @@ def test_default_resets_on_schedule_and_stops_at_the_end():
     model, strategy = model_of(), strategy_of("default")
     assert strategy.update(50, model, 0.0).opacity_reset
     strategy.observe(101, model, seen([1.0] * 6))
-    assert strategy.update(150, model, 0.0) == type(strategy.update(150, model, 0.0))()
+    assert strategy.update(150, model, 0.0) == DensifyEvent()
     assert len(model) == 6
 
 
@@ -226,6 +226,37 @@ def test_mcmc_moves_the_dead_onto_the_living_and_grows_to_its_cap():
     strategy.update(30, model, 0.0)
     assert len(model) == 43
     assert_in_step(model, strategy.state)
+
+
+def test_mcmc_forgets_the_past_of_those_that_come_to_share_a_place():
+    model, strategy = model_of(30), strategy_of("mcmc", count=30, max_gaussians=30)
+    with torch.no_grad():
+        model.params["opacity"][:4] = -9.0
+    before = moments(model, "xyz").clone()
+    opacity = model.params["opacity"].detach().clone()
+    assert strategy.update(10, model, 0.0).pruned == 4
+    changed = (model.params["opacity"].detach() != opacity)[:, 0]
+    shared = changed.clone()
+    shared[:4] = False  # those that moved there
+    assert 1 <= int(shared.sum()) <= 4
+    assert (moments(model, "xyz")[shared] == 0).all()
+    others = ~changed
+    assert torch.equal(moments(model, "xyz")[others], before[others]) and (before[others] != 0).any()
+
+
+def test_mcmc_noise_has_the_shape_of_its_gaussian():
+    model = model_of(20000)
+    with torch.no_grad():
+        model.params["opacity"].fill_(-12.0)
+        model.params["scaling"].copy_(torch.tensor([1.0, 0.5, 0.1]).log().expand(20000, 3))
+        model.params["rotation"].copy_(torch.tensor([0.9, 0.3, -0.2, 0.5]).expand(20000, 4))
+    before = model.params["xyz"].detach().clone()
+    add_noise(model, 2.0, torch.Generator().manual_seed(0))
+    rotation = ops.rotation_matrices(model.params["rotation"].detach()[:1])[0]
+    covariance = rotation @ torch.diag(torch.tensor([1.0, 0.25, 0.01])) @ rotation.T
+    weight = 1 / (1 + np.exp(-100 * (1 - 1 / (1 + np.exp(12.0)) - 0.995)))
+    moved = torch.cov((model.params["xyz"].detach() - before).T)
+    assert torch.allclose(moved, (2.0 * weight) ** 2 * covariance @ covariance, atol=0.03)
 
 
 def test_mcmc_noise_moves_the_faint_and_leaves_the_solid():

@@ -113,6 +113,24 @@ def test_without_points_training_starts_from_seeded_random_ones(scene_folder):
     assert np.linalg.norm(scene.points.xyz.mean(axis=0)) < 0.5
 
 
+def test_an_image_registered_twice_is_one_view(scene_folder):
+    """Sorted side by side, one copy would be held out while the other trains."""
+    folder = scene_folder("colmap-text")
+    path = folder / "sparse" / "0" / "images.txt"
+    path.write_text(path.read_text() * 2)
+    scene = load_scene(str(folder))
+    assert [view.name for view in scene.test] == ["view_000.png", "view_008.png"] and len(scene.train) == 8
+    assert scene.notes == ("10 image(s) are registered more than once; the first of each counts",)
+
+
+def test_a_held_out_file_that_copies_the_training_file_is_told(scene_folder):
+    folder = scene_folder("blender")
+    (folder / "transforms_test.json").write_text((folder / "transforms_train.json").read_text())
+    scene = load_scene(str(folder))
+    assert len(scene.test) == len(scene.train) == 8
+    assert any("8 held-out image(s) are trained on as well" in note for note in scene.notes)
+
+
 def test_views_that_show_no_point_are_named(scene_folder):
     folder = scene_folder("colmap-text")
     path = folder / "sparse" / "0" / "images.txt"

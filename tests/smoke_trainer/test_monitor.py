@@ -59,6 +59,17 @@ def test_tensorboard_gets_the_series_of_the_file(short_run, board):
     } <= set(board.scalars)
 
 
+def test_tensorboards_own_reader_finds_the_series(short_run):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    config = short_run(5, tensorboard=True)
+    assert train(config).status == "ok"
+    read = events.EventAccumulator(str(config.out / "tensorboard"))
+    read.Reload()
+    rows = [json.loads(line) for line in (config.out / "metrics.jsonl").read_text().splitlines()]
+    found = [(event.step, event.value) for event in read.Scalars("train/loss")]
+    assert found == [(row["iteration"], pytest.approx(row["loss"])) for row in rows] and len(found) == 5
+
+
 def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
     monitor = Monitor(tmp_path, torch.device("cpu"), tensorboard=True)
     memory = {"vram_allocated_gb": 1.5, "vram_reserved_gb": 2.0, "vram_creep_gb": 0.25}

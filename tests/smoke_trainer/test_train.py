@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import weakref
 
 import numpy as np
 import pytest
@@ -275,13 +276,23 @@ def test_every_layout_trains(layout, short_run):
     assert result.document["heldout"]["psnr"] > result.document["initial_heldout"]["psnr"]
 
 
-def test_evaluation_keeps_no_graph(short_run):
+def test_evaluation_draws_one_view_at_a_time_and_keeps_no_graph(short_run, monkeypatch):
+    from smoke_trainer.renderers.torch_ import TorchRenderer
+
     run = training.prepare(short_run(5))
-    for rows in run.model.params.values():
-        assert rows.requires_grad
-    quality = training.evaluate(run)
-    assert quality.views == 2
-    assert all(rows.grad is None for rows in run.model.params.values())
+    assert all(rows.requires_grad for rows in run.model.params.values())
+    honest, pictures, alive = TorchRenderer.render, [], []
+
+    def watched(self, camera, splats, background):
+        alive.append(sum(picture() is not None for picture in pictures))
+        output = honest(self, camera, splats, background)
+        assert not output.color.requires_grad and not splats.scales.requires_grad
+        pictures.append(weakref.ref(output.color))
+        return output
+
+    monkeypatch.setattr(TorchRenderer, "render", watched)
+    assert training.evaluate(run).views == len(pictures) == 2
+    assert max(alive) <= 1  # the picture before, until its name is given to the next
     run.monitor.close()
 
 
