@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from splatfix.checks.model import Goal, Remedy
 from splatfix.checks.visible import hidden_gpus
 from splatfix.facts import CheckoutSource, Compiler, ContainerGroup, Facts, Toolkit, ToolkitChoice, Torch
+from splatfix.knowledge import drivers
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.drivers import Platform
 from splatfix.knowledge.wheel_index import COMPANIONS
@@ -162,6 +163,22 @@ def has_working_gpu(facts: Facts) -> bool | None:
         )  # the probe's words for a driver that is not there
     library_not_found = 12  # NVML_ERROR_LIBRARY_NOT_FOUND; a Jetson has none, but its libcuda answers
     return not (driver.value.nvml_error == library_not_found and driver.value.cuda is None)
+
+
+def driver_level(facts: Facts, arch: Arch) -> str | None:
+    """The CUDA level whose PTX this GPU's driver compiles, such as ``13.0``; None: not known, as for a GPU elsewhere.
+
+    The driver says it itself; where neither NVML nor libcuda answered, the kernel module's version tells
+    (knowledge/data/drivers.json).
+    """
+    driver = facts.machine.driver.value
+    here = {gpu.cc for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"}
+    if driver is None or (here and arch.plain.cc not in here):
+        return None
+    if driver.cuda or not numbers(driver.version):
+        return driver.cuda
+    level = drivers.cuda_level_of_driver(numbers(driver.version))
+    return f"{level[0]}.{level[1]}" if level else None
 
 
 def platform_of(facts: Facts) -> Platform:

@@ -10,6 +10,7 @@ from splatfix.checks._common import (
     build_toolkit,
     builds_ahead,
     compiling_toolkits,
+    driver_level,
     has_working_gpu,
     numbers,
     pair,
@@ -152,9 +153,8 @@ def arch_clamped(facts: Facts, goal: Goal) -> Iterator[Finding]:
         yield Finding("arch-clamped", Status.FAIL, f"torch {torch.version} cannot work out the GPUs' architectures "
                       f"({result.exception}).", evidence=evidence, remedy=(_for_targets(facts, goal),))  # fmt: skip
     for target in wanted if isinstance(result, ArchList) else ():
-        driver = facts.machine.driver.value
         own = judge(
-            torch.code, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=pair(torch.cuda)
+            torch.code, target.arch, driver_cuda=driver_level(facts, target.arch), build_cuda=pair(torch.cuda)
         )
         if (
             own.usable
@@ -201,8 +201,7 @@ def _entries(facts: Facts) -> tuple[ArchEntry, ...]:
 def _serves(item: ArchEntry, target: Target, facts: Facts, ptx: tuple[int, int] | None) -> bool:
     if cubin_runs_on(item.arch, target.arch):
         return True
-    driver = facts.machine.driver.value
-    level = pair(driver.cuda) if driver and driver.cuda else None
+    level = pair(driver_level(facts, target.arch))
     fits = drivers.ptx_jit_ok(ptx, level) if ptx and level else None
     return item.ptx and ptx_runs_on(item.arch, target.arch) and fits is not False
 

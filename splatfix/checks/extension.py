@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from splatfix.checks._common import Target, code_words, numbers, targets, torch_cuda, torch_of
+from splatfix.checks._common import Target, code_words, driver_level, numbers, targets, torch_cuda, torch_of
 from splatfix.checks.advice import install_words
 from splatfix.checks.coverage import Coverage, judge
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
@@ -68,10 +68,10 @@ def ptx_newer_than_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding(
                 "ptx-newer-than-driver", Status.FAIL,
                 f"{_name(item)} leans on PTX of CUDA {cuda} for {target.label}; this driver compiles up to CUDA "
-                f"{driver.cuda if driver else 'unknown'}.",
+                f"{driver_level(facts, target.arch)}.",
                 subject=f"{_name(item)} on {target.label}",
                 evidence=(Evidence(item.path, code_words(item.code), facts.environment.extensions.found_via),
-                          Evidence("driver", f"{driver.version} (CUDA {driver.cuda})" if driver else "none",
+                          Evidence("driver", f"{driver.version} (CUDA {driver_level(facts, target.arch)})" if driver else "none",
                                    facts.machine.driver.found_via)),
                 remedy=(prose(f"Rebuild it with machine code: {install_words(facts, goal)}"),
                         prose("Or upgrade the NVIDIA driver to that CUDA level, or build with a toolkit that is no newer.")),
@@ -168,11 +168,10 @@ def _meant_for(item: Extension) -> Arch | None:
 
 
 def _verdict(facts: Facts, item: Extension, target: Target) -> Coverage:
-    driver = facts.machine.driver.value
     # each group as often as it occurs, so that the reason counts right
     containers = tuple(group for group in item.code for _ in range(group.count))
     return judge(
-        containers, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=torch_cuda(facts)
+        containers, target.arch, driver_cuda=driver_level(facts, target.arch), build_cuda=torch_cuda(facts)
     )
 
 

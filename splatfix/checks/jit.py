@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from splatfix.checks._common import (
     code_words,
     compiling_toolkits,
+    driver_level,
     remove_command,
     targets,
     torch_cuda,
@@ -50,13 +51,12 @@ def stale_jit_cache(facts: Facts, goal: Goal) -> Iterator[Finding]:
 def jit_cache_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """The cache does not know for which GPU a library was compiled. After a change of the graphics card the old library
     is loaded again, and the first kernel ends in "no kernel image is available for execution on the device"."""
-    driver = facts.machine.driver.value
     for item in _current(facts):
         if not item.code:
             continue
         for target in targets(facts, goal):
             verdict = judge(
-                item.code, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=torch_cuda(facts)
+                item.code, target.arch, driver_cuda=driver_level(facts, target.arch), build_cuda=torch_cuda(facts)
             )  # fmt: skip
             if not verdict.usable:
                 yield Finding(

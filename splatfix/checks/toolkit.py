@@ -9,6 +9,7 @@ from splatfix.checks._common import (
     build_toolkit,
     chosen_toolkit,
     compiling_toolkits,
+    driver_level,
     nothing_waits,
     numbers,
     pair,
@@ -241,11 +242,11 @@ def _stops_at(facts: Facts, toolkit: Toolkit) -> bool:
 
 def _by_ptx(facts: Facts, toolkit: Toolkit, arch: Arch) -> tuple[Remedy, ...]:
     """The road by the newest PTX of this nvcc, where neither the driver nor torch is known to refuse it."""
-    torch, driver = torch_of(facts), facts.machine.driver.value
+    torch = torch_of(facts)
     older = max((one for one in _plain_archs(toolkit) if ptx_runs_on(one, arch)), default=None)
     isa, level = (
         drivers.ptx_isa_of_cuda(pair(toolkit.version) or (0, 0)),
-        pair(driver.cuda) if driver else None,
+        pair(driver_level(facts, arch)),
     )
     fits = drivers.ptx_jit_ok(isa, level) if isa and level else None
     if older is None or fits is False or (torch and torch.knows_archs and older.cc not in torch.knows_archs):

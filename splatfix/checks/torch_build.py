@@ -8,6 +8,7 @@ from splatfix.checks._common import (
     Target,
     best_toolkit,
     code_words,
+    driver_level,
     has_nvidia_gpu,
     numbers,
     pair,
@@ -125,11 +126,10 @@ def torch_arch_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
         yield Finding("torch-arch-unsupported", Status.UNKNOWN, "What GPU code torch carries could not be read.",
                       evidence=(Evidence("libtorch_cuda", torch.code_error or "no fat binary in it"),))  # fmt: skip
         return
-    driver = facts.machine.driver.value
     evidence = (Evidence("libtorch_cuda", code_words(torch.code), "fat binaries read as bytes"),)
     for target in targets(facts, goal):
         verdict = judge(
-            torch.code, target.arch, driver_cuda=driver.cuda if driver else None, build_cuda=pair(torch.cuda)
+            torch.code, target.arch, driver_cuda=driver_level(facts, target.arch), build_cuda=pair(torch.cuda)
         )
         if verdict.usable:
             # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap

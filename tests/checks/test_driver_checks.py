@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from splatfix.checks import Goal, run
-from splatfix.facts import Driver, Fact, Facts
+from splatfix.facts import ContainerGroup, Driver, Fact, Facts, Gpu
 
-from .conftest import Changer, TorchWith
+from .conftest import Changer, TorchWith, extension, ptx, sass
 from .test_checks import loud
 
 COMPAT = ("/usr/local/cuda-13.0/compat/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
@@ -41,3 +41,39 @@ def test_libcuda_decides_where_it_is_newer_than_the_kernel_module(
     )
     assert status_of(facts) == status
     assert ("driver-too-old" in loud(facts)) == (status == "fail")
+
+
+@pytest.mark.parametrize(
+    ("driver", "status"),
+    [(Driver("535.183.01", None), "fail"), (Driver("575.57.08", None), "pass"), (Driver("999.1", None), "unknown"),
+     (Driver(None, None), "unknown"), (Driver("575.57.08", "12.2"), "fail")],
+)  # fmt: skip
+def test_a_driver_that_only_proc_shows_still_tells_whose_ptx_it_compiles(
+    changed: Changer, driver: Driver, status: str
+) -> None:
+    """PTX 8.4 is CUDA 12.4's; branch 535 is 12.2, branch 575 is 12.9."""
+    leans = extension("leans", ptx("sm_90", (8, 4)))
+    facts = changed(driver=Fact(driver, "/proc/driver/nvidia/version"), extensions=Fact((leans,), ""))
+    found = {
+        item.code: item
+        for item in run(facts, Goal())
+        if item.code in ("no-kernel-image", "ptx-newer-than-driver")
+    }
+    (said,) = found.values()
+    assert said.status.value == status
+    if status == "fail":
+        assert "leans on PTX of CUDA 12.4" in said.summary and "compiles up to CUDA 12.2" in said.summary
+
+
+def test_this_driver_says_nothing_of_a_gpu_elsewhere(changed: Changer) -> None:
+    """A GPU that is not in this machine has a driver of its own, which knows it."""
+    leans = extension("leans", sass("sm_86"), ptx("sm_90", (8, 7)))
+    both = extension("both", ContainerGroup((*sass("sm_86").entries, *ptx("sm_90", (8, 7)).entries), 1))
+    here = changed(gpus=Fact((Gpu(0, "RTX 3090", cc="8.6"),), "NVML"), driver=Fact(Driver("535.183.01", "12.2"), "NVML"),
+                   extensions=Fact((both,), ""))  # fmt: skip
+    assert "ptx-newer-than-driver" not in {item.code for item in run(here, Goal(("sm_120",)))}
+    old = changed(gpus=Fact((Gpu(0, "RTX 5080", cc="12.0"),), "NVML"), driver=Fact(Driver("570.1", "12.2"), "NVML"),
+                  extensions=Fact((both,), ""))  # fmt: skip
+    assert "ptx-newer-than-driver" in {item.code for item in run(old, Goal(("sm_120",)))}
+    missing = changed(extensions=Fact((leans,), ""))
+    assert "no-kernel-image" in loud(missing, "sm_120"), "one container without anything is enough"

@@ -152,7 +152,7 @@ def test_a_torch_that_serves_both_is_a_command(changed: Changer, torch_with: Tor
 
 def test_ptx_of_an_unknown_driver_is_no_pass(changed: Changer, torch_with: TorchWith) -> None:
     facts = changed(torch=torch_with(code=(ptx("sm_90", (8, 4)),)), extensions=Fact((), ""),
-                    driver=Fact(Driver("575.57.08", None, True, "575.57.08"), "/proc"))  # fmt: skip
+                    driver=Fact(Driver("999.10", None, True, "999.10"), "/proc"))  # fmt: skip
     assert of(facts, "torch-arch-unsupported")[0].status is Status.UNKNOWN
     assert of(facts, "torch-arch-unsupported", "sm_120")[0].status is Status.PASS
 
