@@ -97,6 +97,21 @@ flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=
         'set_target_properties(x PROPERTIES CUDA_ARCHITECTURES "80")\n'
         'set_target_properties(y PROPERTIES CUDA_ARCHITECTURES "75")\n',
     ),
+    "cub-iterators": (
+        "reduce.cu",
+        "#include <cub/cub.cuh>\ncub::TransformInputIterator<float, Twice, float*> twice(x, f);\n",
+        "\nsplatfix_cub_iterators::TransformInputIterator<float, Twice, float*> twice(x, f);\n",
+    ),
+    "thrust-functors": (
+        "reduce.cu",
+        "#include <thrust/functional.h>\nstruct F : public thrust::unary_function <int, int> {};\n",
+        "\nstruct F : public splatfix_thrust::unary_function <int, int> {};\n",
+    ),
+    "thrust-execution-policy": (
+        "sort.cu",
+        "#include <thrust/sort.h>\nthrust::sort(thrust::device, a, b);\n",
+        "#include <thrust/execution_policy.h>\n#include <thrust/sort.h>\n",
+    ),
     "gnu-unique": ("setup.py", '{"nvcc": ["-O3"]}', '{"nvcc": ["-Xcompiler", "-fno-gnu-unique", "-O3"]}'),
 }
 
@@ -197,11 +212,85 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
 def test_the_functors_compute(tmp_path: Path) -> None:
     """What they are replaced by compiles as C++ and gives the same results as the names say."""
     body = "int main() { return splatfix_cub::Max()(1, 2) == 2 && splatfix_cub::Min{}(1, 2) == 1 && "
-    body += "splatfix_cub::Sum()(1, 2) == 3 ? 0 : 1; }\n"
+    body += "splatfix_cub::Sum()(1, 2) == 3 && splatfix_cub::Difference()(5, 2) == 3 && "
+    body += "splatfix_cub::Division()(6, 2) == 3 && splatfix_cub::Equality()(1, 1) && "
+    body += "!splatfix_cub::Inequality()(1, 1) ? 0 : 1; }\n"
     text = "#define __host__\n#define __device__\n" + rule("cub-functors").apply("// cub::Max\n") + body
     (tmp_path / "x.cpp").write_text(text)
     subprocess.run(["g++", "-std=c++17", "-o", tmp_path / "x", tmp_path / "x.cpp"], check=True)
     assert subprocess.run([tmp_path / "x"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["cub-functors", "cub-iterators", "thrust-functors"])
+def test_a_header_and_what_includes_it_may_both_be_cured(name: str) -> None:
+    """Both get what was taken out; the second of them in one translation unit must not define it again."""
+    text = {
+        "cub-iterators": "cub::CountingInputIterator<int> a;",
+        "thrust-functors": "thrust::identity<int> a;",
+    }
+    cured = rule(name).apply(text.get(name, "cub::Max a;"))
+    lines = [line for line in cured.splitlines() if line and not line.startswith("#include")]
+    assert lines[0].startswith("#ifndef SPLATFIX_") and lines[-2] == "#endif"
+    assert lines[1] == f"#define {lines[0].split()[1]}"
+
+
+OLD_CCCL = """\
+#include <cub/cub.cuh>
+#include <thrust/device_vector.h>
+#include <thrust/transform.h>
+struct Twice : public thrust::unary_function<float, float> {
+  __host__ __device__ float operator()(const float &x) const { return 2 * x; }
+};
+struct Add : public thrust::binary_function<float, float, Twice::result_type> { cub::Equality same; };
+void run(float *in, float *out, void *temp, size_t bytes, int n) {
+  cub::CountingInputIterator<int> count(0);
+  cub::ConstantInputIterator<float, int> one(1.0f);
+  cub::TransformInputIterator<float, Twice, float *> twice(in, Twice());
+  cub::DiscardOutputIterator<> nothing;
+  cub::DeviceReduce::Reduce(temp, bytes, twice, out, n, cub::Max(), 0.0f);
+  cub::DeviceScan::ExclusiveScan(temp, bytes, one, out, cub::Difference(), 0.0f, n);
+  cub::DeviceRunLengthEncode::Encode(temp, bytes, count, nothing, nothing, (int *)out, n);
+  thrust::transform(thrust::device, in, in + n, out, thrust::identity<float>());
+}
+"""
+
+
+@pytest.mark.native
+def test_what_cccl_3_took_out_compiles_with_cuda_13_once_edited(tmp_path: Path) -> None:
+    nvcc = next((path for path in Path("/usr/local").glob("cuda-13*/bin/nvcc") if path.is_file()), None)
+    if nvcc is None:
+        pytest.skip("no CUDA 13 toolkit below /usr/local")
+
+    def compiled(text: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "x.cu").write_text(text)
+        argv = [nvcc, "-std=c++17", "-arch=sm_90", "-c", "x.cu", "-o", "x.o"]
+        return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
+
+    refused = compiled(OLD_CCCL)
+    assert refused.returncode != 0 and "CountingInputIterator" in refused.stderr
+    text = OLD_CCCL
+    for name in ("cub-functors", "cub-iterators", "thrust-functors", "thrust-execution-policy"):
+        text = rule(name).apply(text)
+    # once more as its own header, as where a source is spread over several files
+    done = compiled(
+        text.replace("void run", "void first") + text.replace("Twice", "Two").replace("Add", "Plus")
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("identity", "before", "after"),
+    [
+        ("cxx-standard-17", "-std=c++11", "-std=c++17"),
+        ("cxx-standard-17", "-std=gnu++14", "-std=gnu++17"),
+        ("cxx-standard-20", "-std=c++11", "-std=c++20"),
+        ("cxx-standard-20", "/std:c++17", "/std:c++20"),
+    ],
+)
+def test_old_standards_in_every_spelling(identity: str, before: str, after: str) -> None:
+    assert rule(identity).concerns("setup.py", f'cxx = ["{before}"]')
+    assert rule(identity).apply(f'cxx = ["{before}"]') == f'cxx = ["{after}"]'
+    assert not rule(identity).concerns("setup.py", f'cxx = ["{after}"]')
 
 
 KERNEL = """\
