@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import numbers, python_of, targets, torch_of
+from splatfix.checks._common import numbers, python_of, sources_to_build, targets, torch_of
 from splatfix.checks.advice import install_words
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
@@ -101,20 +101,28 @@ def module_name_clash(facts: Facts, goal: Goal) -> Iterator[Finding]:
 @check("arch-below-minimum", "extension", "The GPU is not older than what the code asks for")
 def arch_below_minimum(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """gsplat from 1.0 on and FastGS use warp functions that exist from compute capability 7.0 on ("labeled_partition is
-    undefined"). On a Pascal card they cannot be compiled, whatever toolkit is installed."""
+    undefined"). On a Pascal card they cannot be compiled, whatever toolkit is installed. Said of what is installed and of
+    sources that wait to be built."""
     distributions = {item.name.lower(): item.version for item in facts.environment.distributions.value or ()}
-    for item in facts.environment.packages.value or ():
-        version = distributions.get("gsplat", "")
-        modern = item.module == "gsplat" and numbers(version)[:1] >= (1,)
-        if not modern and item.module != "diff_gaussian_rasterization_fastgs":
+    asking = {
+        item.module: (distributions.get("gsplat", ""), item.folder)
+        for item in facts.environment.packages.value or ()
+    }
+    for item in sources_to_build(facts):
+        for name in (item.source.name or "", *item.source.packages):
+            asking.setdefault(name.replace("-", "_"), (item.source.version or "", item.source.folder))
+    for module, (version, folder) in asking.items():
+        modern = module == "gsplat" and numbers(version)[:1] >= (1,)
+        if not modern and module != "diff_gaussian_rasterization_fastgs":
             continue
         for target in targets(facts, goal):
             if numbers(target.arch.cc) < (7, 0):
+                shown = f"{module} {version}" if module == "gsplat" and version else module
                 yield Finding(
-                    "arch-below-minimum", Status.FAIL, f"{item.module} {version} needs compute capability 7.0; "
+                    "arch-below-minimum", Status.FAIL, f"{shown} needs compute capability 7.0; "
                     f"{target.label} has {target.arch.cc}.",
-                    subject=f"{item.module} on {target.label}",
-                    evidence=(Evidence(item.module, f"{version} in {item.folder}", facts.environment.packages.found_via),),
+                    subject=f"{module} on {target.label}",
+                    evidence=(Evidence(module, f"{version} in {folder}".strip(), facts.environment.packages.found_via),),
                     remedy=(prose("Use a stack of Inria's family on this GPU, or gsplat 0.1.11 where the code allows it."),),
                 )  # fmt: skip
 
