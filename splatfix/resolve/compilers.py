@@ -13,7 +13,7 @@ from splatfix.facts import Compiler, Facts, Toolkit, Torch
 from splatfix.knowledge.cpp_extension import compiler_verdict
 from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
 from splatfix.resolve.plan import RoadNotTaken
-from splatfix.resolve.toolchain import release_numbers
+from splatfix.resolve.versions import release_numbers
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.facts import Facts, Torch
+from splatfix.facts import Facts
 from splatfix.facts.source import Source, read_source
-from splatfix.knowledge import Arch
 from splatfix.resolve.arch_choice import ArchChoice, Decider, choose
 from splatfix.resolve.build_environment import build_environment, job_count
 from splatfix.resolve.checkout import sources_in
-from splatfix.resolve.compilers import CompilerDecision, choose_compilers
+from splatfix.resolve.cuda_tools import CudaTools, cuda_tools
 from splatfix.resolve.edits import PlannedEdit, edit_context, edited, needed_edits
 from splatfix.resolve.plan import (
     Action,
@@ -24,23 +23,16 @@ from splatfix.resolve.plan import (
     InstallWheel,
     MakeSwap,
     Plan,
-    ProvideToolkit,
     Reason,
     Request,
     RoadNotTaken,
     VerifyWheel,
 )
-from splatfix.resolve.provided import provided_toolkit, why_none_provided
 from splatfix.resolve.requirements import check_build_tools, interpreter_of, replaced_version, torch_of
 from splatfix.resolve.sharing import share_jobs
 from splatfix.resolve.swaps import choose_swaps
-from splatfix.resolve.targets import check_spelling, resolve_targets
-from splatfix.resolve.toolchain import (
-    ToolkitDecision,
-    choose_ptx,
-    choose_toolkit,
-    release_numbers,
-)
+from splatfix.resolve.targets import check_spelling
+from splatfix.resolve.versions import release_numbers
 
 
 def make_plan(request: Request, facts: Facts) -> Plan:
@@ -83,30 +75,10 @@ def _native_or_pure(request: Request, facts: Facts) -> Plan:
     return replace(made, roads_not_taken=(road,), notes=(note, *made.notes))
 
 
-@dataclass(frozen=True)
-class _CudaTools:
-    """What every CUDA source of one plan shares."""
-
-    torch: Torch
-    targets: tuple[str, ...]
-    toolkit: ToolkitDecision
-    compilers: CompilerDecision
-    provide: ProvideToolkit | None = None
-    """To be done first: the toolkit is not there yet."""
-
-    @property
-    def mismatch(self) -> str:
-        """What is silenced when the toolkit is of another major than torch's; "" when it is not."""
-        theirs = self.torch.cuda or ""
-        if self.toolkit.version[0] == release_numbers(theirs)[0]:
-            return ""
-        return f"compiled with CUDA {self.toolkit.toolkit.version}, torch is built with CUDA {theirs}"
-
-
 def _native_plan(request: Request, facts: Facts) -> Plan:
     sources, notes = sources_in(request.sources, facts)
     interpreter = interpreter_of(facts)
-    tools = _cuda_tools(request, facts) if any(source.needs_cuda for source in sources) else None
+    tools = cuda_tools(request, facts) if any(source.needs_cuda for source in sources) else None
     roads: list[RoadNotTaken] = []
     if tools:
         roads += [*tools.toolkit.rejected, *tools.compilers.rejected]
@@ -142,62 +114,8 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
     )
 
 
-def _cuda_tools(request: Request, facts: Facts) -> _CudaTools:
-    torch = torch_of(facts, cuda=True)
-    targets = resolve_targets(request.targets, facts)
-    provide = None
-    try:
-        toolkit = choose_toolkit(
-            facts, torch, targets, request.cuda_home, any_major=request.force_cuda_mismatch
-        )
-    except SplatfixError as error:
-        if request.ptx and error.code in ("no-matching-toolkit", "arch-unknown-to-torch"):
-            toolkit = choose_ptx(facts, torch, targets, request.cuda_home)
-        elif error.code == "no-matching-toolkit" and not request.cuda_home:
-            toolkit, provide = _own_toolkit(request, facts, torch, targets, error)
-        else:
-            raise
-    compilers = choose_compilers(facts, torch, toolkit.toolkit, toolkit.version)
-    return _CudaTools(torch, tuple(target.sm for target in targets), toolkit, compilers, provide)
-
-
-def _own_toolkit(
-    request: Request, facts: Facts, torch: Torch, targets: Sequence[Arch], error: SplatfixError
-) -> tuple[ToolkitDecision, ProvideToolkit | None]:
-    """splatfix's own toolkit where none of the machine's fits: the one in its cache, or one to be downloaded.
-
-    Raises:
-        SplatfixError: ``error``, with what could be done, where there is none or nobody asked for one.
-    """
-    ours = provided_toolkit(torch, facts.machine.system)
-    if ours is None:
-        if request.provide_toolkit:
-            error.todo = (why_none_provided(torch, facts.machine.system), *error.todo)
-        raise error
-    if not (ours.there or request.provide_toolkit):
-        way = (
-            f"Or let splatfix download one ({ours.unpacked_gb:.1f} GB) into its own cache: --provide-toolkit"
-        )
-        error.todo = (*error.todo, way)
-        raise error
-    roads = tuple(RoadNotTaken(road["what"], road["why"]) for road in error.details.get("rejected", ()))
-    toolkit = replace(choose_toolkit(facts, torch, targets, instead=ours.toolkit), rejected=roads)
-    if ours.there:
-        return toolkit, None
-    provide = ProvideToolkit(
-        f"CUDA toolkit {ours.toolkit.version}",
-        ours.folder,
-        ours.toolkit.root,
-        ours.requirements,
-        ours.links,
-        ours.unpacked_gb,
-        (Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
-    )
-    return toolkit, provide
-
-
 def _cuda_build(
-    source: Source, request: Request, facts: Facts, tools: _CudaTools
+    source: Source, request: Request, facts: Facts, tools: CudaTools
 ) -> tuple[BuildWheel, list[RoadNotTaken]]:
     choice, edits = _arch_and_edits(source, facts, tools)
     made = build_environment(
@@ -226,7 +144,7 @@ def _cuda_build(
 
 
 def _arch_and_edits(
-    source: Source, facts: Facts, tools: _CudaTools
+    source: Source, facts: Facts, tools: CudaTools
 ) -> tuple[ArchChoice, tuple[PlannedEdit, ...]]:
     """Who decides on architectures, and the edits needed; what setup.py decides itself is edited away where it is wrong."""
     archs, version, ptx = tools.toolkit.build_archs, tools.torch.version, tools.toolkit.ptx

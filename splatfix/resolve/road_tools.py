@@ -15,7 +15,8 @@ from splatfix.resolve.build_environment import OWN_TOOLKIT
 from splatfix.resolve.compilers import CompilerDecision, choose_compilers
 from splatfix.resolve.plan import Reason
 from splatfix.resolve.provided import toolkit_recipe, toolkit_to_be
-from splatfix.resolve.toolchain import ToolkitDecision, choose_toolkit, release_numbers
+from splatfix.resolve.toolchain import ToolkitDecision, choose_toolkit
+from splatfix.resolve.versions import release_numbers
 from splatfix.resolve.ways import ByHand, GetToolkit, Step
 
 

@@ -6,6 +6,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.facts import Torch
 from splatfix.knowledge import cubin_runs_on
 from splatfix.resolve.plan import Reason, RoadNotTaken
+from splatfix.resolve.ptx import choose_ptx
 from splatfix.resolve.road_parts import rebuild_steps, show_step, shut, way
 from splatfix.resolve.road_tools import (
     Tools,
@@ -17,7 +18,7 @@ from splatfix.resolve.road_tools import (
 )
 from splatfix.resolve.situation import Situation, code_serves, torch_obstacles
 from splatfix.resolve.targets import driver_level
-from splatfix.resolve.toolchain import ToolkitDecision, choose_ptx
+from splatfix.resolve.toolchain import ToolkitDecision
 from splatfix.resolve.ways import Keep, Road, WayOut
 
 

@@ -15,13 +15,14 @@ from splatfix.core.proof import RungName
 from splatfix.facts import Driver, EntryKind, Fact, Facts
 from splatfix.knowledge import drivers
 from splatfix.knowledge.torch_releases import build, build_runs_on, pip_command, releases
+from splatfix.resolve.native_parts import NativePart
 from splatfix.resolve.plan import Reason, RoadNotTaken
 from splatfix.resolve.road_parts import UPPER_RUNGS, python_option, shut, way
-from splatfix.resolve.roads_torch import cuda_words, other_builds, torch_of_newer_driver
-from splatfix.resolve.situation import NativePart, Situation, driver_objection, torch_obstacles
+from splatfix.resolve.situation import Situation, driver_objection, torch_obstacles
 from splatfix.resolve.swaps import SWAPS, refusal, swap_for_variant
 from splatfix.resolve.targets import driver_level
-from splatfix.resolve.toolchain import release_numbers
+from splatfix.resolve.torch_offers import cuda_words, other_builds, torch_of_newer_driver
+from splatfix.resolve.versions import release_numbers
 from splatfix.resolve.ways import (
     ByHand,
     InstallTorch,

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
-
-from packaging.utils import canonicalize_name
 
 from splatfix.checks import Goal, Status, run, select
 from splatfix.checks.coverage import judge
 from splatfix.checks.driver import driver_words
-from splatfix.checks.packages import leaf, variant_names
-from splatfix.core.errors import SplatfixError
-from splatfix.facts import ContainerGroup, Facts, SplatPackage, Torch
+from splatfix.facts import ContainerGroup, Facts, Torch
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import Platform
-from splatfix.knowledge.stacks import variant, variants
-from splatfix.resolve.recipes import recipe
+from splatfix.resolve.native_parts import NativePart, native_parts
 from splatfix.resolve.targets import archs_here, driver_level, resolve_targets
-from splatfix.resolve.toolchain import release_numbers
+from splatfix.resolve.torch_builds import glibc_of, no_wheels, platform_of, python_of
+from splatfix.resolve.versions import release_numbers
 from splatfix.resolve.ways import Aim, ByHand
 
 
@@ -38,21 +33,6 @@ class Serves:
 
     ok: bool | None
     why: str
-
-
-@dataclass(frozen=True)
-class NativePart:
-    """One extension that is meant, and what is known of it."""
-
-    name: str
-    variant: str = ""
-    """Key of the variant in the tables; "" when it is not known."""
-    installed: bool = False
-    swap: bool = False
-    """It is one of splatfix's own drop-ins, which runs wherever torch does."""
-    code: tuple[ContainerGroup, ...] = ()
-    error: str = ""
-    """Why what is installed cannot be used or read; "" when it can."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +75,7 @@ class Situation:
     @property
     def platform(self) -> Platform | None:
         """``linux`` or ``windows``; None where there is no CUDA (macOS)."""
-        known: dict[str, Literal["linux", "windows"]] = {"linux": "linux", "windows": "windows"}
-        return known.get(self.facts.machine.system)
+        return platform_of(self.facts)
 
     @property
     def driver(self) -> tuple[int, ...] | None:
@@ -122,21 +101,17 @@ class Situation:
     @property
     def python(self) -> tuple[int, int] | None:
         """(major, minor) of the target interpreter."""
-        found = self.facts.environment.interpreter.value
-        numbers = release_numbers(found.version) if found else ()
-        return (numbers[0], numbers[1]) if len(numbers) > 1 else None
+        return python_of(self.facts)
 
     @property
     def glibc(self) -> tuple[int, int] | None:
         """(major, minor) of the C library."""
-        numbers = release_numbers(self.facts.machine.glibc or "")
-        return (numbers[0], numbers[1]) if len(numbers) > 1 else None
+        return glibc_of(self.facts)
 
     @property
     def no_wheels(self) -> str:
         """Why PyTorch publishes no wheel at all that this machine could use; "" where it does."""
-        libc = self.facts.machine.libc.value or ""
-        return f"PyTorch publishes no wheel for {libc}; glibc is needed" if libc.startswith("musl") else ""
+        return no_wheels(self.facts)
 
     @property
     def words(self) -> str:
@@ -152,7 +127,7 @@ def situation(aim: Aim, facts: Facts) -> Situation:
     """
     here = archs_here(facts)
     wanted = tuple(Wanted(arch, arch.plain in here) for arch in resolve_targets(aim.targets, facts))
-    found = Situation(facts, aim, wanted, tuple(_parts(aim, facts)))
+    found = Situation(facts, aim, wanted, tuple(native_parts(aim, facts)))
     return replace(found, repairs=_repairs(facts)) if found.here else found
 
 
@@ -262,63 +237,3 @@ def _repairs(facts: Facts) -> tuple[ByHand, ...]:
             commands = tuple(step.text for step in finding.remedy if step.command)
             steps.append(ByHand(" ".join(said) or finding.summary, commands))
     return tuple(steps)
-
-
-def _parts(aim: Aim, facts: Facts) -> Iterable[NativePart]:
-    installed = {canonicalize_name(part.name): part for part in _installed(facts)}
-    names = dict(_named(aim, facts))
-    if not names:
-        yield from installed.values()
-    for name, key in names.items():
-        there = installed.get(canonicalize_name(name))
-        yield replace(there, variant=there.variant or key) if there else NativePart(name, key)
-
-
-def _named(aim: Aim, facts: Facts) -> Iterable[tuple[str, str]]:
-    """Extensions by name with the variant that is meant: asked for, the stack's, or the checkout's."""
-    if aim.extensions:
-        yield from ((name, "") for name in aim.extensions)
-    elif aim.stack:
-        known = recipe(aim.stack)
-        if known is None:
-            raise SplatfixError(
-                "unknown-stack", f"{aim.stack} is no stack that splatfix knows.",
-                todo=("Name the extensions instead, or give the checkout.",),
-            )  # fmt: skip
-        for part in known.parts:
-            row = variant(part.variant) if part.variant else None
-            yield (row.module if row else part.path.rpartition("/")[2] or known.stack, part.variant)
-    elif facts.checkout.value is not None:
-        yield from ((item.source.label, "") for item in facts.checkout.value.sources)
-
-
-def _installed(facts: Facts) -> Iterable[NativePart]:
-    """The splatting packages of the environment, with the GPU code of their native files put together."""
-    environment = facts.environment
-    swaps = {item.name for item in environment.distributions.value or () if item.made_by_splatfix == "swap"}
-    for package in environment.packages.value or ():
-        files = [
-            item
-            for item in environment.extensions.value or ()
-            if item.path.startswith(f"{package.module.replace('.', '/')}/")
-            or item.distribution in package.distributions
-        ]
-        swap = any(name in swaps for name in package.distributions)
-        code = tuple(group for item in files for group in item.code)
-        error = next((item.error for item in files if item.error), package.error)
-        if not swap and not files and not error:
-            error = "its compiled part is not there"
-        if code or swap or error or _is_cuda(package):
-            name = package.distributions[0] if package.distributions else package.module
-            yield NativePart(name, _only_variant(package), True, swap, code, error)
-
-
-def _is_cuda(package: SplatPackage) -> bool:
-    return bool(package.native or package.native_missing or variants(leaf(package)))
-
-
-def _only_variant(package: SplatPackage) -> str:
-    if not variants(leaf(package)):
-        return ""
-    names = variant_names(package)
-    return names[0] if names else ""

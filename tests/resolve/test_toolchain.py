@@ -12,9 +12,10 @@ from splatfix.facts import Compiler, Driver, Fact, Facts, Gpu
 from splatfix.knowledge import Arch
 from splatfix.resolve import Aim, Road, find_ways
 from splatfix.resolve.compilers import choose_compilers
-from splatfix.resolve.toolchain import choose_ptx, choose_toolkit
+from splatfix.resolve.ptx import choose_ptx
+from splatfix.resolve.toolchain import choose_toolkit
 from splatfix.resolve.ways import ByHand
-from tests.resolve.machines import CUDA_12, INTERPRETER, compilers, machine
+from tests.resolve.machines import CUDA_12, INTERPRETER, TORCH, compilers, machine
 from tests.resolve.test_ways import RTX_4090, RTX_5080, TORCH_128, plan, roads, why_shut, with_driver
 
 SM_120, SM_100 = Arch(12, 0), Arch(10, 0)
@@ -142,3 +143,34 @@ def test_condas_toolkit_is_named_by_its_labelled_channel() -> None:
     with pytest.raises(SplatfixError) as caught:
         choose_toolkit(machine(toolkits=()), TORCH_128, (SM_120,))
     assert 'conda install -c "nvidia/label/cuda-12.8.0" cuda-toolkit' in caught.value.todo[-1]
+
+
+@pytest.mark.parametrize(
+    ("targets", "python", "words"),
+    [
+        (("6.1",), "3.11.7", '"/env/bin/python" -m pip install torch==2.11.0+cu126'),
+        (("6.1",), "3.9.1", '"/env/bin/python" -m pip install "torch==2.8.*"'),
+        (("6.1", "12.0"), "3.11.7", "No torch in the tables serves sm_61, sm_120 here"),
+    ],
+)
+def test_the_torch_named_for_a_dropped_gpu_serves_every_target_on_this_python(
+    targets: tuple[str, ...], python: str, words: str
+) -> None:
+    facts = machine(toolkits=(), interpreter=dataclasses.replace(INTERPRETER, version=python))
+    knows_all = dataclasses.replace(TORCH, knows_archs=("6.1", *TORCH.knows_archs))
+    environment = dataclasses.replace(facts.environment, torch=Fact(knows_all, "test"))
+    with pytest.raises(SplatfixError) as caught:
+        choose_toolkit(
+            dataclasses.replace(facts, environment=environment), knows_all, tuple(map(Arch.parse, targets))
+        )
+    assert caught.value.code == "arch-dropped-by-cuda"
+    assert caught.value.todo[0].startswith(words)
+
+
+def test_a_second_toolkit_of_the_same_version_is_not_called_farther() -> None:
+    twin = dataclasses.replace(CUDA_12, root="/opt/cuda-12.8")
+    far = dataclasses.replace(CUDA_12, root="/opt/cuda-12.9", version="12.9.86")
+    decision = choose_toolkit(machine(toolkits=(CUDA_12, twin, far)), TORCH_128, (SM_120,))
+    whys = {road.what: road.why for road in decision.rejected}
+    assert "no nearer to torch's" in whys["toolkit /opt/cuda-12.8"]
+    assert "farther from torch's" in whys["toolkit /opt/cuda-12.9"]
