@@ -89,6 +89,7 @@ def save(run: Run) -> None:
     run.monitor.flush()
     quality = run.initial_quality
     rest: Dict[str, Any] = {
+        "train_views": [view.name for view in run.scene.train],
         "bag": list(run.bag),
         "initial_count": run.initial_count,
         "losses": _floats(run.monitor.losses),
@@ -112,6 +113,7 @@ def resume(run: Run, path: Path) -> None:
     try:
         _check_belongs(payload, run, path)
         _check_rows(payload)
+        _check_length(path, int(payload["iteration"]), run.config.iterations)
         run.done = restore(payload, run.model, run.strategy)
         _restore_records(run, payload["rest"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
@@ -129,12 +131,28 @@ def _check_belongs(payload: Dict[str, Any], run: Run, path: Path) -> None:
                 "it was written by a run with another --sh-degree",
                 "resume with the options of that run",
             )
-    views = len(run.scene.train)
-    if not all(0 <= int(view) < views for view in payload["rest"]["bag"]):
+    views, theirs = [view.name for view in run.scene.train], payload["rest"].get("train_views")
+    if theirs is not None and list(theirs) != views:
         raise SceneError(
-            f"{path} names training views beyond this scene's {views}",
+            f"{path} trained {len(theirs)} views, of which {len(set(theirs) & set(views))} are among this run's {len(views)}",
+            "it was written while training another scene, or with other images on disk",
+            "resume with the scene of that run",
+        )
+    if not all(0 <= int(view) < len(views) for view in payload["rest"]["bag"]):
+        raise SceneError(
+            f"{path} names training views beyond this scene's {len(views)}",
             "it was written while training another scene",
             "resume with the scene of that run",
+        )
+
+
+def _check_length(path: Path, done: int, asked: int) -> None:
+    """A run that is shorter than its checkpoint would train nothing and be called whatever it was asked to be."""
+    if done > asked:
+        raise SceneError(
+            f"{path} was written after iteration {done}, this run has {asked}",
+            "there is nothing left to train",
+            f"ask for more than --iterations {done}",
         )
 
 

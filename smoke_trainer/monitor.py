@@ -124,7 +124,7 @@ class Monitor:
         """Drop lines after an iteration, for a run that resumes there in the folder of the run that went further."""
         self._file.close()
         path = Path(self._file.name)
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         path.write_text("".join(line for line in lines if _iteration_of(line) <= iteration), encoding="utf-8")
         self._file = path.open("a", encoding="utf-8")
 

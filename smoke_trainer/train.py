@@ -161,9 +161,7 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
         photo = run.photos.get(view)
         truth = photo.over(background)
         drawn = run.renderer.render(run.camera(view), splats, background).color
-        if photo.mask is not None:
-            drawn, truth = drawn * photo.mask, truth * photo.mask
-        mean.add(drawn, truth)
+        mean.add(drawn, truth, photo.mask)
         if previews is not None:
             # Flat: a name may hold folders, and even lead out of them (../).
             flat = view.name.replace("/", "_").replace("\\", "_")

@@ -61,6 +61,19 @@ def test_one_of_another_scene_says_so(short_run, written):
     assert "beyond this scene's 8" in error["happened"] and "another scene" in error["meaning"]
 
 
+def test_one_of_another_scene_with_as_many_views_says_so(short_run, written):
+    payload = torch.load(written, weights_only=True)
+    payload["rest"]["train_views"][2:] = ["a.png", "b.png", "c.png", "d.png", "e.png", "f.png"]
+    torch.save(payload, written)
+    error = resumed(short_run, written)["error"]
+    assert "trained 8 views, of which 2 are among this run's 8" in error["happened"]
+
+
+def test_one_of_a_longer_run_says_so(short_run, written):
+    error = train(short_run(5, out="shorter", resume=written)).document["error"]
+    assert "was written after iteration 9, this run has 5" in error["happened"]
+
+
 @FUZZ
 @given(data=st.data())
 def test_every_truncation_is_refused(short_run, written, data):
@@ -76,7 +89,8 @@ PLACES = (
     ["format"], ["iteration"], ["sh_degree"], ["params"], ["params", "xyz"], ["params", "f_rest"], ["moments"],
     ["moments", "scaling"], ["moments", "xyz", "exp_avg"], ["moments", "xyz", "step"], ["strategy"],
     ["strategy", "gradient_sum"], ["generator"], ["rest"], ["rest", "bag"], ["rest", "losses"], ["rest", "norms"],
-    ["rest", "norms", "opacity"], ["rest", "counts"], ["rest", "initial_count"], ["rest", "initial_quality"],
+    ["rest", "norms", "opacity"], ["rest", "counts"], ["rest", "train_views"],
+    ["rest", "initial_count"], ["rest", "initial_quality"],
 )  # fmt: skip
 VALUES = st.sampled_from(
     [None, -1, 7, "words", [], {}, [1, 2], {"xyz": 1}, torch.zeros(3), torch.zeros(2, 3), torch.zeros(())]

@@ -17,6 +17,7 @@ from smoke_trainer.config import (
     scaled_to,
 )
 from smoke_trainer.data.scene import PointCloud
+from smoke_trainer.errors import SceneError
 from smoke_trainer.losses import photometric_loss
 from smoke_trainer.metrics import MAX_PSNR, QualityMean, psnr
 from smoke_trainer.model import GROUPS, SH_C0, gaussians_from_points
@@ -120,6 +121,29 @@ def test_psnr_by_hand():
     zero = torch.zeros(3, 4, 4)
     assert psnr(zero + 0.1, zero) == pytest.approx(20.0, abs=1e-4)
     assert psnr(zero, zero) == MAX_PSNR
+
+
+def test_masked_pixels_neither_flatter_nor_spoil_the_quality():
+    ssim = make_ssim("kernels", CPU).function
+    mask = torch.zeros(1, 16, 16)
+    mask[:, :4] = 1.0
+    truth = torch.full((3, 16, 16), 0.5)
+    drawn = truth + 0.1
+    drawn[:, 4:] = 0.0
+    mean = QualityMean(ssim)
+    assert mean.add(drawn, truth, mask) == pytest.approx(20.0, abs=1e-4)
+    assert math.isnan(mean.add(drawn, truth, torch.zeros(1, 16, 16)))
+    quality = mean.result()
+    assert (quality.views, quality.l1) == (1, pytest.approx(0.1, rel=1e-5))
+    error = photometric_loss(drawn, truth, ssim, 0.2, mask).squared_error
+    assert error.item() == pytest.approx(0.01, rel=1e-4)
+
+
+def test_masks_that_hide_everything_leave_no_quality():
+    mean = QualityMean(make_ssim("kernels", CPU).function)
+    mean.add(torch.zeros(3, 16, 16), torch.zeros(3, 16, 16), torch.zeros(1, 16, 16))
+    with pytest.raises(SceneError, match="leave no pixel"):
+        mean.result()
 
 
 def test_quality_is_the_mean_over_views_of_clamped_pictures():
