@@ -29,6 +29,8 @@ def toolkits() -> list[Path]:
 @pytest.fixture(params=toolkits() or [None], ids=str)
 def toolkit(request: pytest.FixtureRequest) -> Path:
     if request.param is None:
+        if os.environ.get("SPLATFIX_NATIVE_LANE") == "1":
+            pytest.fail("the native lane is not complete: no nvcc here to hold our tables against")
         pytest.skip("no nvcc here")
     root: Path = request.param
     return root

@@ -1,6 +1,6 @@
 """Finds torch's own source files on this machine and runs single definitions out of them, without importing torch.
 
-Looked at: the installed torch, the native lane's torch, and every site-packages (or unpacked wheel) named in
+Looked at: the installed torch, the native lane's torch (SPLATFIX_NATIVE_PYTHON, or where make puts it), and every site-packages (or unpacked wheel) named in
 SPLATFIX_TORCH_SITES, separated as PATH is: SPLATFIX_TORCH_SITES=torch24/lib/python3.11/site-packages:wheels/torch-2.7
 """
 
@@ -80,6 +80,8 @@ def torch_sources() -> tuple[TorchSource, ...]:
         roots.append(Path(spec.origin).parent)
     lane = Path.home() / ".cache/splatfix/native-lane/venv/lib"
     roots += sorted(lane.glob("python3*/site-packages/torch"))
+    if python := os.environ.get("SPLATFIX_NATIVE_PYTHON"):
+        roots += sorted((Path(python).parent.parent / "lib").glob("python3*/site-packages/torch"))
     named = os.environ.get("SPLATFIX_TORCH_SITES", "")
     roots += [Path(site) / "torch" for site in named.split(os.pathsep) if site]
     found = {root.resolve(): TorchSource(root) for root in roots if (root / "version.py").is_file()}
