@@ -17,6 +17,7 @@ from splatfix.install.build_lines import BuildLines
 from splatfix.install.compiler_cache import compiler_cache
 from splatfix.install.edit import apply_edits
 from splatfix.install.identity import identity_of
+from splatfix.install.kept_log import kept_log
 from splatfix.install.mismatch import silenced_check
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
@@ -109,21 +110,22 @@ def _run_pip(
         str(scratch.wheels),
         ".",
     ]
-    with log.open("a", encoding="utf-8") as file:
-        settings = "".join(f"# {name}={value}\n" for name, value in variables.items())
-        file.write(
-            f"# splatfix {__version__} builds {action.subject} from {action.source}\n{settings}# {' '.join(argv)}\n"
-        )
     lines = BuildLines()
-    done = runner.run(
-        argv,
-        timeout=timeout,
-        cwd=scratch.source,
-        env=environment,
-        on_line=lambda line: doing(text) if (text := lines.says(line)) else None,
-        log=log,
-        stop=stop,
-    )
+    with kept_log(log):
+        with log.open("a", encoding="utf-8") as file:
+            settings = "".join(f"# {name}={value}\n" for name, value in variables.items())
+            file.write(
+                f"# splatfix {__version__} builds {action.subject} from {action.source}\n{settings}# {' '.join(argv)}\n"
+            )
+        done = runner.run(
+            argv,
+            timeout=timeout,
+            cwd=scratch.source,
+            env=environment,
+            on_line=lambda line: doing(text) if (text := lines.says(line)) else None,
+            log=log,
+            stop=stop,
+        )
     if done.ok:
         return None
     if stop is not None and stop.is_set():

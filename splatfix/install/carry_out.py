@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -110,7 +111,8 @@ def carry_out(
             changed = bool(work.entry.changes)
             undo_changes(target, journal, work.entry)
             what = error.what if isinstance(error, SplatfixError) else type(error).__name__
-            journal.end(work.entry, Status.ROLLED_BACK if changed else Status.FAILED, what)
+            with suppress(SplatfixError):  # an entry that a full disk keeps open is closed by the next run
+                journal.end(work.entry, Status.ROLLED_BACK if changed else Status.FAILED, what)
             raise
         journal.end(work.entry, Status.DONE)
     return Outcome(

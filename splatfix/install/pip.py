@@ -8,6 +8,7 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Runner
+from splatfix.install.kept_log import kept_log
 from splatfix.install.lock import try_lock
 from splatfix.install.target import Target, child_environment
 
@@ -33,7 +34,7 @@ def pip_install(wheel: Path, target: Target, runner: Runner, log: Path) -> None:
     """``pip install --no-deps --no-index --force-reinstall WHEEL`` in the target environment.
 
     Raises:
-        SplatfixError: ``pip-failed``; what pip has changed until then is for the caller to take back.
+        SplatfixError: ``pip-failed``, ``cannot-write``; what pip has changed until then is for the caller to take back.
     """
     target.own_folder.mkdir(parents=True, exist_ok=True)
     argv = [
@@ -46,7 +47,8 @@ def pip_install(wheel: Path, target: Target, runner: Runner, log: Path) -> None:
         "install",
     ]
     argv += ["--no-deps", "--no-index", "--force-reinstall", "--no-warn-script-location", str(wheel)]
-    done = runner.run(argv, timeout=_TIMEOUT, cwd=wheel.parent, env=child_environment(), log=log)
+    with kept_log(log):
+        done = runner.run(argv, timeout=_TIMEOUT, cwd=wheel.parent, env=child_environment(), log=log)
     if not done.ok:
         said = [line for line in done.stdout.splitlines() if line.startswith("ERROR")] or [done.why()]
         raise SplatfixError(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 import shlex
 import subprocess
 import threading
@@ -197,6 +199,36 @@ class Interrupting(ProcessRunner):
         if "--force-reinstall" in argv:
             raise KeyboardInterrupt
         return done
+
+
+class FullDisk(ProcessRunner):
+    """The disk of the environment fills up while the build writes its log."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.patch = patch
+
+    def run(self, argv: Sequence[str | Path], **options: object) -> Completed:  # type: ignore[override]
+        if "wheel" not in argv:
+            return super().run(argv, **options)  # type: ignore[arg-type]
+
+        def full(path: Path, document: object) -> None:
+            raise SplatfixError("cannot-write", f"Cannot write {path}: No space left on device.")
+
+        self.patch.setattr("splatfix.install.journal.write_json", full)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_log_that_cannot_be_written_is_what_is_told(
+    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(environment)
+    with monkeypatch.context() as patch, pytest.raises(SplatfixError) as caught:
+        install(environment, write_extension(tmp_path / "source"), FullDisk(patch), afresh=True)
+    assert caught.value.code == "cannot-write" and "build-tiny_probe.log" in caught.value.what
+    assert "No space left" in caught.value.what and "--resume" in caught.value.todo[0]
+    assert snapshot(environment) == before and last_status(environment) is Status.RUNNING
+    install(environment, write_extension(tmp_path / "again"))
+    assert Journal(environment.own_folder).entries()[0].status is Status.FAILED
 
 
 class HalfPip(ProcessRunner):
