@@ -1,7 +1,8 @@
 """Finds torch's own source files on this machine and runs single definitions out of them, without importing torch.
 
 Looked at: the installed torch, the native lane's torch (SPLATFIX_NATIVE_PYTHON, or where make puts it), and every
-site-packages (or unpacked wheel) named in SPLATFIX_TORCH_SITES, separated as PATH is: SPLATFIX_TORCH_SITES=torch24/lib/python3.11/site-packages:wheels/torch-2.7
+site-packages (or unpacked wheel) named in SPLATFIX_TORCH_SITES, separated as PATH is:
+SPLATFIX_TORCH_SITES=torch24/lib/python3.11/site-packages:wheels/torch-2.7
 """
 
 from __future__ import annotations
