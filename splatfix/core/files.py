@@ -14,10 +14,15 @@ from splatfix.core.errors import Exit, SplatfixError
 def write_bytes(path: Path, data: bytes) -> None:
     """Write ``data`` to ``path`` atomically: readers see the old file or the new one, never a part.
 
+    A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would take it from everyone.
+
     Raises:
         SplatfixError: ``cannot-write`` when the folder cannot be made or written, or the disk is full.
     """
     try:
+        if _is_device(path):
+            path.write_bytes(data)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
@@ -81,6 +86,11 @@ def read_json(path: Path, what: str) -> Any:
             meaning="The file is damaged, or it is something else.",
             exit_code=Exit.USAGE,
         ) from error
+
+
+def _is_device(path: Path) -> bool:
+    """It is there, links followed, and is neither a file nor a folder."""
+    return path.exists() and not (path.is_file() or path.is_dir())
 
 
 def _umask() -> int:

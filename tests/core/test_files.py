@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,19 @@ def test_damaged_json_is_wrong_usage(tmp_path: Path, content: str) -> None:
 def test_nan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         files.dumps({"a": float("nan")})
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices and pipes as POSIX has them")
+def test_devices_and_pipes_are_written_into_and_not_replaced(tmp_path: Path) -> None:
+    nowhere, pipe = tmp_path / "nowhere", tmp_path / "pipe"
+    nowhere.symlink_to(os.devnull)
+    files.write_text(nowhere, "gone")
+    assert nowhere.is_symlink() and not nowhere.is_file()
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        files.write_json(pipe, {"a": 1})
+        assert json.loads(os.read(reader, 100)) == {"a": 1}
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo() and sorted(path.name for path in tmp_path.iterdir()) == ["nowhere", "pipe"]
