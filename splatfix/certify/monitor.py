@@ -13,7 +13,7 @@ from pathlib import Path
 
 from splatfix.certify.event_file import EventFile
 from splatfix.certify.watched import Command, Target
-from splatfix.core.files import write_json
+from splatfix.core.files import make_folder, write_json
 from splatfix.facts.system import LiveSystem, System
 from splatfix.facts.vram import GpuMeter, GpuUse, HostUse, NvmlMeter, alive, host_use
 
@@ -171,22 +171,27 @@ def watch(
         tensorboard: also write ``memory/vram_reserved_gb`` and the rest below ``folder/tensorboard``.
     """
     machine = system or LiveSystem()
-    meter = Meter(gpus or NvmlMeter(), machine)
-    folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     with contextlib.ExitStack() as open_now:
-        series = open_now.enter_context((folder / "metrics.jsonl").open("w", encoding="utf-8"))
-        board = open_now.enter_context(EventFile(folder / "tensorboard")) if tensorboard else None
         if isinstance(target, Command):
             open_now.enter_context(target.in_charge())
+        make_folder(folder)
+        meter = Meter(gpus or NvmlMeter(), machine)
+        series = open_now.enter_context((folder / "metrics.jsonl").open("wb", buffering=0))
+        board = open_now.enter_context(EventFile(folder / "tensorboard")) if tensorboard else None
+        written = True
         open_now.enter_context(contextlib.suppress(KeyboardInterrupt))
         while not target.ended():
             host = host_use(machine, target.pid)
             sample = meter.take(time.monotonic() - started, target.pid, host)
-            series.write(json.dumps(asdict(sample)) + "\n")
-            series.flush()
-            if board is not None:
-                board.add(board_series(sample), len(meter.samples), time.time())
+            try:
+                if written:
+                    series.write(f"{json.dumps(asdict(sample))}\n".encode())
+                    if board is not None:
+                        board.add(board_series(sample), len(meter.samples), time.time())
+            except OSError as error:  # a full disk ends the series, not the training that is watched
+                written = False
+                meter.notes.append(f"the series ends at {sample.seconds:.0f} s: {error.strerror or error}")
             _wait(target, interval, sleep)
     summary = summarise(target, time.monotonic() - started, meter, folder)
     write_json(folder / "summary.json", asdict(summary))

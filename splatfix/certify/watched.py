@@ -55,11 +55,17 @@ class Command:
 
     @contextlib.contextmanager
     def in_charge(self) -> Iterator[None]:
-        """Ctrl-C reaches the command by itself (same terminal); the watch goes on until it has ended. SIGTERM is passed on."""
+        """Ctrl-C reaches the command by itself (same terminal); the watch goes on until it has ended. SIGTERM is passed on.
+
+        A watch that breaks ends the command: nobody would tell how it went.
+        """
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         asked = signal.signal(signal.SIGTERM, lambda number, frame: self._process.terminate())
         try:
             yield
+        except BaseException:
+            self._process.terminate()
+            raise
         finally:
             signal.signal(signal.SIGINT, before)
             signal.signal(signal.SIGTERM, asked)

@@ -18,10 +18,16 @@ def monitor(
         ),
     ],
     out_folder: Annotated[
-        Path, typer.Option("--out", help="Folder for the series and the summary.", metavar="DIR")
+        Path,
+        typer.Option(
+            "--out",
+            help="Folder for the series and the summary.",
+            metavar="DIR",
+            callback=options.to_be_filled,
+        ),
     ] = Path("splatfix-monitor"),
     interval: Annotated[
-        float, typer.Option("--interval", help="Seconds between two samples.", min=0.05)
+        float, typer.Option("--interval", help="Seconds between two samples.", min=0.05, max=86400.0)
     ] = 1.0,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write TensorBoard event files.")
@@ -32,18 +38,21 @@ def monitor(
 
     Options of splatfix come before the command: splatfix monitor --interval 0.5 python train.py -s scene
     """
+    import math
     from dataclasses import asdict
 
     from rich.markup import escape
 
     from splatfix.certify.monitor import lines, watch
     from splatfix.certify.watched import target_of
-    from splatfix.core.errors import Exit
+    from splatfix.core.errors import Exit, usage_error
     from splatfix.core.files import dumps
     from splatfix.report import console
     from splatfix.report.document import envelope
     from splatfix.report.layout import paragraph
 
+    if math.isnan(interval):
+        raise usage_error("no-interval", "--interval nan is no number of seconds.")
     target = target_of(tuple(words), quiet=as_json)
     summary = watch(target, out_folder, interval=interval, tensorboard=tensorboard)
     if as_json:

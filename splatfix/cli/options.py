@@ -87,6 +87,22 @@ def to_be_written(path: Path | None) -> Path | None:
     return path
 
 
+def to_be_filled(folder: Path) -> Path:
+    """A folder that a command will write into, made by it where it is not there yet.
+
+    Raises:
+        SplatfixError: ``cannot-write`` (exit code 2) where that is plainly impossible, before anything is started.
+    """
+    from splatfix.core.errors import usage_error
+
+    there = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise usage_error("cannot-write", f"{there} is no folder.", "Name another one with --out.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise usage_error("cannot-write", f"{there} cannot be written to.", "Name another one with --out.")
+    return folder
+
+
 def naming_python(advice: str, typed: Sequence[str]) -> str:
     """A piece of advice that ends with a splatfix command, for the environment that was named on the command line."""
     given = next((pair for pair in pairwise(typed) if pair[0] == "--python"), None)

@@ -34,7 +34,13 @@ def list_scenes(python: options.Python = None, as_json: options.Json = False) ->
 def make(
     names: Names = None,
     out_folder: Annotated[
-        Path, typer.Option("--out", help="Folder to write one folder per scene into.", metavar="DIR")
+        Path,
+        typer.Option(
+            "--out",
+            help="Folder to write one folder per scene into.",
+            metavar="DIR",
+            callback=options.to_be_filled,
+        ),
     ] = Path("splatfix-scenes"),
     python: options.Python = None,
     as_json: options.Json = False,

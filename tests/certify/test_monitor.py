@@ -253,3 +253,40 @@ def test_the_command_line_passes_options_and_the_code_on(
     assert behind.returncode == 2 and "Options come first" in behind.stderr
     gone = splatfix("monitor", "--out", str(tmp_path), "4194303")
     assert gone.returncode == 2 and "There is no process 4194303" in gone.stderr
+
+
+@linux
+def test_what_cannot_be_watched_as_asked_starts_nothing(
+    splatfix: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    mark, file = tmp_path / "ran", tmp_path / "file"
+    file.write_text("")
+    for words in (
+        ["--out", str(file)],
+        ["--out", str(file / "x")],
+        ["--interval", "nan"],
+        ["--interval", "inf"],
+    ):
+        done = splatfix("monitor", *words, "touch", str(mark), cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, ""), words
+    assert "is no folder" in splatfix("monitor", "--out", str(file), "touch", str(mark)).stderr
+    assert not mark.exists() and not (tmp_path / "splatfix-monitor").exists()
+
+
+@linux
+def test_a_watch_that_cannot_begin_ends_the_command(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").mkdir()
+    command = Command((sys.executable, "-c", "import time; time.sleep(600)"))
+    with pytest.raises(IsADirectoryError):
+        watch(command, tmp_path, gpus=NO_DRIVER)
+    assert command._process.wait(timeout=20) == -signal.SIGTERM
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_ends_the_series_and_not_the_command(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    command = Command((sys.executable, "-c", "import time; time.sleep(0.5); raise SystemExit(4)"))
+    summary = watch(command, tmp_path, interval=0.1, gpus=NO_DRIVER)
+    assert summary.exit_code == 4 and summary.samples > 1
+    (note,) = [note for note in summary.notes if "No space left" in note]
+    assert note.startswith("the series ends at ")
