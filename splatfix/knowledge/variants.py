@@ -29,6 +29,8 @@ class Variant:
     returns: tuple[str, ...] | None
     exports: frozenset[str]
     """Functions of the compiled module; empty: not known."""
+    functions: Mapping[str, tuple[str, ...]]
+    """Functions of its Python source with their parameters, in order."""
     arch_flags: str
     """``torch``: TORCH_CUDA_ARCH_LIST decides; ``own``: its setup.py decides."""
     arch_variable: str
@@ -68,6 +70,7 @@ def _variants() -> Mapping[str, Variant]:
             extra_classes=tuple(row["extra_classes"]),
             returns=_optional(row["returns"]),
             exports=frozenset(row["exports"]),
+            functions={name: tuple(parameters) for name, parameters in row["functions"].items()},
             arch_flags=row["arch_flags"],
             arch_variable=row["arch_variable"],
             glm=row["glm"],
