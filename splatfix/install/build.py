@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError
+from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
 from splatfix.facts.source import read_source
 from splatfix.install.build_lines import BuildLines
@@ -62,7 +62,8 @@ def build_wheel(
         stop: set by another thread, it ends the build.
 
     Raises:
-        SplatfixError: ``build-failed`` with the root cause, ``build-stopped``, ``disk-full``, ``cannot-copy``, ``no-scratch``.
+        SplatfixError: ``build-failed`` with the root cause, ``build-stopped``, ``disk-full``, ``cannot-copy``, ``no-scratch``,
+            ``cannot-write``.
     """
     while True:
         with scratch_folder(source=action.source) as scratch:
@@ -184,8 +185,9 @@ def _take_wheel(
             **({"cuda_mismatch": action.cuda_mismatch} if action.cuda_mismatch else {}),
         },
     )
-    wheels.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.move(made[0], wheels / made[0].name))
+    path = wheels / made[0].name
+    write_bytes(path, made[0].read_bytes())  # whole or not at all: it may go to another disk, and a full one
+    return path
 
 
 def _failed(action: BuildWheel, cause: RootCause, log: Path) -> SplatfixError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +13,13 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
-from splatfix.install import carry_out, revert
+from splatfix.install import WheelCache, carry_out, revert
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.target import Target
 from splatfix.resolve import Request, make_plan
 from splatfix.resolve.swaps import swap_of
 
-from .environments import make_environment, snapshot
+from .environments import make_environment, snapshot, write_extension
 from .test_cli import fake_torch
 
 KIB = 1024
@@ -90,3 +92,35 @@ def test_whatever_is_free_the_environment_is_as_before_or_finished(small_disk: P
                 revert(target.python)
                 assert snapshot(target) == before
     assert failed > 3 and finished >= 1, (failed, finished)
+
+
+@pytest.mark.slow
+def test_a_build_on_a_disk_that_fills_up_is_as_before_or_finished(small_disk: Path, tmp_path: Path) -> None:
+    """Log, wheel, backup, journal and pip each run out of room in their turn."""
+    target: Target = make_environment(small_disk / "env")
+    # the wheel is some 300 KiB that cannot be compressed
+    noise = ",".join(str(byte) for byte in random.Random(1).randbytes(300 * KIB))
+    source = write_extension(tmp_path / "source", extra=f"const unsigned char noise[] = {{{noise}}};")
+    before, facts = snapshot(target), gather(target.python)
+    plan = make_plan(Request((str(source),)), facts)
+    cache = WheelCache(tmp_path / "wheels")  # on the other disk: compiled until a wheel is there, then taken
+    codes: list[str] = []
+    finished = 0
+    for leave in (0, 8, 24, 64, 200, 400, 600, 700, 800, 900, 1000, 3000):
+        ballast = fill(small_disk, leave * KIB)
+        try:
+            carry_out(plan, facts, cache=cache)
+        except SplatfixError as error:
+            codes.append(error.code)
+            assert error.code in _HONEST, f"{leave} KiB free: {error.code}: {error.what}"
+            assert "space" in error.what, error.what
+        else:
+            finished += 1
+        ballast.unlink(missing_ok=True)
+        try:
+            revert(target.python)
+        except SplatfixError as nothing:
+            assert nothing.code == "nothing-to-revert", nothing.what
+        assert snapshot(target) == before, f"{leave} KiB free"
+        shutil.rmtree(target.own_folder, ignore_errors=True)
+    assert finished >= 1 and len(codes) > 4 and "pip-failed" in codes, codes
