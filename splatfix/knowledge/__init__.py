@@ -3,7 +3,9 @@
 from splatfix.knowledge._tables import (
     KnowledgeError,
     Overrides,
+    Provenance,
     load_overrides,
+    provenance,
     table_names,
     using,
 )
@@ -20,10 +22,12 @@ __all__ = [
     "Arch",
     "KnowledgeError",
     "Overrides",
+    "Provenance",
     "arch_info",
     "cubin_runs_on",
     "load_overrides",
     "parse_target",
+    "provenance",
     "ptx_runs_on",
     "table_names",
     "toolkit_supports",

@@ -129,6 +129,38 @@ def table(name: str) -> Mapping[str, Any]:
     return merged
 
 
+@dataclass(frozen=True)
+class Provenance:
+    """Where a row comes from, and when that was looked at."""
+
+    source: str
+    """The source in full, as the table's own list describes it; else as the row says it."""
+    date: str
+    """ISO 8601; "" for a row of the user's that gives none."""
+    verified: bool | None
+    """None for a row that does not say."""
+
+
+def provenance(name: str, section: str, key: str = "") -> Provenance | None:
+    """Source and date of one row (``provenance("archs", "archs", "120")``; no key for a section of one row); None: no row.
+
+    A row of ours was looked at on its table's date unless it gives its own; a row that a user's file touches, when the
+    file says.
+    """
+    document = table(name)
+    rows = document.get(section)
+    row = rows if SECTIONS[name][section].single else (rows or {}).get(key)
+    if not isinstance(row, dict):
+        return None
+    own = _shipped(name).get(section)
+    untouched = row is (own if SECTIONS[name][section].single else (own or {}).get(key))
+    return Provenance(
+        source=str(document["source"].get(row["source"], row["source"])),
+        date=str(row.get("date", document["date"] if untouched else "")),
+        verified=row.get("verified"),
+    )
+
+
 def cached(build: Callable[[], T]) -> Callable[[], T]:
     """Cache what ``build`` makes of the tables, once for each set of overrides."""
     results: dict[Overrides | None, T] = {}

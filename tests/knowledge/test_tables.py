@@ -20,6 +20,7 @@ from splatfix.knowledge import (
     host_compilers,
     load_overrides,
     nvml,
+    provenance,
     stacks,
     table_names,
     toolkits,
@@ -79,6 +80,27 @@ def test_every_row_names_a_source_that_the_file_describes(name: str) -> None:
     used = {row["source"] for row in rows}
     assert used <= set(document["source"])
     assert all(text.strip() for text in document["source"].values())
+
+
+@NAMES
+def test_every_row_can_say_its_source_and_date(name: str, tmp_path: Path) -> None:
+    for section, wanted in SECTIONS[name].items():
+        for key in [""] if wanted.single else table(name)[section]:
+            found = provenance(name, section, key)
+            assert found is not None and len(found.source) > 3
+            assert datetime.date.fromisoformat(found.date) >= datetime.date(2026, 11, 20)
+    assert provenance(name, section, "no such row") is None or wanted.single
+    mine = (
+        {"source": "seen here"}
+        if wanted.single
+        else {next(iter(table(name)[section])): {"source": "seen here"}}
+    )
+    path = tmp_path / "mine.json"
+    key = "" if wanted.single else next(iter(mine))
+    path.write_text(json.dumps({name: {section: mine}}))
+    with using(path):
+        found = provenance(name, section, key)
+        assert found is not None and (found.source, found.date) == ("seen here", "")
 
 
 @NAMES
@@ -215,7 +237,7 @@ def test_versions() -> None:
         parse_version("newest")
 
 
-WRONG: tuple[Any, ...] = (None, [], {}, "", -1, "x", "(", 3.5, True, [[]], ["x"], {"a": 1}, [1, 2, 3])
+WRONG: tuple[Any, ...] = (None, {}, "", -1, "(", 3.5, [[]], ["x"])
 
 
 def read_everything() -> None:
