@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from packaging.utils import canonicalize_name
+
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts
+from splatfix.knowledge import cubin_runs_on
 from splatfix.resolve import roads_build as build_roads
 from splatfix.resolve import roads_other as other_roads
 from splatfix.resolve.checkout import sources_in
@@ -56,7 +59,8 @@ def find_ways(aim: Aim, facts: Facts, lanes: Sequence[Lane] = ()) -> Ways:
     taken.append(other_roads.driver(found, lambda other: _plans_with(aim, other, lanes), opened=opened))
     plans = tuple(item for item in taken if isinstance(item, WayOut))
     rejected = tuple(item for item in taken if isinstance(item, RoadNotTaken))
-    return Ways(tuple(arch.sm for arch in found.archs), found.subjects, plans, rejected, _notes(found))
+    notes = _notes(found, opened=opened)
+    return Ways(tuple(arch.sm for arch in found.archs), found.subjects, plans, rejected, notes)
 
 
 def _try_all(found: Situation, lanes: Sequence[Lane]) -> Iterable[WayOut | RoadNotTaken]:
@@ -93,18 +97,31 @@ def _without_target(aim: Aim, facts: Facts, error: SplatfixError) -> Ways:
     return Ways((), (), (), (*shut, answer))
 
 
-def _notes(found: Situation) -> tuple[str, ...]:
+def _notes(found: Situation, *, opened: bool) -> tuple[str, ...]:
     notes = []
+    if not opened and len(found.wanted) > 1:
+        notes.append(
+            f"no road to native code serves {found.words} at once: ask for them one by one with --target"
+        )
     if found.away:
         words = ", ".join(arch.sm for arch in found.away)
         notes.append(
             f"{words} is not in this machine: it can be built for here, and must be shown to run elsewhere"
         )
-    if found.not_asked_for and any(part.code for part in found.parts):
-        words = ", ".join(arch.sm for arch in found.not_asked_for)
+    lost = [own for own in found.not_asked_for if not any(cubin_runs_on(arch, own) for arch in found.archs)]
+    if lost and any(part.code for part in found.parts):
+        words = ", ".join(arch.sm for arch in lost)
         notes.append(
             f"to keep serving this machine's own {words}, add --target auto: a rebuild carries only what is named"
         )
-    known = {"torch", *found.subjects}
-    notes += [f"--keep {name} names nothing that is here" for name in found.aim.keep if name not in known]
+    if found.kept and found.aim.source and len(found.kept) < len(found.parts):
+        notes.append(
+            f"{found.aim.source} may hold {', '.join(found.kept)} too: name the folders of the others in its place"
+        )
+    known = {"torch", *(canonicalize_name(name) for name in found.subjects)}
+    notes += [
+        f"--keep {name} names nothing that is here"
+        for name in found.aim.keep
+        if canonicalize_name(name) not in known
+    ]
     return tuple(notes)

@@ -75,7 +75,7 @@ def rebuild_steps(
     Args:
         everything: also what serves the targets already, because the torch below it changes.
     """
-    ours = [part for part in found.parts if not part.swap and part.name not in found.aim.keep]
+    ours = [part for part in found.parts if not part.swap and part.name not in found.kept]
     lacking = [] if everything else [part for part in ours if lacks_code(found, part)]
     subjects = tuple(part.name for part in lacking or ours)
     archs = [arch.cc for arch in dict.fromkeys(tools.build_archs)]

@@ -50,9 +50,13 @@ def keep(found: Situation) -> WayOut | RoadNotTaken:
             "what GPU code is installed could not be read, so keeping it would be a guess: "
             + "; ".join(unsure),
         )
+    native = ", ".join(part.name for part in found.parts if not part.swap)
+    drop_ins = ", ".join(part.name for part in found.parts if part.swap)
     reasons = (
-        Reason(f"every container of {', '.join(found.subjects)} has code for {found.words}", "their bytes"),
+        [Reason(f"every container of {native} has code for {found.words}", "their bytes")] if native else []
     )
+    if drop_ins:
+        reasons.append(Reason(f"splatfix's drop-ins run wherever torch does: {drop_ins}", "pip's list"))
     return way(found, Road.KEEP, (Keep(found.subjects), show_step(found)), reasons, unsure)
 
 
@@ -67,9 +71,8 @@ def _torch_to_build_for(found: Situation) -> tuple[Torch, list[str]]:
         SplatfixError: what speaks against compiling anything: torch, or that all of it is to be left alone.
     """
     against, unsure = torch_obstacles(found)
-    kept = [part.name for part in found.parts if part.name in found.aim.keep]
-    if kept and len(kept) == len(found.parts):
-        against.append(f"{', '.join(kept)} is to be left as it is (--keep)")
+    if found.kept and len(found.kept) == len(found.parts):
+        against.append(f"{', '.join(found.kept)} is to be left as it is (--keep)")
     if against or found.torch is None:
         raise SplatfixError("nothing-to-build-for", "; ".join(against))
     return found.torch, unsure

@@ -91,9 +91,8 @@ def _lane_objection(found: Situation, lane: Lane) -> tuple[str, list[str]]:
 def swap(found: Situation) -> WayOut | RoadNotTaken:
     """Plain PyTorch in place of the extensions: no toolkit, no architecture, the same numbers, far slower."""
     road = Road.SWAP
-    kept = [part.name for part in found.parts if part.name in found.aim.keep]
-    if kept:
-        return shut(road, f"{', '.join(kept)} is to be left as it is (--keep)")
+    if found.kept:
+        return shut(road, f"{', '.join(found.kept)} is to be left as it is (--keep)")
     if found.aim.no_drop_ins:
         return shut(road, found.aim.no_drop_ins)
     names, refused = _drop_ins(found)

@@ -117,22 +117,25 @@ def _why_build(found: Situation, ranked: RankedBuild, version: str) -> str:
 
 
 def _why_no_build(found: Situation) -> str:
+    here = other_builds(found)
     text = (
-        f"no torch build in the tables serves {found.words} on {found.platform} {found.facts.machine.machine}"
+        "no toolkit compiles here beside any torch build that may serve"
+        if here
+        else "no torch build in the tables serves"
     )
+    text += f" {found.words} on {found.platform} {found.facts.machine.machine}"
     text += f" with Python {found.python[0]}.{found.python[1]}" if found.python else ""
     text += f" and glibc {found.glibc[0]}.{found.glibc[1]}" if found.glibc else ""
     if (later := torch_of_newer_driver(found)) is not None:
         build, floor = later
         need = driver_words(floor)
         return f"{text} under driver {found.driver_words}; with {need} torch {build.torch} {build.tag} would"
-    here = other_builds(found)
     if not here and (obstacle := _wheel_obstacle(found)):
         return f"{text}: {obstacle}"
     if alone := _one_at_a_time(found):
         each = f"{', '.join(alone)}; name one with --target"
         return f"{text} at once; in environments of their own they are served: {each}"
-    return f"{text}, together with a toolkit that compiles for it" if here else text
+    return text
 
 
 def _wheel_obstacle(found: Situation) -> str:

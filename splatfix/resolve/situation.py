@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from packaging.utils import canonicalize_name
+
 from splatfix.checks import Goal, Status, run, select
 from splatfix.checks.coverage import judge
 from splatfix.checks.driver import driver_words
@@ -92,6 +94,12 @@ class Situation:
         """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
         found = self.facts.machine.driver.value
         return (found.library_version or found.version or "") if found else ""
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Names of the extensions that are to be left as they are, however a person has spelt them."""
+        wished = {canonicalize_name(name) for name in self.aim.keep}
+        return tuple(part.name for part in self.parts if canonicalize_name(part.name) in wished)
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -34,9 +34,7 @@ def why_torch_stays(found: Situation) -> str:
     """What rules out another torch before any is looked for; "" where nothing does."""
     if "torch" in found.aim.keep:
         return "torch is to be left as it is (--keep torch)"
-    kept = [
-        part.name for part in found.parts if part.installed and not part.swap and part.name in found.aim.keep
-    ]
+    kept = [p.name for p in found.parts if p.installed and not p.swap and p.name in found.kept]
     if kept:
         return f"{', '.join(kept)} is to be left as it is (--keep), and was compiled against the torch here"
     if found.platform is None:
