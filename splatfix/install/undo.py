@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from splatfix.install.backup import read_backup, restore
 from splatfix.install.journal import Entry, Journal, Status
@@ -17,9 +18,11 @@ def undo_changes(target: Target, journal: Journal, entry: Entry) -> tuple[Restor
     for step in reversed(entry.changes):
         folder = journal.folder_of(entry) / step.details["backup"]
         backup = read_backup(folder)
+        there = any(Path(path).exists() for path in backup.will_write)
         restore(target, backup, folder)
         source = step.details.get("source", "")
-        done.append(Restored(step.subject, step.details.get("version", ""), backup.version_before, source))
+        removed = step.details.get("version", "") if there else ""
+        done.append(Restored(step.subject, removed, backup.version_before, source))
     return tuple(done)
 
 

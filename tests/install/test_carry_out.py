@@ -328,7 +328,8 @@ def test_revert_of_what_somebody_removed_brings_back_what_was_there(
     install(environment, write_extension(tmp_path / "one"))
     environment_pip = [environment.python, "-m", "pip", "--no-input", "uninstall", "-q", "-y", "tiny_probe"]
     subprocess.run(environment_pip, check=True, capture_output=True)
-    revert(environment.python)
+    (item,) = revert(environment.python).items
+    assert (item.subject, item.removed) == ("tiny_probe", ""), "it says that it removed what was gone already"
     assert snapshot(environment) == before
     with pytest.raises(SplatfixError):
         revert(environment.python)  # nothing stands any more
