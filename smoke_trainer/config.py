@@ -30,7 +30,10 @@ class LearningRates:
 
 @dataclass(frozen=True)
 class DensifyConfig:
-    """When and how Gaussians are added and removed. Iterations are counted from 1; `first` itself is excluded."""
+    """When and how Gaussians are added and removed.
+
+    Iterations are counted from 1; densification happens after `first` (which is excluded) up to `last` (which is not).
+    """
 
     first: int = 500
     last: int = 15_000

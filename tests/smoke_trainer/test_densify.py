@@ -138,6 +138,7 @@ def test_default_clones_small_splits_large_and_prunes_faint():
     assert (event.cloned, event.split, event.pruned, event.opacity_reset) == (1, 1, 1, False)
     assert len(model) == 6 + 1 + 1 - 1
     assert_in_step(model, strategy.state)
+    assert not any(rows.any() for rows in strategy.state.values())  # the next round starts from nothing
 
 
 def test_default_averages_only_over_views_that_show_a_gaussian():
@@ -164,6 +165,27 @@ def test_default_resets_on_schedule_and_stops_at_the_end():
     strategy.observe(101, model, seen([1.0] * 6))
     assert strategy.update(150, model, 0.0) == DensifyEvent()
     assert len(model) == 6
+
+
+@pytest.mark.parametrize(("extent", "counts"), [(1.0, (0, 6)), (10.0, (6, 0))])
+def test_large_is_measured_by_the_scenes_extent(extent, counts):
+    model, strategy = model_of(scale=0.05), strategy_of("default")
+    strategy.extent = extent
+    strategy.observe(10, model, seen([1.0] * 6))
+    event = strategy.update(10, model, 0.0)
+    assert (event.cloned, event.split) == counts
+
+
+@pytest.mark.parametrize("name", ["default", "mcmc", "budget"])
+def test_densification_happens_after_the_first_and_up_to_the_last_iteration(name):
+    acted = []
+    for iteration in (10, 20, 25, 30, 40, 50):
+        model, strategy = model_of(40), strategy_of(name, count=40, first=20, last=40, budget=9.0)
+        strategy.observe(iteration, model, seen([1.0] * 40))
+        strategy.update(iteration, model, 0.0)
+        if len(model) != 40:
+            acted.append(iteration)
+    assert acted == [30, 40]
 
 
 def test_no_gradient_on_screen_densifies_nothing():
@@ -196,6 +218,16 @@ def test_budget_takes_only_those_that_want_to_grow():
     assert strategy.update(10, model, 0.0).cloned == 2
 
 
+def test_budget_prefers_those_that_want_it_most(monkeypatch):
+    strategy, model, grown = strategy_of("budget", count=400, budget=500.0), model_of(400), []
+    monkeypatch.setattr(strategy, "grow", lambda model, chosen: grown.append(chosen) or (0, 0))
+    strategy.observe(100, model, seen([1.0] * 200 + [1e-3] * 200))
+    strategy.update(100, model, 0.0)
+    assert int(grown[0].sum()) == 100
+    # gradient over its mean, opacity of one half and the same radius: (2 + 1.5) against (0 + 1.5)
+    assert 62 <= int(grown[0][:200].sum()) <= 78
+
+
 def test_sharing_a_place_keeps_the_opacity_and_the_accumulated_picture():
     """n equal Gaussians blend to the opacity of one, and along a ray through the centre to the same total weight."""
     opacity = torch.tensor([[0.3], [0.9], [0.6]])
@@ -226,6 +258,29 @@ def test_mcmc_moves_the_dead_onto_the_living_and_grows_to_its_cap():
     strategy.update(30, model, 0.0)
     assert len(model) == 43
     assert_in_step(model, strategy.state)
+
+
+def test_mcmc_counts_all_that_come_to_share_a_place():
+    """One dead Gaussian moves onto the only living one: two share its place, each less opaque and a little smaller."""
+    model, strategy = model_of(2), strategy_of("mcmc", count=2, max_gaussians=2)
+    with torch.no_grad():
+        model.params["scaling"].fill_(np.log(0.3))
+        model.params["opacity"].copy_(torch.tensor([[-9.0], [np.log(3.0)]]))
+    strategy.update(10, model, 0.0)
+    # 1 - (1 - 0.75)^(1/2) = 0.5; 0.75 / (0.5 + 0.5 - 0.25 / sqrt(2)) is the factor of equation 9.
+    assert model.opacities().detach()[:, 0].tolist() == pytest.approx([0.5, 0.5], rel=1e-5)
+    smaller = 0.3 * 0.75 / (1.0 - 0.25 / np.sqrt(2))
+    assert model.scales().detach().flatten().tolist() == pytest.approx([smaller] * 6, rel=1e-5)
+
+
+def test_mcmc_prefers_opaque_places():
+    model, strategy = model_of(302), strategy_of("mcmc", count=302, max_gaussians=302)
+    with torch.no_grad():
+        model.params["opacity"].fill_(-9.0)
+        model.params["opacity"][:2] = logit(torch.tensor([[0.9], [0.1]]))
+    opaque = model.params["xyz"].detach()[0].clone()
+    strategy.update(10, model, 0.0)
+    assert 0.85 < float((model.params["xyz"].detach()[2:] == opaque).all(dim=1).float().mean()) < 0.95
 
 
 def test_mcmc_forgets_the_past_of_those_that_come_to_share_a_place():

@@ -66,6 +66,16 @@ def test_the_screen_gradient_is_in_ndc_units(camera_and_view):
     assert gradient.item() == pytest.approx(per_pixel * view.camera.width / 2, rel=0.05)
 
 
+def test_antialiasing_makes_the_small_fainter(camera_and_view):
+    camera, view = camera_and_view
+    place = (np.linalg.inv(view.world_to_camera) @ np.array([0.0, 0.0, 2.0, 1.0]))[:3]
+    plain, smooth = (
+        make_renderer("torch", CPU, antialiasing).render(camera, splats_at(place, 0.005), torch.zeros(3))
+        for antialiasing in (False, True)
+    )
+    assert 0 < smooth.color.max() < 0.5 * plain.color.max()
+
+
 def test_asking_for_a_gpu_renderer_on_a_cpu_is_an_error_not_a_fallback():
     for name in ("gsplat", "inria"):
         with pytest.raises(RendererUnavailable, match="cannot draw on cpu"):

@@ -1,0 +1,108 @@
+"""One training step, part by part: each leaves a trace that would be missing without it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from smoke_trainer.losses import Loss
+from smoke_trainer.renderers.torch_ import TorchRenderer
+from smoke_trainer.schedule import position_rate
+from smoke_trainer.train import evaluate, prepare, train_step
+
+
+@pytest.fixture
+def prepared(short_run):
+    """Runs that are ready for their first step."""
+    runs = []
+
+    def make(**changes):
+        runs.append(prepare(short_run(20, out=f"run{len(runs)}", **changes)))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        run.monitor.close()
+
+
+def rates(run):
+    return {group["name"]: group["lr"] for group in run.model.optimizer.param_groups}
+
+
+def test_positions_take_the_rate_of_their_iteration_and_nothing_else_changes_its_rate(prepared):
+    run = prepared()
+    before = rates(run)
+    for iteration in (1, 2, 9):
+        train_step(run, iteration)
+        expected = position_rate(run.config.rates, run.scene.extent, iteration, 20)
+        assert rates(run) == {**before, "xyz": expected}
+
+
+def test_views_come_in_an_order_that_the_seed_decides(prepared):
+    def two_rounds(run):
+        return [[run.next_view().name for _ in run.scene.train] for _ in range(2)]
+
+    first, second = two_rounds(prepared(seed=1))
+    in_file_order = [view.name for view in prepared().scene.train]
+    assert sorted(first) == sorted(second) == in_file_order
+    assert first not in (in_file_order, in_file_order[::-1]) and first != second
+    assert two_rounds(prepared(seed=1)) == [first, second]
+    assert two_rounds(prepared(seed=2)) != [first, second]
+
+
+@pytest.mark.parametrize(("strategy", "pulls"), [("default", False), ("mcmc", True)])
+def test_only_mcmc_pulls_at_gaussians_that_nobody_sees(strategy, pulls, prepared, monkeypatch):
+    run = prepared(strategy=strategy)
+    with torch.no_grad():
+        run.model.params["xyz"][0] = 1e6
+    seen = {}
+
+    def observe(iteration, model, output):
+        seen.update(radius=int(output.radii[0]), gradient=float(model.params["opacity"].grad[0]))
+
+    monkeypatch.setattr(run.strategy, "observe", observe)
+    train_step(run, 1)
+    assert seen["radius"] == 0 and (seen["gradient"] > 0) is pulls
+
+
+def test_the_loss_is_made_of_the_runs_own_ssim_and_weight(prepared):
+    run = prepared(dssim_weight=0.7)
+    noted: list[Loss] = []
+    record = run.monitor.record
+
+    def note(iteration, loss, *rest):
+        noted.append(loss)
+        record(iteration, loss, *rest)
+
+    run.monitor.record = note
+    train_step(run, 1)
+    loss = noted[0]
+    total, l1, ssim = (float(value.detach()) for value in loss[:3])
+    assert total == pytest.approx(0.3 * l1 + 0.7 * (1 - ssim), abs=1e-6)
+
+
+def test_a_step_leaves_no_gradient_behind(prepared):
+    run = prepared()
+    train_step(run, 1)
+    assert all(rows.grad is None for rows in run.model.params.values())
+
+
+@pytest.mark.parametrize(
+    ("asked", "behind"), [("black", [0.0] * 3), ("white", [1.0] * 3), ("random", [0.0] * 3)]
+)
+def test_evaluation_puts_everything_before_one_plain_colour(asked, behind, prepared, monkeypatch):
+    run = prepared(background=asked)
+    honest, colours = TorchRenderer.render, []
+
+    def watched(self, camera, splats, background):
+        colours.append(background.tolist())
+        return honest(self, camera, splats, background)
+
+    monkeypatch.setattr(TorchRenderer, "render", watched)
+    evaluate(run)
+    assert colours == [behind] * len(run.scene.test)
+    colours.clear()
+    for iteration in (1, 2):
+        train_step(run, iteration)
+    assert (colours == [behind] * 2) is (asked != "random")
+    assert asked != "random" or colours[0] != colours[1]
