@@ -94,11 +94,9 @@ def test_it_runs_from_an_unrelated_folder(installed: Path, tmp_path: Path) -> No
     done = run(installed, "diagnose", "--json", cwd=tmp_path)
     document = json.loads(done.stdout)
     assert document["kind"] == "diagnosis", done.stderr
-    place = subprocess.run(
-        [str(installed.with_name("python")), "-c", "import splatfix, smoke_trainer; print(splatfix.__file__)"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "stranger" in place.stdout
+    python = installed.with_name("python")
+    place = run(python, "-c", "import splatfix, smoke_trainer; print(splatfix.__file__)", cwd=tmp_path)
+    assert "stranger" in place.stdout, place.stderr
     assert not any(tmp_path.iterdir()), "diagnose writes nothing"
 
 
