@@ -122,6 +122,7 @@ def gaussians_from_points(
 ) -> Gaussians:
     """One round, faint Gaussian per point, as large as the distance to its neighbours.
 
+    The point's colour is that of the constant harmonic (f_dc); what depends on the direction (f_rest) starts at zero.
     `mean_squared_distance` maps points [P, 3] to the mean squared distance of the three nearest others [P].
     """
     xyz = torch.from_numpy(points.xyz).float().to(device)

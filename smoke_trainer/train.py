@@ -96,7 +96,9 @@ def train_step(run: Run, iteration: int) -> None:
     loss = photometric_loss(
         output.color, photo.over(background), run.ssim.function, config.dssim_weight, photo.mask
     )
-    penalty = run.strategy.penalty(model)
+    penalty = run.strategy.penalty(
+        model
+    )  # MCMC asks for little opacity and size as well; the others for nothing
     clock.lap("forward")
 
     total = loss.total if penalty is None else loss.total + penalty
@@ -110,7 +112,7 @@ def train_step(run: Run, iteration: int) -> None:
     model.optimizer.zero_grad(set_to_none=True)
     clock.lap("optimizer")
 
-    # On schedule: more Gaussians where detail lacks, fewer where they do nothing.
+    # On schedule: more Gaussians where detail lacks, fewer where they do nothing. (MCMC's noise is as large as the steps.)
     event = run.strategy.update(iteration, model, rate)
     clock.lap("densify")
     if len(model) == 0:

@@ -102,7 +102,8 @@ class Scene:
         the median distance of the points stands in for it.
         """
         centers = np.stack([view.position for view in self.train])
-        reach = float(np.median(np.linalg.norm(self.points.xyz - centers.mean(axis=0), axis=1)))
+        some = self.points.xyz[:: max(1, len(self.points.xyz) // 100_000)]
+        reach = float(np.median(np.linalg.norm(some - centers.mean(axis=0), axis=1)))
         spread = spread_of(self.train)
         return 1.1 * max(spread if spread > ONE_PLACE * reach else reach, 1e-6)
 

@@ -62,7 +62,8 @@ class DefaultStrategy(Strategy):
         return self.state["gradient_sum"] / self.state["seen"].clamp_min(1.0)
 
     def grow(self, model: Gaussians, candidates: Tensor) -> Tuple[int, int]:
-        """Clone the small and split the large of a mask [P]; returns both counts."""
+        """Clone the small and split the large of a mask [P]; returns both counts. Large is what is longer than
+        `percent_dense` of the scene's extent."""
         large = model.scales().detach().amax(dim=1) > self.config.percent_dense * self.extent
         cloned = ops.clone(model, self.state, candidates & ~large)
         # Clones stand at the end and are not split in the same round.
