@@ -24,7 +24,7 @@ from smoke_trainer.losses import photometric_loss
 from smoke_trainer.metrics import Quality, QualityMean
 from smoke_trainer.model import Gaussians, gaussians_from_points
 from smoke_trainer.monitor import Monitor, gradient_norms
-from smoke_trainer.parts import Part, make_knn, make_ssim
+from smoke_trainer.parts import Part, as_it_ran, make_knn, make_ssim
 from smoke_trainer.perceptual import find_lpips
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 from smoke_trainer.schedule import position_rate, set_position_rate
@@ -134,6 +134,7 @@ def prepare(config: TrainConfig) -> Run:
     ssim, knn = make_ssim(config.ssim, device), make_knn(config.knn, device)
     scene = load_scene(config.scene, config.resolution, config.random_points, config.seed)
     model = gaussians_from_points(scene.points, config.sh_degree, config.rates, knn.function, device)
+    knn = as_it_ran(knn)
     generator = torch.Generator().manual_seed(config.seed)
     strategy = make_strategy(config.strategy, config.densify, scene.extent, len(model), generator)
     config.out.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from smoke_trainer.errors import (
     EXIT_FAILURE,
     EXIT_OK,
     EXIT_UNKNOWN,
+    CannotWrite,
     PackageMissing,
     SceneError,
     SmokeTrainerError,
@@ -99,7 +100,7 @@ def make(name: str, root: Path) -> Row:
     try:
         folder = make_scene(name, root)
     except OSError as error:
-        raise SceneError(
+        raise CannotWrite(
             f"cannot write {root / name}: {error.strerror or error}",
             "the scene was not made, or only a part of it",
             "choose a folder you may write to with --root, or make room on that disk",

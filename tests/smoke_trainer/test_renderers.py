@@ -194,6 +194,7 @@ def test_gsplats_answer_is_brought_into_the_protocol(axes, camera_and_view):
 
     def rasterization(means, quats, scales, opacities, colors, viewmats, Ks, width, height, **options):
         asked.update(options, viewmats=viewmats, Ks=Ks, opacities=opacities, colors=colors)
+        asked.update(quats=quats, scales=scales, size=(width, height))
         means2d = (means[None, :, :2] * 1.0).contiguous()
         picture = torch.zeros(1, height, width, 3) + means2d.sum() + options["backgrounds"][0]
         radii = torch.tensor([[3, 5]]) if axes == 0 else torch.tensor([[[3, 2], [4, 5]]])
@@ -207,7 +208,10 @@ def test_gsplats_answer_is_brought_into_the_protocol(axes, camera_and_view):
     assert drawn.radii.tolist() == [3, 5]
     assert torch.allclose(asked["viewmats"][0], torch.tensor(view.world_to_camera).float())
     assert asked["Ks"][0, 0, 2].item() == view.camera.cx
-    assert asked["colors"].shape == (2, 4, 3) and asked["opacities"].shape == (2,)
+    assert torch.equal(asked["colors"], splats.shs[:, :4])  # degree 1: four of the sixteen
+    assert torch.equal(asked["opacities"], splats.opacities[:, 0])
+    assert torch.equal(asked["quats"], splats.rotations) and torch.equal(asked["scales"], splats.scales)
+    assert asked["size"] == (view.camera.width, view.camera.height) and asked["sh_degree"] == 1
     assert (asked["near_plane"], asked["eps2d"], asked["packed"]) == (0.2, 0.3, False)
     drawn.color.sum().backward()
     count = drawn.color.numel()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from smoke_trainer import report
+from smoke_trainer.densify import DensifyEvent
 from smoke_trainer.losses import Loss
 from smoke_trainer.renderers.torch_ import TorchRenderer
 from smoke_trainer.schedule import position_rate
 from smoke_trainer.train import evaluate, prepare, train_step
+from splatfix.kernels import knn
 
 
 @pytest.fixture
@@ -85,6 +88,27 @@ def test_a_step_leaves_no_gradient_behind(prepared):
     run = prepared()
     train_step(run, 1)
     assert all(rows.grad is None for rows in run.model.params.values())
+
+
+@pytest.mark.parametrize("installed", [(), ("scipy",)])
+def test_the_report_names_the_engine_that_searched(installed, prepared, monkeypatch):
+    if installed:
+        pytest.importorskip("scipy.spatial")
+    honest = knn._library
+    monkeypatch.setattr(knn, "_library", lambda name: honest(name) if name in installed else None)
+    engine = report.implementations(prepared())["knn"]["engine"]
+    assert engine == (installed[0] if installed else "torch-cpu")
+
+
+def test_the_report_keeps_the_peak_of_gaussians_that_are_gone(prepared):
+    run = prepared()
+    one = torch.tensor(0.5)
+    for iteration, count in ((1, 7000), (2, 500)):
+        run.monitor.clock.start()
+        run.monitor.record(iteration, Loss(one, one, one, one), {}, count, DensifyEvent())
+    run.seconds.update(iterations=2.0, train=1.0)
+    document = report.what_came_out(run, evaluate(run))
+    assert document["gaussians"]["peak"] == 7000 > document["gaussians"]["final"]
 
 
 @pytest.mark.parametrize(
