@@ -41,7 +41,7 @@ _EXCEPTION = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|
 # what torch, ninja and pip say when something below them failed
 _ECHO = re.compile(
     r"Error compiling objects for extension|subprocess\.CalledProcessError|ninja: build stopped|Failed building wheel"
-    r"|CalledProcessError|subprocess-exited-with-error|metadata-generation-failed"
+    r"|CalledProcessError|subprocess-exited-with-error|metadata-generation-failed|returned non-zero exit status"
 )
 
 # setuptools, when the program itself is not there; in two generations of wording
@@ -52,6 +52,7 @@ _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
 # pip's own refusals; its echoes of a failed build are none
 _PIP = re.compile(r"^ERROR: (?!Failed building|Failed to build|Exception:|Command errored)")
 _OTHER_PYTHON = re.compile(r"requires a different Python: (\S+) not in '([^']+)'")
+_WANTED = re.compile(r"Could not find a version that satisfies the requirement (\S+)")
 _EXIT_CODE = re.compile(r"^(?:│ |\| )?exit code: (-?\d+)$")
 # setuptools executes setup.py as a string
 _IN_SETUP = re.compile(r'^\s*File "(?:<string>|(?:[^"]*/)?setup\.py)", line (\d+)')
@@ -192,6 +193,12 @@ def _explained(kind: str, lines: tuple[str, ...]) -> RootCause:
                 f"This source is for Python {other.group(2)}; the target environment has {other.group(1)}."
             )
             advice = f"Use an environment with a Python {other.group(2)}, and name it with --python."
+            return RootCause(kind, lines, meaning, (advice,))
+        if wanted := _WANTED.search(text):
+            meaning = (
+                "Its setup.py asks pip for that package while it builds, and a build may not add packages."
+            )
+            advice = f"Install it there first: python -m pip install '{wanted.group(1)}'"
             return RootCause(kind, lines, meaning, (advice,))
     # the code below a compiler's message is only context: what it mentions is not what is wrong
     said = text if kind == "python" else lines[0]

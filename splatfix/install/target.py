@@ -92,14 +92,16 @@ def child_environment(
 
     pip's settings are left out, by variable and by file, because one of them (``target``, ``user``, ``prefix``) could
     send an installation elsewhere; so are PYTHONPATH and its kin, which could show another environment's packages.
-    Nothing leaves bytecode behind that pip does not know of.
+    Nothing leaves bytecode behind that pip does not know of. A pip that a setup.py starts by itself reaches no index: it
+    would change packages that no plan named.
     """
     found = dict(os.environ if base is None else base)
     dropped = {"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONSAFEPATH", "__PYVENV_LAUNCHER__", *unset}
     kept = {
         name: value for name, value in found.items() if name not in dropped and not name.startswith("PIP_")
     }
-    kept |= {"PIP_CONFIG_FILE": os.devnull, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    kept |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}
+    kept |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     kept |= dict(variables or {})
     folders = [*path_first, kept.get("PATH", os.defpath)]
     kept["PATH"] = os.pathsep.join(folders)

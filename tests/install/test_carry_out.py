@@ -156,6 +156,22 @@ def test_a_copy_that_comes_first_on_the_path_is_noticed(environment: Target, tmp
     assert snapshot(environment) == before
 
 
+def test_a_build_adds_no_packages(environment: Target, tmp_path: Path) -> None:
+    """Some setup.py call pip by themselves; what that installs no plan has named and no revert would take back."""
+    how = "import subprocess, sys\n"
+    how += "subprocess.check_call([sys.executable, '-m', 'pip', 'install', 'no-such-splat>=2'])\n"
+    source = write_extension(tmp_path / "source")
+    (source / "setup.py").write_text(how + (source / "setup.py").read_text())
+    before = snapshot(environment)
+    with pytest.raises(SplatfixError) as caught:
+        install(environment, source)
+    error = caught.value
+    assert "satisfies the requirement no-such-splat>=2 (from versions: none)" in error.what
+    assert "pip install 'no-such-splat>=2'" in error.todo[0]
+    assert "index" not in Path(error.details["log"]).read_text().replace("--no-index", "").lower()
+    assert snapshot(environment) == before
+
+
 def named_otherwise(folder: Path, name: str) -> Path:
     """A source whose name only running it tells."""
     source = write_extension(folder)
