@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks._common import numbers, torch_cuda, torch_of
-from splatfix.checks.advice import install_words
+from splatfix.checks.advice import install_words, pip
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Extension, Facts, Linkage, RuntimeCopy
@@ -162,11 +162,10 @@ def numpy2_abi(facts: Facts, goal: Goal) -> Iterator[Finding]:
     evidence = (Evidence("numpy", numpy.version, distributions.found_via),
                 Evidence("torch", torch.version, facts.environment.torch.found_via))  # fmt: skip
     if numbers(numpy.version) >= (2,) and numbers(torch.version.partition("+")[0]) < first:
-        python = facts.environment.interpreter.value
         yield Finding(
             "numpy2-abi", Status.FAIL, f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
             evidence=evidence,
-            remedy=(Remedy(f'"{python.executable if python else "python"}" -m pip install "numpy<2"'),),
+            remedy=(pip(facts, "install", '"numpy<2"'),),
         )  # fmt: skip
     else:
         yield Finding("numpy2-abi", Status.PASS, f"torch {torch.version} works with numpy {numpy.version}.",

@@ -29,6 +29,24 @@ def install(facts: Facts, goal: Goal, folder: str) -> Remedy:
     return prose(f"{words} (ARCH: the GPU it is for, such as sm_120)")
 
 
+def pip(facts: Facts, verb: str, what: str) -> Remedy:
+    """``pip VERB WHAT`` for the target environment, by the road that works there.
+
+    An environment made by uv has no pip of its own. A system's Python refuses every installation (PEP 668), so there it is
+    prose: a person has to make an environment first.
+    """
+    python = facts.environment.interpreter.value
+    if python is None:
+        return Remedy(f"pip {verb} {what}")
+    have = {item.name.lower() for item in facts.environment.distributions.value or ()}
+    if python.externally_managed:
+        return prose(f"This Python belongs to the system, and pip changes nothing in it (PEP 668). Make an environment first: "
+                     f'"{python.executable}" -m venv FOLDER. Then with the pip in it: pip {verb} {what}')  # fmt: skip
+    if python.kind == "uv" and "pip" not in have:
+        return Remedy(f'uv pip {verb} --python "{python.executable}" {what}')
+    return Remedy(f'"{python.executable}" -m pip {verb} {what}')
+
+
 def naming_python(facts: Facts) -> str:
     """`` --python "/env/bin/python"``; "" where the interpreter did not answer."""
     return f" --python {python_of(facts)}" if facts.environment.interpreter.value else ""

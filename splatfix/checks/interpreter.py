@@ -8,12 +8,12 @@ from splatfix.checks._common import (
     SETUPTOOLS_DROPPED,
     nothing_waits,
     numbers,
-    python_of,
     sources_to_build,
     torch_cuda,
     torch_of,
 )
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.advice import pip
+from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Facts
 
@@ -56,12 +56,10 @@ def build_tools(facts: Facts, goal: Goal) -> Iterator[Finding]:
         needs.append("ninja")
     if needs:
         asked = [_as_torch_bears(name, facts) for name in needs]
-        python = facts.environment.interpreter.value
-        executable = python.executable if python else "python"
         yield Finding(
             "build-tools", Status.SKIP if nothing_waits(facts) else Status.WARN,
             f"To build extensions here, {' and '.join(needs)} must be installed first.",
-            evidence=evidence, remedy=(Remedy(f'"{executable}" -m pip install {" ".join(asked)}'),),
+            evidence=evidence, remedy=(pip(facts, "install", " ".join(asked)),),
         )  # fmt: skip
     else:
         yield Finding(
@@ -92,7 +90,7 @@ def setuptools_incompatible(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 f"{who} imports {name}; setuptools {setuptools.version} no longer has it.",
                 evidence=(Evidence("setuptools", setuptools.version, distributions.found_via),
                           Evidence(file, f"imports {name}", "its source text")),
-                remedy=(Remedy(f'{python_of(facts)} -m pip install "setuptools<{limit}"'),),
+                remedy=(pip(facts, "install", f'"setuptools<{limit}"'),),
             )  # fmt: skip
             return
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import numbers, python_of, sources_to_build, targets, torch_of
-from splatfix.checks.advice import install_words
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks._common import numbers, sources_to_build, targets, torch_of
+from splatfix.checks.advice import install_words, pip
+from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Distribution, Facts, Shadow, SplatPackage
 from splatfix.knowledge import stacks
@@ -144,7 +144,7 @@ def impostor_package(facts: Facts, goal: Goal) -> Iterator[Finding]:
             "impostor-package", Status.WARN if native else Status.FAIL,
             f"{item.name} {item.version} is {known.really}.", subject=item.name,
             evidence=(Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),),
-            remedy=(prose(f"What a stack wants is {known.wanted}."), Remedy(f"{python_of(facts)} -m pip uninstall {item.name}")),
+            remedy=(prose(f"What a stack wants is {known.wanted}."), pip(facts, "uninstall", item.name)),
         )  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def editable_source_gone(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield Finding(
                 "editable-source-gone", Status.FAIL, f"{item.name} was installed from {item.origin}, which is gone.",
                 subject=item.name, evidence=(Evidence(item.name, item.origin, "direct_url.json or egg-link"),),
-                remedy=(Remedy(f"{python_of(facts)} -m pip uninstall {item.name}"),
+                remedy=(pip(facts, "uninstall", item.name),
                         prose("Then install it anew, not editable, from where its source lies now.")),
             )  # fmt: skip
 
@@ -223,7 +223,7 @@ def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
             fix = f'"triton=={exact}"' if other == "triton" else culprit
             yield Finding(
                 "torch-companions", Status.WARN if patch else Status.FAIL, summary, subject=name, evidence=evidence,
-                remedy=(Remedy(f"{python_of(facts)} -m pip install {fix}") if other == "triton" else
+                remedy=(pip(facts, "install", fix) if other == "triton" else
                         prose(f"Install the {culprit} of torch {torch.version}, from the index torch came from, "
                               "both in one pip command."),),
             )  # fmt: skip

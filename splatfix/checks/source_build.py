@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import build_toolkit, numbers, python_of, sources_to_build, torch_cuda, torch_of
+from splatfix.checks._common import build_toolkit, numbers, sources_to_build, torch_cuda, torch_of
+from splatfix.checks.advice import pip
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import CheckoutSource, Facts
@@ -21,7 +22,6 @@ def build_isolation(facts: Facts, goal: Goal) -> Iterator[Finding]:
     torch, kind = torch_of(facts), _who_isolates(facts)
     if torch is None or torch_cuda(facts) is None or not kind:
         return
-    python = facts.environment.interpreter.value
     waiting = [item for item in sources_to_build(facts) if item.source.uses_torch_builder]
     wrong = [
         item for item in waiting if _isolated(item, kind, facts) and not _pins_this_torch(item, torch.version)
@@ -32,14 +32,12 @@ def build_isolation(facts: Facts, goal: Goal) -> Iterator[Finding]:
                           evidence=(Evidence("build with", kind, facts.environment.distributions.found_via),))  # fmt: skip
         return
     names = ", ".join(item.source.label for item in wrong)
-    pip = "uv pip install" if kind == "uv" else f"{python_of(facts)} -m pip install"
-    target = f' --python "{python.executable}"' if kind == "uv" and python else ""
     yield Finding(
         "build-isolation", Status.WARN, f"{kind} builds {names} apart from this environment, where torch {torch.version} is not.",
         evidence=(Evidence("build with", kind, facts.environment.distributions.found_via),
                   *(Evidence("pyproject.toml" if item.path == "." else f"{item.path}/pyproject.toml",
                              " ".join(item.source.build_requires) or "not there", "build-system.requires") for item in wrong)),
-        remedy=(*(Remedy(f'{pip}{target} --no-build-isolation "{item.source.folder}"') for item in wrong),),
+        remedy=tuple(pip(facts, "install", f'--no-build-isolation "{item.source.folder}"') for item in wrong),
     )  # fmt: skip
 
 

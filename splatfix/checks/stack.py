@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks._common import has_nvidia_gpu, platform_of, targets
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.advice import pip
+from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
 from splatfix.checks.registry import check
 from splatfix.checks.torch_build import torch_for
 from splatfix.checks.visible import hidden_gpus
@@ -90,11 +91,10 @@ def gsplat_version_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         yield Finding("gsplat-version-mismatch", Status.PASS, f"gsplat {have.version} is the one that is pinned.",
                       evidence=evidence)  # fmt: skip
     else:
-        python = facts.environment.interpreter.value
         yield Finding(
             "gsplat-version-mismatch", Status.WARN, f"{pin.file} pins gsplat {wanted}; {have.version} is installed.",
             evidence=evidence,
-            remedy=(Remedy(f'"{python.executable if python else "python"}" -m pip install "gsplat=={wanted}"'),),
+            remedy=(pip(facts, "install", f'"gsplat=={wanted}"'),),
         )  # fmt: skip
 
 

@@ -264,5 +264,5 @@ def _which_toolkit(arch: Arch) -> str:
     if info is None or info.first_toolkit is None:
         return f"splatfix's tables do not know which toolkit compiles for {arch.sm}."
     first = ".".join(map(str, info.first_toolkit))
-    last = f" and up to {'.'.join(map(str, info.last_toolkit))}" if info.last_toolkit else ""
+    last = f" up to {'.'.join(map(str, info.last_toolkit))}" if info.last_toolkit else ""
     return f"{arch.sm} ({info.name}) needs a CUDA toolkit from {first}{last}."

@@ -12,7 +12,6 @@ from splatfix.checks._common import (
     has_nvidia_gpu,
     numbers,
     pair,
-    pip_of,
     platform_of,
     set_variable,
     targets,
@@ -20,7 +19,7 @@ from splatfix.checks._common import (
     torch_family,
     torch_of,
 )
-from splatfix.checks.advice import install_words, naming_python
+from splatfix.checks.advice import install_words, naming_python, pip
 from splatfix.checks.coverage import judge
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
@@ -240,17 +239,18 @@ def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Rem
             ),
         )
     best = min(found, key=lambda build: nearness(facts, build))
-    command = torch_releases.replacing_command(best.torch, best.tag, torch_family(facts), pip=pip_of(facts))[
-        1
-    ]
+    words = torch_releases.replacing_command(best.torch, best.tag, torch_family(facts))[1].removeprefix(
+        "pip install "
+    )
+    command = pip(facts, "install", words)
     rebuild = prose(
         f"Then rebuild every CUDA extension: {install_words(facts, goal, 'SOURCE', wanted=wanted)}"
     )
     if served:
-        return (Remedy(command), rebuild)
+        return (command, rebuild)
     return (
         prose(f"No one torch build serves {' and '.join(item.label for item in everything)}. For "
-              f"{wanted[0].arch.sm}, in an environment of its own: {command}"),
+              f"{wanted[0].arch.sm}, in an environment of its own: pip install {words}"),
         prose("Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ import dataclasses
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,6 +124,37 @@ def test_commands_for_the_recorded_machines(name: str) -> None:
     assert not [text for text in found if any(mark in text for mark in (*_PLACEHOLDERS, *_FORCE))]
     if facts.machine.system != "windows":
         assert broken(found) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "start"),
+    [({"kind": "uv"}, 'uv pip {} --python "/env/bin/python" '), ({"externally_managed": True, "kind": "system"}, None),
+     ({"kind": "venv"}, '"/env/bin/python" -m pip {} ')],
+)  # fmt: skip
+def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any], start: str | None) -> None:
+    """uv makes environments without pip; a system's own Python (PEP 668) lets nobody install into it."""
+    base = sick(rtx_5080)
+    python = base.environment.interpreter.value
+    assert python is not None and base.environment.torch.value is not None
+    without = tuple(
+        item for item in base.environment.distributions.value or () if item.name not in ("pip", "ninja")
+    )
+    old = dataclasses.replace(
+        base.environment.torch.value, version="2.1.0+cu121", builder_imports=("pkg_resources",)
+    )
+    environment = dataclasses.replace(
+        base.environment, interpreter=Fact(dataclasses.replace(python, **change), ""), torch=Fact(old, ""),
+        distributions=Fact((*without, Distribution("numpy", "2.1.0", "/env")), ""),
+    )  # fmt: skip
+    steps = [step for item in run(dataclasses.replace(base, environment=environment), Goal()) for step in item.remedy
+             if re.search(r"\bpip (un)?install\b", step.text) and "environment of its own" not in step.text]  # fmt: skip
+    assert len(steps) >= 4
+    for step in steps:
+        verb = "uninstall" if "pip uninstall" in step.text else "install"
+        assert step.command is (start is not None), step.text
+        assert step.text.startswith(start.format(verb) if start else "This Python belongs to the system"), (
+            step.text
+        )
 
 
 def test_no_command_is_written_down_with_a_blank_to_fill_in() -> None:
