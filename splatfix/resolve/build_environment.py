@@ -61,18 +61,11 @@ def build_environment(
         Reason(f"MAX_JOBS={count}: {why_jobs}"),
         *(Reason(f"{name}={value}: {why_arch}") for name, value in arch_variables.items()),
     ]
-    if toolkit.found_via == OWN_TOOLKIT:
-        # nvcc finds CCCL through nvcc.profile, the host compiler does not
-        cccl = f"{toolkit.root}/include/cccl"
-        variables["CPATH"] = os.pathsep.join(filter(None, [cccl, facts.machine.variables.get("CPATH", "")]))
-        reasons.append(Reason(f"CPATH={cccl}: the wheels keep cub and thrust in a folder of their own"))
-    borrowed = _borrowed_headers(facts.environment.torch.value, toolkit)
-    if borrowed:
-        variables["CPATH"] = os.pathsep.join(
-            filter(None, [borrowed, facts.machine.variables.get("CPATH", "")])
-        )
-        short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
-        reasons.append(Reason(f"CPATH={borrowed}: headers that the toolkit lacks ({short})"))
+    headers = _more_headers(facts.environment.torch.value, toolkit)
+    if headers:
+        theirs = facts.machine.variables.get("CPATH", "")
+        variables["CPATH"] = os.pathsep.join([*headers, *([theirs] if theirs else [])])
+        reasons += [Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()]
     if source is not None:
         cached, why_cached = compiler_cache(facts, toolkit, source)
         variables |= cached
@@ -92,6 +85,18 @@ def job_count(facts: Facts) -> tuple[int, str]:
     by_memory = max(1, available // MEMORY_PER_JOB)
     text = f"{cores} cores, {available / 2**30:.1f} GiB of memory free, {MEMORY_PER_JOB / 2**30:.1f} GiB for each job"
     return min(cores, by_memory), text
+
+
+def _more_headers(torch: Torch | None, toolkit: Toolkit) -> dict[str, str]:
+    """Folders that the compilers must search too, each with the reason."""
+    found = {}
+    if toolkit.found_via == OWN_TOOLKIT:
+        # nvcc finds CCCL through nvcc.profile, the host compiler does not
+        found[f"{toolkit.root}/include/cccl"] = "the wheels keep cub and thrust in a folder of their own"
+    if borrowed := _borrowed_headers(torch, toolkit):
+        short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
+        found[borrowed] = f"headers that the toolkit lacks ({short})"
+    return found
 
 
 def _borrowed_headers(torch: Torch | None, toolkit: Toolkit) -> str:

@@ -66,7 +66,8 @@ def _plan_for(found: Situation, best: Offer, offers: Sequence[Offer]) -> WayOut:
     others = [o.build for o in offers if o.build is not chosen and o.tools.cost == best.tools.cost][:3]
     if others:
         reasons.append(Reason("as good: " + ", ".join(f"torch {item.torch} {item.tag}" for item in others)))
-    reasons += [Reason(text) for text in _lost_here(found, chosen)]
+    if lost := _lost_here(found, chosen):
+        reasons.append(Reason(lost))
     if linked := _linked_to_torch(found):
         names = ", ".join(linked)
         reasons.append(
@@ -166,22 +167,16 @@ def _one_at_a_time(found: Situation) -> list[str]:
     return served
 
 
-def _lost_here(found: Situation, chosen: TorchBuild) -> list[str]:
-    """Why GPUs of this machine that were not asked for are not served by the chosen build, as far as that is known."""
-    own = found.not_asked_for
-    if not own:
-        return []
-    name = f"torch {chosen.torch} {chosen.tag}"
-    if (driver := own_driver_starts(found, cuda_words(chosen))).ok is False:
-        words = ", ".join(arch.sm for arch in own)
-        return [f"this machine's own {words} is then not served by torch: {driver.why}"]
+def _lost_here(found: Situation, chosen: TorchBuild) -> str:
+    """Which GPUs of this machine that were not asked for the chosen build does not serve, and why; "" for none known."""
     platform, machine = found.platform or "linux", found.facts.machine.machine
-    lost = [arch.sm for arch in own if build_runs_on(chosen, arch, platform, machine) is False]
-    return (
-        [f"this machine's own {', '.join(lost)} is then not served by torch: {name} has no code for it"]
-        if lost
-        else []
-    )
+    lost = [own for own in found.not_asked_for if build_runs_on(chosen, own, platform, machine) is False]
+    why = f"torch {chosen.torch} {chosen.tag} has no code for it"
+    if (driver := own_driver_starts(found, cuda_words(chosen))).ok is False:
+        lost, why = list(found.not_asked_for), driver.why
+    words = ", ".join(arch.sm for arch in lost)
+    spared = "an environment of its own for this build spares it"
+    return f"this machine's own {words} is then not served by torch: {why}; {spared}" if lost else ""
 
 
 def _linked_to_torch(found: Situation) -> list[str]:
