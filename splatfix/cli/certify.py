@@ -63,7 +63,9 @@ def certify(
         Renderer, typer.Option("--renderer", help="Which rasterizer trains.")
     ] = Renderer.torch,
     device: Annotated[options.Device, typer.Option("--device", help="Where it trains.")] = options.Device.cpu,
-    seed: Annotated[int, typer.Option("--seed", help="Of every random choice in the training.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Of every random choice in the training.", min=0, max=2**32 - 1)
+    ] = 0,
     baseline: Annotated[
         Optional[Path],
         typer.Option("--baseline", help="An earlier certificate.json to hold this one against."),

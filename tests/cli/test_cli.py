@@ -212,3 +212,4 @@ def test_what_cannot_be_certified_is_said_before_training(
 def test_unknown_values_are_wrong_usage(splatfix: Splatfix) -> None:
     assert splatfix("certify", "--renderer", "nope").returncode == 2
     assert splatfix("verify", "--device", "tpu").returncode == 2
+    assert splatfix("certify", "--seed", str(1 << 64)).returncode == 2, "no generator takes it"

@@ -44,6 +44,13 @@ def test_what_cannot_be_done_is_said_clearly(splatfix: Splatfix, empty_venv: Pat
     assert unknown.returncode == 2 and "choose one of: courtyard" in " ".join(unknown.stderr.split())
     absent = splatfix("scenes", "check", "fruit", "--root", str(tmp_path))
     assert absent.returncode == 3 and "There is no scene" in absent.stderr
+    assert f"make it: splatfix scenes make fruit --out {tmp_path}" in absent.stderr
+    (tmp_path / "fruit").write_text("")
+    full = splatfix("scenes", "make", "fruit", "--out", str(tmp_path), "--json")
+    error = json.loads(full.stdout)["error"]
+    assert (full.returncode, error["code"]) == (3, "cannot-write") and "with --out" in error["todo"][0]
+    no_folder = splatfix("scenes", "make", "fruit", "--out", str(tmp_path / "fruit"))
+    assert no_folder.returncode == 2 and "(cannot-write)" in no_folder.stderr
     bare = splatfix("scenes", "list", "--python", str(empty_venv), "--json")
     assert bare.returncode == 3
     error = json.loads(bare.stdout)["error"]
