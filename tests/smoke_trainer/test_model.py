@@ -58,6 +58,20 @@ def test_two_equal_points_do_not_make_a_gaussian_of_no_size():
     assert torch.isfinite(born(points).params["scaling"]).all()
 
 
+def test_what_is_drawn_are_the_activated_parameters():
+    model = born()
+    with torch.no_grad():
+        model.params["rotation"].copy_(torch.randn(20, 4, generator=torch.Generator().manual_seed(0)) * 3)
+        model.params["opacity"].fill_(math.log(3.0))
+        model.params["scaling"].fill_(math.log(0.2))
+    splats, rotation = model.splats(), model.params["rotation"]
+    assert torch.allclose(splats.rotations * rotation.norm(dim=1, keepdim=True), rotation, atol=1e-6)
+    assert splats.rotations.norm(dim=1).detach().numpy() == pytest.approx(1.0, abs=1e-6)
+    assert splats.opacities.detach().numpy() == pytest.approx(0.75)
+    assert splats.scales.detach().numpy() == pytest.approx(0.2)
+    assert torch.equal(splats.shs[:, :1], model.params["f_dc"]) and splats.shs.shape == (20, 16, 3)
+
+
 def test_sh_degree_rises_to_its_maximum_and_no_further():
     model = born(sh_degree=2)
     degrees = []
@@ -101,6 +115,16 @@ def test_long_runs_keep_the_reference_schedule_and_short_ones_fit_it_in(tmp_path
         assert len(resets) == (1 if iterations >= SHORTEST_WITH_RESET else 0)
         assert all(iterations - reset >= 90 for reset in resets)
         assert 3 * config.sh_every <= iterations
+
+
+def test_short_runs_take_larger_steps_and_keep_the_rate_of_opacity(tmp_path):
+    reference = LearningRates()
+    for iterations, factor in ((1750, 2.0), (20, 8.0)):
+        rates = scaled_to(TrainConfig("x", iterations, tmp_path)).rates
+        for name in ("xyz_first", "xyz_last", "f_dc", "f_rest", "rotation"):
+            assert getattr(rates, name) == pytest.approx(factor * getattr(reference, name)), name
+        assert rates.scaling == pytest.approx(min(4.0, factor) * reference.scaling)
+        assert rates.opacity == reference.opacity
 
 
 def test_the_loss_is_the_papers_mixture_and_a_mask_hides_pixels():
