@@ -72,6 +72,7 @@ def check_import(modules: Sequence[str], installed: Collection[Path], target: Ta
 def _import_failed(module: str, done: Completed) -> SplatfixError:
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     said = lines[-1].strip() if lines and done.returncode == 1 else done.why()
+    said = said or "it ended the interpreter in the middle of its import, with exit code 0"
     return SplatfixError(
         "import-failed",
         f"{module} does not import: {said}",

@@ -114,6 +114,19 @@ def test_a_module_that_does_not_import_is_taken_back(environment: Target, tmp_pa
     assert run_in(environment, ANSWER) == "42"
 
 
+def test_a_module_that_ends_the_interpreter_is_taken_back_with_what_was_installed_before_it(
+    environment: Target, tmp_path: Path
+) -> None:
+    good, bad = write_extension(tmp_path / "good"), write_extension(tmp_path / "bad", name="two_probe")
+    (bad / "two_probe" / "__init__.py").write_text("import os\nos._exit(0)\n")
+    before, facts = snapshot(environment), gather(environment.python)
+    with pytest.raises(SplatfixError) as caught:
+        carry_out(make_plan(Request((str(good), str(bad))), facts), facts, cache=CACHE)
+    assert caught.value.code == "import-failed" and "two_probe" in caught.value.what
+    assert "exit code 0" in caught.value.what
+    assert snapshot(environment) == before
+
+
 def test_a_crash_on_import_is_taken_back(environment: Target, tmp_path: Path) -> None:
     before = snapshot(environment)
     crash = "#include <stdlib.h>\n__attribute__((constructor)) static void dies(void) { abort(); }"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import zipfile
 from pathlib import Path
@@ -39,7 +40,7 @@ def library(folder: Path, name: str, code: str, *more: str) -> Path:
 
 
 def wheel_of(folder: Path, interpreter: Interpreter, tag: str = "", **natives: Path) -> WheelFile:
-    tag = tag or f"{PYTHON_TAG}-{PYTHON_TAG}-linux_x86_64"
+    tag = tag or f"{PYTHON_TAG}-{PYTHON_TAG}-{re.sub(r'[-.]', '_', interpreter.platform_tag)}"
     path = folder / f"pkg-1.0-{tag}.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("pkg/__init__.py", "")
