@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -93,7 +94,11 @@ def certify(
     """Train scenes, bundled ones or yours, in the target environment and report what was really shown."""
     from splatfix.core.files import dumps
 
-    _one_choice_of_scenes(suite, data, iterations, resolution, container)
+    here = {"--data": data, "--iterations": iterations, "--resolution": resolution, "--python": python}
+    here |= {"--renderer": renderer is not Renderer.torch, "--device": device is not options.Device.cpu}
+    here |= {"--seed": seed, "--baseline": baseline}
+    inside = {"--docker-host": docker_host, "--base-image": base_image, "--ca-certificates": ca_certificates}
+    _fit_together(suite, data, container, here, inside)
     if renderer is not Renderer.torch and device is options.Device.cpu:
         from splatfix.core.errors import usage_error
 
@@ -138,25 +143,36 @@ def _nothing_certified() -> str:
     return str(Interrupted())
 
 
-def _one_choice_of_scenes(
+def _fit_together(
     suite: str | None,
     data: Path | None,
-    iterations: int | None,
-    resolution: int | None,
     container: str | None,
+    here: Mapping[str, object],
+    inside: Mapping[str, object],
 ) -> None:
-    """Refuse options that contradict each other before anything runs."""
+    """Refuse options that contradict each other, or that would be passed over, before anything runs.
+
+    Args:
+        here: options that only a certification on this machine knows; ``inside``: those that only a container knows.
+    """
     from splatfix.core.errors import usage_error
 
     if data is not None and suite is not None:
         raise usage_error(
             "suite-and-data", "--suite and --data both choose the scenes.", "Give one of them, not both."
         )
-    if container is not None and (data, iterations, resolution) != (None, None, None):
+    unfit = ", ".join(name for name, value in (inside if container is None else here).items() if value)
+    if unfit and container is not None:
         raise usage_error(
             "not-in-a-container",
-            "A container lane trains its suite as it is: --data, --iterations and --resolution do not reach into it.",
-            "Leave them out, or certify an environment of this machine with --python.",
+            f"A container lane trains its suite as it is: {unfit} does not reach into it.",
+            "Leave that out, or certify an environment of this machine with --python.",
+        )
+    if unfit:
+        raise usage_error(
+            "only-in-a-container",
+            f"{unfit} says how to make a container, and none was asked for.",
+            "Add --container LANE, or leave that out.",
         )
 
 

@@ -38,7 +38,17 @@ def _written(problem: SplatfixError) -> bool:
 
 def wants_json() -> bool:
     """Asked of the words themselves, because wrong ones end a command before its options are read."""
-    return "--json" in sys.argv
+    return "--json" in _own_words(sys.argv[1:])
+
+
+def _own_words(typed: list[str]) -> list[str]:
+    """Without the command that ``monitor`` is to watch, whose options are its own."""
+    if "monitor" not in typed:
+        return typed
+    at = typed.index("monitor") + 1
+    while at < len(typed) and typed[at].startswith("-") and typed[at] != "--":
+        at += 2 if typed[at] in ("--out", "--interval") else 1
+    return typed[:at]
 
 
 def of_usage(message: str) -> SplatfixError:

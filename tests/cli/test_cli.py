@@ -194,6 +194,11 @@ def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding
         (["--baseline", "diagnosis.json"], "not-a-certificate"),
         (["--baseline", "other.json"], "another-baseline"),
         (["--out", "file/below"], "cannot-write"),
+        (["--container", "cpu", "--python", "python3"], "not-in-a-container"),
+        (["--container", "cpu", "--baseline", "other.json", "--seed", "3"], "not-in-a-container"),
+        (["--container", "cpu", "--device", "cuda"], "not-in-a-container"),
+        (["--base-image", "debian:12"], "only-in-a-container"),
+        (["--docker-host", "tcp://127.0.0.1:1", "--ca-certificates", "file"], "only-in-a-container"),
     ],
 )
 def test_what_cannot_be_certified_is_said_before_training(

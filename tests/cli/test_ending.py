@@ -39,6 +39,14 @@ def test_wrong_words_are_one_document_too(splatfix: Splatfix, words: list[str], 
     assert "Usage:" in as_text.stderr
 
 
+def test_the_options_of_a_command_to_watch_are_its_own(splatfix: Splatfix, tmp_path: Path) -> None:
+    out = ("--interval", "0.1", "--out", str(tmp_path))
+    theirs = splatfix("monitor", *out, "/no/such/command", "--json")
+    assert (theirs.returncode, theirs.stdout) == (2, "") and "(cannot-start)" in theirs.stderr
+    ours = splatfix("monitor", *out, "--json", "/no/such/command")
+    assert json.loads(ours.stdout)["error"]["code"] == "cannot-start" and ours.stderr == ""
+
+
 def test_what_ends_well_with_json_still_does(splatfix: Splatfix) -> None:
     assert splatfix("checks", "list", "--json").returncode == 0
     assert splatfix("checks", "list", "--json", "--help").returncode == 0
