@@ -23,6 +23,8 @@ import importlib, json, sys
 mark, modules = sys.argv[1], sys.argv[2:]
 def load(name):
     module = importlib.import_module(name)
+    # on a line of its own, whatever the module has printed
+    print()
     print(mark + json.dumps([name, getattr(module, "__file__", None)]), flush=True)
 try:
     load("torch")

@@ -127,6 +127,13 @@ def test_a_module_that_ends_the_interpreter_is_taken_back_with_what_was_installe
     assert snapshot(environment) == before
 
 
+def test_a_module_that_prints_while_it_is_imported_is_no_failure(environment: Target, tmp_path: Path) -> None:
+    source = write_extension(tmp_path / "source")
+    with (source / "tiny_probe" / "__init__.py").open("a") as file:
+        file.write("import sys\nsys.stdout.write('loading ... 100%')\nsys.stderr.write('ready')\n")
+    assert install(environment, source).items[0].modules == ("tiny_probe", "tiny_probe._C")
+
+
 def test_a_crash_on_import_is_taken_back(environment: Target, tmp_path: Path) -> None:
     before = snapshot(environment)
     crash = "#include <stdlib.h>\n__attribute__((constructor)) static void dies(void) { abort(); }"
