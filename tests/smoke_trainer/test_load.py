@@ -72,10 +72,13 @@ def test_missing_and_unregistered_images_are_named(scene_folder):
     folder = scene_folder("colmap-binary") / "images_8"
     (folder / "view_002.png").unlink()
     Image.new("RGB", (48, 36)).save(folder / "stray.png")
+    Image.new("RGB", (48, 36)).save(folder / "STRAY_2.JPG", format="jpeg")
+    (folder / "notes.txt").write_text("no photo")
     scene = load_scene(str(folder.parent))
     assert len(scene.train) + len(scene.test) == 9
     notes = "\n".join(scene.notes)
-    assert "view_002.png" in notes and "stray.png" in notes
+    assert "view_002.png" in notes
+    assert "2 image(s) on disk are not in the reconstruction: STRAY_2.JPG, stray.png" in notes
 
 
 def test_photos_of_another_shape_than_their_camera_are_named(scene_folder):
@@ -98,8 +101,9 @@ def test_masks_beside_colmap_images_are_found(scene_folder):
     folder = scene_folder("colmap-text")
     (folder / "masks").mkdir()
     Image.new("L", (48, 36), 255).save(folder / "masks" / "view_001.png.png")
+    Image.new("L", (48, 36), 255).save(folder / "masks" / "view_003.png")
     masks = {view.name: view.mask_path for view in load_scene(str(folder)).train}
-    assert masks["view_001.png"] is not None and masks["view_002.png"] is None
+    assert {name for name, mask in masks.items() if mask is not None} == {"view_001.png", "view_003.png"}
 
 
 def test_without_points_training_starts_from_seeded_random_ones(scene_folder):

@@ -89,6 +89,19 @@ def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
     assert monitor.latest["vram_allocated_gb"] == 1.5
 
 
+def test_heldout_quality_on_the_way_is_told_when_it_was_asked_for(short_run):
+    told = []
+    result = train(short_run(15, evaluate_every=5), told.append)
+    on_the_way = {state["iteration"]: state["heldout_psnr"] for state in told if "heldout_psnr" in state}
+    assert set(on_the_way) == {5, 10}  # the last evaluation is the result's
+    document = result.document
+    assert on_the_way[10] > document["initial_heldout"]["psnr"]
+    assert on_the_way[10] != document["heldout"]["psnr"]
+    told.clear()
+    train(short_run(15, out="without"), told.append)
+    assert len(told) == 15 and not any("heldout_psnr" in state for state in told)
+
+
 STATE = {"iteration": 5, "iterations": 9, "loss": 0.25, "psnr": 21.5, "gaussians": 77, "seconds": 2.0,
          "iterations_per_second": 2.5}  # fmt: skip
 

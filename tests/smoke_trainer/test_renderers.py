@@ -66,6 +66,20 @@ def test_the_screen_gradient_is_in_ndc_units(camera_and_view):
     assert gradient.item() == pytest.approx(per_pixel * view.camera.width / 2, rel=0.05)
 
 
+def test_colour_is_seen_from_where_the_camera_stands(camera_and_view):
+    """One harmonic of degree 1, f = -0.4886 x: its colour is that of the direction from the camera to the splat."""
+    camera, view = camera_and_view
+    place = (np.linalg.inv(view.world_to_camera) @ np.array([0.0, 0.0, 2.0, 1.0]))[:3]
+    splats = splats_at(place, 0.3, color=(0.5, 0.5, 0.5))._replace(sh_degree=1)
+    splats.shs[:, 3, 1] = 1.0
+    drawn = make_renderer("torch", CPU).render(camera, splats, torch.zeros(3))
+    direction = (place - view.position) / np.linalg.norm(place - view.position)
+    assert abs(direction[0]) > 0.1
+    shown = drawn.color.detach()[:, int(view.camera.cy), int(view.camera.cx)]
+    expected = (0.5 - 0.4886025 * direction[0]) / 0.5
+    assert float(shown[1] / shown[0]) == pytest.approx(expected, rel=1e-4)
+
+
 def test_antialiasing_makes_the_small_fainter(camera_and_view):
     camera, view = camera_and_view
     place = (np.linalg.inv(view.world_to_camera) @ np.array([0.0, 0.0, 2.0, 1.0]))[:3]

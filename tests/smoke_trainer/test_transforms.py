@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from smoke_trainer.data.camera import Distortion
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.transforms import read_nerfstudio
 from smoke_trainer.errors import SceneError
@@ -42,6 +43,26 @@ def test_a_frame_may_state_its_own_camera(scene_folder):
     images = read_nerfstudio(folder).images
     assert images[3].camera.fx == 99.0 and images[3].distortion.is_zero
     assert images[4].camera.fx != 99.0 and not images[4].distortion.is_zero
+
+
+def test_all_five_coefficients_of_a_lens_are_read_each_in_its_place(scene_folder):
+    folder = scene_folder("nerfstudio")
+    edit(folder, lambda d: d.update(k1=0.1, k2=0.02, k3=0.003, p1=0.004, p2=0.005))
+    assert read_nerfstudio(folder).images[0].distortion == Distortion(0.1, 0.02, 0.004, 0.005, 0.003)
+
+
+def test_scaled_axes_of_a_pose_are_brought_back_to_length_one(scene_folder):
+    folder = scene_folder("nerfstudio")
+    expected = [image.world_to_camera for image in read_nerfstudio(folder).images]
+
+    def scale(document):
+        for frame in document["frames"]:
+            for row in frame["transform_matrix"][:3]:
+                row[:3] = [2.5 * value for value in row[:3]]
+
+    edit(folder, scale)
+    for image, pose in zip(read_nerfstudio(folder).images, expected, strict=True):
+        assert image.world_to_camera == pytest.approx(pose, abs=1e-9)
 
 
 def test_images_absent_from_disk_are_named(scene_folder):
