@@ -116,19 +116,17 @@ def install(
             "--facts and --keep ask for the ways out, which change nothing.",
             "splatfix install --dry-run --why --facts facts.json",
         )
+    building: dict[str, object] = {
+        "--backend": backend is not Backend.native,
+        "--jobs": jobs,
+        "--cuda-home": cuda_home,
+        "--in-place": in_place,
+        "--provide-toolkit": provide_toolkit,
+        "--force-cuda-mismatch": force_cuda_mismatch,
+        "--ptx": ptx,
+    }
     if facts_file:
-        here = {
-            "--python": python,
-            "--cuda-home": cuda_home,
-            "--jobs": jobs,
-            "--resume": resume,
-            "--in-place": in_place,
-        }
-        here |= {
-            "--backend": backend is not Backend.native,
-            "--provide-toolkit": provide_toolkit,
-            "--ptx": ptx,
-        }
+        here = {"--python": python, "--resume": resume, **building}
         if unfit := [name for name, value in here.items() if value]:
             raise usage_error(
                 "facts-and-options",
@@ -139,6 +137,13 @@ def install(
             facts_file, Request(tuple(sources or ()), tuple(target or ())), tuple(keep or ()), as_json
         )
         return
+    asked = {"SOURCE": sources, "--target": target, **building}
+    if resume and (unfit := [name for name, value in asked.items() if value]):
+        raise usage_error(
+            "resume-takes-no-source",
+            f"--resume does again what was asked before, so it does not take {', '.join(unfit)}.",
+            "splatfix install --resume, or what you ask now without --resume",
+        )
     interpreter = resolve_python(python)
     request = Request(
         tuple(fetch_source(text, interpreter) for text in sources or (".",)),
@@ -151,12 +156,6 @@ def install(
         force_cuda_mismatch,
         ptx,
     )
-    if resume and (sources or target):
-        raise usage_error(
-            "resume-takes-no-source",
-            "--resume does again what was asked before, so it takes neither SOURCE nor --target.",
-            "splatfix install --resume, or the sources without --resume",
-        )
     if resume:
         _, request = request_to_resume(interpreter)
     facts = gather(interpreter, system=options.with_toolkit(request.cuda_home))

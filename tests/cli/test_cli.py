@@ -87,6 +87,9 @@ def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: 
         (["inspect", "/no/such/file"], "no-such-file", 2),
         (["inspect", __file__], "not-a-binary", 2),
         (["certify", "--suite", "no-such-suite"], "unknown-suite", 2),
+        (["install", "--resume", "--ptx", "--jobs", "2"], "resume-takes-no-source", 2),
+        (["install", "--resume", "gsplat==0.0.0"], "resume-takes-no-source", 2),
+        (["install", "--dry-run", "--why", "--facts", "x", "--force-cuda-mismatch"], "facts-and-options", 2),
         (["certify", "--python", "/no/such/python"], "no-interpreter", 2),
     ],
 )
