@@ -71,6 +71,13 @@ def host_gcc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
         yield Finding("host-gcc-too-new", Status.PASS,
                       f"nvcc {toolkit.version} accepts {compiler.kind} {compiler.version} (up to {limit}).",
                       evidence=evidence)  # fmt: skip
+    elif _told_to_take_any(facts):
+        yield Finding(
+            "host-gcc-too-new", Status.SKIP,
+            f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} knows ({family_of(compiler)} {limit}); "
+            f"{_told_to_take_any(facts)} has it tried all the same.",
+            evidence=evidence,
+        )  # fmt: skip
     else:
         yield Finding(
             "host-gcc-too-new", Status.FAIL,
@@ -145,7 +152,8 @@ def host_msvc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
 @check("host-compiler-refused-by-torch", "compiler", "torch accepts the host compiler")
 def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """torch keeps a table of its own, and in places it is stricter than nvcc: torch 2.11 refuses gcc 14 with CUDA 12.8,
-    which nvcc accepts. Where its table has no row for a CUDA version it only warns."""
+    which nvcc accepts. Where its table has no row for a CUDA version it only warns; with TORCH_DONT_CHECK_COMPILER_ABI, and
+    in a torch that was built from source, it does not look."""
     toolkit, compiler = _pair(facts, host_compiler(facts))
     torch = torch_of(facts)
     if toolkit is None or compiler is None or torch is None or facts.machine.system != "linux":
@@ -155,6 +163,11 @@ def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding
     if rules is None or family not in ("gcc", "clang"):
         return
     cuda = numbers(toolkit.version)
+    setting = facts.machine.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
+    if why := host_compilers.compiler_check_skipped(torch.version, setting):
+        yield Finding("host-compiler-refused-by-torch", Status.SKIP, f"torch does not look at the host compiler: {why}.",
+                      evidence=(Evidence("torch", torch.version, facts.environment.torch.found_via),))  # fmt: skip
+        return
     bounds = rules.gcc_bounds(cuda) if family == "gcc" else rules.clang_bounds(cuda)
     if bounds is None:
         return  # torch only warns there
@@ -179,6 +192,15 @@ def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding
             evidence=evidence,
             remedy=_newer_gcc(facts, bounds.min[0]) if too_old else _other_compiler(facts, toolkit, family, limit),
         )  # fmt: skip
+
+
+def _told_to_take_any(facts: Facts) -> str:
+    """The variable that switches nvcc's own limit off; "" for none."""
+    for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
+        words = facts.machine.variables.get(name, "").replace("--allow", "-allow").split()
+        if {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"} & set(words):
+            return name
+    return ""
 
 
 def _pair(facts: Facts, compiler: Compiler | None) -> tuple[Toolkit | None, Compiler | None]:

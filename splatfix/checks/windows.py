@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import compiles_at_first_use, host_compiler, torch_cuda, torch_of
+from splatfix.checks._common import (
+    compiles_at_first_use,
+    host_compiler,
+    set_variable,
+    sources_to_build,
+    torch_cuda,
+    torch_of,
+)
 from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Facts
 
-_PROMPT = 'Open "x64 Native Tools Command Prompt for VS", or run vcvars64.bat, and build from there.'
+_PROMPT = ('Open "x64 Native Tools Command Prompt for VS", or run vcvars64.bat, and build from there, with '
+           "set DISTUTILS_USE_SDK=1.")  # fmt: skip
 
 
 @check("msvc-not-on-path", "compiler", "cl.exe is where torch looks for it")
@@ -58,6 +66,29 @@ def msvc_x86_host(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 remedy=(prose(_PROMPT),),
             )  # fmt: skip
         return  # the first on PATH is the one that is called
+
+
+@check("distutils-use-sdk-unset", "compiler", "torch may build from Visual Studio's prompt")
+def distutils_use_sdk_unset(facts: Facts, goal: Goal) -> Iterator[Finding]:
+    """In a prompt of Visual Studio torch stops every setup.py with "It seems that the VC environment is activated but
+    DISTUTILS_USE_SDK is not set". Source: `_check_abi` of torch/utils/cpp_extension.py, which a test reads."""
+    variables = facts.machine.variables
+    if (
+        facts.machine.system != "windows"
+        or torch_cuda(facts) is None
+        or "VSCMD_ARG_TGT_ARCH" not in variables
+    ):
+        return
+    if "DISTUTILS_USE_SDK" in variables:
+        return
+    waiting = [item.source.label for item in sources_to_build(facts) if item.source.uses_torch_builder]
+    yield Finding(
+        "distutils-use-sdk-unset", Status.WARN if waiting else Status.SKIP,
+        f"Visual Studio's prompt is open, and DISTUTILS_USE_SDK is not set: torch stops {waiting[0] if waiting else 'a build'}.",
+        evidence=(Evidence("VSCMD_ARG_TGT_ARCH", variables["VSCMD_ARG_TGT_ARCH"], "environment variable"),
+                  Evidence("DISTUTILS_USE_SDK", "not set", "environment variable")),
+        remedy=(set_variable(facts, "DISTUTILS_USE_SDK", "1"),),
+    )  # fmt: skip
 
 
 @check("msvc-runtime-missing", "torch", "The Visual C++ runtime that torch loads is here")

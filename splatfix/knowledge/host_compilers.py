@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -72,6 +73,20 @@ def oldest_gcc_of_torch(torch_version: str) -> int | None:
     release = parse_version(torch_version)[:2]
     rows = table("host_compilers")["torch_headers"].items()
     return max((row["oldest_gcc"] for since, row in rows if release >= version(since)), default=None)
+
+
+def compiler_check_skipped(torch_version: str, setting: str | None) -> str:
+    """Why torch does not hold its own table against the host compiler, in words; "" where it does.
+
+    A torch that was built from source (NVIDIA's containers and Jetson wheels: ``2.9.0a0+50eac811a6.nv25.09``) never does;
+    ``setting`` is TORCH_DONT_CHECK_COMPILER_ABI. Source: ``_check_cuda_version``, which a test holds this against.
+    """
+    off = table("cpp_extension")["compiler_check_off"]
+    if setting in off["values"]:
+        return f"{off['variable']}={setting}"
+    if re.match(r"\d+\.\d+\.\d+\w+\+\w+", torch_version):
+        return "this torch was built from source"
+    return ""
 
 
 def cudas_accepting(compiler: Compiler, number: int) -> tuple[tuple[int, int], ...]:

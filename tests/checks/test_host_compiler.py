@@ -132,3 +132,36 @@ def test_torchs_own_choice_is_not_nvccs(changed: Changer) -> None:
     ours, theirs = host_compiler(facts), nvcc_host_compiler(facts)
     assert ours is not None and theirs is not None
     assert (ours.path, theirs.path) == ("/opt/bin/g++", "/usr/bin/g++")
+
+
+@pytest.mark.parametrize(
+    ("version", "setting", "status"),
+    [("2.11.0+cu128", None, "fail"), ("2.11.0+cu128", "1", "skip"), ("2.11.0+cu128", "0", "fail"),
+     ("2.11.0a0+50eac811a6.nv25.09", None, "skip")],
+)  # fmt: skip
+def test_where_torch_does_not_look(
+    changed: Changer, torch_with: TorchWith, rtx_5080: Facts, version: str, setting: str | None, status: str
+) -> None:
+    """torch 2.11 refuses gcc 14 with CUDA 12.8, which nvcc accepts; unless it is told not to look, or was built from source."""
+    (toolkit,) = rtx_5080.machine.toolkits.value or ()
+    fourteen = Compiler("g++", "/usr/bin/g++", "14.2.0", ("PATH",))
+    facts = changed(torch=torch_with(version=version), compilers=Fact((fourteen,), ""),
+                    toolkits=Fact((dataclasses.replace(toolkit, version="12.8.93"),), "PATH"),
+                    variables={"TORCH_DONT_CHECK_COMPILER_ABI": setting} if setting else {})  # fmt: skip
+    (said,) = [item for item in run(facts, Goal()) if item.code == "host-compiler-refused-by-torch"]
+    assert said.status.value == status
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("-allow-unsupported-compiler", "skip"),
+        ("-O3 --allow-unsupported-compiler", "skip"),
+        ("-O3", "fail"),
+        ("", "fail"),
+    ],
+)
+def test_nvcc_that_is_told_to_take_any_compiler(changed: Changer, flags: str, told: str) -> None:
+    facts = changed(compilers=Fact((FIFTEEN,), ""), variables={"NVCC_APPEND_FLAGS": flags})
+    (said,) = [item for item in run(facts, Goal()) if item.code == "host-gcc-too-new"]
+    assert said.status.value == told

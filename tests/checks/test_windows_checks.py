@@ -8,8 +8,10 @@ import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
 from splatfix.facts import Compiler, Distribution, Fact, Facts
+from tests.knowledge.torch_sources import TorchSource, torch_sources
 
 from .conftest import Changer
+from .test_checkout_checks import source, with_checkout
 
 X64 = "C:\\VS\\VC\\Tools\\MSVC\\14.39.33519\\bin\\Hostx64\\x64\\cl.exe"
 GSPLAT = Fact(
@@ -67,3 +69,28 @@ def test_the_visual_cpp_runtime(changed: Changer, rtx_5080: Facts) -> None:
     assert not of(changed(missing_msvc_runtime=lost, interpreter=conda), "msvc-runtime-missing"), (
         "it brings its own"
     )
+
+
+@pytest.mark.parametrize(
+    ("system", "variables", "waits", "status"),
+    [("windows", {"VSCMD_ARG_TGT_ARCH": "x64"}, True, Status.WARN),
+     ("windows", {"VSCMD_ARG_TGT_ARCH": "x64"}, False, Status.SKIP),
+     ("windows", {"VSCMD_ARG_TGT_ARCH": "x64", "DISTUTILS_USE_SDK": "1"}, True, None), ("windows", {}, True, None),
+     ("linux", {"VSCMD_ARG_TGT_ARCH": "x64"}, True, None)],
+)  # fmt: skip
+def test_a_prompt_that_torch_does_not_build_from(
+    changed: Changer, system: str, variables: dict[str, str], waits: bool, status: Status | None
+) -> None:
+    facts = changed(system=system, variables=variables, compilers=cl(X64, "PATH"))
+    facts = with_checkout(facts, sources=(source("other"),)) if waits else facts
+    found = of(facts, "distutils-use-sdk-unset")
+    assert [item.status for item in found] == ([status] if status else [])
+    assert [step.text for item in found for step in item.remedy] == (
+        ['set "DISTUTILS_USE_SDK=1"'] if status else []
+    )
+
+
+@pytest.mark.parametrize("torch", torch_sources(), ids=lambda item: item.version)
+def test_torch_does_stop_there(torch: TorchSource) -> None:
+    text = torch.text("utils/cpp_extension.py")
+    assert "'VSCMD_ARG_TGT_ARCH' in os.environ and 'DISTUTILS_USE_SDK' not in os.environ" in text

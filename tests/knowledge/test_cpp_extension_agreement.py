@@ -30,6 +30,7 @@ from splatfix.knowledge.cpp_extension import (
     expand_arch_list,
     visible_gpu_arch_list,
 )
+from splatfix.knowledge.host_compilers import compiler_check_skipped
 
 from .torch_sources import TorchSource, torch_sources
 
@@ -294,6 +295,43 @@ class TestCheckCudaVersion:
                     assert any("no %s version bounds" in text for text in said) == (verdict == "no-row")
                     assert any("minor version" in text for text in said) == (mine == "minor-differs")
                 assert real == expected, (nvcc, torch_cuda, name, version)
+
+
+@pytest.mark.parametrize("setting", [None, "", "0", "1", "ON", "on", "YES", "TRUE", "True", "Y", "N"])
+@pytest.mark.parametrize(
+    "release",
+    [
+        "2.13.0+cpu",
+        "2.9.1",
+        "2.9.0a0+50eac811a6.nv25.09",
+        "2.1.0a0+41361538.nv23.06",
+        "2.10.0.dev20251101+cu130",
+        "2.5.0+git1a2b",
+    ],
+)
+def test_when_torch_does_not_look_at_the_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, setting: str | None, release: str
+) -> None:
+    torch = pytest.importorskip("torch")
+    module = pytest.importorskip("torch.utils.cpp_extension")
+    from torch.torch_version import TorchVersion
+
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").touch()
+    monkeypatch.setattr(module, "CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr(torch.version, "__version__", release)
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    banner = b"Cuda compilation tools, release 12.8, V12.8.93"
+    monkeypatch.setattr(module.subprocess, "check_output", lambda *_, **__: banner)
+    monkeypatch.delenv("TORCH_DONT_CHECK_COMPILER_ABI", raising=False)
+    if setting is not None:
+        monkeypatch.setenv("TORCH_DONT_CHECK_COMPILER_ABI", setting)
+    try:
+        module._check_cuda_version("g++", TorchVersion("99.0"))
+        looks = False
+    except RuntimeError:
+        looks = True
+    assert (compiler_check_skipped(release, setting) == "") == looks
 
 
 def test_the_imported_function_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
