@@ -17,6 +17,7 @@ from splatfix.resolve.toolchain import (
     candidates,
     compiles_for,
     objection_to,
+    served_by,
     what_was_seen,
 )
 from splatfix.resolve.versions import release_numbers
@@ -31,9 +32,13 @@ def choose_ptx(
     driver reads the PTX version that this toolkit writes. Source: CUDA's compatibility guides; CUDA error 222.
 
     Raises:
-        SplatfixError: ``no-ptx-road`` with every candidate and what speaks against it.
+        SplatfixError: ``no-ptx-road`` with every candidate and what speaks against it; ``arch-unknown-to-torch`` for a
+            target with a letter (``sm_100a``), in whose place no PTX of another architecture can stand.
     """
     assert torch.cuda is not None
+    for target in targets:
+        if target.variant:
+            served_by(target, torch)
     wanted = release_numbers(torch.cuda)
     rejected: list[RoadNotTaken] = []
     fitting: list[tuple[tuple[int, int], ToolkitDecision]] = []

@@ -104,10 +104,9 @@ def _notes(found: Situation, *, opened: bool) -> tuple[str, ...]:
             f"no road to native code serves {found.words} at once: ask for them one by one with --target"
         )
     if found.away:
-        words = ", ".join(arch.sm for arch in found.away)
-        notes.append(
-            f"{words} is not in this machine: it can be built for here, and must be shown to run elsewhere"
-        )
+        words, one = ", ".join(arch.sm for arch in found.away), len(found.away) == 1
+        is_it = f"{words} is not in this machine: it" if one else f"{words} are not in this machine: they"
+        notes.append(f"{is_it} can be built for here, and must be shown to run elsewhere")
     lost = [own for own in found.not_asked_for if not any(cubin_runs_on(arch, own) for arch in found.archs)]
     if lost and any(part.code for part in found.parts):
         words = ", ".join(arch.sm for arch in lost)

@@ -56,7 +56,7 @@ def choose_toolkit(
     assert torch.cuda is not None
     wanted = release_numbers(torch.cuda)
     for target in targets:
-        _served_by(target, torch)  # says so where torch itself knows nothing that serves it
+        served_by(target, torch)
     looked_at = (instead,) if instead else candidates(facts, cuda_home)
     rejected: list[RoadNotTaken] = []
     fitting: list[tuple[tuple[int, int], Toolkit, tuple[int, ...], tuple[Arch, ...]]] = []
@@ -100,8 +100,12 @@ def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Ar
     return max(older) if older and not target.variant else None
 
 
-def _served_by(target: Arch, torch: Torch) -> Arch:
-    """As ``build_arch`` with any toolkit; an error where torch knows nothing that serves the target."""
+def served_by(target: Arch, torch: Torch) -> Arch:
+    """As ``build_arch`` with any toolkit.
+
+    Raises:
+        SplatfixError: ``arch-unknown-to-torch`` where torch knows nothing that serves the target.
+    """
     found = build_arch(target, torch)
     if found is not None:
         return found

@@ -74,3 +74,8 @@ def test_drop_ins_are_kept_for_what_they_are() -> None:
     assert [reason.text for reason in way.reasons] == [
         "splatfix's drop-ins run wherever torch does: fused_ssim"
     ]
+
+
+def test_one_target_elsewhere_and_several() -> None:
+    assert "sm_90 is not in this machine: it can" in notes(healthy(), "sm_90")
+    assert "sm_90, sm_75 are not in this machine: they can" in notes(healthy(), "sm_90", "sm_75")

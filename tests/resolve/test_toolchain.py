@@ -174,3 +174,10 @@ def test_a_second_toolkit_of_the_same_version_is_not_called_farther() -> None:
     whys = {road.what: road.why for road in decision.rejected}
     assert "no nearer to torch's" in whys["toolkit /opt/cuda-12.8"]
     assert "farther from torch's" in whys["toolkit /opt/cuda-12.9"]
+
+
+def test_no_older_ptx_stands_in_for_an_architecture_with_a_letter() -> None:
+    """sm_100a code exists for what plain code cannot do; CUDA 12.8 can name it, this torch cannot."""
+    with pytest.raises(SplatfixError) as caught:
+        choose_ptx(machine(torch=TORCH_128, toolkits=(CUDA_12,)), TORCH_128, (Arch(10, 0, "a"),))
+    assert caught.value.code == "arch-unknown-to-torch"
