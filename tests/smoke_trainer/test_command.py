@@ -97,6 +97,8 @@ def test_presets_give_iterations_and_explicit_options_win():
     config = config_from(parser().parse_args(["figurine", "--preset", "quick"]))
     assert (config.iterations, config.resolution) == (quick.iterations, quick.resolution)
     assert (config.background, config.psnr_floor) == (quick.background, quick.psnr_floor)
+    config = config_from(parser().parse_args(["courtyard", "--preset", "quick"]))
+    assert config.resolution == PRESETS["quick"]["courtyard"].resolution == 128
     config = config_from(parser().parse_args(["figurine", "--preset", "quick", "--iterations", "33"]))
     assert config.iterations == 33 and config.densify.last == 23
     assert config.psnr_floor is None  # measured for another length
@@ -149,6 +151,20 @@ def test_all_scenes_that_are_there_train_and_the_others_are_said_to_be_skipped(
     assert "no scene is below" in capsys.readouterr().err
     assert main([]) == 2
     assert "no scene is given" in capsys.readouterr().err
+
+
+def test_one_scene_that_cannot_be_read_stops_no_other_and_is_the_exit_code(scene_folder, tmp_path, capsys):
+    for name in ("broken", "sound"):
+        (tmp_path / "data").mkdir(exist_ok=True)
+        scene_folder("colmap-binary").rename(tmp_path / "data" / name)
+    (tmp_path / "data" / "broken" / "sparse" / "0" / "cameras.bin").write_bytes(b"")
+    out = tmp_path / "out"
+    assert main(["--data", str(tmp_path / "data"), "--out", str(out), "--iterations", "3"]) == 3
+    assert "cameras.bin ends too early" in capsys.readouterr().err
+    status = {
+        name: json.loads((out / name / "result.json").read_text())["status"] for name in ("broken", "sound")
+    }
+    assert status == {"broken": "unreadable-scene", "sound": "ok"}
 
 
 def test_help_needs_no_torch():

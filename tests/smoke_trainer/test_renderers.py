@@ -185,6 +185,27 @@ def test_each_variants_call_draws_the_same_splat(fields, extra, arity, camera_an
     assert drawn.screen_points.grad is not None and drawn.screen_gradient().shape == (1,)
 
 
+@pytest.mark.parametrize(
+    ("fields", "kernel_size"),
+    [
+        ((*B[:4], "kernel_size", "subpixel_offset", *B[4:]), 0.1),  # mip-splatting's own default
+        ((*B[:4], "kernel_size", *B[4:], "require_depth", "require_coord"), 0.0),  # RaDe-GS's
+    ],
+)
+def test_the_filter_is_the_one_its_variant_trains_with(fields, kernel_size, camera_and_view, monkeypatch):
+    camera, view = camera_and_view
+    monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(fields))
+    renderer = InriaRenderer.__new__(InriaRenderer)
+    renderer._load(antialiasing=False)
+    settings = renderer._settings(camera, splats_at([0.0, 0.0, 0.0]), torch.zeros(3))
+    assert settings.kernel_size == kernel_size
+    if "subpixel_offset" in fields:
+        assert settings.subpixel_offset.shape == (view.camera.height, view.camera.width, 2)
+        assert not settings.subpixel_offset.any()
+    else:
+        assert settings.require_depth is False and settings.require_coord is False
+
+
 def test_an_unknown_setting_is_refused_instead_of_guessed(camera_and_view, monkeypatch):
     camera, _ = camera_and_view
     monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module((*B, "mystery")))
