@@ -26,7 +26,6 @@ def list_wheels(as_json: options.Json = False) -> None:
 @app.command("clear")
 def clear() -> None:
     """Remove every wheel from the cache."""
-    from splatfix.core.errors import SplatfixError
     from splatfix.install import WheelCache
     from splatfix.report import console
 
@@ -34,12 +33,5 @@ def clear() -> None:
     with interrupted.saying(
         lambda: f"Interrupted: {len(cache.entries())} wheel(s) are still in {cache.folder}."
     ):
-        removed = cache.clear() - len(cache.entries())
-    if left := len(cache.entries()):
-        raise SplatfixError(
-            "cannot-write",
-            f"{left} wheel(s) in {cache.folder} could not be removed.",
-            meaning=f"{removed} others were.",
-            todo=("Check who owns that folder, then call this again.",),
-        )
-    console.out().print(f"{removed} wheel(s) removed from {cache.folder}", soft_wrap=True)
+        removed = cache.clear()
+    console.out().print(f"{removed} wheel(s) removed from {cache.folder}", markup=False, soft_wrap=True)

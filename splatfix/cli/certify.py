@@ -133,7 +133,7 @@ def certify(
         typer.echo(dumps(report.document(result, known)), nl=False)
     else:
         report.terminal(console.out(), result)
-        console.out().print(f"\nreport: {out / 'certificate.md'}", soft_wrap=True)
+        console.out().print(f"\nreport: {out / 'certificate.md'}", markup=False, soft_wrap=True)
     raise typer.Exit(int(report.exit_code(result)))
 
 
@@ -229,5 +229,5 @@ def _in_container(
         prose(console.out(), "", escape(f"{word} in lane {lane}: {result.certificate.get('claim', '')}"))
         for reason in result.certificate.get("reasons", ()):
             prose(console.out(), "  ✗ ", escape(str(reason)))
-        console.out().print(f"report: {out / 'certificate.md'}", soft_wrap=True)
+        console.out().print(f"report: {out / 'certificate.md'}", markup=False, soft_wrap=True)
     raise typer.Exit(result.exit_code)

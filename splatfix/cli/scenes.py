@@ -51,7 +51,8 @@ def make(
     from splatfix.report.console import out
 
     for row in document["scenes"]:
-        out().print(f"{row['folder']}: {row['bytes'] / 1e6:.2f} MB in {row['seconds']:.1f} s", soft_wrap=True)
+        said = f"{row['folder']}: {row['bytes'] / 1e6:.2f} MB in {row['seconds']:.1f} s"
+        out().print(said, markup=False, soft_wrap=True)
 
 
 def _half_made(folder: Path) -> str:

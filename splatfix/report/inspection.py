@@ -50,7 +50,7 @@ def terminal(console: Console, result: Inspection, *, verbose: bool = False) -> 
                 for entry in group.entries
             )
             plural = "container" if group.count == 1 else "containers"
-            prose(console, f"  {group.count} {plural}: ", words)
+            prose(console, f"  {group.count} {plural}: ", escape(words))
         for coverage in item.verdicts:
             mark = "[green]✓[/]" if coverage.usable else "[bold red]✗[/]"
             prose(console, f"  {mark} ", escape(coverage.reason))

@@ -20,9 +20,9 @@ def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], No
         yield _plain(console)
         return
     columns = (
-        TextColumn("{task.description:<12}"),
+        TextColumn("{task.description:<12}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[words]}"),
+        TextColumn("{task.fields[words]}", markup=False),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bars:
