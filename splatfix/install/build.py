@@ -74,6 +74,7 @@ def build_wheel(
             key = wheel_key(scratch.source, identity) if cache else ""
             if cache and (kept := cache.take(key, wheels)):
                 return Built(kept, True)
+            doing("running its setup.py")
             cause = _run_pip(action, target, runner, scratch, log, doing, timeout, stop)
             if cause is None:
                 made = _take_wheel(action, scratch, wheels, log, built_with or {})

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 _NINJA = re.compile(r"^\s*\[(\d+)/(\d+)\]")
+_BEGINS = re.compile(r"^\s*building '([^']+)' extension")
 _COMPILING = re.compile(r"\s-c (?:-\S+ )*(\S+\.(?:cu|cpp|cc|cxx|c))\b")
 
 
@@ -28,6 +29,9 @@ class BuildLines:
             name = file.group(1).replace("\\", "/").rsplit("/", 1)[-1]
             count = _NINJA.match(line)
             return f"compiled {name}{self._left(*map(int, count.groups()))}" if count else f"compiling {name}"
+        # before ninja is done with the first file of many minutes
+        if begins := _BEGINS.match(line):
+            return f"compiling the sources of {begins.group(1)}"
         return "linking" if " -shared " in line else None
 
     def _left(self, done: int, total: int) -> str:

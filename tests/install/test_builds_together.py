@@ -88,6 +88,12 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Target, tmp_p
     assert heard.lines.index("2/8 build-wheel two_probe") < min(
         heard.lines.index(line) for line in heard.lines if line.startswith("done build-wheel")
     )
+    said = [line for line in heard.lines if line.startswith("one_probe: ")]
+    assert said[:3] == [
+        "one_probe: copying the source",
+        "one_probe: running its setup.py",
+        "one_probe: compiling the sources of one_probe._C",
+    ]
     assert "one_probe: compiling probe.c" in heard.lines and "two_probe: compiling probe.c" in heard.lines
     assert any(
         line.startswith("done build-wheel one_probe: ") and "compiled in" in line for line in heard.lines

@@ -20,6 +20,7 @@ from splatfix.resolve import BuildWheel, CheckImport, VerifyWheel
         ("  [5/5] g++ -MMD -c /s/ext.cpp -o f.o", "compiled ext.cpp (5 of 5)"),
         ("  [1/31] nvcc -c /s/a.cu -o f.o", "compiled a.cu (1 of 31, about 20 min more)"),
         ("  gcc -Wall -fPIC -I/usr/include -c probe.c -o build/probe.o", "compiling probe.c"),
+        ("  building 'simple_knn._C' extension", "compiling the sources of simple_knn._C"),
         ("  g++ -shared -Wl,-rpath build/probe.o -o _C.so", "linking"),
         ("  copying pkg/__init__.py -> build/lib/pkg", None),
         ("", None),
