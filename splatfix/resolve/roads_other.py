@@ -60,6 +60,7 @@ def container(found: Situation, lanes: Sequence[Lane]) -> WayOut | RoadNotTaken:
         )  # fmt: skip
         return replace(
             made,
+            can_prove=tuple(rung for rung in made.can_prove if rung is not RungName.REPRODUCES),
             cannot_prove=(
                 *made.cannot_prove,
                 Limit(RungName.REPRODUCES, "the environment itself stays as it is"),

@@ -7,12 +7,13 @@ import dataclasses
 import pytest
 
 from splatfix.core.proof import RungName
-from splatfix.facts import Facts
-from splatfix.resolve import Aim, Road, find_ways
+from splatfix.facts import Fact, Facts
+from splatfix.knowledge.torch_releases import release
+from splatfix.resolve import Aim, Lane, Road, find_ways
 from splatfix.resolve.ways import ByHand, InstallTorch
 from tests.resolve.machines import CUDA_12, machine
 from tests.resolve.test_roads_torch import changed, without_torch
-from tests.resolve.test_ways import RTX_5080, TORCH_128, plan, roads, why_shut, with_driver
+from tests.resolve.test_ways import RTX_4090, RTX_5080, TORCH_128, plan, roads, why_shut, with_driver
 
 
 @pytest.mark.parametrize(
@@ -69,3 +70,26 @@ def test_the_driver_asked_for_is_the_oldest_that_starts_that_torch() -> None:
     way = plan(find_ways(Aim(), facts), Road.DRIVER)
     assert isinstance(way.steps[0], ByHand) and "450.80.02 or newer" in way.steps[0].text
     assert next(step for step in way.steps if isinstance(step, InstallTorch)).tag == "cu118"
+
+
+@pytest.mark.parametrize("glibc", ["2.17", "2.41"])
+@pytest.mark.parametrize("python", ["3.6.9", "3.8.10", "3.10.2", "3.14.0", "3.16.0"])
+def test_no_road_installs_a_torch_without_a_wheel_here(python: str, glibc: str) -> None:
+    version = (int(python.split(".")[0]), int(python.split(".")[1]))
+    for gpus in ((RTX_5080,), (dataclasses.replace(RTX_5080, cc="6.1"),), (RTX_5080, RTX_4090)):
+        facts = changed(without_torch(python), glibc=glibc, gpus=Fact(gpus, "test"))
+        for way in find_ways(Aim(), facts).plans:
+            for step in (item for item in way.steps if isinstance(item, InstallTorch)):
+                row = release(step.version.replace("*", "0"))
+                assert row is not None and row.supports_python(version) is not False, step
+                assert row.min_glibc is None or row.min_glibc <= tuple(map(int, glibc.split("."))), step
+                assert step.tag == "cpu" or step.tag in {build.tag for build in row.builds}, step
+
+
+def test_a_lane_does_not_claim_what_it_says_it_cannot_show() -> None:
+    facts = changed(
+        with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,)), "580.95.05", "13.0"), tools={"docker": "28"}
+    )
+    way = plan(find_ways(Aim(), facts, (Lane("cu130", "torch==2.11.0+cu130", True),)), Road.CONTAINER)
+    assert RungName.TRAINS in way.can_prove
+    assert not set(way.can_prove) & {limit.rung for limit in way.cannot_prove}
