@@ -118,10 +118,14 @@ class Monitor:
         self._device = device
         self._pending: List[Tuple[Dict[str, Any], Dict[str, Tensor], List[Tuple[str, Any]]]] = []
         self._file = (out / "metrics.jsonl").open("a" if append else "w", encoding="utf-8")
+        self._out = out
         self._board = _summary_writer(out) if tensorboard else None
 
     def rewind(self, iteration: int) -> None:
-        """Drop lines after an iteration, for a run that resumes there in the folder of the run that went further."""
+        """Drop what comes after an iteration, for a run that resumes there in the folder of the run that went further."""
+        if self._board is not None:
+            self._board.close()
+            self._board = _summary_writer(self._out, purge_step=iteration + 1)
         self._file.close()
         path = Path(self._file.name)
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
@@ -209,7 +213,8 @@ def _json_number(value: float) -> Optional[float]:
     return value if math.isfinite(value) else None
 
 
-def _summary_writer(out: Path) -> Any:
+def _summary_writer(out: Path, purge_step: Optional[int] = None) -> Any:
+    """torch's writer; its readers forget what an earlier file in the folder has from `purge_step` on."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -218,4 +223,4 @@ def _summary_writer(out: Path) -> Any:
             "torch writes its event files through it",
             "pip install tensorboard, or leave the option out: metrics.jsonl holds the same series",
         ) from None
-    return SummaryWriter(str(out / "tensorboard"))  # type: ignore[no-untyped-call, unused-ignore]
+    return SummaryWriter(str(out / "tensorboard"), purge_step=purge_step)  # type: ignore[no-untyped-call, unused-ignore]

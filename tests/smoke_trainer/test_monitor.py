@@ -24,7 +24,7 @@ class Board:
 
     scalars: dict[str, list[tuple[float, int]]]
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, purge_step: int | None = None) -> None:
         Board.scalars = {}
 
     def add_scalar(self, name: str, value: float, step: int) -> None:
@@ -68,6 +68,24 @@ def test_tensorboards_own_reader_finds_the_series(short_run):
     rows = [json.loads(line) for line in (config.out / "metrics.jsonl").read_text().splitlines()]
     found = [(event.step, event.value) for event in read.Scalars("train/loss")]
     assert found == [(row["iteration"], pytest.approx(row["loss"])) for row in rows] and len(found) == 5
+
+
+def test_tensorboard_forgets_what_a_resumed_run_does_again(short_run):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    config = short_run(8, tensorboard=True, checkpoint_every=4)
+
+    def keep(state):
+        if state["iteration"] == 6:
+            (config.out / "kept.pt").write_bytes((config.out / "checkpoint.pt").read_bytes())
+
+    assert train(config, keep).status == "ok"
+    # Readers take the files of a folder in the order of their names, which begin with the second they were made in.
+    for file in (config.out / "tensorboard").iterdir():
+        file.rename(file.with_name(file.name.replace("tfevents.", "tfevents.0", 1)))
+    assert train(short_run(8, tensorboard=True, resume=config.out / "kept.pt")).status == "ok"
+    read = events.EventAccumulator(str(config.out / "tensorboard"))
+    read.Reload()
+    assert [event.step for event in read.Scalars("train/loss")] == list(range(1, 9))
 
 
 def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
