@@ -33,7 +33,10 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as stop:
             typer.echo(str(stop) or NOTHING, err=True)
             raise typer.Exit(EXIT_CODE) from None
-        except typer.Abort:  # a question was answered with no, or with Ctrl-C
+        except typer.Abort as no:  # to a question, which typer also says for Ctrl-C
+            if isinstance(no.__context__, KeyboardInterrupt):
+                typer.echo("\nInterrupted: nothing was changed.", err=True)
+                raise typer.Exit(EXIT_CODE) from None
             typer.echo("Nothing was changed.", err=True)
             raise typer.Exit(1) from None
 

@@ -187,3 +187,38 @@ def test_an_installation_says_how_it_left_the_environment(
     resumed = [sys.executable, "-m", "splatfix", "install", "--resume", "--python", str(environment)]
     again = subprocess.run(resumed, capture_output=True, text=True, check=False, env={**os.environ, **env})
     assert "(nothing-to-resume)" not in again.stderr and str(source) in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "told", "code"),
+    [(b"\x03", "Interrupted: nothing was changed.", 130), (b"n\n", "Nothing was changed.", 1)],
+)
+def test_who_does_not_go_ahead_is_told_that_nothing_changed(
+    typed: bytes, told: str, code: int, environment: Path, tmp_path: Path
+) -> None:
+    source = write_source(tmp_path / "source")
+    ours, theirs = os.openpty()
+    argv = [sys.executable, "-m", "splatfix", "install", str(source), "--python", str(environment)]
+    # a session of its own, whose terminal this is: there Ctrl-C is a signal
+    starts = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", starts, *argv],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while b"Go ahead?" not in shown:
+            shown += os.read(ours, 4096)
+        os.write(ours, typed)
+        assert process.wait(timeout=60) == code
+        while told.encode() not in shown:
+            shown += os.read(ours, 4096)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert not (environment.parent.parent / ".splatfix").exists()
