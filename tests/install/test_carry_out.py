@@ -164,6 +164,18 @@ def test_a_build_failure_names_its_cause_and_changes_nothing(environment: Target
     assert last_status(environment) is Status.FAILED
 
 
+def test_a_source_for_another_python_is_told_as_that(environment: Target, tmp_path: Path) -> None:
+    source = write_extension(tmp_path / "source")
+    setup = source / "setup.py"
+    setup.write_text(setup.read_text().replace("setup(name", 'setup(python_requires=">=3.99", name'))
+    before = snapshot(environment)
+    with pytest.raises(SplatfixError) as caught:
+        install(environment, source)
+    assert "requires a different Python" in caught.value.what and ">=3.99" in caught.value.meaning
+    assert "--python" in caught.value.todo[0]
+    assert snapshot(environment) == before and last_status(environment) is Status.FAILED
+
+
 def test_a_copy_that_comes_first_on_the_path_is_noticed(environment: Target, tmp_path: Path) -> None:
     shadow = tmp_path / "shadow"
     write_extension(shadow)
