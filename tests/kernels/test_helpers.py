@@ -88,6 +88,19 @@ def test_optimizer_equals_the_step_keeps_state_and_takes_radii():
     assert untouched not in optimizer.state
 
 
+def test_optimizer_takes_the_betas_and_epsilon_it_is_given():
+    param = torch.nn.Parameter(torch.zeros(1, 1, dtype=torch.float64))
+    optimizer = SparseGaussianAdam(
+        [{"params": [param], "lr": 1.0, "name": "xyz"}], lr=0.0, eps=0.5, betas=(0.4, 0.75)
+    )
+    for _ in range(2):
+        param.grad = torch.ones(1, 1, dtype=torch.float64)
+        optimizer.step(torch.tensor([True]), 1)
+    # Moments by hand: 0.6 and 0.25, then 0.84 and 0.4375.
+    expected = -0.6 / (math.sqrt(0.25) + 0.5) - 0.84 / (math.sqrt(0.4375) + 0.5)
+    assert param.item() == pytest.approx(expected, rel=1e-12)
+
+
 def test_adam_refuses_a_wrong_visibility():
     param = torch.nn.Parameter(torch.zeros(4, 3))
     param.grad = torch.ones(4, 3)

@@ -225,6 +225,21 @@ def test_equal_images_score_one_and_pull_nowhere():
     assert grad.abs().max() < 1e-6
 
 
+def test_what_only_rounding_could_bring_is_clamped_and_pulls_nowhere():
+    """Statistics that no image has: a product beyond both squares, on either side, and a variance below zero."""
+    squares = torch.tensor([0.0, 0.0, -0.01, 0.5], dtype=torch.float64)
+    twice_product = torch.tensor([1.0, -1.0, 0.0, 0.25], dtype=torch.float64)
+    mean = torch.zeros(4, dtype=torch.float64)  # of images less one half
+    out = [torch.full((4,), 7.0, dtype=torch.float64) for _ in range(3)]
+    found = module._map_and_derivatives(mean, mean, squares.clone(), twice_product.clone(), out)
+    assert found.tolist() == pytest.approx([1.0, -1.0, 1.0, (0.25 + 9e-4) / (0.5 + 9e-4)])
+    for derivative in out:
+        assert derivative[:2].tolist() == [0.0, 0.0]
+    assert out[1][3] > 0 and out[2][3] > 0
+    without = module._map_and_derivatives(mean, mean, squares, twice_product, None)
+    assert torch.equal(without, found)
+
+
 def test_same_and_valid_differ():
     x, y = picture(1, 3, 40, 50)
     assert abs(fused_ssim(x, y, "same") - fused_ssim(x, y, "valid")) > 1e-4
