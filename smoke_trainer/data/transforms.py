@@ -128,7 +128,7 @@ def _pose(path: Path, name: str, matrix: Any) -> Array:
 
 def _lens(path: Path, name: str, values: Dict[str, Any], file: Optional[Path]) -> Tuple[Camera, Distortion]:
     """Intrinsics from fl_x... or camera_angle_x; the image's own size where none is stated."""
-    model = "a fisheye" if values.get("is_fisheye") else values.get("camera_model", "OPENCV")
+    model = "FISHEYE" if values.get("is_fisheye") else values.get("camera_model", "OPENCV")
     if model not in PINHOLE_MODELS or values.get("k4"):
         raise SceneError(
             f"{path}: the camera model {model} cannot be undistorted here",

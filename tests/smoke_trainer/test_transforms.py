@@ -159,7 +159,7 @@ def test_blender_without_its_test_file_is_an_error(scene_folder):
         (lambda d: d.update(w=-3), "no usable size"),
         (lambda d: d.update(k1=float("nan")), "no usable size"),
         (lambda d: d.update(camera_model="OPENCV_FISHEYE"), "OPENCV_FISHEYE"),
-        (lambda d: d.update(is_fisheye=True), "a fisheye cannot be undistorted"),
+        (lambda d: d.update(is_fisheye=True), "camera model FISHEYE cannot be undistorted"),
         (lambda d: d.update(fl_y=-40.0), "no usable size"),
         (lambda d: (d.pop("fl_x"), d.update(camera_angle_x=math.pi)), "no usable size"),
     ],
