@@ -37,8 +37,9 @@ def targets(facts: Facts, goal: Goal) -> tuple[Target, ...]:
     found: dict[Arch, list[str]] = {}
     hidden = hidden_gpus(facts)
     for gpu in facts.machine.gpus.value or ():
-        if gpu.vendor == "nvidia" and gpu.cc and gpu.index not in hidden:
-            found.setdefault(Arch.parse(gpu.cc), []).append(f"GPU {gpu.index}, {gpu.name}")
+        arch = Arch.known(gpu.cc) if gpu.vendor == "nvidia" else None
+        if arch is not None and gpu.index not in hidden:
+            found.setdefault(arch, []).append(f"GPU {gpu.index}, {gpu.name}")
     return tuple(Target(arch, f"{arch.sm} ({'; '.join(names)})") for arch, names in found.items())
 
 
@@ -71,7 +72,9 @@ def torch_cuda(facts: Facts) -> tuple[int, int] | None:
 
 def compiling_toolkits(facts: Facts) -> tuple[Toolkit, ...]:
     """The toolkits that have an nvcc which answers."""
-    return tuple(item for item in facts.machine.toolkits.value or () if item.nvcc and item.version)
+    return tuple(
+        item for item in facts.machine.toolkits.value or () if item.nvcc and len(numbers(item.version)) > 1
+    )
 
 
 def chosen_toolkit(facts: Facts) -> Toolkit | None:

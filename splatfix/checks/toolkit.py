@@ -217,7 +217,7 @@ def _mismatch_evidence(facts: Facts, toolkit: Toolkit) -> tuple[Evidence, ...]:
 
 
 def _plain_archs(toolkit: Toolkit) -> list[Arch]:
-    return [Arch.parse(name) for name in toolkit.archs if name[-1].isdigit()]
+    return [one for name in toolkit.archs if (one := Arch.known(name)) and not one.variant]
 
 
 def _sibling(toolkit: Toolkit, arch: Arch) -> Arch | None:

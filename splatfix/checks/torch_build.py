@@ -191,7 +191,7 @@ def own_archs(torch: Torch) -> tuple[str, ...]:
 
 def _known_sibling(torch: Torch, arch: Arch) -> Arch | None:
     """The newest architecture in torch's list whose machine code runs on this one; None: torch knows none."""
-    known = [Arch.parse(name) for name in torch.knows_archs]
+    known = [one for name in torch.knows_archs if (one := Arch.known(name))]
     return max((one for one in known if not one.variant and cubin_runs_on(one, arch)), default=None)
 
 

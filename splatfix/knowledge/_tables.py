@@ -199,7 +199,17 @@ def optional_pair(value: Any) -> tuple[int, int] | None:
 
 
 def parse_version(text: str) -> Version:
-    """Leading numbers of a version: ``"2.13.0+cpu"`` -> (2, 13, 0); ``"2.16.0.dev1"`` -> (2, 16, 0)."""
+    """Leading numbers of a version: ``"2.13.0+cpu"`` -> (2, 13, 0); ``"2.16.0.dev1"`` -> (2, 16, 0).
+
+    Raises KnowledgeError for a text that begins with none.
+    """
+    if not (parts := leading_numbers(text)):
+        raise KnowledgeError(f"{text!r} is not a version: it must begin with a number, as in '12.8'.")
+    return parts
+
+
+def leading_numbers(text: str) -> Version:
+    """As ``parse_version``; empty for a text that is no version."""
     parts: list[int] = []
     for part in text.strip().split("+")[0].split("."):
         digits = ""
@@ -212,8 +222,6 @@ def parse_version(text: str) -> Version:
         parts.append(int(digits))
         if digits != part:
             break
-    if not parts:
-        raise KnowledgeError(f"{text!r} is not a version: it must begin with a number, as in '12.8'.")
     return tuple(parts)
 
 

@@ -34,6 +34,14 @@ class Arch:
         return cls.of_number(int(match["num"] or match["bare"]), match["variant"])
 
     @classmethod
+    def known(cls, text: str | None) -> Arch | None:
+        """As ``parse``; None where that is no architecture, as a newer driver or torch may name one."""
+        try:
+            return cls.parse(text) if text else None
+        except ValueError:
+            return None
+
+    @classmethod
     def of_number(cls, number: int, variant: str = "") -> Arch:
         """From ``120`` (as fat binaries store it) and a variant letter."""
         return cls(number // 10, number % 10, variant)

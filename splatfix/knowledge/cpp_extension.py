@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from splatfix.knowledge._tables import Version, cached, compare, parse_version, table, version
+from splatfix.knowledge._tables import Version, cached, compare, leading_numbers, table, version
 from splatfix.knowledge.archs import Arch
 
 
@@ -172,12 +172,12 @@ def _bounds_of(row: Mapping[str, Sequence[int]]) -> Bounds:
 
 
 def behaviour(torch_version: str) -> CppExtension | None:
-    """The row for a torch version (``2.13.0+cpu`` too); None for a torch older than all rows.
+    """The row for a torch version (``2.13.0+cpu`` too); None for a torch older than all rows, or what is no version.
 
     A release that was not read is spoken for by one of its own minor, else by the nearest older one; ``exact``
     and ``same_minor`` tell which.
     """
-    wanted = parse_version(torch_version)
+    wanted = leading_numbers(torch_version)
     rows = _releases()
     chosen = [row for row in rows if row[:2] == wanted[:2]] or [row for row in rows if row <= wanted]
     if not chosen:

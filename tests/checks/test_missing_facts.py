@@ -68,3 +68,25 @@ def test_nothing_known_at_all(rtx_5080: Facts) -> None:
     found = run(bare, Goal(("sm_120",)))
     assert not [item for item in found if item.status in (Status.CRASH, Status.WARN)]
     assert [item.code for item in found if item.status is Status.FAIL] == ["interpreter-answers"]
+
+
+@pytest.mark.parametrize("text", ["", "(", "unknown", "12", "\u00e9", "1.2.3.4.5"])
+def test_what_is_no_version_and_no_architecture_breaks_no_check(rtx_5080: Facts, text: str) -> None:
+    """A self-built torch, a driver or a toolkit newer than anything may name itself in ways that nobody foresaw."""
+    machine, environment = rtx_5080.machine, rtx_5080.environment
+    (gpu,), (toolkit,) = machine.gpus.value or (), machine.toolkits.value or ()
+    torch = environment.torch.value
+    assert torch is not None and machine.driver.value is not None
+    strange = [
+        {"gpus": Fact((dataclasses.replace(gpu, cc=text),), "NVML")},
+        {"toolkits": Fact((dataclasses.replace(toolkit, version=text),), "PATH")},
+        {"driver": Fact(dataclasses.replace(machine.driver.value, version=text, cuda=text), "NVML")},
+        {"torch": Fact(dataclasses.replace(torch, version=text), "")},
+        {"torch": Fact(dataclasses.replace(torch, cuda=text), "")},
+        {"torch": Fact(dataclasses.replace(torch, knows_archs=(text, "9.0")), "")},
+    ]
+    for change in strange:
+        part = "environment" if "torch" in change else "machine"
+        owner = dataclasses.replace(getattr(rtx_5080, part), **change)
+        facts = dataclasses.replace(rtx_5080, **{part: owner})
+        assert not [item for item in run(facts, Goal()) if item.status is Status.CRASH], change
