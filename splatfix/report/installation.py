@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.shell import quoted
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, RevertOutcome
 from splatfix.report.document import envelope
@@ -99,7 +100,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     console.print(f"Done in {outcome.seconds:.0f} s. Logs: {escape(outcome.log)}", soft_wrap=True)
     number = outcome.entry.partition("-")[0]
     console.print(
-        f"Take it back with: splatfix revert {number} --python {escape(outcome.plan.python)}",
+        f"Take it back with: splatfix revert {number} --python {escape(quoted(outcome.plan.python))}",
         soft_wrap=True,
     )
 

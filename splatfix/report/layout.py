@@ -17,7 +17,7 @@ _LEAST = 24
 _COMMAND = re.compile(
     r"(?:^|(?<=: ))(?:splatfix (?:--|diagnose|inspect|install|revert|verify|certify|monitor|checks|cache|scenes)|"
     r"sudo |export |mv |nvidia-smi|pip3? (?:un)?install |python3? -m |uv pip |conda (?:install|create) |"
-    r'docker (?:run|pull|image|context|system) |git -C |"[^"]+" -m |/\S+ -m ).*\Z',
+    r'docker (?:run|pull|image|context|system) |git -C |"[^"]+" -m |\'[^\']+\' -m |/\S+ -m ).*\Z',
     re.DOTALL,
 )
 

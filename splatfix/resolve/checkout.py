@@ -10,6 +10,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.shell import quoted
 from splatfix.facts import Facts
 from splatfix.facts.source import MOST_FOLDERS, Source, read_source, walk_extensions
 from splatfix.knowledge.stacks import Stack, recognise_checkout
@@ -85,7 +86,7 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
         raise usage_error(
             "source-incomplete",
             f"{folder} is incomplete: {', '.join(empty)} is missing or empty.",
-            f"In the checkout: git -C {folder} submodule update --init --recursive",
+            f"In the checkout: git -C {quoted(folder)} submodule update --init --recursive",
             "Or name the extensions to build one by one.",
         )
     parts = [part for part in known.parts if part.path] if known else []
@@ -99,8 +100,8 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
             "source-incomplete",
             f"{folder} is incomplete: {', '.join(os.path.relpath(path, folder) for path in lacking)} "
             f"holds no setup.py, and {known.name if known else 'it'} needs it.",
-            f"In the checkout: git -C {folder} submodule update --init --recursive",
-            f"Where it is no submodule, take it back from git: git -C {folder} checkout -- .",
+            f"In the checkout: git -C {quoted(folder)} submodule update --init --recursive",
+            f"Where it is no submodule, take it back from git: git -C {quoted(folder)} checkout -- .",
         )
     if folder in ours:
         return ours, ()
@@ -176,7 +177,7 @@ def _checked(folder: Path) -> Source:
         raise usage_error(
             "source-incomplete",
             f"{source.label} is incomplete: {', '.join(lacking)} is missing or empty.",
-            f"In the checkout: git -C {folder} submodule update --init --recursive",
+            f"In the checkout: git -C {quoted(folder)} submodule update --init --recursive",
         )
     return source
 

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.shell import quoted
 from splatfix.facts import Facts, Interpreter, Torch
 from splatfix.facts.source import Source
 
@@ -38,14 +39,20 @@ def interpreter_of(facts: Facts) -> Interpreter:
             "externally-managed",
             f"{found.executable} belongs to the operating system, which forbids pip to change it (PEP 668).",
             meaning="Installing there could break the system's own tools.",
-            todo=(f"{found.executable} -m venv my-env", "splatfix install . --python my-env --target ..."),
+            todo=(
+                f"{quoted(found.executable)} -m venv my-env",
+                "splatfix install . --python my-env --target ...",
+            ),
         )
     if version_of(facts, "pip") is None:
         raise SplatfixError(
             "no-pip",
             f"The environment of {found.executable} has no pip.",
             meaning="splatfix builds and installs with the target environment's own pip.",
-            todo=(f"{found.executable} -m ensurepip", f"or: uv pip install --python {found.executable} pip"),
+            todo=(
+                f"{quoted(found.executable)} -m ensurepip",
+                f"or: uv pip install --python {quoted(found.executable)} pip",
+            ),
         )
     return found
 
@@ -74,7 +81,7 @@ def torch_of(facts: Facts, *, cuda: bool) -> Torch:
             "torch-unreadable",
             f"torch in the environment of {where} cannot be read: {torch.error}.",
             meaning="Its version and CUDA build decide everything else.",
-            todo=(f"Reinstall it: {where} -m pip install --force-reinstall --no-deps torch",),
+            todo=(f"Reinstall it: {quoted(where)} -m pip install --force-reinstall --no-deps torch",),
         )
     if cuda and torch.value.cuda is None:
         build = "ROCm" if torch.value.hip else "CPU-only"
@@ -84,7 +91,7 @@ def torch_of(facts: Facts, *, cuda: bool) -> Torch:
             meaning="CUDA extensions can neither be built against it nor run with it.",
             todo=(
                 "Install a CUDA build of torch; this names the exact command:",
-                f"splatfix install --dry-run --why --target sm_120 --python {where}",
+                f"splatfix install --dry-run --why --target sm_120 --python {quoted(where)}",
                 "Or use the drop-ins that need no CUDA: splatfix install fused_ssim simple_knn --backend pure",
             ),
         )
@@ -132,7 +139,7 @@ def check_build_tools(facts: Facts, source: Source) -> None:
         f"The environment of {python} lacks what {source.label} needs: {said}.",
         meaning="The build runs inside the target environment, because it must see the installed torch; splatfix itself "
         "adds no packages to it.",
-        todo=(f"{python} -m pip install {wanted}",),
+        todo=(f"{quoted(python)} -m pip install {wanted}",),
     )
 
 

@@ -46,6 +46,8 @@ def test_a_command_at_the_end_is_never_broken() -> None:
     assert last == "       Debian and Ubuntu: sudo apt-get install g++-10"
     command = "splatfix certify --device cuda --python /home/user/gs/env/bin/python"
     assert printed(30, lambda console: prose(console, "→ ", command)) == [f"→ {command}"]
+    blank = "'/home/user/my env/bin/python' -m pip install --upgrade setuptools"
+    assert printed(30, lambda console: prose(console, "→ ", blank)) == [f"→ {blank}"]
 
 
 def test_a_head_that_leaves_no_room_has_a_line_of_its_own() -> None:
