@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 
 def make_ssim(choice: str, device: torch.device) -> Part:
-    """`kernels` (ours) or `fused-ssim` (the CUDA extension): (images [B,C,H,W], truth) -> scalar."""
+    """`kernels` (ours) or `fused-ssim` (the extension, or its drop-in): (images [B,C,H,W], truth) -> scalar."""
     if choice == "kernels":
         return _ours("splatfix.kernels.ssim", "fused_ssim", device)
     if choice == "fused-ssim":
@@ -40,7 +40,7 @@ def make_ssim(choice: str, device: torch.device) -> Part:
 
 
 def make_knn(choice: str, device: torch.device) -> Part:
-    """`kernels` (ours) or `simple-knn` (the CUDA extension): points [P, 3] -> mean squared distances [P]."""
+    """`kernels` (ours) or `simple-knn` (the extension, or its drop-in): points [P, 3] -> mean squared distances [P]."""
     if choice == "kernels":
         return _ours("splatfix.kernels.knn", "distCUDA2", device)
     if choice == "simple-knn":
@@ -64,12 +64,6 @@ def _ours(module: str, function: str, device: torch.device) -> Part:
 
 
 def _extension(module: str, function: str, device: torch.device) -> Part:
-    if device.type != "cuda":
-        raise RendererUnavailable(
-            f"{module} cannot run on {device.type}",
-            "it has CUDA kernels only",
-            "use --device cuda, or our kernels",
-        )
     try:
         loaded = importlib.import_module(module)
         found = getattr(loaded, function)
@@ -79,4 +73,19 @@ def _extension(module: str, function: str, device: torch.device) -> Part:
             "it is not installed here, or does not fit this torch",
             "run `splatfix diagnose`, or leave the option out to use our kernel",
         ) from None
-    return Part(found, module, str(getattr(loaded, "__version__", "unknown")), "cuda")
+    compiled = is_compiled(module)
+    if compiled and device.type != "cuda":
+        raise RendererUnavailable(
+            f"{module} cannot run on {device.type}",
+            "it has CUDA kernels only",
+            "use --device cuda, or our kernels",
+        )
+    engine = "cuda" if compiled else f"torch-{device.type}"
+    return Part(found, module, str(getattr(loaded, "__version__", "unknown")), engine)
+
+
+def is_compiled(module: str) -> bool:
+    """Whether an imported module, or the part that it hands its work to, is compiled; splatfix's drop-ins are not."""
+    names = (module, f"{module}._C", f"{module}_cuda")
+    files = [getattr(sys.modules.get(name), "__file__", None) or "" for name in names]
+    return any(file.endswith((".so", ".pyd")) for file in files)

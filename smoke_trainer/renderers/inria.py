@@ -1,7 +1,8 @@
 """The renderer on `diff_gaussian_rasterization`: nine packages share that name, so its settings' fields decide.
 
 The fields of GaussianRasterizationSettings, the arguments of the rasterizer's forward and the number of values that it
-returns tell the variants apart; every field and argument is then filled by name.
+returns tell the variants apart; every field and argument is then filled by name. The real ones draw on CUDA only; the
+drop-ins of `splatfix install --backend pure` are plain PyTorch under the same name, and draw on any device.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.model import Splats
+from smoke_trainer.parts import is_compiled
 from smoke_trainer.renderers.base import RenderCamera, Renderer, RenderOutput
 
 MODULE = "diff_gaussian_rasterization"
@@ -42,22 +44,20 @@ class InriaRenderer(Renderer):
     name = MODULE
 
     def __init__(self, device: torch.device, antialiasing: bool) -> None:
-        if device.type != "cuda":
+        self._module = _import_module()
+        compiled = is_compiled(MODULE)
+        if compiled and device.type != "cuda":
             raise RendererUnavailable(
                 f"{MODULE} cannot draw on {device.type}",
                 "it has CUDA kernels only",
                 "use --device cuda on a machine with an NVIDIA GPU, or --renderer torch",
             )
-        self._load(antialiasing)
-
-    def _load(self, antialiasing: bool) -> None:
-        self._module = _import_module()
         self._fields: Tuple[str, ...] = tuple(self._module.GaussianRasterizationSettings._fields)
         self._arguments = set(inspect.signature(self._module.GaussianRasterizer.forward).parameters)
         self._antialiasing = antialiasing
         self.variant = variant_of(self._fields)
         self.version = self.variant
-        self.engine = "cuda"
+        self.engine = "cuda" if compiled else f"torch-{device.type}"
         if antialiasing and "antialiasing" not in self._fields:
             raise RendererUnavailable(
                 f"the installed {MODULE} ({self.variant}) has no antialiasing",

@@ -91,11 +91,23 @@ def test_antialiasing_makes_the_small_fainter(camera_and_view):
 
 
 def test_asking_for_a_gpu_renderer_on_a_cpu_is_an_error_not_a_fallback():
-    for name in ("gsplat", "inria"):
-        with pytest.raises(RendererUnavailable, match="cannot draw on cpu"):
-            make_renderer(name, CPU)
+    with pytest.raises(RendererUnavailable, match="cannot draw on cpu"):
+        make_renderer("gsplat", CPU)
+    with pytest.raises(RendererUnavailable, match="cannot be imported"):
+        make_renderer("inria", CPU)
     with pytest.raises(UsageError, match="nonsuch"):
         make_renderer("nonsuch", CPU)
+
+
+def test_only_a_compiled_rasterizer_needs_the_gpu(monkeypatch):
+    """A drop-in is plain PyTorch under the extension's name, and draws anywhere; the report says on what."""
+    monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(B))
+    assert make_renderer("inria", CPU).engine == "torch-cpu"
+    compiled = types.ModuleType("diff_gaussian_rasterization._C")
+    compiled.__file__ = "diff_gaussian_rasterization/_C.cpython-311-x86_64-linux-gnu.so"
+    monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization._C", compiled)
+    with pytest.raises(RendererUnavailable, match="cannot draw on cpu"):
+        make_renderer("inria", CPU)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +185,7 @@ def fake_module(fields, extra=(), arity=2):
 def test_each_variants_call_draws_the_same_splat(fields, extra, arity, camera_and_view, monkeypatch):
     camera, view = camera_and_view
     monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(fields, extra, arity))
-    renderer = InriaRenderer.__new__(InriaRenderer)
-    renderer._load(antialiasing=False)
+    renderer = InriaRenderer(CPU, antialiasing=False)
     target = np.linalg.inv(view.world_to_camera) @ np.array([0.1, 0.1, 2.0, 1.0])
     splats = splats_at(target[:3], 0.05, grad=True)
     drawn = renderer.render(camera, splats, torch.zeros(3))
@@ -195,8 +206,7 @@ def test_each_variants_call_draws_the_same_splat(fields, extra, arity, camera_an
 def test_the_filter_is_the_one_its_variant_trains_with(fields, kernel_size, camera_and_view, monkeypatch):
     camera, view = camera_and_view
     monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(fields))
-    renderer = InriaRenderer.__new__(InriaRenderer)
-    renderer._load(antialiasing=False)
+    renderer = InriaRenderer(CPU, antialiasing=False)
     settings = renderer._settings(camera, splats_at([0.0, 0.0, 0.0]), torch.zeros(3))
     assert settings.kernel_size == kernel_size
     if "subpixel_offset" in fields:
@@ -209,8 +219,7 @@ def test_the_filter_is_the_one_its_variant_trains_with(fields, kernel_size, came
 def test_an_unknown_setting_is_refused_instead_of_guessed(camera_and_view, monkeypatch):
     camera, _ = camera_and_view
     monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module((*B, "mystery")))
-    renderer = InriaRenderer.__new__(InriaRenderer)
-    renderer._load(antialiasing=False)
+    renderer = InriaRenderer(CPU, antialiasing=False)
     with pytest.raises(RendererUnavailable, match="mystery"):
         renderer.render(camera, splats_at([0.0, 0.0, 0.0]), torch.zeros(3))
 
@@ -218,7 +227,7 @@ def test_an_unknown_setting_is_refused_instead_of_guessed(camera_and_view, monke
 def test_antialiasing_needs_a_variant_that_has_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(B))
     with pytest.raises(RendererUnavailable, match="no antialiasing"):
-        InriaRenderer.__new__(InriaRenderer)._load(antialiasing=True)
+        InriaRenderer(CPU, antialiasing=True)
 
 
 @pytest.mark.parametrize("axes", [0, 2])
@@ -257,4 +266,4 @@ def test_gsplats_answer_is_brought_into_the_protocol(axes, camera_and_view):
 def test_a_module_that_breaks_while_loading_is_an_error_with_its_reason(monkeypatch):
     monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", None)
     with pytest.raises(RendererUnavailable, match="cannot be imported"):
-        InriaRenderer.__new__(InriaRenderer)._load(antialiasing=False)
+        InriaRenderer(CPU, antialiasing=False)
