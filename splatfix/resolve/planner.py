@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError, usage_error
@@ -13,6 +15,7 @@ from splatfix.facts.source import Source, read_source
 from splatfix.resolve.arch_choice import ArchChoice, Decider, choose
 from splatfix.resolve.build_environment import build_environment, job_count
 from splatfix.resolve.checkout import sources_in
+from splatfix.resolve.condemned import variants_of_source, who_loses_it
 from splatfix.resolve.cuda_tools import CudaTools, cuda_tools
 from splatfix.resolve.edits import PlannedEdit, edit_context, edited, needed_edits
 from splatfix.resolve.plan import (
@@ -98,6 +101,10 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
     if tools and tools.mismatch:
         risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
         notes = (*notes, f"--force-cuda-mismatch: {tools.mismatch}: {risk}")
+    notes = (
+        *notes,
+        *_replaced(facts, {source.label: variants_of_source(source.folder) for source in sources}),
+    )
     shared, jobs = share_jobs(builds, sources)
     actions = _in_order(facts, shared, in_place=request.in_place)
     if tools and tools.provide:
@@ -205,7 +212,25 @@ def _pure_plan(request: Request, facts: Facts) -> Plan:
         for swap in swaps
     )
     notes = tuple(f"{swap.name}: {swap.note}" for swap in swaps)
+    notes += _replaced(facts, {swap.distribution: swap.serves for swap in swaps})
     return Plan(interpreter.executable, interpreter.prefix, "pure", (), _in_order(facts, made), roads, notes)
+
+
+def _replaced(facts: Facts, coming: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Whose rasterizer the plan replaces by another stack's, each as a sentence.
+
+    Args:
+        coming: by the name of a distribution, keys of the variants that it can be.
+    """
+    meant = {canonicalize_name(name): keys for name, keys in coming.items()}
+    return tuple(
+        sentence
+        for package in facts.environment.packages.value or ()
+        for name in dict.fromkeys(
+            canonicalize_name(text) for text in (package.module, *package.distributions)
+        )
+        if (sentence := who_loses_it(package, meant.get(name, ())))
+    )
 
 
 def swap_version() -> str:

@@ -12,6 +12,7 @@ from splatfix.knowledge import cubin_runs_on
 from splatfix.resolve import roads_build as build_roads
 from splatfix.resolve import roads_other as other_roads
 from splatfix.resolve.checkout import sources_in
+from splatfix.resolve.condemned import variants_of_source
 from splatfix.resolve.plan import Request, RoadNotTaken
 from splatfix.resolve.roads_torch import other_torch
 from splatfix.resolve.situation import Situation, situation
@@ -26,7 +27,8 @@ def aim_at(request: Request, facts: Facts, *, keep: tuple[str, ...] = (), source
     """
     labels: tuple[str, ...] = ()
     try:
-        labels = tuple(item.label for item in sources_in(request.sources)[0])
+        found = sources_in(request.sources)[0]
+        labels = tuple(item.label for item in found)
     except SplatfixError:
         return Aim(request.targets, keep=keep, source=source)
     names: tuple[str, ...] = ()
@@ -36,8 +38,9 @@ def aim_at(request: Request, facts: Facts, *, keep: tuple[str, ...] = (), source
     except SplatfixError as error:
         refused = error.what
     return Aim(
-        request.targets, extensions=labels, keep=keep, source=source, drop_ins=names, no_drop_ins=refused
-    )
+        request.targets, extensions=labels, keep=keep, source=source, drop_ins=names, no_drop_ins=refused,
+        variants={item.label: variants_of_source(item.folder) for item in found},
+    )  # fmt: skip
 
 
 def find_ways(aim: Aim, facts: Facts, lanes: Sequence[Lane] = ()) -> Ways:

@@ -11,7 +11,7 @@ from splatfix.core.proof import RungName
 from splatfix.resolve.plan import Reason, RoadNotTaken
 from splatfix.resolve.road_tools import Tools
 from splatfix.resolve.situation import Situation, lacks_code
-from splatfix.resolve.ways import Limit, Rebuild, Road, ShowIt, Step, WayOut
+from splatfix.resolve.ways import Limit, Rebuild, Road, ShowIt, Step, SwapIn, WayOut
 
 TITLES = {
     Road.KEEP: "keep what is installed",
@@ -62,9 +62,16 @@ def way(
         (*found.repairs, *steps),
         tuple(can),
         tuple(cannot),
-        tuple(reasons),
+        (*reasons, *(Reason(text) for text in _replaced(found, steps))),
         tuple(dict.fromkeys(unsure)),
     )
+
+
+def _replaced(found: Situation, steps: Sequence[Step]) -> list[str]:
+    """Whose rasterizer these steps put another one in the place of."""
+    built = {name for step in steps if isinstance(step, Rebuild) for name in step.subjects}
+    swapped = any(isinstance(step, SwapIn) for step in steps)
+    return [part.replaces for part in found.parts if part.replaces and (swapped or part.name in built)]
 
 
 def rebuild_steps(
@@ -75,7 +82,7 @@ def rebuild_steps(
     Args:
         everything: also what serves the targets already, because the torch below it changes.
     """
-    ours = [part for part in found.parts if not part.swap and part.name not in found.kept]
+    ours = [part for part in found.parts if (not part.swap or part.unfit) and part.name not in found.kept]
     lacking = [] if everything else [part for part in ours if lacks_code(found, part)]
     subjects = tuple(part.name for part in lacking or ours)
     archs = [arch.cc for arch in dict.fromkeys(tools.build_archs)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from splatfix.checks import Goal, Status, run, select
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Torch
 from splatfix.knowledge import cubin_runs_on
@@ -28,22 +29,24 @@ def keep(found: Situation) -> WayOut | RoadNotTaken:
     if not found.parts:
         against.append("no splatting extension is installed, so there is nothing to keep")
     for part in found.parts:
-        if part.swap:
-            continue
         if not part.installed or part.error:
             against.append(
                 f"{part.name} is not installed" if not part.installed else f"{part.name}: {part.error}"
             )
             continue
         cuda = found.torch.cuda if found.torch else None
-        for arch in found.archs:
+        before = len(against)
+        for arch in () if part.swap else found.archs:
             verdict = code_serves(part.code, arch, level=driver_level(found.facts, arch), cuda=cuda)
             if verdict.ok is False:
                 against.append(f"{part.name} {_cannot(verdict.why)} on {arch.sm}")
             elif verdict.ok is None:
                 unsure.append(f"{part.name} on {arch.sm}: {verdict.why}")
+        if len(against) == before:
+            against += [f"{part.name}: {why}" for why in part.unfit]
+    against = against or _torch_failures(found)
     if against:
-        return shut(Road.KEEP, "; ".join(against))
+        return shut(Road.KEEP, "; ".join(dict.fromkeys(against)))
     if any(not part.swap and not part.code for part in found.parts):
         return shut(
             Road.KEEP,
@@ -58,6 +61,13 @@ def keep(found: Situation) -> WayOut | RoadNotTaken:
     if drop_ins:
         reasons.append(Reason(f"splatfix's drop-ins run wherever torch does: {drop_ins}", "pip's list"))
     return way(found, Road.KEEP, (Keep(found.subjects), show_step(found)), reasons, unsure)
+
+
+def _torch_failures(found: Situation) -> list[str]:
+    """What checks found of the installed torch itself that keeps it from being used, beside what it carries."""
+    goal = Goal(tuple(arch.sm for arch in found.archs))
+    failed = [item for item in run(found.facts, goal, select(("torch",), ())) if item.status is Status.FAIL]
+    return [item.summary.rstrip(".") for item in failed]
 
 
 def _cannot(reason: str) -> str:

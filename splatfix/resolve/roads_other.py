@@ -137,7 +137,7 @@ def _drop_ins(found: Situation) -> tuple[list[str], list[str]]:
         return list(found.aim.drop_ins), []
     names, refused = [], []
     for part in found.parts:
-        if part.swap:
+        if part.swap and not part.unfit:
             continue
         name, why = _stand_in(part)
         if why:

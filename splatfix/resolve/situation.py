@@ -135,7 +135,7 @@ def situation(aim: Aim, facts: Facts) -> Situation:
     """
     here = archs_here(facts)
     wanted = tuple(Wanted(arch, arch.plain in here) for arch in resolve_targets(aim.targets, facts))
-    found = Situation(facts, aim, wanted, tuple(native_parts(aim, facts)))
+    found = Situation(facts, aim, wanted, tuple(native_parts(aim, facts, [item.arch for item in wanted])))
     return replace(found, repairs=_repairs(facts)) if found.here else found
 
 
@@ -166,8 +166,10 @@ def code_serves(
 
 def lacks_code(found: Situation, part: NativePart) -> bool:
     """It is not there, cannot be used, or is known to hold nothing for one of the targets."""
-    if not part.installed or part.error:
+    if not part.installed or part.error or part.unfit:
         return True
+    if part.swap:
+        return False
     cuda = found.torch.cuda if found.torch else None
     answers = (
         code_serves(part.code, arch, level=driver_level(found.facts, arch), cuda=cuda, counted=False)

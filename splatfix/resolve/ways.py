@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from splatfix.core.proof import RungName
@@ -208,6 +209,8 @@ class Aim:
     """What stands in for the extensions, where the source itself has told; empty: the tables are asked."""
     no_drop_ins: str = ""
     """Why nothing does, where the source has told that."""
+    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the name of an extension, keys of the variants that its source can be; where that is not known, none."""
 
 
 @dataclass(frozen=True)
