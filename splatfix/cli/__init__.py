@@ -18,6 +18,7 @@ from splatfix.cli import (
     install,
     interrupted,
     monitor,
+    revert,
     scenes,
     verify,
 )
@@ -73,7 +74,7 @@ def _options(
 app.command("diagnose")(diagnose.diagnose)
 app.command("inspect")(inspect_.inspect_files)
 app.command("install")(install.install)
-app.command("revert")(install.revert)
+app.command("revert")(revert.revert)
 app.command("verify")(verify.verify)
 app.command("certify")(certify.certify)
 # Options after the command to watch are the command's own.

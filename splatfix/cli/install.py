@@ -1,4 +1,4 @@
-"""``splatfix install`` and ``splatfix revert``: change an environment, with proof, and take it back."""
+"""``splatfix install``: changes an environment, with proof, and so that it can be taken back."""
 
 from __future__ import annotations
 
@@ -244,38 +244,3 @@ def _show_ways_of(facts_file: Path, request: Request, keep: tuple[str, ...], as_
         show_ways(console.out(), ways)
     if not ways.plans:
         raise typer.Exit(int(Exit.UNDETERMINED))
-
-
-def revert(
-    entry: Annotated[
-        Optional[str],
-        typer.Argument(help="Journal entry; the last one that stands when left out.", metavar="ID"),
-    ] = None,
-    python: options.Python = None,
-    listing: Annotated[bool, typer.Option("--list", help="Show the journal and change nothing.")] = False,
-    as_json: options.Json = False,
-) -> None:
-    """Put an environment back to what it was before an installation."""
-    from splatfix.core.files import dumps
-    from splatfix.core.runner import ProcessRunner
-    from splatfix.facts import resolve_python
-    from splatfix.install import read_journal
-    from splatfix.install import revert as take_back
-    from splatfix.install.target import open_target
-    from splatfix.report import console, installation
-
-    interpreter = resolve_python(python)
-    if listing:
-        entries = read_journal(interpreter)
-        if as_json:
-            typer.echo(dumps(installation.journal_document(entries)), nl=False)
-        else:
-            installation.show_journal(console.out(), entries)
-        return
-    environment = interrupted.Installing(open_target(interpreter, ProcessRunner()).prefix, interpreter)
-    with interrupted.saying(environment.words):
-        outcome = take_back(interpreter, entry)
-        if as_json:
-            typer.echo(dumps(installation.revert_document(outcome)), nl=False)
-        else:
-            installation.show_revert(console.out(), outcome)

@@ -100,6 +100,11 @@ class Installing:
             return f"Interrupted: nothing was changed in {self._prefix}."
         return self._of(mine[-1])
 
+    def _state(self) -> str:
+        """After something was taken back: where other entries stand, that is not the environment as it once was."""
+        left = ", ".join(item.id for item in self._journal.entries() if item.stands)
+        return f"in {self._prefix} there still stands {left}" if left else f"{self._prefix} is as it was"
+
     def _of(self, entry: Entry) -> str:
         from splatfix.install import Status
 
@@ -107,7 +112,7 @@ class Installing:
         number = entry.id.partition("-")[0]
         return {
             Status.ROLLED_BACK: f"Interrupted: {self._prefix} was put back as it was. {resume}",
-            Status.REVERTED: f"Interrupted: what was installed has been taken back; {self._prefix} is as it was.",
+            Status.REVERTED: f"Interrupted: what was installed has been taken back; {self._state()}.",
             Status.DONE: "Interrupted: the installation stands, but its kernels were not all run on the GPU. "
             f"splatfix verify --device cuda{self._python} runs them; splatfix revert {number}{self._python} takes it back.",
         }.get(entry.status, f"Interrupted: nothing was changed in {self._prefix}. {resume}")

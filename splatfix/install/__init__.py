@@ -6,7 +6,7 @@ from splatfix.install.journal import Entry, Journal, Status
 from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, RevertOutcome
 from splatfix.install.progress import Progress, Silent
 from splatfix.install.resume import request_to_resume
-from splatfix.install.revert import read_journal, revert
+from splatfix.install.revert import read_journal, revert, revert_all
 from splatfix.install.wheel_cache import WheelCache
 
 __all__ = [
@@ -25,4 +25,5 @@ __all__ = [
     "read_journal",
     "request_to_resume",
     "revert",
+    "revert_all",
 ]

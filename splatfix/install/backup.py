@@ -104,7 +104,7 @@ def restore(target: Target, backup: Backup, folder: Path) -> None:
     Raises:
         SplatfixError: ``backup-damaged`` before anything is changed; ``cannot-write`` if the disk refuses.
     """
-    _check_blobs(backup, folder)
+    check_backup(backup, folder)
     try:
         _restore(target, backup, folder)
     except OSError as error:
@@ -158,7 +158,12 @@ def _put_back(item: SavedFile, folder: Path) -> None:
     temporary.replace(path)
 
 
-def _check_blobs(backup: Backup, folder: Path) -> None:
+def check_backup(backup: Backup, folder: Path) -> None:
+    """Look whether every copy is there and whole.
+
+    Raises:
+        SplatfixError: ``backup-damaged``.
+    """
     for item in backup.saved:
         blob = folder / "blobs" / item.blob
         if item.blob and (not blob.is_file() or hashlib.sha256(blob.read_bytes()).hexdigest() != item.digest):

@@ -58,11 +58,13 @@ class Restored:
 
     subject: str
     removed: str
-    """The version that was taken out; "" when nothing of it was left."""
+    """The version that was taken out; "" when nothing of it was there."""
     restored: str
     """The version that is back; "" when there was none before."""
     source: str = ""
     """A checkout whose edited files are back as they were, instead of a distribution."""
+    begun: bool = False
+    """Its installation never came to its end, so that where nothing was there nobody else took it out."""
 
 
 @dataclass(frozen=True)
@@ -72,3 +74,5 @@ class RevertOutcome:
     entry: str
     prefix: str
     items: tuple[Restored, ...]
+    dry_run: bool = False
+    """Nothing was changed: the items are what would be."""

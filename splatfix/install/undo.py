@@ -22,7 +22,7 @@ def undo_changes(target: Target, journal: Journal, entry: Entry) -> tuple[Restor
         restore(target, backup, folder)
         source = step.details.get("source", "")
         removed = step.details.get("version", "") if there else ""
-        done.append(Restored(step.subject, removed, backup.version_before, source))
+        done.append(Restored(step.subject, removed, backup.version_before, source, not step.done))
     return tuple(done)
 
 

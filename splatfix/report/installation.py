@@ -13,7 +13,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.shell import quoted
 from splatfix.install.journal import Entry
-from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, RevertOutcome
+from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, Restored, RevertOutcome
 from splatfix.report.document import envelope
 from splatfix.report.layout import paragraph, prose
 from splatfix.report.ways import a_road, ways_part
@@ -47,6 +47,11 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
 def revert_document(outcome: RevertOutcome) -> dict[str, Any]:
     """The JSON document of ``revert``."""
     return envelope("revert", Exit.OK, outcome=to_json(outcome))
+
+
+def reverts_document(outcomes: Sequence[RevertOutcome]) -> dict[str, Any]:
+    """The JSON document of ``revert --all``: an outcome for each entry, in the order they were taken back."""
+    return envelope("revert", Exit.OK, outcomes=to_json(tuple(outcomes)))
 
 
 def journal_document(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -106,19 +111,23 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
 
 
 def show_revert(console: Console, outcome: RevertOutcome) -> None:
-    """What was removed and what is back."""
+    """What was removed and what is back; of a dry run what would be."""
+    mark = "[dim]–[/] " if outcome.dry_run else "[green]✓[/] "
     for item in outcome.items:
-        if item.source:
-            prose(console, "[green]✓[/] ", f"the edits in {escape(item.source)} are taken back")
-            continue
-        removed = f"{item.subject} {item.removed}".strip()
-        back = (
-            f"{item.subject} {item.restored} is back, byte for byte"
-            if item.restored
-            else "there was none before"
-        )
-        prose(console, "[green]✓[/] ", f"{escape(removed)} removed; {escape(back)}")
+        prose(console, mark, escape(_restored(item, "would be" if outcome.dry_run else "")))
     prose(console, "", f"[dim]journal entry {escape(outcome.entry)} of {escape(outcome.prefix)}[/]")
+
+
+def _restored(item: Restored, would: str) -> str:
+    if item.source:
+        return f"the edits in {item.source} {would or 'are'} taken back"
+    if item.removed:
+        removed = f"{item.subject} {item.removed} {would} removed".replace("  ", " ")
+    else:
+        removed = f"{item.subject} was {'not installed yet' if item.begun else 'gone already'}"
+    if item.restored:
+        return f"{removed}; {item.subject} {item.restored} {would or 'is'} back, byte for byte"
+    return f"{removed}; there was none before"
 
 
 def show_journal(console: Console, entries: Sequence[Entry]) -> None:
