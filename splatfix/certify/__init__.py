@@ -1,6 +1,7 @@
 """Runs the trainer and the kernel checks in the target environment and judges the outcome against written criteria."""
 
 from splatfix.certify.data import data_suite
+from splatfix.certify.device import device_for, idle_gpu, require_gpu
 from splatfix.certify.interrupted import Interrupted
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped
 from splatfix.certify.run import Request, certify, run_and_report, verify
@@ -18,6 +19,9 @@ __all__ = [
     "Skipped",
     "certify",
     "data_suite",
+    "device_for",
+    "idle_gpu",
+    "require_gpu",
     "run_and_report",
     "sample_suite",
     "suite",

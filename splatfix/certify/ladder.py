@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from splatfix.certify.model import KernelCheck, Outcome, SceneRun
 from splatfix.checks import Finding, Status
 from splatfix.core.proof import Rung, RungName
-from splatfix.facts import Facts
 
 if TYPE_CHECKING:
     from splatfix.certify.run import Request
@@ -32,7 +31,6 @@ MEMORY_TOLERANCE = 0.1
 
 
 def climb(
-    facts: Facts,
     findings: tuple[Finding, ...],
     kernels: tuple[KernelCheck, ...],
     scenes: tuple[SceneRun, ...],
@@ -42,7 +40,7 @@ def climb(
     """All rungs, lowest first."""
     return (
         _resolved(findings),
-        _built(facts, findings, renderer),
+        _built(findings, plain=renderer == "torch" or _drew_in_torch(scenes)),
         _loads(kernels, scenes),
         _computes(kernels),
         _trains(scenes),
@@ -50,7 +48,14 @@ def climb(
     )
 
 
-def claim(proof: tuple[Rung, ...], request: Request, runs: tuple[SceneRun, ...], *, refused: bool) -> str:
+def claim(
+    proof: tuple[Rung, ...],
+    request: Request,
+    runs: tuple[SceneRun, ...],
+    *,
+    refused: bool,
+    idle_gpu: str = "",
+) -> str:
     """One sentence that says what was shown, and no more."""
     highest = None
     for rung in proof:
@@ -74,8 +79,12 @@ def claim(proof: tuple[Rung, ...], request: Request, runs: tuple[SceneRun, ...],
             f"{', '.join(unreadable)} cannot be read. That says nothing about the environment; {shown}."
         )
     limit = " Nothing was shown about CUDA or any GPU." if request.device == "cpu" else ""
+    limit += f" {idle_gpu}" if idle_gpu else ""
+    by = f"the {request.renderer} renderer"
+    if request.renderer != "torch" and _drew_in_torch(runs):
+        by = "splatfix's own drop-in for diff_gaussian_rasterization"
     return (
-        f"This environment trained {len(runs)} scene(s) of 3D Gaussians {where} with the {request.renderer} renderer, "
+        f"This environment trained {len(runs)} scene(s) of 3D Gaussians {where} with {by}, "
         f"with healthy gradients, densification and {_quality_shown(runs)}.{_left_out(request)}{limit}"
     )
 
@@ -113,7 +122,13 @@ def _resolved(findings: tuple[Finding, ...]) -> Rung:
     return Rung(RungName.RESOLVED, True, shown or "Python and torch are there")
 
 
-def _built(facts: Facts, findings: tuple[Finding, ...], renderer: str) -> Rung:
+def _drew_in_torch(runs: tuple[SceneRun, ...]) -> bool:
+    """Every renderer that ran was plain PyTorch, whatever the name it was asked for by."""
+    ran = [run.result.get("implementations", {}).get("renderer", {}).get("engine", "") for run in runs]
+    return bool(ran) and all(str(engine).startswith("torch-") for engine in ran)
+
+
+def _built(findings: tuple[Finding, ...], *, plain: bool) -> Rung:
     judged = [item for item in findings if item.code in ("no-kernel-image", "ptx-newer-than-driver")]
     bad = [item for item in judged if item.status is Status.FAIL]
     if bad:
@@ -121,7 +136,7 @@ def _built(facts: Facts, findings: tuple[Finding, ...], renderer: str) -> Rung:
     good = [item for item in judged if item.status is Status.PASS]
     if good:
         return Rung(RungName.BUILT, True, "; ".join(item.summary for item in good))
-    if renderer == "torch":
+    if plain:
         return Rung(
             RungName.BUILT, None, "not needed: every part that ran is plain PyTorch, nothing native was built"
         )
@@ -152,7 +167,9 @@ def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
         for item in good
         if item.value_error is not None
     )
-    return Rung(RungName.COMPUTES, True, f"forward and gradient agree with float64 references: {worst}")
+    idle = [item.implementation for item in kernels if item.native_not_run]
+    rest = f"; not run: {', '.join(idle)} (CUDA extensions; they run only on a GPU)" if idle else ""
+    return Rung(RungName.COMPUTES, True, f"forward and gradient agree with float64 references: {worst}{rest}")
 
 
 def _trains(scenes: tuple[SceneRun, ...]) -> Rung:

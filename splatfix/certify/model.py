@@ -46,6 +46,11 @@ class KernelCheck:
     kind: str = ""
     """``ours``, ``swap`` (a drop-in of splatfix's), ``native`` (compiled), ``python``; "" where nothing is installed."""
 
+    @property
+    def native_not_run(self) -> bool:
+        """An installed extension of which nothing was seen: only a GPU can show what it computes."""
+        return self.kind == "native" and self.outcome is Outcome.NOT_MEASURED
+
 
 @dataclass(frozen=True)
 class SceneRun:

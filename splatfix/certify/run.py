@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.certify import criteria, ladder
+from splatfix.certify.device import idle_gpu
 from splatfix.certify.interrupted import Interrupted
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.certify.prepare import (
@@ -55,6 +56,7 @@ class Request:
 def certify(
     request: Request,
     progress: Progress = lambda where, state: None,
+    facts: Facts | None = None,
     *,
     runner: Runner | None = None,
     put_in_place: Callable[[Path], Path] = stage,
@@ -62,6 +64,7 @@ def certify(
     """Certify one environment.
 
     Args:
+        facts: of this machine and environment, where they are gathered already.
         put_in_place: stages trainer and kernels into a folder and returns the PYTHONPATH entry; tests hand in one that
             sabotages the copy.
 
@@ -71,7 +74,7 @@ def certify(
     started = time.monotonic()
     processes = runner or ProcessRunner()
     progress("environment", {})
-    facts = gather(request.python)
+    facts = facts or gather(request.python)
     require_packages(facts, request.python, CERTIFY)
     with tempfile.TemporaryDirectory(prefix="splatfix-certify-") as folder:
         variables = child_variables(put_in_place(Path(folder)))
@@ -81,13 +84,15 @@ def certify(
         make_room(request.out, request.suite.scenes)
         scenes = tuple(_train(processes, request, name, variables, progress) for name in request.suite.scenes)
     findings = run_checks(facts, Goal())
-    proof = ladder.climb(facts, findings, kernels, scenes, request.baseline, request.renderer)
+    proof = ladder.climb(findings, kernels, scenes, request.baseline, request.renderer)
     reasons = _reasons(kernels, scenes, proof)
     granted = not reasons and not any(run.unreadable for run in scenes)
     return (
         Certificate(
             granted=granted,
-            claim=ladder.claim(proof, request, scenes, refused=bool(reasons)),
+            claim=ladder.claim(
+                proof, request, scenes, refused=bool(reasons), idle_gpu=idle_gpu(facts, request.device)
+            ),
             reasons=reasons,
             suite=request.suite.name,
             renderer=request.renderer,
@@ -105,7 +110,7 @@ def certify(
 
 
 def run_and_report(
-    request: Request, progress: Progress = lambda where, state: None
+    request: Request, progress: Progress = lambda where, state: None, facts: Facts | None = None
 ) -> tuple[Certificate, Facts]:
     """:func:`certify`, and write ``certificate.json`` and ``certificate.md`` into the request's folder.
 
@@ -122,23 +127,28 @@ def run_and_report(
         progress(where, state)
 
     try:
-        result, facts = certify(request, note)
+        result, known = certify(request, note, facts)
     except KeyboardInterrupt:
         raise Interrupted(request.out, tuple(begun)) from None
-    write_json(request.out / "certificate.json", report.document(result, facts))
+    write_json(request.out / "certificate.json", report.document(result, known))
     write_text(request.out / "certificate.md", report.markdown(result))
-    return result, facts
+    return result, known
 
 
 def verify(
-    python: str, device: str, *, runner: Runner | None = None, put_in_place: Callable[[Path], Path] = stage
+    python: str,
+    device: str,
+    *,
+    facts: Facts | None = None,
+    runner: Runner | None = None,
+    put_in_place: Callable[[Path], Path] = stage,
 ) -> tuple[KernelCheck, ...]:
     """Every implementation of SSIM, kNN and rasterizer in an environment, ours and the stack's, against float64.
 
     Raises:
         SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
     """
-    require_packages(gather(python), python, VERIFY)
+    require_packages(facts or gather(python), python, VERIFY)
     with tempfile.TemporaryDirectory(prefix="splatfix-verify-") as folder:
         variables = child_variables(put_in_place(Path(folder)))
         return check_kernels(runner or ProcessRunner(), python, device, Path(folder), variables)

@@ -63,7 +63,9 @@ def certify(
     renderer: Annotated[
         Renderer, typer.Option("--renderer", help="Which rasterizer trains.")
     ] = Renderer.torch,
-    device: Annotated[options.Device, typer.Option("--device", help="Where it trains.")] = options.Device.cpu,
+    device: Annotated[
+        options.Device, typer.Option("--device", help="Where it trains.")
+    ] = options.Device.auto,
     seed: Annotated[
         int, typer.Option("--seed", help="Of every random choice in the training.", min=0, max=2**32 - 1)
     ] = 0,
@@ -95,40 +97,37 @@ def certify(
     from splatfix.core.files import dumps
 
     here = {"--data": data, "--iterations": iterations, "--resolution": resolution, "--python": python}
-    here |= {"--renderer": renderer is not Renderer.torch, "--device": device is not options.Device.cpu}
+    here |= {"--renderer": renderer is not Renderer.torch, "--device": device is not options.Device.auto}
     here |= {"--seed": seed, "--baseline": baseline}
     inside = {"--docker-host": docker_host, "--base-image": base_image, "--ca-certificates": ca_certificates}
     _fit_together(suite, data, container, here, inside)
-    if renderer is not Renderer.torch and device is options.Device.cpu:
-        from splatfix.core.errors import usage_error
-
-        raise usage_error(
-            "renderer-needs-gpu", f"The renderer {renderer.value} draws only on a GPU.", "Add --device cuda."
-        )
     if container is not None:
         with interrupted.saying(_nothing_certified):
             _in_container(container, suite, out, docker_host, base_image, ca_certificates, as_json)
     from splatfix import facts
-    from splatfix.certify import Request, data_suite, run_and_report, sample_suite
+    from splatfix.certify import Request, data_suite, device_for, require_gpu, run_and_report, sample_suite
     from splatfix.report import certificate as report
     from splatfix.report import console
     from splatfix.report.progress import training
 
     with interrupted.saying(_nothing_certified):
         target = facts.resolve_python(python)
+        known = facts.gather(target)
+        where = device_for(device.value, known)
+        require_gpu(renderer.value, where, known)
         request = Request(
             python=target,
-            suite=data_suite(data, target, device.value, iterations, resolution)
+            suite=data_suite(data, target, where, iterations, resolution)
             if data is not None
             else sample_suite(suite or "quick", iterations, resolution),
             out=out.absolute(),
             renderer=renderer.value,
-            device=device.value,
+            device=where,
             seed=seed,
-            baseline=_baseline(baseline, renderer.value, device.value) if baseline else None,
+            baseline=_baseline(baseline, renderer.value, where) if baseline else None,
         )
         with training(console.err()) as progress:
-            result, known = run_and_report(request, progress)
+            result, _ = run_and_report(request, progress, known)
     if as_json:
         typer.echo(dumps(report.document(result, known)), nl=False)
     else:

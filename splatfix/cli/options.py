@@ -33,8 +33,9 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show the ev
 
 
 class Device(str, Enum):
-    """Where the kernels run."""
+    """Where the kernels run; ``auto`` is the GPU where one is and torch is built for it."""
 
+    auto = "auto"
     cpu = "cpu"
     cuda = "cuda"
 

@@ -172,15 +172,20 @@ def kernels_document(kernels: tuple[KernelCheck, ...], device: str) -> dict[str,
 
 
 def kernels_exit_code(kernels: tuple[KernelCheck, ...]) -> Exit:
-    """1 when an implementation is wrong, 3 when none could be measured, else 0."""
+    """1 when an implementation is wrong; 3 when none could be measured, or an installed extension was not run; else 0."""
     outcomes = {item.outcome for item in kernels}
     if Outcome.FAILED in outcomes:
         return Exit.FAILURE
-    return Exit.OK if Outcome.MET in outcomes else Exit.UNDETERMINED
+    unseen = any(item.native_not_run for item in kernels)
+    return Exit.OK if Outcome.MET in outcomes and not unseen else Exit.UNDETERMINED
 
 
-def kernels_terminal(console: Console, kernels: tuple[KernelCheck, ...]) -> None:
-    """Every implementation of every kernel, side by side, with its errors against float64."""
+def kernels_terminal(
+    console: Console, kernels: tuple[KernelCheck, ...], device: str, idle_gpu: str = ""
+) -> None:
+    """Every implementation of every kernel, side by side, with its errors against float64, and what was not run."""
+    where = "the CPU" if device == "cpu" else device
+    prose(console, "", f"[dim]on {where}, against float64 references[/]")
     for item in kernels:
         errors = f"value {_error(item.value_error, item.value_allowed)}"
         if item.gradient_allowed:
@@ -188,6 +193,11 @@ def kernels_terminal(console: Console, kernels: tuple[KernelCheck, ...]) -> None
         words = item.detail if item.value_error is None else ", ".join(filter(None, (errors, item.detail)))
         which = f"{item.name:<10} {item.implementation:<28} {item.kind or '–':<7}"
         prose(console, f"{_MARKS[item.outcome]} {escape(which)} ", escape(words))
+    unseen = ", ".join(item.implementation for item in kernels if item.native_not_run)
+    if unseen:
+        prose(console, "", f"Not run: {escape(unseen)}. What a CUDA extension computes, only a GPU can show.")
+    if idle_gpu:
+        prose(console, "", escape(idle_gpu))
 
 
 def _reached(rung: Rung) -> str:

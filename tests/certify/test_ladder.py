@@ -14,10 +14,8 @@ from splatfix.certify import KernelCheck, Outcome, SceneRun
 from splatfix.certify.ladder import climb
 from splatfix.checks import Finding, Status
 from splatfix.core.proof import Rung, RungName
-from splatfix.facts import EnvironmentFacts, Facts, MachineFacts
 
 RECORDED = json.loads(Path(__file__).with_name("figurine_result.json").read_text(encoding="utf-8"))
-FACTS = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), splatfix="0.1.0")
 GOOD = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5, 1e-6, 1e-4)
 RUN = SceneRun("figurine", (), 7.0, RECORDED)
 
@@ -29,7 +27,7 @@ def ladder(
     baseline: dict[str, Any] | None = None,
     renderer: str = "torch",
 ) -> dict[RungName, Rung]:
-    return {rung.name: rung for rung in climb(FACTS, findings, kernels, runs, baseline, renderer)}
+    return {rung.name: rung for rung in climb(findings, kernels, runs, baseline, renderer)}
 
 
 def stored(**changes: Any) -> dict[str, Any]:
