@@ -9,7 +9,7 @@ from splatfix.checks._common import numbers, torch_cuda, torch_of
 from splatfix.checks.advice import install_words, pip
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
-from splatfix.facts import Extension, Facts, Linkage, RuntimeCopy
+from splatfix.facts import Extension, Facts, Linkage, RuntimeCopy, Torch
 
 # They come with the driver; that there is none is told by the checks of the driver.
 _DRIVER_LIBRARY = re.compile(r"libcuda\.so|libnvidia-|libnvcuvid|nvcuda\.dll|nvml\.dll", re.IGNORECASE)
@@ -20,7 +20,8 @@ _TORCH_LIBRARY = re.compile(r"(lib)?(torch|c10)")
 def torch_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """An extension built against another torch imports C++ symbols that this torch does not export; importing it then ends
     in "undefined symbol: _ZN3c10...". splatfix reads the imports of every extension that links torch and looks each one
-    up in the hash tables of torch's libraries, so nothing has to be imported to know it."""
+    up in the hash tables of torch's libraries, so nothing has to be imported to know it. Where all are found, but splatfix's
+    manifest names another torch that it was built against, that is told: classes may be laid out otherwise."""
     torch = torch_of(facts)
     for item, linkage in _linked(facts):
         if not item.links_torch or _other_abi(facts, linkage):
@@ -39,6 +40,20 @@ def torch_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         elif linkage.error:
             yield Finding("torch-abi-mismatch", Status.UNKNOWN, f"Whether torch has what {subject} imports is not known.",
                           subject=subject, evidence=(Evidence("reason", linkage.error),))  # fmt: skip
+        elif (
+            torch is not None
+            and (other := _built_against(facts, item))
+            and _release(other) != _release(_own(torch))
+        ):
+            yield Finding(
+                "torch-abi-mismatch", Status.WARN,
+                f"{subject} was built against torch {other}, and torch {_own(torch)} is installed; it finds its symbols there, "
+                "and may still read torch's classes wrongly.",
+                subject=subject,
+                evidence=(Evidence("built with torch", other, "splatfix.json in its metadata folder"),
+                          Evidence("torch", _own(torch), facts.environment.torch.found_via)),
+                remedy=_rebuild(facts, goal, item),
+            )  # fmt: skip
         elif linkage.torch_symbols:
             yield Finding(
                 "torch-abi-mismatch", Status.PASS,
@@ -170,6 +185,24 @@ def numpy2_abi(facts: Facts, goal: Goal) -> Iterator[Finding]:
     else:
         yield Finding("numpy2-abi", Status.PASS, f"torch {torch.version} works with numpy {numpy.version}.",
                       evidence=evidence)  # fmt: skip
+
+
+def _built_against(facts: Facts, item: Extension) -> str:
+    """Version and CUDA of the torch that splatfix compiled an extension against; "" for what it did not build."""
+    found = (
+        one.built for one in facts.environment.distributions.value or () if one.name == item.distribution
+    )
+    return next((record.torch for record in found if record), "")
+
+
+def _own(torch: Torch) -> str:
+    return f"{torch.version} {torch.cuda}"
+
+
+def _release(torch: str) -> tuple[tuple[int, ...], str]:
+    """What a binary is built for: torch's minor release, within which it keeps its classes, and CUDA's."""
+    version, _, cuda = torch.partition(" ")
+    return numbers(version.partition("+")[0])[:2], cuda
 
 
 def _newer_libstdcxx(facts: Facts) -> tuple[Remedy, ...]:

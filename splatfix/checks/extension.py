@@ -82,14 +82,17 @@ def ptx_newer_than_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
 @check("cuda-runtime-mismatch", "extension", "Extensions were built for torch's CUDA")
 def cuda_runtime_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """An extension that needs libcudart.so.12 (cudart64_12.dll) beside a torch of CUDA 13 was built for another torch: the
-    library it wants is not there ("DLL load failed while importing _C"), or two runtimes meet in one process."""
+    library it wants is not there ("DLL load failed while importing _C"), or two runtimes meet in one process. What was built
+    with --force-cuda-mismatch says so in its own manifest, whatever its file shows, and stays a risk."""
     cuda, torch = torch_cuda(facts), torch_of(facts)
     if cuda is None or torch is None:
         return
+    told: set[str] = set()
     for item in facts.environment.extensions.value or ():
         wants = [m for name in item.needed if (m := _CUDART.match(name))]
         if not item.links_torch or not wants or int(wants[0].group(1) or wants[0].group(2)) == cuda[0]:
             continue
+        told.add(item.distribution or "")
         yield Finding(
             "cuda-runtime-mismatch", Status.FAIL,
             f"{_name(item)} was built for CUDA {wants[0].group(1) or wants[0].group(2)}, torch is a CUDA {torch.cuda} build.",
@@ -97,6 +100,17 @@ def cuda_runtime_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             evidence=(Evidence(item.path, f"needs {wants[0].group(0)}", "its dynamic section"),
                       Evidence("torch.version.cuda", str(torch.cuda), facts.environment.torch.found_via)),
             remedy=(prose(f"Rebuild {_name(item)} from its source folder: {install_words(facts, goal)}"),),
+        )  # fmt: skip
+    for one in facts.environment.distributions.value or ():
+        if one.built is None or not one.built.cuda_mismatch or one.name in told:
+            continue
+        yield Finding(
+            "cuda-runtime-mismatch", Status.WARN,
+            f"{one.name} was built with --force-cuda-mismatch: {one.built.cuda_mismatch}; it may crash or compute wrongly.",
+            subject=one.name,
+            evidence=(Evidence(f"{one.name} {one.version}", one.built.cuda_mismatch, "splatfix.json in its metadata folder"),
+                      Evidence("torch.version.cuda", str(torch.cuda), facts.environment.torch.found_via)),
+            remedy=(prose(f"Rebuild {one.name} with a toolkit of CUDA {cuda[0]}: {install_words(facts, goal)}"),),
         )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from splatfix.core.files import read_json
 from splatfix.facts.model import (
     SCHEMA_VERSION,
     Adapter,
+    BuildRecord,
     Checkout,
     CheckoutSource,
     Code,
@@ -59,6 +60,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "Adapter",
     "Binary",
+    "BuildRecord",
     "Checkout",
     "CheckoutSource",
     "Code",

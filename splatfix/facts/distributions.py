@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote, urlsplit
 
-from splatfix.facts.model import Distribution
+from splatfix.facts.model import BuildRecord, Distribution
 from splatfix.facts.system import System
 
 # Only these say something about each other's exact versions that a splatting environment must keep.
@@ -108,12 +108,7 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
             editable = bool(document.get("dir_info", {}).get("editable", False))
         except (ValueError, AttributeError):
             origin = "(direct_url.json is damaged)"
-    mark = ""
-    if marker := system.read(f"{site}/{name}/splatfix.json"):
-        try:
-            mark = str(json.loads(marker).get("kind", "built"))
-        except (ValueError, AttributeError):
-            mark = "built"
+    mark, built = _manifest(system.read(f"{site}/{name}/splatfix.json"))
     pins: tuple[str, ...] = ()
     if _TORCH_FAMILY.fullmatch(project):
         metadata = system.read(f"{site}/{name}/METADATA") or ""
@@ -126,9 +121,28 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
         installer=(system.read(f"{site}/{name}/INSTALLER") or "").strip(),
         origin=origin,
         made_by_splatfix=mark,
+        built=built,
         pins=pins,
     )
     source = editable_source(found)
     if source is None or system.exists(source):
         return found
     return Distribution(**{**vars(found), "source_gone": True})
+
+
+def _manifest(text: str | None) -> tuple[str, BuildRecord | None]:
+    """The kind of a wheel that splatfix made, and how it was built; a damaged manifest still says that splatfix made it."""
+    if not text:
+        return "", None
+    try:
+        document = json.loads(text)
+        kind = str(document.get("kind", "built"))
+        record = BuildRecord(
+            targets=tuple(map(str, document.get("targets") or ())),
+            cuda_mismatch=str(document.get("cuda_mismatch") or ""),
+            edits=tuple(map(str, document.get("edits") or ())),
+            built_with=tuple((str(k), str(v)) for k, v in (document.get("built_with") or {}).items()),
+        )
+    except (ValueError, AttributeError, TypeError):
+        return "built", None
+    return kind, record if kind == "built" else None

@@ -21,6 +21,7 @@ from splatfix.facts.model_checkout import (
     Submodule,
 )
 from splatfix.facts.model_environment import (
+    BuildRecord,
     Distribution,
     EnvironmentFacts,
     Extension,
@@ -38,6 +39,7 @@ from splatfix.facts.model_environment import (
 __all__ = [
     "SCHEMA_VERSION",
     "Adapter",
+    "BuildRecord",
     "Checkout",
     "CheckoutSource",
     "Code",

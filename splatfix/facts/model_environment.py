@@ -42,6 +42,25 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
+class BuildRecord:
+    """How splatfix built a wheel, as the manifest in it says."""
+
+    targets: tuple[str, ...] = ()
+    """``sm_120``; empty for a wheel without GPU code."""
+    cuda_mismatch: str = ""
+    """Both versions, in words, when torch's check of the toolkit was silenced; "" otherwise."""
+    edits: tuple[str, ...] = ()
+    """Names of the edits that its source needed."""
+    built_with: tuple[tuple[str, str], ...] = ()
+    """What went into the build and its version: ``torch`` (version and CUDA), ``toolkit``, ``python``, compilers."""
+
+    @property
+    def torch(self) -> str:
+        """Version and CUDA of the torch it was compiled against (``2.11.0+cu130 13.0``); "" when it is not known."""
+        return dict(self.built_with).get("torch", "")
+
+
+@dataclass(frozen=True)
 class Distribution:
     """One installed distribution, as its metadata says."""
 
@@ -54,6 +73,8 @@ class Distribution:
     """Where it was installed from, when pip wrote it down (``direct_url.json``), or where an egg-link points."""
     made_by_splatfix: str = ""
     """``built`` or ``swap`` when splatfix installed it; "" otherwise."""
+    built: BuildRecord | None = None
+    """How splatfix built it; None for what it did not compile."""
     source_gone: bool = False
     """An editable install whose source folder is no longer there."""
     pins: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
 from splatfix.facts import (
+    BuildRecord,
     Distribution,
     Extension,
     Fact,
@@ -114,6 +115,47 @@ def test_another_cuda_major_is_told_once(changed: Changer) -> None:
         facts.environment.extensions.value[0], needed=("libc10.so", "libcudart.so.11.0")
     )  # type: ignore[index]
     assert set(loud(changed(extensions=Fact((item,), "")))) == {"cuda-runtime-mismatch"}
+
+
+def built(**record: Any) -> Fact[tuple[Distribution, ...]]:
+    """The distribution of the extension, as splatfix built it."""
+    return Fact((Distribution("dgr", "1.0", "/site", built=BuildRecord(**record)),), "metadata")
+
+
+@pytest.mark.parametrize(
+    ("torch", "status"),
+    [
+        ("2.9.0+cu128 12.8", Status.PASS),  # a patch keeps the classes
+        ("2.8.0+cu128 12.8", Status.WARN),
+        ("2.9.1+cu130 13.0", Status.WARN),
+        ("", Status.PASS),
+    ],
+)
+def test_a_build_against_another_torch_is_told_though_all_symbols_are_there(
+    changed: Changer, torch: str, status: Status
+) -> None:
+    facts = changed(extensions=linked(), distributions=built(built_with=(("torch", torch),)))
+    (finding,) = of(facts, "torch-abi-mismatch")
+    assert finding.status is status
+    if status is Status.WARN:
+        assert f"was built against torch {torch}" in finding.summary and finding.remedy
+
+
+def test_a_forced_build_is_no_clean_one(changed: Changer) -> None:
+    words = "toolkit 13.0, torch was built with CUDA 12.8"
+    facts = changed(extensions=linked(), distributions=built(cuda_mismatch=words))
+    (finding,) = of(facts, "cuda-runtime-mismatch")
+    assert (
+        finding.status is Status.WARN
+        and words in finding.summary
+        and "--force-cuda-mismatch" in finding.summary
+    )
+    assert not of(changed(extensions=linked(), distributions=built()), "cuda-runtime-mismatch")
+    # where its file shows it, that is told, and told once
+    item = dataclasses.replace(facts.environment.extensions.value[0], needed=("libcudart.so.13",))  # type: ignore[index]
+    item = dataclasses.replace(item, distribution="dgr", links_torch=True)
+    facts = changed(extensions=Fact((item,), ""), distributions=built(cuda_mismatch=words))
+    assert [one.status for one in of(facts, "cuda-runtime-mismatch")] == [Status.FAIL]
 
 
 def test_torchs_own_libraries_without_torch_are_told_once(changed: Changer) -> None:
