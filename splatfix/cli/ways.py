@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,50 +11,65 @@ if TYPE_CHECKING:
 
     from splatfix.checks import Finding
     from splatfix.facts import Facts
-    from splatfix.resolve import Aim, Ways
-
-# Findings of these families are about the machine and what is installed; a road of the resolver may mend them.
-_FAMILIES = ("gpu", "driver", "torch", "toolkit", "compiler", "extension")
+    from splatfix.resolve import Aim, Lane, Ways
 
 
 def ways_for(aim: Aim, facts: Facts) -> Ways:
     """The ranked ways out, the container lanes among them."""
-    from splatfix.containers import load_lanes
-    from splatfix.resolve import Lane, find_ways
+    from splatfix.resolve import find_ways
 
-    lanes = tuple(Lane(lane.name, lane.torch, lane.gpu) for lane in load_lanes().values())
-    return find_ways(aim, facts, lanes)
+    return find_ways(aim, facts, _lanes())
+
+
+def _lanes() -> tuple[Lane, ...]:
+    from splatfix.containers import load_lanes
+    from splatfix.resolve import Lane
+
+    return tuple(Lane(lane.name, lane.torch, lane.gpu) for lane in load_lanes().values())
 
 
 def ways_after(
-    findings: Iterable[Finding],
+    findings: Sequence[Finding],
     families: dict[str, str],
     targets: tuple[str, ...],
     facts: Facts,
     repo: Path | None = None,
 ) -> Ways | None:
-    """The ways out of what was found; None where nothing failed that a way out could mend.
+    """The ways out of what was found, with the advice that answers the failures; None where nothing failed.
 
     Args:
         repo: the checkout that was looked at; its extensions are then meant.
     """
     from splatfix.checks import Status
 
-    ill = any(item.status is Status.FAIL and families.get(item.code) in _FAMILIES for item in findings)
-    if not ill:
+    if not any(item.status is Status.FAIL for item in findings):
         return None
-    from splatfix.resolve import Aim, Request, aim_at
+    from splatfix.resolve import Aim, Request, aim_at, ways_out_of
 
-    if repo is None:
-        return ways_for(Aim(targets), facts)
-    return ways_for(aim_at(Request((str(repo),), targets), facts, source=shlex.quote(str(repo))), facts)
+    aim = Aim(targets)
+    if repo is not None and _can_be_installed(repo):
+        aim = aim_at(Request((str(repo),), targets), facts, source=shlex.quote(str(repo)))
+    return ways_out_of(findings, families, aim, facts, _lanes())
+
+
+def _can_be_installed(repo: Path) -> bool:
+    """It is something that ``splatfix install`` takes, be it incomplete; no folder in which other things lie."""
+    from splatfix.core.errors import SplatfixError
+    from splatfix.resolve.checkout import sources_in
+
+    try:
+        sources_in((str(repo),))
+    except SplatfixError as error:
+        return error.code not in ("not-an-extension", "not-a-checkout", "no-extension-of-its-own")
+    return True
 
 
 def why_command(
     targets: Iterable[str], repo: Path | None, facts_file: Path | None, python: str | None
 ) -> str:
     """The command that shows all ways out of what was just diagnosed."""
-    words = ["splatfix install", *([shlex.quote(str(repo))] if repo else []), "--dry-run --why"]
+    named = [shlex.quote(str(repo))] if repo and _can_be_installed(repo) else []
+    words = ["splatfix install", *named, "--dry-run --why"]
     words += [f"--target {name}" for name in targets]
     words += [f"--facts {shlex.quote(str(facts_file))}"] if facts_file else []
     words += [f"--python {shlex.quote(python)}"] if python else []

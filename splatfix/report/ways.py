@@ -10,7 +10,7 @@ from rich.markup import escape
 from splatfix.core.codec import to_json
 from splatfix.report.layout import paragraph, prose
 from splatfix.resolve.plan import RoadNotTaken
-from splatfix.resolve.ways import ByHand, Step, Ways
+from splatfix.resolve.ways import ByHand, Road, Step, Ways
 
 
 def ways_part(ways: Ways) -> dict[str, Any]:
@@ -53,17 +53,28 @@ def show_ways(console: Console, ways: Ways) -> None:
 
 
 def show_briefly(console: Console, ways: Ways, command: str) -> None:
-    """The first way with its steps, the others by title, and the command that shows all of it."""
-    if not ways.plans:
+    """How a diagnosis ends: the way out with its steps, the others by title, what is to be done besides, and the command
+    that shows all of it."""
+    advice = ways.advice
+    if advice is None:
         return
-    first, *others = ways.plans
     console.print()
-    prose(console, "[bold]Way out[/]: ", escape(first.title))
-    for step in first.steps:
-        _step(console, step)
-    if others:
-        prose(console, "  [dim]or:[/] ", escape("; ".join(item.title for item in others)))
-    prose(console, "  ", f"[dim]all of them, with reasons: {escape(command)}[/]")
+    if advice.plan is not None:
+        prose(console, "[bold]Way out[/]: ", escape(advice.plan.title))
+        for step in advice.plan.steps:
+            _step(console, step)
+        # a road above it would leave the failures as they are; where what is here serves, none below it is needed
+        below = ways.plans[ways.plans.index(advice.plan) + 1 :]
+        others = () if advice.plan.road is Road.KEEP else below
+        if others:
+            prose(console, "  [dim]or:[/] ", escape("; ".join(item.title for item in others)))
+    opening = "Besides" if advice.plan is not None else "Way out"
+    for item in advice.besides:
+        prose(console, f"[bold]{opening}[/]: ", escape(item.text))
+        for line in item.commands:
+            console.print(f"     [cyan]$ {escape(line)}[/]", soft_wrap=True)
+    if ways.plans:
+        prose(console, "  ", f"[dim]all ways, with reasons: {escape(command)}[/]")
 
 
 def a_road(console: Console, road: RoadNotTaken) -> None:

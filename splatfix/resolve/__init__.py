@@ -18,11 +18,12 @@ from splatfix.resolve.plan import (
     VerifyWheel,
 )
 from splatfix.resolve.planner import make_plan
-from splatfix.resolve.rank import aim_at, find_ways
-from splatfix.resolve.ways import Aim, Lane, Road, WayOut, Ways
+from splatfix.resolve.rank import aim_at, find_ways, ways_out_of
+from splatfix.resolve.ways import Advice, Aim, Lane, Road, WayOut, Ways
 
 __all__ = [
     "Action",
+    "Advice",
     "Aim",
     "BuildWheel",
     "CheckImport",
@@ -42,4 +43,5 @@ __all__ = [
     "aim_at",
     "find_ways",
     "make_plan",
+    "ways_out_of",
 ]

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status
 from splatfix.checks.packages import leaf, variant_names
-from splatfix.facts import Extension, SplatPackage
+from splatfix.facts import Extension, Facts, SplatPackage
 from splatfix.facts.python_source import read_package_source
 from splatfix.knowledge.stacks import identify, stacks, variant, variants
 
@@ -18,11 +18,22 @@ def what_condemns(
     package: SplatPackage, files: Iterable[Extension], findings: Iterable[Finding]
 ) -> tuple[str, ...]:
     """Summaries of the failures that are about an installed package: their subject names it, or they stand on its files."""
-    mine = [item for item in findings if item.status is Status.FAIL and _is_about(item, package, files)]
+    mine = [item for item in findings if item.status is Status.FAIL and is_about(item, package, files)]
     return tuple(dict.fromkeys(item.summary.rstrip(".") for item in mine))
 
 
-def _is_about(finding: Finding, package: SplatPackage, files: Iterable[Extension]) -> bool:
+def files_of(package: SplatPackage, facts: Facts) -> list[Extension]:
+    """The native files of an installed package."""
+    below = f"{package.module.replace('.', '/')}/"
+    return [
+        item
+        for item in facts.environment.extensions.value or ()
+        if item.path.startswith(below) or item.distribution in package.distributions
+    ]
+
+
+def is_about(finding: Finding, package: SplatPackage, files: Iterable[Extension]) -> bool:
+    """Its subject names the package, or it stands on the package's files."""
     places = {package.folder, *(item.path for item in files)}
     if any(item.name in places for item in finding.evidence):
         return True

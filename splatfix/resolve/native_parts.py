@@ -13,7 +13,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.facts import ContainerGroup, Facts, SplatPackage
 from splatfix.knowledge import Arch
 from splatfix.knowledge.stacks import variant, variants
-from splatfix.resolve.condemned import its_call_fits, other_variant, what_condemns, who_loses_it
+from splatfix.resolve.condemned import files_of, its_call_fits, other_variant, what_condemns, who_loses_it
 from splatfix.resolve.recipes import recipe
 from splatfix.resolve.ways import Aim
 
@@ -84,12 +84,7 @@ def _installed(
     findings = _findings(facts, archs)
     swaps = {item.name for item in environment.distributions.value or () if item.made_by_splatfix == "swap"}
     for package in environment.packages.value or ():
-        files = [
-            item
-            for item in environment.extensions.value or ()
-            if item.path.startswith(f"{package.module.replace('.', '/')}/")
-            or item.distribution in package.distributions
-        ]
+        files = files_of(package, facts)
         swap = any(name in swaps for name in package.distributions)
         code = tuple(group for item in files for group in item.code)
         error = next((item.error for item in files if item.error), package.error)

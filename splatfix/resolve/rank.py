@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
+from splatfix.checks import Finding
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts
 from splatfix.knowledge import cubin_runs_on
 from splatfix.resolve import roads_build as build_roads
 from splatfix.resolve import roads_other as other_roads
+from splatfix.resolve.advice import advise
 from splatfix.resolve.checkout import sources_in
 from splatfix.resolve.condemned import variants_of_source
 from splatfix.resolve.plan import Request, RoadNotTaken
@@ -64,6 +67,23 @@ def find_ways(aim: Aim, facts: Facts, lanes: Sequence[Lane] = ()) -> Ways:
     rejected = tuple(item for item in taken if isinstance(item, RoadNotTaken))
     notes = _notes(found, opened=opened)
     return Ways(tuple(arch.sm for arch in found.archs), found.subjects, plans, rejected, notes)
+
+
+def ways_out_of(
+    findings: Sequence[Finding],
+    families: Mapping[str, str],
+    aim: Aim,
+    facts: Facts,
+    lanes: Sequence[Lane] = (),
+) -> Ways:
+    """As :func:`find_ways`, with the advice that answers the failures among these findings.
+
+    Args:
+        families: of the checks, by code.
+    """
+    ways = find_ways(aim, facts, lanes)
+    found = situation(aim, facts) if ways.targets else Situation(facts, aim, (), ())
+    return replace(ways, advice=advise(findings, families, ways, found))
 
 
 def _try_all(found: Situation, lanes: Sequence[Lane]) -> Iterable[WayOut | RoadNotTaken]:

@@ -56,9 +56,10 @@ def way(
         can += UPPER_RUNGS
         if away:
             cannot += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
+    first = "do the first step by hand, then " if road is Road.KEEP and found.repairs else ""
     return WayOut(
         road,
-        TITLES[road],
+        f"{first}{TITLES[road]}",
         (*found.repairs, *steps),
         tuple(can),
         tuple(cannot),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Goal, Status, run, select
+from splatfix.checks import Finding, Goal, Status, run, select
 from splatfix.checks.coverage import judge
 from splatfix.checks.driver import driver_words
 from splatfix.facts import ContainerGroup, Facts, Torch
@@ -240,10 +240,11 @@ _BROKEN = ("gpu-without-driver", "driver-library-mismatch", "driver-library-miss
 
 def _repairs(facts: Facts) -> tuple[ByHand, ...]:
     findings = run(facts, Goal(), select(_BROKEN, ()))
-    steps = []
-    for finding in findings:
-        if finding.status is Status.FAIL:
-            said = [step.text for step in finding.remedy if not step.command]
-            commands = tuple(step.text for step in finding.remedy if step.command)
-            steps.append(ByHand(" ".join(said) or finding.summary, commands))
-    return tuple(steps)
+    return tuple(repair_of(finding) for finding in findings if finding.status is Status.FAIL)
+
+
+def repair_of(finding: Finding) -> ByHand:
+    """A finding's own remedy as a step of a plan."""
+    said = [step.text for step in finding.remedy if not step.command]
+    commands = tuple(step.text for step in finding.remedy if step.command)
+    return ByHand(" ".join(said) or finding.summary, commands)

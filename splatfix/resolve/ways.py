@@ -214,6 +214,16 @@ class Aim:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """How a failing diagnosis ends."""
+
+    plan: WayOut | None
+    """The first of the ways that cure most of what failed; None where none cures any."""
+    besides: tuple[ByHand, ...] = ()
+    """For each failure that it does not cure what there is to do."""
+
+
+@dataclass(frozen=True)
 class Ways:
     """The answer: every way out in order, and every road that is shut with the reason."""
 
@@ -223,4 +233,6 @@ class Ways:
     plans: tuple[WayOut, ...]
     rejected: tuple[RoadNotTaken, ...] = ()
     notes: tuple[str, ...] = ()
+    advice: Advice | None = None
+    """What of it answers the failures of a diagnosis; None where none was made."""
     schema_version: int = WAYS_VERSION

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from splatfix.cli import app
+from splatfix.cli.ways import why_command
 from splatfix.core.errors import SplatfixError
 
 MACHINES = Path(__file__).parents[1] / "machines"
@@ -90,3 +91,13 @@ def test_a_project_without_gpu_code_in_the_current_folder_is_not_what_is_meant(
     monkeypatch.chdir(tmp_path)
     document = json.loads(run("install", "--dry-run", "--why", "--target", "sm_120", "--json").output)
     assert (document["plan"], document["ways"]["subjects"]) == (None, [])
+
+
+def test_a_failing_diagnosis_of_a_folder_that_is_no_stack_does_not_propose_to_install_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "plain").mkdir()
+    assert "install" in why_command(("sm_120",), None, None, None)
+    assert str(tmp_path) not in why_command(("sm_120",), tmp_path, None, None)
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
+    assert str(tmp_path) in why_command(("sm_120",), tmp_path, None, None)
