@@ -189,7 +189,7 @@ class _Work:
         log, wheels = self.folder / f"build-{_file_name(action.subject)}.log", self.folder / "wheels"
 
         def begin() -> None:
-            self.progress.begin(action, number, len(self.plan.actions))
+            self.progress.begin(action, number, len(self.plan.actions), str(log))
             self.entry = self.journal.begin(self.entry, step)
 
         def work(stop: threading.Event) -> tuple[Built, float]:

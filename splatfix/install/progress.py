@@ -10,8 +10,8 @@ from splatfix.resolve.plan import Action
 class Progress(Protocol):
     """What a listener hears."""
 
-    def begin(self, action: Action, number: int, total: int) -> None:
-        """An action starts, the ``number``-th of ``total``."""
+    def begin(self, action: Action, number: int, total: int, log: str = "") -> None:
+        """An action starts, the ``number``-th of ``total``; ``log`` is the file that its output goes to."""
         ...
 
     def doing(self, action: Action, text: str) -> None:
@@ -29,7 +29,7 @@ class Progress(Protocol):
 class Silent:
     """Says nothing."""
 
-    def begin(self, action: Action, number: int, total: int) -> None:
+    def begin(self, action: Action, number: int, total: int, log: str = "") -> None:
         """See :class:`Progress`."""
 
     def doing(self, action: Action, text: str) -> None:

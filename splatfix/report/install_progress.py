@@ -1,33 +1,50 @@
-"""Shows an installation as it goes: on a terminal a living line for each action under way, else plain lines."""
+"""Shows an installation as it goes: on a terminal a living line for each action under way, else plain lines now and then."""
 
 from __future__ import annotations
 
+import threading
+import time
 from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from splatfix.report.layout import prose
 from splatfix.resolve.plan import Action
+
+_PLAIN_EVERY = 60.0
+"""Seconds between two lines about the same action where there is no terminal: a log stays short, and is seen to go on."""
+
+_Key = tuple[str, str]
 
 
 class InstallProgress:
     """A listener for :func:`splatfix.install.carry_out` that writes to ``console`` (standard error)."""
 
-    def __init__(self, console: Console, *, verbose: bool = False) -> None:
+    def __init__(self, console: Console, *, verbose: bool = False, every: float = _PLAIN_EVERY) -> None:
+        """``every`` so many seconds an action that is still under way says so, where no line of the terminal can live."""
         self._console = console
         self._verbose = verbose
         self._living: Progress | None = None
-        self._tasks: dict[tuple[str, str], TaskID] = {}
-        self._heads: dict[tuple[str, str], str] = {}
-        if console.is_terminal:
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-            self._living = Progress(*columns, console=console, transient=True)
+        self._tasks: dict[_Key, TaskID] = {}
+        self._heads: dict[_Key, str] = {}
+        self._news: _News | None = None
+        if console.is_terminal and not console.is_dumb_terminal:
+            # the time comes first: a narrow terminal cuts off the end of a line
+            whole = Column(no_wrap=True, min_width=len("0:00:00"))
+            text = TextColumn("{task.description}", table_column=Column(no_wrap=True, ratio=1))
+            columns = (SpinnerColumn(), TimeElapsedColumn(table_column=whole), text)
+            self._living = Progress(*columns, console=console, transient=True, expand=True)
+        else:
+            self._news = _News(console, every)
 
     def __enter__(self) -> InstallProgress:
         if self._living:
             self._living.start()
+        if self._news:
+            self._news.start()
         return self
 
     def __exit__(
@@ -35,15 +52,21 @@ class InstallProgress:
     ) -> None:
         if self._living:
             self._living.stop()
+        if self._news:
+            self._news.stop()
 
-    def begin(self, action: Action, number: int, total: int) -> None:
+    def begin(self, action: Action, number: int, total: int, log: str = "") -> None:
         """An action starts."""
-        text = f"[{number}/{total}] {action.describe()}"
         if self._living:
-            self._heads[_key(action)] = escape(text)
-            self._tasks[_key(action)] = self._living.add_task(escape(text), total=None)
-        else:
-            self._console.print(escape(text), soft_wrap=True)
+            head = escape(f"[{number}/{total}] {action.kind} {action.subject}")
+            self._heads[_key(action)] = head
+            self._tasks[_key(action)] = self._living.add_task(head, total=None)
+            return
+        assert self._news is not None
+        self._news.begin(action)
+        self._console.print(escape(f"[{number}/{total}] {action.describe()}"), soft_wrap=True)
+        if log:
+            self._console.print(f"      log: {escape(log)}", soft_wrap=True)
 
     def doing(self, action: Action, text: str) -> None:
         """What is being worked on within the action; called from several threads."""
@@ -51,16 +74,68 @@ class InstallProgress:
             if (task := self._tasks.get(_key(action))) is not None:
                 head = self._heads[_key(action)]
                 self._living.update(task, description=f"{head}  [dim]{escape(text)}[/]", refresh=True)
-        elif self._verbose:
+            return
+        assert self._news is not None
+        self._news.doing(action, text)
+        if self._verbose:
             self._console.print(f"      {escape(action.subject)}: {escape(text)}", soft_wrap=True)
 
     def end(self, action: Action, result: str) -> None:
         """The action is done."""
         if self._living and (task := self._tasks.pop(_key(action), None)) is not None:
             self._living.remove_task(task)
+        if self._news:
+            self._news.end(action)
         said = f"{escape(action.kind)} {escape(action.subject)}: {escape(result)}"
         prose(self._console, "[green]✓[/] ", said)
 
 
-def _key(action: Action) -> tuple[str, str]:
+class _News:
+    """Says now and then, from a thread of its own, that an action is still under way, how long, and at what."""
+
+    def __init__(self, console: Console, every: float) -> None:
+        self._console, self._every = console, every
+        self._lock = threading.Lock()
+        self._under_way: dict[_Key, tuple[float, str]] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tell, name="install-progress", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def begin(self, action: Action) -> None:
+        with self._lock:
+            self._under_way[_key(action)] = (time.monotonic(), "")
+
+    def doing(self, action: Action, text: str) -> None:
+        with self._lock:
+            if known := self._under_way.get(_key(action)):
+                self._under_way[_key(action)] = (known[0], text)
+
+    def end(self, action: Action) -> None:
+        with self._lock:
+            self._under_way.pop(_key(action), None)
+
+    def _tell(self) -> None:
+        while not self._over.wait(self._every):
+            now = time.monotonic()
+            with self._lock:
+                lines = [
+                    f"      {subject}: {_minutes(now - began)}{', ' if text else ''}{text}"
+                    for (_, subject), (began, text) in self._under_way.items()
+                    if now - began >= self._every / 2  # what has just begun has just said so
+                ]
+            for line in lines:
+                self._console.print(escape(line), soft_wrap=True)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _key(action: Action) -> _Key:
     return action.kind, action.subject

@@ -67,7 +67,7 @@ class Heard:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def begin(self, action: Action, number: int, total: int) -> None:
+    def begin(self, action: Action, number: int, total: int, log: str = "") -> None:
         self.lines.append(f"{number}/{total} {action.kind} {action.subject}")
 
     def doing(self, action: Action, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -69,7 +70,9 @@ def test_install_and_revert_as_typed(
 ) -> None:
     source = write_extension(tmp_path / "source")
     assert splatfix("install", str(source), "--python", environment.python) == 0
-    text = capsys.readouterr().out
+    said = capsys.readouterr()
+    text = said.out
+    assert re.search(r"^ +log: /.*/build-tiny_probe\.log$", said.err, re.MULTILINE)
     assert "✓ loads" in text and "– computes" in text and "splatfix revert 0001 --python" in text
     assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "42"
     assert splatfix("revert", "--list", "--python", environment.python) == 0

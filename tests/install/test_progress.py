@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from rich.console import Console
@@ -62,7 +63,7 @@ def test_builds_side_by_side_have_a_line_each() -> None:
         progress.doing(one, "compiled a.cu (1 of 2, about 30 s more)")
         progress.doing(two, "linking")
         shown = stream.getvalue()
-        assert "build one from" in shown and "compiled a.cu" in shown and "linking" in shown
+        assert "[1/4] build-wheel one" in shown and "compiled a.cu" in shown and "linking" in shown
         progress.end(two, "two-1.0.whl, compiled in 9 s")
         stream.truncate(0)
         progress.doing(two, "too late")
@@ -70,3 +71,42 @@ def test_builds_side_by_side_have_a_line_each() -> None:
         progress.end(one, "one-1.0.whl, from the wheel cache")
     last = stream.getvalue()
     assert "too late" not in last and "one-1.0.whl, from the wheel cache" in last
+
+
+@pytest.mark.parametrize(("width", "shown"), [(130, 99), (110, 99), (80, 0)])
+def test_a_narrow_terminal_shows_the_time_and_what_compiles(width: int, shown: int) -> None:
+    stream = io.StringIO()
+    console = Console(
+        file=stream, force_terminal=True, width=width, color_system=None, _environ={"TERM": "xterm"}
+    )
+    source = "/home/somebody/a/long/way/down/to/submodules/diff-gaussian-rasterization"
+    action = BuildWheel("diff_gaussian_rasterization", source, ("sm_120",), {}, (), ())
+    with InstallProgress(console) as progress:
+        progress.begin(action, 1, 8, "/env/.splatfix/log")
+        progress.doing(action, "compiled forward.cu (2 of 5, about 60 s more)")
+    lines = stream.getvalue().replace("\r", "\n").splitlines()
+    assert any("0:00:00" in line and "(2 of 5, about 60 s more)"[:shown] in line for line in lines), lines
+    assert any("[1/8] build-wheel diff_gaussian_rasterization" in line for line in lines)
+
+
+@pytest.mark.parametrize("term", ["pipe", "dumb"])
+def test_without_a_living_line_a_build_names_its_log_and_says_that_it_goes_on(term: str) -> None:
+    stream = io.StringIO()
+    console = Console(
+        file=stream, force_terminal=term == "dumb", width=300, color_system=None, _environ={"TERM": term}
+    )
+    action = BuildWheel("tiny[x]", "/source", (), {}, (), ())
+    with InstallProgress(console, every=0.05) as progress:
+        progress.begin(action, 1, 4, "/env/.splatfix/journal/0001/build-tiny.log")
+        progress.doing(action, "compiling [a].cu (2 of 5)")
+        end = time.monotonic() + 10
+        while "s, compiling" not in stream.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+        progress.end(action, "done")
+        told = stream.getvalue()
+        time.sleep(0.2)
+    first, second, third, *_ = told.splitlines()
+    assert first.startswith("[1/4] build tiny[x]")
+    assert second == "      log: /env/.splatfix/journal/0001/build-tiny.log"
+    assert third == "      tiny[x]: 0 s, compiling [a].cu (2 of 5)"
+    assert stream.getvalue() == told, "it speaks of an action that is done"
