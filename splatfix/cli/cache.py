@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Optional
+
 import typer
 
 from splatfix.cli import interrupted, options
@@ -24,14 +26,24 @@ def list_wheels(as_json: options.Json = False) -> None:
 
 
 @app.command("clear")
-def clear() -> None:
-    """Remove every wheel from the cache."""
+def clear(
+    name: Annotated[
+        Optional[str],
+        typer.Argument(help="A distribution, or the beginning of a key; all when left out.", metavar="NAME"),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before removing.")] = False,
+) -> None:
+    """Remove every wheel from the cache, or those of one distribution, or one by its key."""
     from splatfix.install import WheelCache
     from splatfix.report import console
 
     cache = WheelCache()
+    chosen = cache.named(name) if name else cache.entries()
+    if chosen and not yes and console.out().is_terminal:
+        size = sum(entry.size for entry in chosen) / 2**20
+        typer.confirm(f"Remove {len(chosen)} wheel(s), {size:.1f} MiB, from {cache.folder}?", abort=True)
     with interrupted.saying(
         lambda: f"Interrupted: {len(cache.entries())} wheel(s) are still in {cache.folder}."
     ):
-        removed = cache.clear()
+        removed = cache.clear(chosen if name else None)
     console.out().print(f"{removed} wheel(s) removed from {cache.folder}", markup=False, soft_wrap=True)

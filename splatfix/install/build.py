@@ -19,6 +19,7 @@ from splatfix.install.edit import apply_edits
 from splatfix.install.identity import identity_of
 from splatfix.install.kept_log import kept_log
 from splatfix.install.mismatch import silenced_check
+from splatfix.install.origin import origin_of
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
 from splatfix.install.target import Target, child_environment
@@ -79,7 +80,7 @@ def build_wheel(
             if cause is None:
                 made = _take_wheel(action, scratch, wheels, log, built_with or {})
                 if cache:
-                    cache.put(key, made, identity)
+                    cache.put(key, made, identity, origin_of(Path(action.source)))
                 return Built(made, False)
         jobs = int(action.variables.get("MAX_JOBS", "1"))
         if cause.kind != "killed" or jobs == 1:

@@ -19,6 +19,15 @@ class CachedWheel:
     digest: str
     identity: Mapping[str, str]
     """What the key stands for, in words."""
+    source: str = ""
+    """Where its source came from: repository and commit, else its folder; "" where an older splatfix kept it."""
+    kept: str = ""
+    """Day it was put there (``2026-03-04``, UTC)."""
+
+    @property
+    def name(self) -> str:
+        """The distribution, as its file calls it."""
+        return self.wheel.partition("-")[0]
 
 
 @dataclass(frozen=True)

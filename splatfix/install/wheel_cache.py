@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from splatfix.core.errors import SplatfixError
+from packaging.utils import canonicalize_name
+
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_bytes, write_json
 from splatfix.core.resources import user_cache
 from splatfix.install.outcome import CachedWheel
@@ -39,14 +42,19 @@ class WheelCache:
         write_bytes(path, content)
         return path
 
-    def put(self, key: str, wheel: Path, identity: Mapping[str, str]) -> None:
-        """Keep a wheel. A cache that cannot be written is no reason to fail: the wheel is there all the same."""
+    def put(self, key: str, wheel: Path, identity: Mapping[str, str], source: str = "") -> None:
+        """Keep a wheel. A cache that cannot be written is no reason to fail: the wheel is there all the same.
+
+        Args:
+            source: where it came from, in words for a person.
+        """
         content = wheel.read_bytes()
         document = {
             "wheel": wheel.name,
             "size": len(content),
             "digest": hashlib.sha256(content).hexdigest(),
             "identity": dict(identity),
+            "source": source,
         }
         try:
             write_bytes(self.folder / key / wheel.name, content)
@@ -60,15 +68,34 @@ class WheelCache:
         found = [entry for entry in map(self._entry, folders) if entry is not None]
         return tuple(sorted(found, key=lambda entry: (entry.wheel, entry.key)))
 
-    def clear(self) -> int:
-        """Remove everything; how many wheels there were.
+    def named(self, name: str) -> tuple[CachedWheel, ...]:
+        """The wheels of that distribution, or the one whose key begins so.
+
+        Raises:
+            SplatfixError: ``not-in-cache`` (exit 2).
+        """
+        entries = self.entries()
+        wanted = canonicalize_name(name)
+        found = [one for one in entries if canonicalize_name(one.name) == wanted or one.wheel == name]
+        found = found or [one for one in entries if name and one.key.startswith(name)]
+        if not found:
+            known = ", ".join(dict.fromkeys(one.name for one in entries)) or "none"
+            raise usage_error(
+                "not-in-cache", f"No wheel in {self.folder} is called {name!r}.", f"Wheels there: {known}"
+            )
+        return tuple(found)
+
+    def clear(self, only: Sequence[CachedWheel] | None = None) -> int:
+        """Remove everything, or only these; how many wheels there were.
 
         Raises:
             SplatfixError: ``cache-not-cleared`` with how many could not be removed.
         """
-        count = len(self.entries())
-        shutil.rmtree(self.folder, ignore_errors=True)
-        left = len(self.entries())
+        keys = {entry.key for entry in (self.entries() if only is None else only)}
+        count = len(keys)
+        for folder in [self.folder] if only is None else [self.folder / key for key in keys]:
+            shutil.rmtree(folder, ignore_errors=True)
+        left = len([entry for entry in self.entries() if entry.key in keys])
         if left:
             raise SplatfixError(
                 "cache-not-cleared",
@@ -87,10 +114,16 @@ class WheelCache:
                 size=int(document["size"]),
                 digest=str(document["digest"]),
                 identity={str(name): str(value) for name, value in document["identity"].items()},
+                source=str(document.get("source", "")),
+                kept=_day((folder / "entry.json").stat().st_mtime),
             )
-        except (SplatfixError, KeyError, TypeError, ValueError, AttributeError):
+        except (SplatfixError, OSError, KeyError, TypeError, ValueError, AttributeError):
             return None
         return entry if (folder / entry.wheel).is_file() else None
+
+
+def _day(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).date().isoformat()
 
 
 def wheel_key(source: Path, identity: Mapping[str, str]) -> str:

@@ -65,12 +65,14 @@ def cache_document(folder: Path, entries: Sequence[CachedWheel]) -> dict[str, An
 
 
 def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -> None:
-    """One line for each wheel: name, size, and what it was built for and with."""
+    """One line for each wheel: name, size, what it was built for, with and from, when, and its key."""
     for entry in entries:
         archs = next(
             (v for k, v in entry.identity.items() if "ARCH" in k and k != "CUDA_HOME"), "no GPU code"
         )
-        built = f"{archs}, torch {entry.identity.get('torch', '').split(' ')[0] or 'none'}"
+        torch = entry.identity.get("torch", "").split(" ")[0] or "none"
+        source = f", from {entry.source}" if entry.source else ""
+        built = f"{archs}, torch {torch}{source}, {entry.kept or 'of unknown age'}, key {entry.key[:8]}"
         prose(console, f"{escape(entry.wheel)}  ", f"{entry.size / 2**20:.1f} MiB  [dim]{escape(built)}[/]")
     prose(console, "", f"{len(entries)} wheel(s) in {escape(str(folder))}")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
+from rich.console import Console
 
 from splatfix.cli.cache import clear
 from splatfix.core.errors import SplatfixError
@@ -40,3 +43,46 @@ def test_what_could_not_be_removed_is_no_success(cache: WheelCache, monkeypatch:
     with pytest.raises(SplatfixError, match="could not be removed") as caught:
         clear()
     assert int(caught.value.exit_code) == 1
+
+
+def test_rows_tell_wheels_of_one_name_apart_and_one_of_them_can_be_removed(
+    cache: WheelCache, splatfix: Splatfix, tmp_path: Path
+) -> None:
+    wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
+    cache.put("b2" * 16, wheel, {"torch": "2.11.0+cu130 x"}, "someone/tiny at 0123456789")
+    other = tmp_path / "other_probe-2.0-py3-none-any.whl"
+    other.write_bytes(b"y")
+    cache.put("c3", other, {"torch": ""})
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    rows = splatfix("cache", "list").stdout.splitlines()
+    assert any(
+        f"torch 2.11.0+cu130, from someone/tiny at 0123456789, {today}, key b2b2b2b2" in row for row in rows
+    )
+    assert any(f"torch 2.13.0, {today}, key a1" in row for row in rows), (
+        "an entry without a source has no row"
+    )
+    done = splatfix("cache", "clear", "b2b2b2b2")
+    assert done.stdout.startswith("1 wheel(s) removed") and {one.key for one in cache.entries()} == {
+        "a1",
+        "c3",
+    }
+    assert splatfix("cache", "clear", "Other.Probe").stdout.startswith("1 wheel(s) removed")
+    lost = splatfix("cache", "clear", "nothing")
+    assert lost.returncode == 2 and "(not-in-cache)" in lost.stderr and "Wheels there: tiny" in lost.stderr
+    assert [one.key for one in cache.entries()] == ["a1"]
+
+
+def test_a_terminal_is_asked_first(cache: WheelCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def no(question: str, **options: object) -> None:
+        asked.append(question)
+        raise typer.Abort
+
+    monkeypatch.setattr("typer.confirm", no)
+    monkeypatch.setattr("splatfix.report.console.out", lambda: Console(force_terminal=True))
+    with pytest.raises(typer.Abort):
+        clear()
+    assert "Remove 1 wheel(s)" in asked[0] and len(cache.entries()) == 1
+    clear(yes=True)
+    assert not cache.entries() and len(asked) == 1

@@ -125,9 +125,23 @@ def test_a_narrow_terminal_gets_the_same_words(words: tuple[str, ...]) -> None:
 
 def test_the_wheel_cache_on_a_narrow_terminal() -> None:
     name = "diff_gaussian_rasterization-0.0.0-cp311-cp311-linux_x86_64.whl"
-    entry = CachedWheel("a1", name, 3 << 20, "", {"TORCH_CUDA_ARCH_LIST": "12.0", "torch": "2.11.0+cu130 x"})
+    entry = CachedWheel(
+        "a1",
+        name,
+        3 << 20,
+        "",
+        {"TORCH_CUDA_ARCH_LIST": "12.0", "torch": "2.11.0+cu130 x"},
+        "inria/dgr at 9c5c2028f6",
+        "2026-03-04",
+    )
     lines = printed(40, lambda console: show_cache(console, Path("/cache"), [entry]))
-    assert lines == [name, "  3.0 MiB  12.0, torch 2.11.0+cu130", "1 wheel(s) in /cache"]
+    assert lines == [
+        name,
+        "  3.0 MiB  12.0, torch 2.11.0+cu130,",
+        "  from inria/dgr at 9c5c2028f6,",
+        "  2026-03-04, key a1",
+        "1 wheel(s) in /cache",
+    ]
 
 
 def test_a_pipe_gets_whole_lines_whatever_columns_nonsense_says() -> None:
