@@ -48,7 +48,7 @@ from splatfix.resolve.plan import (
     ProvideToolkit,
     VerifyWheel,
 )
-from splatfix.resolve.swaps import swap_of
+from splatfix.resolve.swap_table import swap_of
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from splatfix.knowledge.stacks import Variant, variant
-from splatfix.resolve.swaps import Swap
+from splatfix.resolve.swap_table import Swap
 
 _FUSED_SSIM = '''
 from ._ssim import fused_ssim as _fused_ssim

@@ -13,10 +13,10 @@ from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.shell import quoted
 from splatfix.facts import Facts
 from splatfix.facts.source import MOST_FOLDERS, Source, read_source, walk_extensions
-from splatfix.knowledge.stacks import Stack, recognise_checkout
+from splatfix.resolve.folders import is_checkout, no_checkout, other_spellings, stacks_of
 from splatfix.resolve.programs import refuse_program
 from splatfix.resolve.recipes import Recipe, recipe
-from splatfix.resolve.swaps import known_names
+from splatfix.resolve.swap_table import known_names
 
 
 def sources_in(
@@ -41,6 +41,8 @@ def sources_in(
             raise refuse_program(folder, known, facts)
         if known is None and any((folder / name).is_file() for name in ("setup.py", "pyproject.toml")):
             inside = [folder]
+        elif known is None and not is_checkout(folder):
+            raise no_checkout(folder)
         else:
             inside, unreadable = _extensions_of(folder, known)
             notes += _what_it_is(folder, inside, known)
@@ -56,6 +58,10 @@ def _folder(text: str) -> Path:
     if folder.is_dir():
         return folder.resolve()
     what = "is a file, not a folder" if folder.is_file() else "is not there"
+    if meant := other_spellings(text):
+        raise usage_error(
+            "not-a-folder", f"{text} is no folder, which is what splatfix installs from.", *meant
+        )
     todo = ["Give the folder that holds the extension's setup.py, or a checkout."]
     if text.replace("-", "_") in known_names():
         todo.append(f"For the drop-in of that name: splatfix install {text} --backend pure")
@@ -64,7 +70,7 @@ def _folder(text: str) -> Path:
 
 def _recipe_of(folder: Path) -> Recipe | None:
     """The recipe of the stack whose checkout this is."""
-    stacks = _stacks(folder)
+    stacks = stacks_of(folder)
     return recipe(stacks[0].key) if stacks else None
 
 
@@ -148,11 +154,6 @@ def _empty_submodules(folder: Path) -> list[str]:
         for path in wanted
         if not (folder / path).is_dir() or next((folder / path).iterdir(), None) is None
     ]
-
-
-def _stacks(folder: Path) -> tuple[Stack, ...]:
-    found = (*folder.glob("*"), *folder.glob("*/*"), *folder.glob("*/*/*.py"))
-    return recognise_checkout([os.path.relpath(path, folder).replace(os.sep, "/") for path in found])
 
 
 def _what_it_is(folder: Path, inside: list[Path], known: Recipe | None) -> list[str]:

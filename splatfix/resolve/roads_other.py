@@ -19,7 +19,7 @@ from splatfix.resolve.native_parts import NativePart
 from splatfix.resolve.plan import Reason, RoadNotTaken
 from splatfix.resolve.road_parts import UPPER_RUNGS, python_option, shut, way
 from splatfix.resolve.situation import Situation, driver_objection, torch_obstacles
-from splatfix.resolve.swaps import SWAPS, refusal, swap_for_variant
+from splatfix.resolve.swap_table import SWAPS, refusal, swap_for_variant
 from splatfix.resolve.targets import driver_level
 from splatfix.resolve.torch_offers import cuda_words, other_builds, torch_of_newer_driver
 from splatfix.resolve.versions import release_numbers

@@ -1,108 +1,29 @@
-"""Which extensions splatfix can replace by pure PyTorch, under which names they are known, and which nothing replaces."""
+"""From names, source folders and checkouts to the drop-ins that replace them, or to the reason why nothing does."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.shell import quoted
 from splatfix.facts.python_source import read_package_source
 from splatfix.facts.source import extension_folders, read_source
 from splatfix.knowledge.stacks import identify, recognise_checkout, stacks, variant, variants
+from splatfix.resolve.folders import install_of, is_checkout, no_checkout
+from splatfix.resolve.swap_table import (
+    IRREPLACEABLE,
+    IRREPLACEABLE_VARIANTS,
+    SWAPS,
+    Swap,
+    known_names,
+    refusal,
+    swap_for_variant,
+)
 
-
-@dataclass(frozen=True)
-class Swap:
-    """One drop-in: the distribution it takes the place of, and what it is made of."""
-
-    distribution: str
-    module: str
-    kernels: tuple[str, ...]
-    """Files of ``splatfix.kernels`` it carries copies of."""
-    face: str
-    """The module in the drop-in that has the original's names, as a path."""
-    note: str
-    serves: tuple[str, ...]
-    """Keys of the variants (``splatfix.knowledge.stacks``) whose calls it answers, the one it follows first."""
-    variant: str = ""
-    """Which of the packages of that name it is, where several share one."""
-
-    @property
-    def name(self) -> str:
-        """As a person names it: ``simple_knn``, ``diff_gaussian_rasterization@dr_aa``."""
-        return f"{self.module}@{self.variant}" if self.variant else self.module
-
-
-_SLOW = "plain PyTorch: the same image and gradients within rounding, for small scenes; far slower than CUDA"
-
-
-def _rasterizer(variant_name: str, *serves: str, helpers: bool = False, note: str = "") -> Swap:
-    kernels = ("rasterizer.py", "helpers.py") if helpers else ("rasterizer.py",)
-    return Swap(
-        "diff-gaussian-rasterization",
-        "diff_gaussian_rasterization",
-        kernels,
-        "diff_gaussian_rasterization/__init__.py",
-        _SLOW + (f"; {note}" if note else ""),
-        serves,
-        variant_name,
-    )
-
-
-SWAPS: tuple[Swap, ...] = (
-    Swap(
-        "fused-ssim",
-        "fused_ssim",
-        ("ssim.py",),
-        "fused_ssim/__init__.py",
-        "the same formula in plain PyTorch: same numbers within rounding, slower, more memory",
-        ("fused-ssim",),
-    ),
-    Swap(
-        "simple-knn",
-        "simple_knn",
-        ("knn.py",),
-        "simple_knn/_C.py",
-        "exact nearest neighbours in plain PyTorch; called once, when training starts",
-        ("simple-knn-86710c2", "simple-knn-44f7642", "simple-knn-camenduru"),
-    ),
-    _rasterizer("v1", "inria-v1", "sugar"),
-    _rasterizer("dr_aa", "inria-2024-dr_aa"),
-    _rasterizer("mip", "mip"),
-    _rasterizer(
-        "3dgs_accel", "3dgs-accel", helpers=True, note="signatures as the 2024 trainer calls them (source not read)"
-    ),
-    _rasterizer("mcmc", "mcmc", helpers=True, note="is_used costs a second pass over the image"),
-    _rasterizer("scaffold", "scaffold"),
-)  # fmt: skip
-
-# Asked for, and honestly refused, by variant. Source: what they return, read from their sources (stacks.json).
-_IRREPLACEABLE_VARIANTS = {
-    "taming": "its forward also returns eleven lists and counts of its own, which decide where taming-3dgs densifies",
-    "gof": "its nine-channel output and integrate() have no stand-in here (Gaussian opacity fields)",
-    "rade": "its depth, coordinate and normal maps and integrate() have no stand-in here (RaDe-GS)",
-    "speedy": "its backward pass fills per-Gaussian scores by which Speedy-Splat prunes",
-    "fastgs": "its per-Gaussian metric counts, by which FastGS densifies, have no stand-in here",
-    "2dgs-surfel": "its depth, normal and distortion maps have no stand-in here (2D Gaussian splatting)",
-    "pgsr": "its plane and normal outputs have no stand-in here (PGSR)",
-    "triangle": "it draws triangles, not Gaussians",
-    "mesh": "it draws triangles, not Gaussians",
-    "fused-ssim-fastgs": "its functions are not those of fused_ssim (FastGS ships its own)",
-}
-_IRREPLACEABLE = {
-    "diff-surfel-rasterization": _IRREPLACEABLE_VARIANTS["2dgs-surfel"],
-    "diff-plane-rasterization": _IRREPLACEABLE_VARIANTS["pgsr"],
-    "diff-triangle-rasterization": _IRREPLACEABLE_VARIANTS["triangle"],
-    "diff-triangle-mesh-rasterization": _IRREPLACEABLE_VARIANTS["mesh"],
-    "diff-gaussian-rasterization-fastgs": _IRREPLACEABLE_VARIANTS["fastgs"],
-    "tetra-nerf": "it needs CGAL's tetrahedra; it is CPU code, so no GPU plays a part in its build",
-    "effrdel": "it computes Delaunay meshes; it is CPU code, so no GPU plays a part in its build",
-    "gsplat": "it is a library of kernels of its own; build it instead",
-}
 _SHARED_NAME = "diff-gaussian-rasterization"
 
 
@@ -114,7 +35,7 @@ def choose_swaps(sources: Iterable[str]) -> tuple[Swap, ...]:
             ``nothing-to-swap`` (exit 2); ``same-name-twice`` when two variants of one name are asked for.
     """
     named = list(dict.fromkeys(sources))
-    if named == ["."] and extension_folders(Path()) != (Path(),) and not recognise_checkout(_paths(Path())):
+    if named == ["."] and not _is_source(Path()):
         raise usage_error(
             "nothing-to-swap",
             "Nothing was named to be replaced, and this folder is no checkout with extensions.",
@@ -134,31 +55,23 @@ def choose_swaps(sources: Iterable[str]) -> tuple[Swap, ...]:
     return found
 
 
-def swap_of(distribution: str, variant_name: str = "") -> Swap:
-    """The drop-in of this distribution and variant, which must be one of ``SWAPS``."""
-    return next(item for item in SWAPS if (item.distribution, item.variant) == (distribution, variant_name))
-
-
-def known_names() -> str:
-    """What can be replaced, for a sentence."""
-    return ", ".join(swap.name for swap in SWAPS)
-
-
-def refusal(variant_key: str) -> str | None:
-    """Why nothing replaces this variant; None when something does, or when it is not known."""
-    return _IRREPLACEABLE_VARIANTS.get(variant_key)
-
-
-def swap_for_variant(variant_key: str) -> Swap | None:
-    """The drop-in that answers the calls of this variant."""
-    return next((swap for swap in SWAPS if variant_key in swap.serves), None)
-
-
 def _swaps_for(text: str) -> tuple[Swap, ...]:
     folder = Path(text).expanduser()
-    if folder.is_dir() and (inside := _inside(folder)):
-        return inside
-    return (_by_name(text),)
+    if not folder.is_dir():
+        return (_by_name(text),)
+    if not _is_source(folder):
+        raise no_checkout(folder.resolve(), "--backend pure")
+    try:
+        return _inside(folder) or (_by_name(text),)
+    except SplatfixError as error:
+        if error.code == "nothing-replaces-it":  # the folder that was named is what a native build takes
+            error.todo = (f"splatfix install {quoted(text)} --target sm_120", *error.todo[1:])
+        raise
+
+
+def _is_source(folder: Path) -> bool:
+    has_one = any((folder / file).is_file() for file in ("setup.py", "pyproject.toml"))
+    return has_one or is_checkout(folder.resolve())
 
 
 def _inside(folder: Path) -> tuple[Swap, ...]:
@@ -234,8 +147,8 @@ def _by_name(text: str) -> Swap:
     for swap in SWAPS:
         if name == swap.distribution and not kind:
             return swap
-    if name in _IRREPLACEABLE:
-        raise _refused(text, _IRREPLACEABLE[name], name)
+    if name in IRREPLACEABLE:
+        raise _refused(text, IRREPLACEABLE[name], name)
     raise usage_error(
         "unknown-swap",
         f"{text} is nothing that splatfix has a drop-in for.",
@@ -247,7 +160,7 @@ def _named_variant(text: str, kind: str) -> Swap:
     for swap in SWAPS:
         if swap.distribution == _SHARED_NAME and kind in (swap.variant, *swap.serves):
             return swap
-    if kind in _IRREPLACEABLE_VARIANTS:
+    if kind in IRREPLACEABLE_VARIANTS:
         return _by_variant(kind)
     raise usage_error(
         "unknown-swap", f"{text} is no variant that splatfix knows.", f"Name one of: {_variants()}"
@@ -267,7 +180,7 @@ def _refused(what: str, why: str, name: str, variant_key: str = "") -> SplatfixE
         "nothing-replaces-it",
         f"There is no drop-in for {what}: {why}.",
         meaning="Only a native build serves it.",
-        todo=(f"splatfix install PATH/TO/{name} --target sm_120", *([others] if beside else [])),
+        todo=(f"splatfix install {install_of(name)} --target sm_120", *([others] if beside else [])),
     )
 
 

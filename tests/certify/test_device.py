@@ -17,7 +17,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, Torch
 from splatfix.install.swap_wheels import make_swap_wheel
-from splatfix.resolve.swaps import SWAPS
+from splatfix.resolve.swap_table import SWAPS
 
 CARD = Gpu(0, "NVIDIA GeForce RTX 5080", "nvidia", "12.0")
 SECOND = Gpu(1, "NVIDIA GeForce RTX 3090", "nvidia", "8.6")

@@ -17,7 +17,7 @@ from splatfix.install import WheelCache, carry_out, revert
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.target import Target
 from splatfix.resolve import Request, make_plan
-from splatfix.resolve.swaps import swap_of
+from splatfix.resolve.swap_table import swap_of
 
 from .environments import make_environment, snapshot, write_extension
 from .test_cli import fake_torch

@@ -16,7 +16,7 @@ from splatfix.install.pip import pip_install
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.target import Target
 from splatfix.install.undo import recover
-from splatfix.resolve.swaps import swap_of
+from splatfix.resolve.swap_table import swap_of
 
 from .environments import run_in, snapshot, write_extension
 from .test_cli import fake_torch

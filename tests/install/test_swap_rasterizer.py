@@ -21,7 +21,8 @@ from splatfix.facts.python_source import read_package_source
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.wheel_file import open_wheel
 from splatfix.knowledge.stacks import explain_mismatch, variant, variants
-from splatfix.resolve.swaps import SWAPS, choose_swaps, refusal, swap_for_variant, swap_of
+from splatfix.resolve.swap_table import SWAPS, refusal, swap_for_variant, swap_of
+from splatfix.resolve.swaps import choose_swaps
 
 from .environments import make_environment
 from .test_cli import splatfix

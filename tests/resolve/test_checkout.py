@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
+from splatfix.install.fetch import FETCHABLE
 from splatfix.resolve.checkout import sources_in
+from splatfix.resolve.folders import install_of
+from splatfix.resolve.swaps import choose_swaps
 
 from .machines import cuda_source
 
@@ -57,10 +60,77 @@ def test_a_home_folder_and_a_disk_are_no_checkouts(tmp_path: Path, monkeypatch: 
         with pytest.raises(SplatfixError) as caught:
             sources_in([str(folder)])
         assert caught.value.code == "not-a-checkout" and words in caught.value.what
-    assert len(sources_in([str(home / "clones")])[0]) == 1
+
+
+def refused(folder: Path | str) -> SplatfixError:
+    with pytest.raises(SplatfixError) as caught:
+        sources_in([str(folder)])
+    assert int(caught.value.exit_code) == 2
+    return caught.value
+
+
+def test_a_folder_of_checkouts_is_none_and_they_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    taming(tmp_path / "taming")
+    cuda_source(tmp_path / "clones" / "simple-knn", "simple_knn")
+    cuda_source(tmp_path / "too" / "far" / "down", "down")
+    (tmp_path / "photos").mkdir()
+    error = refused(".")
+    assert error.code == "not-a-checkout"
+    assert [line for line in error.todo if line.startswith("splatfix")] == [
+        "splatfix install ./clones/simple-knn",
+        "splatfix install ./taming",
+    ]
+    assert refused("photos").code == "not-an-extension"
+    with pytest.raises(SplatfixError) as caught:
+        choose_swaps(["clones"])
+    assert "splatfix install ./clones/simple-knn --backend pure" in caught.value.todo
+
+
+def test_a_clone_of_an_unknown_stack_stands_for_its_extensions(tmp_path: Path) -> None:
+    for mark in (".git", "submodules"):
+        folder = tmp_path / mark.strip(".")
+        (folder / mark).mkdir(parents=True)
+        cuda_source(folder / "cuda" / "simple-knn", "simple_knn")
+        assert [source.name for source in sources_in([str(folder)])[0]] == ["simple_knn"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gsplat", "splatfix install gsplat==1.5.3 --target ARCH"),
+        ("gsplat>=1.4", "splatfix install gsplat==1.5.3 --target ARCH"),
+        ("git+https://github.com/a/b.git@v1", "git clone --recursive https://github.com/a/b.git"),
+        ("https://github.com/a/b", "splatfix install b --target ARCH"),
+        ("git@github.com:a/b.git", "git clone --recursive git@github.com:a/b.git"),
+    ],
+)
+def test_what_is_no_folder_is_answered_with_what_to_do(text: str, said: str) -> None:
+    assert said in " | ".join(refused(text).todo)
+
+
+def test_the_release_that_is_named_for_gsplat_is_one_that_install_takes() -> None:
+    assert FETCHABLE.fullmatch(install_of("gsplat"))
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["checkout", "extension"])
+def test_a_refused_drop_in_names_the_source_that_was_given(tmp_path: Path, inside: bool) -> None:
+    folder = tmp_path / "a stack" / "surfel"
+    cuda_source(folder / "submodules" / "diff-surfel-rasterization", "diff_surfel_rasterization")
+    given = folder / "submodules" / "diff-surfel-rasterization" if inside else folder
+    with pytest.raises(SplatfixError) as caught:
+        choose_swaps([str(given)])
+    assert caught.value.code == "nothing-replaces-it"
+    assert caught.value.todo[0] == f"splatfix install '{given}' --target sm_120"
+    with pytest.raises(SplatfixError) as caught:
+        choose_swaps(["gsplat"])
+    assert caught.value.todo[0] == "splatfix install gsplat==1.5.3 --target sm_120"
 
 
 def test_a_folder_of_everything_is_no_checkout(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
     cuda_source(tmp_path / "a" / "simple-knn", "simple_knn")
     for number in range(3001):
         (tmp_path / f"photos{number}").mkdir()
@@ -70,7 +140,7 @@ def test_a_folder_of_everything_is_no_checkout(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda_source(tmp_path / "ours" / "simple-knn", "simple_knn")
+    cuda_source(tmp_path / "submodules" / "simple-knn", "simple_knn")
     (tmp_path / "locked").mkdir()
     real = os.scandir
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.knowledge.stacks import stack, variant
-from splatfix.resolve.swaps import refusal, swap_for_variant
+from splatfix.resolve.swap_table import refusal, swap_for_variant
 
 BUILDERS = ("setup.py", "cmake", "none")
 ORIGINS = ("submodule", "vendored", "registry", "elsewhere")
