@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import os
 import posixpath
-import sys
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from splatfix.binaries import Binary, EntryKind, FatContainer
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import read_json
+from splatfix.facts.interpreters import refuse_other_program, resolve_python
 from splatfix.facts.model import (
     SCHEMA_VERSION,
     Adapter,
@@ -123,12 +122,19 @@ def gather(
         record: a new folder for the raw answers, to be played back elsewhere (``diagnose --record``).
         redact: keep what is personal out of that folder.
         repo: the checkout of a stack, to be read as well (``diagnose --repo``).
+
+    Raises:
+        SplatfixError: ``no-interpreter`` (exit code 2) when ``python`` is some other program on this machine.
     """
     live = system or LiveSystem()
     if record is None:
         from splatfix.facts.asked_once import AskedOnce
 
-        return _with_checkout(_gather(AskedOnce(live), python, try_imports), repo)
+        facts = _gather(AskedOnce(live), python, try_imports)
+        answer = facts.environment.interpreter
+        if system is None and python and answer.value is None:
+            refuse_other_program(python, str(answer.error).rpartition(" did not describe itself: ")[2])
+        return _with_checkout(facts, repo)
     from splatfix.facts.record import RecordingSystem
 
     recording = RecordingSystem(live, record)  # refuses a folder in use before anything is asked
@@ -184,63 +190,6 @@ def probe_environment(system: System, python: str) -> EnvironmentFacts:
     from splatfix.facts import environment
 
     return environment.probe(system, python)[0]
-
-
-def resolve_python(given: str | None) -> str:
-    """The interpreter a person means: a path to one, a venv or conda folder, or None for the activated environment.
-
-    splatfix may live anywhere (pipx puts it into an environment of its own), so what VIRTUAL_ENV or CONDA_PREFIX names
-    comes before the interpreter that runs splatfix.
-
-    Raises:
-        SplatfixError: ``no-interpreter`` (exit code 2) when there is none.
-    """
-    if given is None:
-        return _activated() or sys.executable
-    try:
-        return _interpreter_at(given)
-    except OSError as error:
-        raise usage_error(
-            "no-interpreter",
-            f"{given} cannot be looked at: {error.strerror or error}.",
-            "Check its permissions.",
-        ) from error
-
-
-def _activated() -> str | None:
-    """The interpreter of the environment that is activated in this shell; None where none is."""
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        folder = os.environ.get(variable)
-        if variable == "CONDA_PREFIX" and os.environ.get("CONDA_DEFAULT_ENV") == "base":
-            continue  # many shells activate it by themselves; nobody asked for it
-        for name in ("bin/python", "Scripts/python.exe", "python.exe") if folder else ():
-            if (Path(folder or "") / name).exists():
-                return str((Path(folder or "") / name).absolute())
-    return None
-
-
-def _interpreter_at(given: str) -> str:
-    path = Path(given).expanduser() if given else Path("(empty)")
-    if path.is_dir():
-        for name in ("bin/python", "Scripts/python.exe", "python.exe"):
-            if (path / name).exists():
-                return str((path / name).absolute())
-        raise usage_error(
-            "no-interpreter",
-            f"The folder {given} holds no Python interpreter.",
-            "Give the interpreter's path, e.g. --python path/to/venv/bin/python.",
-        )
-    if path.is_file():
-        return str(path.absolute())  # links kept: a venv is known by its link
-    import shutil
-
-    if found := shutil.which(given):
-        return found
-    raise usage_error(
-        "no-interpreter",
-        f"There is no Python interpreter at {given}.",
-        "Give the path of the interpreter, or of the folder of the venv or conda environment.",
-    )
 
 
 def load(path: Path) -> Facts:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Runner
+from splatfix.facts.interpreters import refuse_other_program
 
 # pip's own rule for headers: in a virtual environment they go to include/site, elsewhere where Python's own are
 _SCRIPT = """
@@ -64,7 +65,7 @@ def open_target(python: str, runner: Runner) -> Target:
     """Ask the interpreter for its folders.
 
     Raises:
-        SplatfixError: ``interpreter-unusable``.
+        SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
     """
     done = runner.run([python, "-c", _SCRIPT], timeout=_TIMEOUT, env=child_environment())
     try:
@@ -72,6 +73,7 @@ def open_target(python: str, runner: Runner) -> Target:
     except (ValueError, IndexError):
         prefix, paths = None, {}
     if prefix is None:
+        refuse_other_program(python, done.why() or "it does not answer as one")
         raise SplatfixError(
             "interpreter-unusable",
             f"The Python {python} does not answer: {done.why() or done.stdout.strip()[:200]}.",

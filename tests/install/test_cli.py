@@ -120,7 +120,8 @@ BAD_INPUT = [
     (["{probe}", "--target", "sm_120"], 1, "no-torch", "torch is not installed"),
     (["{source}", "--python", "{empty}"], 2, "no-interpreter", "holds no Python"),
     (["{source}", "--python", "/nowhere/python"], 2, "no-interpreter", "/nowhere/python"),
-    (["{source}", "--python", "{program}"], 1, "interpreter-unusable", "is not readable"),
+    (["{source}", "--python", "{program}"], 2, "no-interpreter", "ls is no Python interpreter"),
+    (["{source}", "--python", "{activate}"], 2, "no-interpreter", "Name the interpreter beside it: --python"),
     (["{source}", "--python", "{dead}"], 1, "interpreter-unusable", "exit code 3"),
     (["/"], 2, "not-a-checkout", "the root of a disk"),
     (["fused_ssim", "--backend", "pure"], 1, "no-torch", "torch is not installed"),
@@ -148,7 +149,8 @@ def test_bad_input(
         "probe": FIXTURES / "splat_probe",
         "source": tmp_path / "source",
         "program": Path("/bin/ls"),
-        "dead": tmp_path / "dead",
+        "dead": tmp_path / "python3.12",
+        "activate": environment.prefix / "bin" / "activate",
     }
     places["dead"].write_text("#!/bin/sh\nexit 3\n")
     places["dead"].chmod(0o755)
