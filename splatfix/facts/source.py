@@ -54,6 +54,8 @@ class Source:
     """``build-system.requires`` of pyproject.toml; empty without one."""
     requires: tuple[str, ...] = ()
     """What it says it needs when it is imported: ``install_requires`` and pyproject.toml's ``dependencies``."""
+    python: str = ""
+    """Versions of Python it takes, such as ``>=3.10``, as pyproject.toml, setup.py or setup.cfg says; "" for any."""
     reads: tuple[str, ...] = ()
     """Environment variables that setup.py reads."""
     sets: Mapping[str, str] = field(default_factory=dict)
@@ -103,6 +105,9 @@ def read_source(folder: Path, setup_text: str | None = None) -> Source:
         build_backend=_text(system.get("build-backend")) or ("setuptools.build_meta" if files else ""),
         build_requires=tuple(item for item in system.get("requires", ()) if isinstance(item, str)),
         requires=(*script.texts("install_requires"), *_texts(project.get("dependencies"))),
+        python=_text(project.get("requires-python"))
+        or script.text("python_requires")
+        or _in_setup_cfg(folder / "setup.cfg", "options", "python_requires"),
         reads=script.reads,
         sets=script.sets,
         nvcc_flags=script.nvcc_flags,
@@ -224,6 +229,22 @@ def _pyproject(file: Path) -> tuple[dict[str, Any], str]:
         return {}, ""
     except ValueError as error:  # damaged TOML and damaged UTF-8 alike
         return {}, f"pyproject.toml cannot be read: {error}"
+
+
+def _in_setup_cfg(file: Path, section: str, name: str) -> str:
+    """One entry of setup.cfg; "" where there is none, also because the file cannot be read: its build will say so."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+    import configparser  # slow to import, and few sources have the file
+
+    config = configparser.ConfigParser(interpolation=None)
+    try:
+        config.read_string(text)
+    except configparser.Error:
+        return ""
+    return config.get(section, name, fallback="").strip()
 
 
 def _texts(value: Any) -> Iterator[str]:

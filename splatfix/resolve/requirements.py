@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -107,8 +108,10 @@ def check_build_tools(facts: Facts, source: Source) -> None:
     it would fail at the first import, after a build of many minutes.
 
     Raises:
-        SplatfixError: ``build-tools-missing`` naming all of them at once, ``torch-does-not-fit``, ``no-host-compiler``.
+        SplatfixError: ``build-tools-missing`` naming all of them at once, ``python-does-not-fit``,
+            ``torch-does-not-fit``, ``no-host-compiler``.
     """
+    _refuse_other_python(facts, source)
     if source.modules and not source.needs_cuda and facts.machine.compilers.value == ():
         raise SplatfixError(
             "no-host-compiler",
@@ -140,6 +143,27 @@ def check_build_tools(facts: Facts, source: Source) -> None:
         meaning="The build runs inside the target environment, because it must see the installed torch; splatfix itself "
         "adds no packages to it.",
         todo=(f"{quoted(python)} -m pip install {wanted}",),
+    )
+
+
+def _refuse_other_python(facts: Facts, source: Source) -> None:
+    """pip refuses the finished wheel of a source that does not take this Python; that is known before it is compiled."""
+    interpreter = facts.environment.interpreter.value
+    if not source.python or interpreter is None:
+        return
+    try:
+        if SpecifierSet(source.python).contains(interpreter.version, prereleases=True):
+            return
+    except (InvalidSpecifier, InvalidVersion):
+        return  # setuptools itself will say what is wrong with it
+    raise SplatfixError(
+        "python-does-not-fit",
+        f"{source.label} asks for Python {source.python}, and {interpreter.executable} is Python {interpreter.version}.",
+        meaning="pip would refuse to install what was built; nothing was built and nothing was changed.",
+        todo=(
+            "Use an environment whose Python fits, and name it with --python.",
+            "Or check out a version of the source that takes this Python.",
+        ),
     )
 
 

@@ -245,6 +245,25 @@ def test_a_torch_that_it_does_not_want_is_no_reason_to_change_torch(tmp_path: Pa
     assert "torch>=2.0" in error.what and not any("pip install" in item for item in error.todo)
 
 
+@pytest.mark.parametrize("where", ["setup.py", "setup.cfg", "pyproject.toml"])
+def test_a_source_for_another_python_is_refused_before_it_is_compiled(tmp_path: Path, where: str) -> None:
+    folder = cuda_source(tmp_path / "dgr")
+    texts = {
+        "setup.py": (folder / "setup.py")
+        .read_text()
+        .replace("ext_modules=", 'python_requires="{}", ext_modules='),
+        "setup.cfg": "[options]\npython_requires = {}\n",
+        "pyproject.toml": '[project]\nname = "dgr"\nversion = "1"\nrequires-python = "{}"\n',
+    }
+    for wanted, fits in ((">=3.12", False), (">=3.9,<3.11", False), (">=3.10", True), ("three", True)):
+        (folder / where).write_text(texts[where].replace("{}", wanted))
+        if fits:
+            assert build_of(plan(folder)).subject
+            continue
+        error = refused("python-does-not-fit", folder)
+        assert f"asks for Python {wanted}, and /env/bin/python is Python 3.11.7" in error.what
+
+
 def test_an_environment_without_pip(tmp_path: Path) -> None:
     assert "ensurepip" in refused("no-pip", cuda_source(tmp_path), machine(packages={})).todo[0]
 
