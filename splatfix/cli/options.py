@@ -47,17 +47,12 @@ def arch_names(targets: list[str] | None) -> tuple[str, ...]:
         SplatfixError: ``unknown-arch`` (exit code 2).
     """
     from splatfix.core.errors import usage_error
-    from splatfix.knowledge.archs import parse_target
+    from splatfix.knowledge import parse_targets
 
-    names: list[str] = []
-    for text in targets or ():
-        try:
-            name = parse_target(text).sm
-        except ValueError as error:
-            raise usage_error("unknown-arch", str(error)) from error
-        if name not in names:
-            names.append(name)
-    return tuple(names)
+    try:
+        return tuple(dict.fromkeys(arch.sm for text in targets or () for arch in parse_targets(text)))
+    except ValueError as error:
+        raise usage_error("unknown-arch", str(error)) from error
 
 
 def with_toolkit(cuda_home: str | None) -> LiveSystem | None:

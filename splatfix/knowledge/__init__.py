@@ -13,10 +13,10 @@ from splatfix.knowledge.archs import (
     Arch,
     arch_info,
     cubin_runs_on,
-    parse_target,
     ptx_runs_on,
     toolkit_supports,
 )
+from splatfix.knowledge.typed_targets import parse_target, parse_targets, split_targets
 
 __all__ = [
     "Arch",
@@ -27,8 +27,10 @@ __all__ = [
     "cubin_runs_on",
     "load_overrides",
     "parse_target",
+    "parse_targets",
     "provenance",
     "ptx_runs_on",
+    "split_targets",
     "table_names",
     "toolkit_supports",
     "using",

@@ -246,34 +246,3 @@ def arch_of_product(name: str) -> Arch | None:
         if match and (best is None or match.end() - match.start() > best[0]):
             best = (match.end() - match.start(), arch)
     return best[1] if best else None
-
-
-def parse_target(text: str) -> Arch:
-    """What a person types for a target: ``sm_120``, ``12.0``, ``120``, ``sm120``, ``compute_120`` or "RTX 5080".
-
-    Raises ValueError with a sentence that lists what is valid.
-    """
-    wanted = text.strip()
-    try:
-        arch = Arch.parse(wanted.lower())
-    except ValueError:
-        product = arch_of_product(wanted)
-        if product is not None:
-            return product
-        raise ValueError(_target_help(wanted)) from None
-    if arch_info(arch) is None:
-        raise ValueError(_target_help(wanted))
-    return arch
-
-
-def _target_help(text: str) -> str:
-    hint = (
-        ""
-        if "+ptx" not in text.lower()
-        else " Leave out +PTX: a target is a GPU, and what it needs is worked out."
-    )
-    names = ", ".join(arch.sm for arch in known_archs())
-    return (
-        f"{text!r} is not a GPU that splatfix knows.{hint} Write an architecture as sm_120, 12.0 or 120 "
-        f"(known: {names}), or a product such as 'RTX 5080'."
-    )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.facts import Facts
-from splatfix.knowledge import Arch, parse_target
+from splatfix.knowledge import Arch, parse_target, split_targets
 
 AUTO = "auto"
 
@@ -18,25 +18,27 @@ def resolve_targets(requested: Iterable[str], facts: Facts) -> tuple[Arch, ...]:
         SplatfixError: ``unknown-arch`` (exit 2), or ``no-gpu-to-target`` (exit 3) when ``auto`` finds no GPU.
     """
     found: list[Arch] = []
-    for text in tuple(requested) or (AUTO,):
-        found.extend(_own_gpus(facts) if text.strip().lower() == AUTO else [_parse(text)])
+    for text in _each(requested) or [AUTO]:
+        found.extend(_own_gpus(facts) if text.lower() == AUTO else [_parse(text)])
     return tuple(dict.fromkeys(found))
 
 
 def check_spelling(requested: Iterable[str]) -> None:
     """Raise ``unknown-arch`` (exit 2) for a target that is no architecture, before anything else is looked at."""
-    for text in requested:
-        if text.strip().lower() != AUTO:
+    for text in _each(requested):
+        if text.lower() != AUTO:
             _parse(text)
+
+
+def _each(requested: Iterable[str]) -> list[str]:
+    return [part for text in requested for part in split_targets(text)]
 
 
 def _parse(text: str) -> Arch:
     try:
         return parse_target(text)
     except ValueError as error:
-        raise usage_error(
-            "unknown-arch", str(error), "Example: splatfix install . --target sm_120"
-        ) from error
+        raise usage_error("unknown-arch", str(error)) from error
 
 
 def archs_here(facts: Facts) -> tuple[Arch, ...]:

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from splatfix.knowledge import parse_target
 from splatfix.knowledge.archs import (
     KNOWN,
     Arch,
@@ -16,7 +17,6 @@ from splatfix.knowledge.archs import (
     known_archs,
     nvcc_default_arch,
     older_archs,
-    parse_target,
     ptx_runs_on,
     toolkit_supports,
 )
@@ -59,19 +59,26 @@ class TestSpelling:
 
 class TestTarget:
     @pytest.mark.parametrize(
-        "text", ["sm_120", "12.0", "120", "sm120", "compute_120", "SM_120", " 12.0 ", "RTX 5080", "rtx 5090"]
+        "text",
+        [
+            "sm_120",
+            "12.0",
+            "120",
+            "sm120",
+            "compute_120",
+            "SM_120",
+            " 12.0 ",
+            "RTX 5080",
+            "rtx 5090",
+            "rtx5080",
+            "RTX-5080",
+            "rtx_5080",
+            "5080",
+            "5090",
+        ],
     )
     def test_what_people_type(self, text: str) -> None:
         assert parse_target(text) == A("12.0")
-
-    @pytest.mark.parametrize("text", ["sm_999", "12.9", "RTX 9090", "", "gpu", "12.0+PTX"])
-    def test_the_error_lists_what_is_valid(self, text: str) -> None:
-        with pytest.raises(ValueError, match=r"known: sm_35, .*sm_121"):
-            parse_target(text)
-
-    def test_ptx_gets_a_hint(self) -> None:
-        with pytest.raises(ValueError, match="Leave out"):
-            parse_target("12.0+PTX")
 
     @pytest.mark.parametrize(
         ("name", "cc"),

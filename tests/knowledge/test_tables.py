@@ -20,6 +20,7 @@ from splatfix.knowledge import (
     host_compilers,
     load_overrides,
     nvml,
+    parse_target,
     provenance,
     stacks,
     table_names,
@@ -37,7 +38,6 @@ from splatfix.knowledge.archs import (
     known_archs,
     newest_toolkit,
     nvcc_default_arch,
-    parse_target,
     toolkit_supports,
 )
 from splatfix.knowledge.drivers import cuda_level_of_driver

@@ -6,11 +6,12 @@ import dataclasses
 
 import pytest
 
+from splatfix.cli.options import arch_names
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Fact, Gpu
 from splatfix.knowledge import Arch
 from splatfix.resolve import Aim, find_ways
-from splatfix.resolve.targets import archs_here, driver_level, resolve_targets
+from splatfix.resolve.targets import archs_here, check_spelling, driver_level, resolve_targets
 from tests.resolve.machines import machine
 from tests.resolve.test_ways import RTX_4090, RTX_5080, with_driver
 
@@ -39,3 +40,12 @@ def test_gpus_that_could_not_be_asked_for_are_not_called_absent() -> None:
         resolve_targets((), facts)
     assert "is not known (NVML did not answer in time)" in caught.value.what
     assert "shows no NVIDIA GPU" not in find_ways(Aim(), facts).rejected[0].why
+
+
+def test_a_list_is_several_targets() -> None:
+    facts = machine(gpus=(RTX_5080,))
+    assert resolve_targets(("auto,sm_90", "8.9;9.0"), facts) == (Arch(12, 0), Arch(9, 0), Arch(8, 9))
+    assert arch_names(["12.0;8.9", "sm_90,sm_89"]) == ("sm_120", "sm_89", "sm_90")
+    with pytest.raises(SplatfixError) as caught:
+        check_spelling(("sm_120,blackwell",))
+    assert caught.value.code == "unknown-arch" and "'blackwell' is a generation" in caught.value.what
