@@ -61,7 +61,7 @@ def _help(text: str) -> str:
             f"{text!r} asks for PTX, which is an option of splatfix install and no part of a target: {asked}"
         )
     if meant := _generation(text):
-        words = ", ".join(f"{arch.sm} ({', '.join(gpus[:3])})" for arch, gpus in meant)
+        words = ", ".join(arch.sm + (f" ({', '.join(gpus[:3])})" if gpus else "") for arch, gpus in meant)
         return (
             f"{text!r} is a generation and no architecture: it may mean {words}. Name the one that is meant."
         )
