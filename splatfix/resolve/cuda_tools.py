@@ -44,7 +44,7 @@ def cuda_tools(request: Request, facts: Facts) -> CudaTools:
     Raises:
         SplatfixError: one of many, each naming what does not fit on this machine.
     """
-    torch = torch_of(facts, cuda=True)
+    torch = torch_of(facts, cuda=True, targets=request.targets)
     targets = resolve_targets(request.targets, facts)
     provide = None
     try:

@@ -11,10 +11,15 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from splatfix.checks import Goal
+from splatfix.checks._common import targets as targets_of
+from splatfix.checks.advice import pip
+from splatfix.checks.torch_build import torch_for
 from splatfix.core.errors import SplatfixError
 from splatfix.core.shell import quoted
 from splatfix.facts import Facts, Interpreter, Torch
 from splatfix.facts.source import Source
+from splatfix.knowledge import parse_target, split_targets
 
 # setuptools >= 70.1 writes wheels itself; before, the wheel project did
 _WHEEL_INSIDE = Version("70.1")
@@ -58,11 +63,12 @@ def interpreter_of(facts: Facts) -> Interpreter:
     return found
 
 
-def torch_of(facts: Facts, *, cuda: bool) -> Torch:
+def torch_of(facts: Facts, *, cuda: bool, targets: Iterable[str] = ()) -> Torch:
     """The target environment's torch.
 
     Args:
         cuda: it must be a CUDA build.
+        targets: GPU architectures as they were asked for, to name the build that serves them where there is none.
 
     Raises:
         SplatfixError: ``no-torch``, ``torch-unreadable`` or ``cpu-only-torch``.
@@ -75,7 +81,7 @@ def torch_of(facts: Facts, *, cuda: bool) -> Torch:
             "no-torch",
             f"torch is not installed in the environment of {where}.",
             meaning="Extensions are compiled against the installed torch and work with that one only.",
-            todo=("Install torch there first; see https://pytorch.org/get-started/locally/",),
+            todo=(_torch_to_install(facts, targets, cuda=cuda), "Then run this again."),
         )
     if torch.value is None:
         raise SplatfixError(
@@ -97,6 +103,15 @@ def torch_of(facts: Facts, *, cuda: bool) -> Torch:
             ),
         )
     return torch.value
+
+
+def _torch_to_install(facts: Facts, targets: Iterable[str], *, cuda: bool) -> str:
+    """The command that ``diagnose`` names too; the drop-ins run with any torch."""
+    if not cuda:
+        return pip(facts, "install", "torch").text
+    named = [part for text in targets for part in split_targets(text) if part.lower() != "auto"]
+    goal = Goal(tuple(parse_target(part).sm for part in named))
+    return torch_for(facts, goal, targets_of(facts, goal))[0].text
 
 
 def check_build_tools(facts: Facts, source: Source) -> None:

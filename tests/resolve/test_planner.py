@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.checks import Goal, run, select
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
@@ -274,7 +275,14 @@ def test_the_systems_own_python_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_torch_absent_damaged_or_for_other_hardware(tmp_path: Path) -> None:
-    refused("no-torch", cuda_source(tmp_path), machine(torch=None))
+    error = refused("no-torch", cuda_source(tmp_path), machine(torch=None))
+    (diagnosed,) = run(machine(torch=None), Goal(("sm_120",)), select(("torch-installed",), ()))
+    assert error.todo[0] in [item.text for item in diagnosed.remedy if item.command]
+    assert "-m pip install" in error.todo[0] and "/whl/cu1" in error.todo[0]
+    pure = Request(("fused_ssim",), backend="pure")
+    with pytest.raises(SplatfixError) as caught:
+        make_plan(pure, machine(torch=None))
+    assert caught.value.todo[0] == '"/env/bin/python" -m pip install torch'
     damaged = machine()
     lost = dataclasses.replace(damaged.environment, torch=Fact(None, "", "version.py is damaged"))
     refused("torch-unreadable", cuda_source(tmp_path), dataclasses.replace(damaged, environment=lost))
