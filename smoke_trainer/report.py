@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import platform
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from smoke_trainer.train import Run
 
 SCHEMA_VERSION = 1
+# What a run writes below its folder.
+LEFT_BEHIND = ("result.json", "metrics.jsonl", "checkpoint.pt", "point_cloud", "renders", "tensorboard")
 # A model that was written and read back holds the same float32 numbers, so the same kernel draws the same picture;
 # CUDA kernels may sum in another order.
 PLY_TOLERANCE_CPU, PLY_TOLERANCE_CUDA = 1e-6, 1e-3
@@ -37,6 +40,18 @@ class Result:
     status: str
     exit_code: int
     document: Dict[str, Any]
+
+
+def set_aside(out: Path) -> None:
+    """Move what an earlier run left in `out` to `previous` there (`previous-2`, ...): a checkpoint may be hours of work."""
+    earlier = [out / name for name in LEFT_BEHIND if (out / name).exists()]
+    if not earlier:
+        return
+    names = itertools.chain(["previous"], (f"previous-{count}" for count in itertools.count(2)))
+    kept = next(out / name for name in names if not (out / name).exists())
+    kept.mkdir()
+    for path in earlier:
+        path.rename(kept / path.name)
 
 
 def write_result(run: Run, status: str, heldout: Quality) -> Result:

@@ -184,11 +184,14 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
 def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Result:
     """Train to the end and leave result.json, metrics.jsonl, the PLY and previews in `config.out`.
 
-    The first Ctrl-C leaves a checkpoint. Errors that a person can act on come back as a result with their message and code.
+    What an earlier run left there is moved aside, unless this one resumes. The first Ctrl-C leaves a checkpoint. Errors that
+    a person can act on come back as a result with their message and code.
     """
     started = time.perf_counter()
     run: Optional[Run] = None
     try:
+        if config.resume is None:
+            report.set_aside(config.out)
         run = prepare(config)
         status = _train(run, progress)
         quality = _last_evaluation(run)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from splatfix.certify.event_file import EventFile
 from splatfix.certify.watched import Command, Target
-from splatfix.core.files import make_folder, write_json
+from splatfix.core.files import make_folder, set_aside, write_json
 from splatfix.facts.system import LiveSystem, System
 from splatfix.facts.vram import GpuMeter, GpuUse, HostUse, NvmlMeter, alive, host_use
 
@@ -166,6 +166,8 @@ def watch(
 ) -> Summary:
     """Watch until the target ends (or Ctrl-C): ``metrics.jsonl`` and ``summary.json`` in ``folder``.
 
+    What an earlier watch left there is moved aside.
+
     Args:
         interval: seconds between two samples.
         tensorboard: also write ``memory/vram_reserved_gb`` and the rest below ``folder/tensorboard``.
@@ -175,7 +177,7 @@ def watch(
     with contextlib.ExitStack() as open_now:
         if isinstance(target, Command):
             open_now.enter_context(target.in_charge())
-        make_folder(folder)
+        set_aside(make_folder(folder), ("metrics.jsonl", "summary.json", "tensorboard"))
         meter = Meter(gpus or NvmlMeter(), machine)
         series = open_now.enter_context((folder / "metrics.jsonl").open("wb", buffering=0))
         board = open_now.enter_context(EventFile(folder / "tensorboard")) if tensorboard else None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.files import make_folder
+from splatfix.core.files import make_folder, set_aside
 from splatfix.facts import Facts
 
 
@@ -54,14 +54,19 @@ def require_packages(facts: Facts, python: str, purpose: Purpose) -> None:
         if name not in have and not (name == "torch" and environment.torch_installed.value)
     ]
     if missing:
+        fill = f'"{python}" -m pip install {" ".join(missing)}'
+        other = f"splatfix {purpose.command} --python path/to/venv"
         raise SplatfixError(
             "environment-not-ready",
             f"This environment lacks {' and '.join(missing)}, so {purpose.impossible}.",
             meaning=purpose.nothing,
+            # an environment that splatfix has for itself is seldom the one that is meant
             todo=(
-                f'"{python}" -m pip install {" ".join(missing)}',
-                f"Or name the environment of your splatting stack: splatfix {purpose.command} --python path/to/venv",
-            ),
+                f"Name the environment of your splatting stack: {other}",
+                f"Or fill the one of splatfix itself: {fill}",
+            )
+            if python == sys.executable
+            else (fill, f"Or name the environment of your splatting stack: {other}"),
             exit_code=Exit.UNDETERMINED,
         )
 
@@ -93,23 +98,7 @@ def make_room(out: Path, scenes: tuple[str, ...]) -> None:
             f"{foreign[0]} is there already, and is not the report of an earlier certification.",
             "Choose another folder with --out.",
         )
-    names = ("certificate.json", "certificate.md", *scenes)
-    earlier = [out / name for name in names if (out / name).exists()]
-    if not earlier:
-        return
-    kept = out / "previous"
-    try:
-        if kept.exists():
-            shutil.rmtree(kept)
-        kept.mkdir()
-        for path in earlier:
-            path.rename(kept / path.name)
-    except OSError as error:
-        raise SplatfixError(
-            "cannot-write",
-            f"The earlier report in {out} cannot be moved aside: {error.strerror or error}.",
-            todo=("Choose another folder with --out.",),
-        ) from error
+    set_aside(out, ("certificate.json", "certificate.md", *scenes))
 
 
 def _is_free_or_ours(folder: Path) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,30 @@ def make_folder(path: Path) -> Path:
     except OSError as error:
         raise _cannot_write(path, error) from error
     return path
+
+
+def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
+    """Move what is there of these to ``previous`` in the folder (``previous-2``, ...); where they went, None for nothing.
+
+    Raises:
+        SplatfixError: ``cannot-write``.
+    """
+    earlier = [folder / name for name in names if (folder / name).exists()]
+    if not earlier:
+        return None
+    places = itertools.chain(["previous"], (f"previous-{count}" for count in itertools.count(2)))
+    kept = next(folder / name for name in places if not (folder / name).exists())
+    try:
+        kept.mkdir()
+        for path in earlier:
+            path.rename(kept / path.name)
+    except OSError as error:
+        raise SplatfixError(
+            "cannot-write",
+            f"What is in {folder} cannot be moved aside: {error.strerror or error}.",
+            todo=("Choose another folder with --out.",),
+        ) from error
+    return kept
 
 
 def read_json(path: Path, what: str) -> Any:

@@ -93,6 +93,14 @@ def test_a_command_is_watched_to_its_end_and_its_code_is_kept(tmp_path: Path) ->
 
 
 @linux
+def test_an_earlier_series_is_moved_aside(tmp_path: Path) -> None:
+    for words in ("one", "two"):
+        watch(Command((sys.executable, "-c", "pass", words)), tmp_path, interval=0.1, gpus=NO_DRIVER)
+    assert "one" in (tmp_path / "previous" / "summary.json").read_text()
+    assert "two" in (tmp_path / "summary.json").read_text()
+
+
+@linux
 def test_children_of_the_command_count_too(tmp_path: Path) -> None:
     grandchild = "import time; held = bytearray(80 << 20); time.sleep(0.8)"
     work = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
@@ -274,7 +282,8 @@ def test_what_cannot_be_watched_as_asked_starts_nothing(
 
 
 @linux
-def test_a_watch_that_cannot_begin_ends_the_command(tmp_path: Path) -> None:
+def test_a_watch_that_cannot_begin_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatfix.certify.monitor.set_aside", lambda *_: None)
     (tmp_path / "metrics.jsonl").mkdir()
     command = Command((sys.executable, "-c", "import time; time.sleep(600)"))
     with pytest.raises(IsADirectoryError):
@@ -283,7 +292,10 @@ def test_a_watch_that_cannot_begin_ends_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_ends_the_series_and_not_the_command(tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_series_and_not_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splatfix.certify.monitor.set_aside", lambda *_: None)
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     command = Command((sys.executable, "-c", "import time; time.sleep(0.5); raise SystemExit(4)"))
     summary = watch(command, tmp_path, interval=0.1, gpus=NO_DRIVER)

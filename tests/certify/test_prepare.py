@@ -28,3 +28,17 @@ def test_certify_without_torch_speaks_of_training(empty_venv: Path, tmp_path: Pa
     said = " ".join((caught.value.what, caught.value.meaning, *caught.value.todo))
     assert "lacks torch and numpy and pillow, so no training can run in it" in said
     assert "Nothing was certified or refused" in said and "splatfix certify --python" in said
+
+
+def test_splatfixs_own_environment_is_not_the_first_to_be_filled() -> None:
+    known = Facts(
+        MachineFacts(),
+        EnvironmentFacts(
+            interpreter=Fact(INTERPRETER, "test"), distributions=Fact((), "test"), torch_installed=Fact(False, "test")
+        ),
+    )
+    for python, first in ((sys.executable, "splatfix verify --python"), ("/env/bin/python", "-m pip install torch")):
+        with pytest.raises(SplatfixError) as caught:
+            require_packages(known, python, VERIFY)
+        assert caught.value.code == "environment-not-ready" and first in caught.value.todo[0]
+        assert len(caught.value.todo) == 2

@@ -71,3 +71,13 @@ def test_devices_and_pipes_are_written_into_and_not_replaced(tmp_path: Path) -> 
     finally:
         os.close(reader)
     assert pipe.is_fifo() and sorted(path.name for path in tmp_path.iterdir()) == ["nowhere", "pipe"]
+
+
+def test_what_was_there_is_moved_aside_each_time_anew(tmp_path: Path) -> None:
+    assert files.set_aside(tmp_path, ("series", "summary")) is None
+    for count, folder in enumerate(("previous", "previous-2", "previous-3")):
+        (tmp_path / "series").write_text(str(count))
+        (tmp_path / "theirs").write_text("stays")
+        assert files.set_aside(tmp_path, ("series", "summary")) == tmp_path / folder
+        assert (tmp_path / folder / "series").read_text() == str(count)
+        assert not (tmp_path / "series").exists() and (tmp_path / "theirs").exists()

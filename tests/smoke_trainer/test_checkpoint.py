@@ -111,3 +111,15 @@ def test_any_part_missing_or_of_another_kind_is_refused_or_harmless(short_run, w
     path = written.with_name("edited.pt")
     torch.save(payload, path)
     assert_refused_or_trained(resumed(short_run, path), path)
+
+
+def test_an_earlier_run_in_the_same_folder_is_moved_aside_unless_resumed(short_run, written):
+    """A checkpoint may be hours of work: the same command again must not write over it."""
+    bytes_before = written.read_bytes()
+    again = train(short_run(3, out="written"))
+    assert again.status == "ok" and not written.exists()
+    assert (written.parent / "previous" / "checkpoint.pt").read_bytes() == bytes_before
+    assert len((written.parent / "metrics.jsonl").read_text().splitlines()) == 3
+    kept = written.parent / "previous" / "checkpoint.pt"
+    assert train(short_run(11, out="written", resume=kept)).status == "ok"
+    assert not (written.parent / "previous-2").exists()
