@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from pathlib import Path
 
 import pytest
 
 from splatfix.certify import Request, certify, verify
+from splatfix.certify.prepare import VERIFY, require_packages
 from splatfix.certify.suites import SUITES
 from splatfix.core.errors import SplatfixError
+from splatfix.facts import EnvironmentFacts, Fact
+from tests.resolve.machines import INTERPRETER, machine
 
 
 def test_verify_without_torch_speaks_of_kernels_and_not_of_certificates(empty_venv: Path) -> None:
@@ -31,13 +36,16 @@ def test_certify_without_torch_speaks_of_training(empty_venv: Path, tmp_path: Pa
 
 
 def test_splatfixs_own_environment_is_not_the_first_to_be_filled() -> None:
-    known = Facts(
-        MachineFacts(),
-        EnvironmentFacts(
-            interpreter=Fact(INTERPRETER, "test"), distributions=Fact((), "test"), torch_installed=Fact(False, "test")
-        ),
+    bare = EnvironmentFacts(
+        interpreter=Fact(INTERPRETER, "test"),
+        distributions=Fact((), "test"),
+        torch_installed=Fact(False, "test"),
     )
-    for python, first in ((sys.executable, "splatfix verify --python"), ("/env/bin/python", "-m pip install torch")):
+    known = dataclasses.replace(machine(), environment=bare)
+    for python, first in (
+        (sys.executable, "splatfix verify --python"),
+        ("/env/bin/python", "-m pip install torch"),
+    ):
         with pytest.raises(SplatfixError) as caught:
             require_packages(known, python, VERIFY)
         assert caught.value.code == "environment-not-ready" and first in caught.value.todo[0]
