@@ -88,6 +88,9 @@ def install(
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Compile even what was compiled before.")
     ] = False,
+    reinstall: Annotated[
+        bool, typer.Option("--reinstall", help="Install even what is installed already, byte for byte.")
+    ] = False,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Write the edits into the checkout too, with a backup.")
     ] = False,
@@ -176,7 +179,8 @@ def install(
     environment = interrupted.Installing(Path(plan.prefix), plan.python)
     with interrupted.saying(environment.words):
         with InstallProgress(console.err(), verbose=verbose) as progress:
-            outcome = carry_out(plan, facts, progress=progress, cache=None if no_cache else WheelCache())
+            cache = None if no_cache else WheelCache()
+            outcome = carry_out(plan, facts, progress=progress, cache=cache, reinstall=reinstall)
             outcome = measured(outcome, facts, verify, take_back)
         if as_json:
             typer.echo(dumps(installation.outcome_document(outcome)), nl=False)

@@ -42,11 +42,15 @@ def measured(
         mine = [check for check in checks if check.implementation.partition(".")[0] in _tops(item)]
         wrong = [check for check in mine if check.outcome is Verdict.FAILED]
         if wrong:
-            take_back(python, outcome.entry)
+            changed = not all(one.already for one in outcome.items)
+            if changed:
+                take_back(python, outcome.entry)
             raise SplatfixError(
                 "computes-wrongly",
                 f"{item.subject} loads, but computes wrongly on this GPU: {'; '.join(map(_words, wrong))}.",
-                meaning="The environment was put back as it was.",
+                meaning="The environment was put back as it was."
+                if changed
+                else "It was installed already, and nothing was changed.",
                 todo=(
                     "Look at the GPU and its driver: splatfix diagnose",
                     f"Logs of the build: {outcome.log}",

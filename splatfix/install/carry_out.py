@@ -17,6 +17,7 @@ from splatfix.core.files import write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import Facts
+from splatfix.install.already import is_installed
 from splatfix.install.backup import backup_files, make_backup
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.distributions import find_installed
@@ -61,6 +62,7 @@ class _Item:
     gpu_code: bool = False
     also_import: tuple[str, ...] = ()
     before: str = ""
+    already: bool = False
     modules: tuple[str, ...] = ()
     rungs: list[Rung] = field(default_factory=list)
 
@@ -72,6 +74,7 @@ def carry_out(
     runner: Runner | None = None,
     progress: Progress | None = None,
     cache: WheelCache | None = None,
+    reinstall: bool = False,
 ) -> Outcome:
     """Do what the plan says. Afterwards the environment holds all of it, proven, or is as it was.
 
@@ -79,6 +82,7 @@ def carry_out(
 
     Args:
         cache: where built wheels are looked for and kept; None builds everything afresh.
+        reinstall: also install what lies there already, byte for byte.
 
     Raises:
         SplatfixError: what went wrong; nothing of the plan is then left in the environment.
@@ -101,7 +105,7 @@ def carry_out(
         if forced:
             request["cuda_mismatch"] = "; ".join(sorted(forced))
         work = _Work(plan, facts, target, run, progress or Silent(), journal)
-        work.cache = cache
+        work.cache, work.reinstall = cache, reinstall
         work.entry = journal.start(request, plan.python, "-".join(plan.subjects)[:60])
         write_json(journal.folder_of(work.entry) / "plan.json", to_json(plan))
         try:
@@ -130,6 +134,7 @@ class _Work:
 
     entry: Entry
     cache: WheelCache | None = None
+    reinstall = False
 
     def __init__(
         self, plan: Plan, facts: Facts, target: Target, runner: Runner, progress: Progress, journal: Journal
@@ -240,6 +245,12 @@ class _Work:
     def _install(self, action: InstallWheel, item: _Item) -> tuple[str, Mapping[str, str]]:
         wheel = item.wheel
         assert wheel is not None
+        if not self.reinstall and is_installed(wheel, self.target):
+            item.before, item.already = wheel.version, True
+            self.entry = self.journal.begin(
+                self.entry, Step(action.kind, action.subject, details={"already": wheel.version})
+            )
+            return f"{wheel.name} {wheel.version} is installed already, byte for byte", {}
         place = f"backup-{_file_name(action.subject)}"
         backup = make_backup(self.target, wheel, self.folder / place)
         item.before = backup.version_before
@@ -278,6 +289,7 @@ class _Work:
             subject=subject,
             version=item.wheel.version,
             before=item.before,
+            already=item.already,
             modules=item.modules,
             wheel=item.wheel.path.name,
             seconds=item.seconds,

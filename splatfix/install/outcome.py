@@ -44,6 +44,8 @@ class InstalledItem:
     seconds: float
     """To make the wheel."""
     proof: tuple[Rung, ...]
+    already: bool = False
+    """It was installed already, byte for byte, and was left as it is."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.runner import ProcessRunner, Runner
-from splatfix.install.journal import Entry, Journal
+from splatfix.install.journal import Entry, Journal, Status
 from splatfix.install.lock import environment_lock
 from splatfix.install.outcome import RevertOutcome
 from splatfix.install.take_back import ForGood, Preview, distribution_of
@@ -104,7 +104,9 @@ def _without(entries: Sequence[Entry], dead: Sequence[RevertOutcome]) -> tuple[E
 
 
 def _nothing(target: Target, entry: Entry | None = None) -> SplatfixError:
-    if entry is not None:
+    if entry is not None and not entry.changes and entry.status is Status.DONE:
+        what = f"Entry {entry.id} changed nothing: what it was to install was there already, byte for byte."
+    elif entry is not None:
         what = f"Entry {entry.id} changes nothing any more: it is {entry.status.value}."
     else:
         what = f"splatfix has changed nothing in {target.prefix} that still stands."

@@ -63,12 +63,19 @@ class WheelFile:
 
     def destinations(self, target: Target) -> tuple[Path, ...]:
         """Where pip will write each member, and the launcher scripts it will make (wheel specification, PEP 427)."""
+        found = [path for _, path in self.placed(target)]
+        for script in self._launchers():
+            found += [target.scripts / script, target.scripts / f"{script}.exe"]
+        return tuple(found)
+
+    def placed(self, target: Target) -> tuple[tuple[str, Path], ...]:
+        """Every member with the place where pip will write it."""
         root = target.purelib if self.pure else target.platlib
         data_folder = f"{self.dist_info.removesuffix('.dist-info')}.data/"
-        found: list[Path] = []
+        found: list[tuple[str, Path]] = []
         for member in self.members:
             if not member.startswith(data_folder):
-                found.append(root / member)
+                found.append((member, root / member))
                 continue
             scheme, _, rest = member.removeprefix(data_folder).partition("/")
             base = {
@@ -79,9 +86,7 @@ class WheelFile:
                 "headers": target.headers / self.name,
             }.get(scheme)
             if base is not None:
-                found.append(base / rest)
-        for script in self._launchers():
-            found += [target.scripts / script, target.scripts / f"{script}.exe"]
+                found.append((member, base / rest))
         return tuple(found)
 
     def _launchers(self) -> tuple[str, ...]:

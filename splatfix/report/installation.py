@@ -12,7 +12,7 @@ from rich.markup import escape
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.shell import quoted
-from splatfix.install.journal import Entry
+from splatfix.install.journal import Entry, Status
 from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, Restored, RevertOutcome
 from splatfix.report.document import envelope
 from splatfix.report.layout import paragraph, prose
@@ -105,6 +105,9 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     for item in outcome.items:
         _show_item(console, item)
     console.print(f"Done in {outcome.seconds:.0f} s. Logs: {escape(outcome.log)}", soft_wrap=True)
+    if all(item.already for item in outcome.items):
+        console.print("Nothing had to be changed. To install it all the same: --reinstall")
+        return
     number = outcome.entry.partition("-")[0]
     console.print(
         f"Take it back with: splatfix revert {number} --python {escape(quoted(outcome.plan.python))}",
@@ -142,6 +145,8 @@ def show_journal(console: Console, entries: Sequence[Entry]) -> None:
         line = f"{entry.id}  {entry.status.value:<11}  {backend} {subjects}"
         if forced := entry.request.get("cuda_mismatch"):
             line += f"  forced: {forced}"
+        if entry.status is Status.DONE and not entry.changes:
+            line += "  was there already"
         why = f"  [dim]{escape(entry.error)}[/]" if entry.error else ""
         paragraph(console, escape(line) + why, first=0, then=4)
 
@@ -157,6 +162,8 @@ def _show_environment(console: Console, action: BuildWheel) -> None:
 
 def _show_item(console: Console, item: InstalledItem) -> None:
     instead = f" (before: {item.before})" if item.before else ""
+    if item.already:
+        instead = " (was installed already, byte for byte, and is left as it is)"
     prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(instead)}")
     for rung in item.proof:
         mark = "[green]✓[/]" if rung.reached else "[dim]–[/]"

@@ -67,6 +67,18 @@ def test_a_kernel_that_computes_wrongly_is_taken_back() -> None:
     assert back == ["0007-x"]
 
 
+def test_what_was_installed_already_and_computes_wrongly_is_told_and_left() -> None:
+    there = installed("simple_knn._C")
+    there = dataclasses.replace(there, items=(dataclasses.replace(there.items[0], already=True),))
+    back: list[str] = []
+    with pytest.raises(SplatfixError) as caught:
+        measured(
+            there, with_gpu(), lambda python, device: (check(Verdict.FAILED, 0.3),),
+            lambda python, entry: back.append(entry),
+        )  # fmt: skip
+    assert back == [] and "nothing was changed" in caught.value.meaning
+
+
 def test_what_could_not_be_measured_is_not_claimed() -> None:
     rung, _ = run(with_gpu(), check(Verdict.NOT_MEASURED, None, "torch sees no GPU here"))
     assert rung == Rung(RungName.COMPUTES, None, "torch sees no GPU here")
