@@ -6,16 +6,12 @@ from collections.abc import Iterator
 
 from splatfix.checks._common import (
     Target,
-    best_toolkit,
     code_words,
     driver_level,
     has_nvidia_gpu,
-    numbers,
     pair,
-    platform_of,
     set_variable,
     targets,
-    torch_cuda,
     torch_family,
     torch_of,
 )
@@ -23,6 +19,7 @@ from splatfix.checks.advice import install_words, naming_python, pip
 from splatfix.checks.coverage import judge
 from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
 from splatfix.checks.registry import check
+from splatfix.checks.torch_choice import builds_for
 from splatfix.facts import Facts, Torch
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
@@ -203,19 +200,6 @@ def _stops_over_visible_gpus(facts: Facts, torch: Torch) -> bool:
     return isinstance(visible_gpu_arch_list(wanted, own_archs(torch), torch.version), ArchListError)
 
 
-def nearness(facts: Facts, build: torch_releases.TorchBuild) -> tuple[bool, bool, bool]:
-    """How far a build is from what is here, for a sort: another release than the installed one, another CUDA than torch's
-    or the toolkit's, another CUDA major. The nearest asks least of stack, toolkit and extensions."""
-    here = torch_of(facts)
-    toolkit = best_toolkit(facts, torch_cuda(facts)) or best_toolkit(facts, None)
-    have = torch_cuda(facts) or (pair(toolkit.version) if toolkit else None)
-    return (
-        not (here and here.version.startswith(f"{build.release}.")),
-        build.cuda != have,
-        have is None or build.cuda[0] != have[0],
-    )
-
-
 def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Remedy, ...]:
     """Which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python.
 
@@ -229,16 +213,16 @@ def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Rem
                 f"splatfix diagnose{naming_python(facts)} --target ARCH"
             ),
         )
-    everything = tuple(dict.fromkeys((*wanted, *targets(facts, goal))))
-    served = _builds(facts, everything)
-    found = served or _builds(facts, wanted)
+    everything = tuple(dict.fromkeys((*targets(facts, goal), *wanted)))
+    served = builds_for(facts, [item.arch for item in everything])
+    found = served or builds_for(facts, [item.arch for item in wanted])
     if not found:
         return (
             prose(
                 "No torch build in splatfix's tables serves these GPUs with this driver and Python together."
             ),
         )
-    best = min(found, key=lambda build: nearness(facts, build))
+    best = found[0]
     words = torch_releases.replacing_command(best.torch, best.tag, torch_family(facts))[1].removeprefix(
         "pip install "
     )
@@ -250,24 +234,6 @@ def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Rem
         return (command, rebuild)
     return (
         prose(f"No one torch build serves {' and '.join(item.label for item in everything)}. For "
-              f"{wanted[0].arch.sm}, in an environment of its own: pip install {words}"),
+              f'{wanted[0].arch.sm}, in an environment of its own: "FOLDER/bin/python" -m pip install {words}'),
         prose("Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."),
     )  # fmt: skip
-
-
-def _builds(facts: Facts, wanted: tuple[Target, ...]) -> list[torch_releases.TorchBuild]:
-    """Published builds that run on every one of these GPUs with this machine's driver and Python, the best first."""
-    python, driver = facts.environment.interpreter.value, facts.machine.driver.value
-    version = numbers(driver.version) if driver and driver.version else None
-    per_arch = [
-        torch_releases.builds_for_arch(
-            target.arch, platform_of(facts), facts.machine.machine,
-            python=pair(python.version) if python else None, glibc=pair(facts.machine.glibc), driver=version or None,
-        )
-        for target in wanted
-    ]  # fmt: skip
-    return [
-        item.build
-        for item in per_arch[0]
-        if all(any(o.build == item.build for o in other) for other in per_arch)
-    ]

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks._common import pip_of
 from splatfix.checks.coverage import judge
 from splatfix.checks.driver import driver_words
-from splatfix.checks.torch_build import nearness
+from splatfix.checks.torch_choice import preference
 from splatfix.core.proof import RungName
 from splatfix.facts import Driver, EntryKind, Fact, Facts
 from splatfix.knowledge import drivers
@@ -21,6 +20,7 @@ from splatfix.resolve.road_parts import UPPER_RUNGS, python_option, shut, way
 from splatfix.resolve.situation import Situation, driver_objection, torch_obstacles
 from splatfix.resolve.swap_table import SWAPS, refusal, swap_for_variant
 from splatfix.resolve.targets import driver_level
+from splatfix.resolve.torch_builds import pip_here
 from splatfix.resolve.torch_offers import cuda_words, other_builds, torch_of_newer_driver
 from splatfix.resolve.versions import release_numbers
 from splatfix.resolve.ways import (
@@ -150,7 +150,8 @@ def _drop_ins(found: Situation) -> tuple[list[str], list[str]]:
 def _first_torch(found: Situation) -> InstallTorch | None:
     """The torch to install where there is none: one that serves the targets, else the newest for the CPU; None: no wheel."""
     candidates = sorted(
-        other_builds(found), key=lambda item: (item.runs == "unknown", nearness(found.facts, item.build))
+        other_builds(found),
+        key=lambda item: (item.runs == "unknown", preference(found.facts, item.build, found.archs)),
     )
     if candidates:
         version, tag = candidates[0].build.torch, candidates[0].build.tag
@@ -158,7 +159,7 @@ def _first_torch(found: Situation) -> InstallTorch | None:
         version, tag = f"{release}.*", "cpu"
     else:
         return None
-    return InstallTorch(version, tag, pip_command(version, tag, pip=pip_of(found.facts)))
+    return InstallTorch(version, tag, pip_here(found.facts, pip_command(version, tag)))
 
 
 def _release_for_the_cpu(found: Situation) -> str:

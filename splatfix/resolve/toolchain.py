@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.checks.build_room import brings_own_glibc, glibc_clash
-from splatfix.checks.torch_build import nearness
+from splatfix.checks.torch_choice import preference
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
@@ -236,7 +236,7 @@ def _needs_older_cuda(
 ) -> SplatfixError:
     names, last = ", ".join(arch.sm for arch in lost), min(_last_major(arch) or 0 for arch in lost)
     fitting = (item.build for item in builds_for_all(targets, facts) if item.build.cuda[0] <= last)
-    older = min(fitting, key=lambda item: nearness(facts, item), default=None)
+    older = min(fitting, key=lambda item: preference(facts, item, targets), default=None)
     words = ", ".join(arch.sm for arch in targets)
     todo = (
         (

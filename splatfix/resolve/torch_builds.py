@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from splatfix.checks._common import pip_of, torch_family
+from splatfix.checks._common import torch_family
+from splatfix.checks.advice import pip
 from splatfix.facts import Facts
 from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import Platform
@@ -74,7 +75,18 @@ def builds_for_all(
 
 def install_command(build: TorchBuild, facts: Facts) -> tuple[str, str]:
     """Version and exact pip command of a build in place of what is there, companions included."""
-    return replacing_command(build.torch, build.tag, torch_family(facts), pip=pip_of(facts))
+    version, command = replacing_command(build.torch, build.tag, torch_family(facts), pip="pip")
+    return version, pip_here(facts, command)
+
+
+def pip_here(facts: Facts, command: str) -> str:
+    """``pip install ...`` for the target environment, as the findings write it: by its own python, or by uv's pip.
+
+    A system's Python refuses every installation (PEP 668), so there it is for an environment that is still to be made.
+    """
+    words = command.removeprefix("pip install ")
+    said = pip(facts, "install", words)
+    return said.text if said.command else f'"FOLDER/bin/python" -m pip install {words}'
 
 
 def _pair(text: str) -> tuple[int, int] | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from splatfix.checks.torch_build import nearness
+from splatfix.checks.torch_choice import preference
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts, Torch
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.cpp_extension import behaviour
+from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild
 from splatfix.resolve.road_tools import Tools, tools_by_hand, tools_from_wheels, tools_here
 from splatfix.resolve.situation import Situation
@@ -45,10 +46,11 @@ def why_torch_stays(found: Situation) -> str:
 def offers_for(found: Situation) -> list[Offer]:
     """Other builds that serve every target under this driver, and beside which the extensions can be compiled."""
     offers: list[Offer] = []
-    known: dict[tuple[str | None, tuple[str, ...]], Tools | None] = {}  # what decides on the tools
+    known: dict[object, Tools | None] = {}
     for ranked in other_builds(found):
         torch = as_torch(ranked.build)
-        key = (torch.cuda, torch.knows_archs)
+        # what decides on the tools
+        key = (torch.cuda, torch.knows_archs, oldest_gcc_of_torch(torch.version))
         if key not in known:
             known[key] = tools_for(found.facts, torch, found.archs)
         tools = known[key]
@@ -120,10 +122,9 @@ def best_offer(found: Situation, offers: Sequence[Offer]) -> Offer:
     return min(
         offers,
         key=lambda offer: (
-            offer.tools.cost,
             offer.ranked.runs == "unknown",
-            is_older(found, offer.build),
-            nearness(found.facts, offer.build),
+            preference(found.facts, offer.build, found.archs),
+            offer.tools.cost,
         ),
     )
 

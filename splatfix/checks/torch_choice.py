@@ -1,0 +1,120 @@
+"""Which published torch build is advised for a machine: one choice for the findings and for the ways out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from splatfix.checks._common import (
+    best_toolkit,
+    compiling_toolkits,
+    family_of,
+    numbers,
+    pair,
+    platform_of,
+    torch_cuda,
+    torch_of,
+)
+from splatfix.facts import Facts
+from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
+from splatfix.knowledge.cpp_extension import behaviour
+from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
+from splatfix.knowledge.toolkits import provisionable
+from splatfix.knowledge.torch_releases import TorchBuild, builds_for_arch
+
+
+def nearness(facts: Facts, build: TorchBuild) -> tuple[bool, bool, bool]:
+    """How far a build is from what is here, for a sort: another release than the installed one, another CUDA than torch's
+    or the toolkit's, another CUDA major. The nearest asks least of stack, toolkit and extensions."""
+    here = torch_of(facts)
+    toolkit = best_toolkit(facts, torch_cuda(facts)) or best_toolkit(facts, None)
+    have = torch_cuda(facts) or (pair(toolkit.version) if toolkit else None)
+    return (
+        not (here and here.version.startswith(f"{build.release}.")),
+        build.cuda != have,
+        have is None or build.cuda[0] != have[0],
+    )
+
+
+def toolkit_trouble(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> int:
+    """What a toolkit to compile beside this build asks: 0 it is here, 1 PyPI wheels bring it, 2 a person must install it;
+    3 nothing compiles for these GPUs beside it."""
+    served = [_compiled_for(build, arch) for arch in archs]
+    wanted = [arch for arch in served if arch is not None]
+    if len(wanted) < len(served) or not any(_names(build.cuda[0], minor, wanted) for minor in range(10)):
+        return 3
+    for toolkit in compiling_toolkits(facts):
+        version = numbers(toolkit.version)
+        if version[0] == build.cuda[0] and all(
+            arch.sm in toolkit.archs if toolkit.archs and not arch.variant else _names(version[0], version[1], [arch])
+            for arch in wanted
+        ):  # fmt: skip
+            return 0
+    from_wheels = facts.machine.system == "linux" and provisionable(build.cuda[0])
+    return 1 if from_wheels and _names(*build.cuda, wanted) else 2
+
+
+def _names(major: int, minor: int, archs: Sequence[Arch]) -> bool:
+    """No table says that nvcc of this CUDA cannot compile for one of these."""
+    return all(toolkit_supports((major, minor), arch) is not False for arch in archs)
+
+
+def _compiled_for(build: TorchBuild, arch: Arch) -> Arch | None:
+    """What torch's builder compiles for to serve a GPU: its own number, or the newest it knows of the same code; None: none."""
+    rules = behaviour(build.torch.replace("*", "0"))
+    known = [one for name in (rules.supported_arches if rules else ()) if (one := Arch.known(name))]
+    if not known or arch in known:
+        return arch
+    return max((one for one in known if not one.variant and cubin_runs_on(one, arch)), default=None)
+
+
+def compiler_trouble(facts: Facts, build: TorchBuild) -> bool:
+    """Every gcc here is older than this torch's headers take."""
+    oldest = oldest_gcc_of_torch(build.torch.replace("*", "0"))
+    majors = [
+        numbers(item.version)[0]
+        for item in facts.machine.compilers.value or ()
+        if family_of(item) == "gcc" and numbers(item.version)
+    ]
+    return bool(majors) and oldest is not None and max(majors) < oldest
+
+
+def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[int | bool, ...]:
+    """For a sort of builds that serve: what asks least first, then no older release than the installed one, then the nearest.
+
+    The findings (``torch_for``) and the ways out (``splatfix.resolve``) both take the first by it.
+    """
+    torch = torch_of(facts)
+    older = torch is not None and numbers(build.release)[:2] < numbers(torch.version)[:2]
+    trouble = toolkit_trouble(facts, build, archs)
+    asks = trouble + 2 * compiler_trouble(facts, build)  # a download is half of what a step by hand asks
+    return (trouble == 3, asks, older, *nearness(facts, build))
+
+
+def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:
+    """Published builds other than the installed one that run on every one of these GPUs with this Python, glibc and, where
+    one of them is here, driver; the one to advise first."""
+    if (facts.machine.libc.value or "").startswith("musl") or not archs:
+        return []
+    python, driver = facts.environment.interpreter.value, facts.machine.driver.value
+    here = {gpu.cc for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"}
+    words = (driver.library_version or driver.version) if driver else None
+    version = numbers(words) if any(arch.plain.cc in here for arch in archs) else ()
+    per_arch = [
+        builds_for_arch(
+            arch, platform_of(facts), facts.machine.machine, python=pair(python.version) if python else None,
+            glibc=pair(facts.machine.glibc), driver=version or None,
+        )
+        for arch in archs
+    ]  # fmt: skip
+    torch = torch_of(facts)
+    served = [
+        item.build
+        for item in per_arch[0]
+        if all(any(one.build == item.build for one in other) for other in per_arch)
+        and not (
+            torch
+            and torch.version.startswith(f"{item.build.release}.")
+            and torch_cuda(facts) == item.build.cuda
+        )
+    ]
+    return sorted(served, key=lambda build: preference(facts, build, archs))
