@@ -47,8 +47,8 @@ def torch_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         ):
             yield Finding(
                 "torch-abi-mismatch", Status.WARN,
-                f"{subject} was built against torch {other}, and torch {_own(torch)} is installed; it finds its symbols there, "
-                "and may still read torch's classes wrongly.",
+                f"{subject} was built against torch {_words(other)}, and torch {_words(_own(torch))} is installed; "
+                "it finds its symbols there, and may still read torch's classes wrongly.",
                 subject=subject,
                 evidence=(Evidence("built with torch", other, "splatfix.json in its metadata folder"),
                           Evidence("torch", _own(torch), facts.environment.torch.found_via)),
@@ -193,6 +193,11 @@ def _built_against(facts: Facts, item: Extension) -> str:
         one.built for one in facts.environment.distributions.value or () if one.name == item.distribution
     )
     return next((record.torch for record in found if record), "")
+
+
+def _words(torch: str) -> str:
+    version, _, cuda = torch.partition(" ")
+    return version if not cuda or "+" in version else f"{version} of CUDA {cuda}"
 
 
 def _own(torch: Torch) -> str:
