@@ -17,6 +17,7 @@ from splatfix.resolve.advice import advise
 from splatfix.resolve.checkout import sources_in
 from splatfix.resolve.condemned import variants_of_source
 from splatfix.resolve.plan import Request, RoadNotTaken
+from splatfix.resolve.roads_swap import swap
 from splatfix.resolve.roads_torch import other_torch
 from splatfix.resolve.situation import Situation, situation
 from splatfix.resolve.swaps import choose_swaps
@@ -98,7 +99,7 @@ def _try_all(found: Situation, lanes: Sequence[Lane]) -> Iterable[WayOut | RoadN
     ):
         yield road(found)
     yield other_roads.container(found, lanes)
-    yield other_roads.swap(found)
+    yield swap(found)
 
 
 def _plans_with(aim: Aim, facts: Facts, lanes: Sequence[Lane]) -> tuple[WayOut, ...]:
@@ -109,7 +110,7 @@ def _plans_with(aim: Aim, facts: Facts, lanes: Sequence[Lane]) -> tuple[WayOut, 
 def _without_target(aim: Aim, facts: Facts, error: SplatfixError) -> Ways:
     """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
     bare = Situation(facts, aim, (), ())
-    answer = other_roads.swap(bare)
+    answer = swap(bare)
     shut = (
         RoadNotTaken(
             "every road to native code", f"{error.what} For a GPU elsewhere name one: --target sm_120"

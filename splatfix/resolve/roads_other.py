@@ -1,38 +1,28 @@
-"""The roads around compiling: a container lane, drop-ins in plain PyTorch, another driver."""
+"""The roads around compiling: a container lane, another driver."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from packaging.utils import canonicalize_name
-
 from splatfix.checks.coverage import judge
 from splatfix.checks.driver import driver_words
-from splatfix.checks.torch_choice import preference
 from splatfix.core.proof import RungName
 from splatfix.facts import Driver, EntryKind, Fact, Facts
 from splatfix.knowledge import drivers
-from splatfix.knowledge.torch_releases import build, build_runs_on, pip_command, releases
-from splatfix.resolve.native_parts import NativePart
+from splatfix.knowledge.torch_releases import build, build_runs_on
 from splatfix.resolve.plan import Reason, RoadNotTaken
-from splatfix.resolve.road_parts import UPPER_RUNGS, python_option, shut, way
-from splatfix.resolve.situation import Situation, driver_objection, torch_obstacles
-from splatfix.resolve.swap_table import SWAPS, refusal, swap_for_variant
+from splatfix.resolve.road_parts import shut, way
+from splatfix.resolve.situation import Situation, driver_objection
 from splatfix.resolve.targets import driver_level
-from splatfix.resolve.torch_builds import pip_here
-from splatfix.resolve.torch_offers import cuda_words, other_builds, torch_of_newer_driver
+from splatfix.resolve.torch_offers import cuda_words, torch_of_newer_driver
 from splatfix.resolve.versions import release_numbers
 from splatfix.resolve.ways import (
     ByHand,
-    InstallTorch,
     Lane,
     Limit,
     Road,
     RunLane,
-    ShowIt,
-    Step,
-    SwapIn,
     WayOut,
 )
 
@@ -87,121 +77,6 @@ def _lane_objection(found: Situation, lane: Lane) -> tuple[str, list[str]]:
     if said.ok is None:
         unsure.append(said.why)
     return (said.why if said.ok is False else ""), unsure
-
-
-def swap(found: Situation) -> WayOut | RoadNotTaken:
-    """Plain PyTorch in place of the extensions: no toolkit, no architecture, the same numbers, far slower."""
-    road = Road.SWAP
-    if found.kept:
-        return shut(road, f"{', '.join(found.kept)} is to be left as it is (--keep)")
-    if found.aim.no_drop_ins:
-        return shut(road, found.aim.no_drop_ins)
-    names, refused = _drop_ins(found)
-    if refused:
-        return shut(road, "nothing replaces " + "; ".join(refused))
-    if found.parts and not names:
-        return shut(road, "every extension is one of splatfix's drop-ins already")
-    source = found.aim.source or " ".join(names) or "PATH/TO/CHECKOUT"
-    command = f"splatfix install {source} --backend pure{python_option(found)}"
-    reasons = [Reason("same values and gradients within rounding; far slower than CUDA, for small scenes")]
-    if not found.parts:
-        text = "which rasterizer your trainer calls decides whether it has a stand-in; the checkout tells"
-        reasons.append(Reason(text))
-    against, unsure = torch_obstacles(found)
-    first: tuple[Step, ...] = ()
-    if found.torch is None:
-        install = _first_torch(found)
-        if install is None:
-            return shut(
-                road,
-                f"{against[0]}, and {found.no_wheels or 'no release in the tables has a wheel for this Python'}",
-            )
-        first = (install,)
-        against = [_why_cpu_torch(found)] if found.wanted and install.tag == "cpu" else []
-    elif not found.wanted:
-        # ROCm and Metal run plain PyTorch; whether all of it was never tried
-        against = []
-        unsure = [f"whether the drop-ins run on anything but the CPU with torch {found.torch.version}"]
-    steps = (
-        *first,
-        SwapIn(tuple(names) or ("what the checkout calls",), command),
-        ShowIt(f"splatfix verify{python_option(found)}", "see the numbers"),
-    )
-    made = way(found, road, steps, reasons, unsure, native=False)
-    return _on_the_cpu(made, steps, "; ".join(against)) if against else made
-
-
-def _drop_ins(found: Situation) -> tuple[list[str], list[str]]:
-    """Names of the drop-ins for the extensions meant, and what has none, with the reason."""
-    if found.aim.drop_ins:
-        return list(found.aim.drop_ins), []
-    names, refused = [], []
-    for part in found.parts:
-        if part.swap and not part.unfit:
-            continue
-        name, why = _stand_in(part)
-        if why:
-            refused.append(f"{part.name}: {why}")
-        else:
-            names.append(name)
-    return names, refused
-
-
-def _first_torch(found: Situation) -> InstallTorch | None:
-    """The torch to install where there is none: one that serves the targets, else the newest for the CPU; None: no wheel."""
-    candidates = sorted(
-        other_builds(found),
-        key=lambda item: (item.runs == "unknown", preference(found.facts, item.build, found.archs)),
-    )
-    if candidates:
-        version, tag = candidates[0].build.torch, candidates[0].build.tag
-    elif release := _release_for_the_cpu(found):
-        version, tag = f"{release}.*", "cpu"
-    else:
-        return None
-    return InstallTorch(version, tag, pip_here(found.facts, pip_command(version, tag)))
-
-
-def _release_for_the_cpu(found: Situation) -> str:
-    """The newest release with wheels for this Python and C library; "" where there is none."""
-    if found.no_wheels:
-        return ""
-    for item in reversed(releases()):
-        python_fits = found.python is None or item.supports_python(found.python) is not False
-        glibc_fits = found.glibc is None or item.min_glibc is None or found.glibc >= item.min_glibc
-        if python_fits and glibc_fits:
-            return item.release
-    return ""
-
-
-def _why_cpu_torch(found: Situation) -> str:
-    return f"no CUDA build of torch in the tables serves {found.words} here"
-
-
-def _on_the_cpu(made: WayOut, steps: tuple[Step, ...], why: str) -> WayOut:
-    """The same drop-ins where torch does not run on the GPU: they still run without one, whatever its driver needs."""
-    others = tuple(limit for limit in made.cannot_prove if limit.rung not in UPPER_RUNGS)
-    why = f"on that GPU ({why}); on the CPU it can be shown"
-    return replace(
-        made,
-        steps=steps,
-        can_prove=tuple(rung for rung in made.can_prove if rung not in UPPER_RUNGS),
-        cannot_prove=(*others, *(Limit(rung, why) for rung in UPPER_RUNGS)),
-    )
-
-
-def _stand_in(part: NativePart) -> tuple[str, str]:
-    """Name of the drop-in, or why there is none."""
-    if part.variant:
-        one = swap_for_variant(part.variant)
-        return (one.name, "") if one else ("", refusal(part.variant) or "no drop-in was made for it")
-    wanted = canonicalize_name(part.name)
-    fitting = [item for item in SWAPS if item.distribution == wanted]
-    if len(fitting) == 1:
-        return fitting[0].name, ""
-    if fitting:
-        return "", "which of the packages of that name it is cannot be told from here"
-    return "", "it has no drop-in"
 
 
 def driver(

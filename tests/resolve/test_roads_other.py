@@ -10,10 +10,20 @@ from splatfix.core.proof import RungName
 from splatfix.facts import Fact, Facts
 from splatfix.knowledge.torch_releases import release
 from splatfix.resolve import Aim, Lane, Road, find_ways
-from splatfix.resolve.ways import ByHand, InstallTorch
+from splatfix.resolve.ways import ByHand, InstallTorch, ShowIt
 from tests.resolve.machines import CUDA_12, machine
 from tests.resolve.test_roads_torch import changed, without_torch
-from tests.resolve.test_ways import RTX_4090, RTX_5080, TORCH_128, plan, roads, why_shut, with_driver
+from tests.resolve.test_ways import (
+    RTX_4090,
+    RTX_5080,
+    TORCH_118,
+    TORCH_128,
+    healthy,
+    plan,
+    roads,
+    why_shut,
+    with_driver,
+)
 
 
 @pytest.mark.parametrize(
@@ -93,3 +103,24 @@ def test_a_lane_does_not_claim_what_it_says_it_cannot_show() -> None:
     way = plan(find_ways(Aim(), facts, (Lane("cu130", "torch==2.11.0+cu130", True),)), Road.CONTAINER)
     assert RungName.TRAINS in way.can_prove
     assert not set(way.can_prove) & {limit.rung for limit in way.cannot_prove}
+
+
+def test_drop_ins_name_the_command_that_shows_each_rung_they_claim() -> None:
+    """The rungs above loading are shown by verify (numbers) and, with a rasterizer among them, by certify (a training)."""
+    for aim in (Aim(stack="inria-v1"), Aim(), Aim(extensions=("simple-knn",))):
+        made = next(item for item in find_ways(aim, healthy()).plans if item.road is Road.SWAP)
+        commands = [step.command for step in made.steps if isinstance(step, ShowIt)]
+        trains = aim.extensions == ()
+        assert (RungName.TRAINS in made.can_prove) is trains
+        assert any(item.startswith("splatfix certify --renderer inria") for item in commands) is trains
+        assert RungName.COMPUTES in made.can_prove and any("verify" in item for item in commands)
+        if not trains:
+            assert any(
+                limit.rung is RungName.TRAINS and "no rasterizer" in limit.why for limit in made.cannot_prove
+            )
+
+
+def test_drop_ins_beside_a_torch_that_the_gpu_cannot_use_are_shown_on_the_cpu() -> None:
+    facts = with_driver(machine(torch=TORCH_118, gpus=(RTX_5080,)), "580.95.05", "13.0")
+    made = next(item for item in find_ways(Aim(stack="inria-v1"), facts).plans if item.road is Road.SWAP)
+    assert any("certify --renderer inria --device cpu" in step.describe() for step in made.steps)
