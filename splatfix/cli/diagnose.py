@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -13,6 +14,7 @@ from splatfix.cli import interrupted, options
 
 if TYPE_CHECKING:
     from splatfix.checks import Check
+    from splatfix.facts import Facts
 
 
 def diagnose(
@@ -115,6 +117,8 @@ def diagnose(
             from splatfix.report.ways import show_briefly
 
             show_briefly(console.out(), ways, why_command(goal.targets, repo, facts_file, python))
+        elif facts_file is None and not (only or skip) and (step := _next_step(known, python)):
+            console.out().print(step, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(int(document.verdict(findings)))
 
 
@@ -123,6 +127,21 @@ def _half_recorded(record: Path | None) -> str:
     if record is None or not record.is_dir() or not any(record.iterdir()):
         return ""
     return f"Interrupted: there is no diagnosis, and the recording in {record} is not whole: remove it."
+
+
+def _next_step(known: Facts, python: str | None) -> str:
+    """Where nothing failed: the commands that show what facts cannot; "" where there is no torch to show it with."""
+    torch = known.environment.torch.value
+    if torch is None:
+        return ""
+    on_gpu = torch.cuda and any(gpu.vendor == "nvidia" for gpu in known.machine.gpus.value or ())
+    there = {item.module for item in known.environment.packages.value or ()}
+    named = f" --python {shlex.quote(python)}" if python else ""
+    renderer = " --renderer inria" if on_gpu and "diff_gaussian_rasterization" in there else ""
+    return (
+        f"\nWhether it computes and trains, only running it shows: splatfix verify{named}; "
+        f"splatfix certify{renderer}{named}"
+    )
 
 
 def _load_checks() -> tuple[Check, ...]:

@@ -65,6 +65,29 @@ def test_diagnose_ends_with_the_way_out_only_where_something_failed() -> None:
     assert json.loads(run("diagnose", "--facts", MACHINES / "h200", "--json").output)["ways"] is None
 
 
+def test_a_healthy_diagnosis_names_what_only_running_shows(tmp_path: Path) -> None:
+    well = run("diagnose")
+    named = "splatfix verify; splatfix certify"
+    assert (named in well.output) == (well.exit_code != 1 and "torch is not installed" not in well.output)
+    assert named not in run("diagnose", "--only", "gpu-present").output
+    assert named not in run("diagnose", "--facts", MACHINES / "h200").output
+
+
+@pytest.mark.parametrize(
+    ("machine", "python", "words"),
+    [
+        ("rtx-5080", None, "splatfix verify; splatfix certify --renderer inria"),
+        ("rtx-5080", "my env", "splatfix verify --python 'my env'; splatfix certify --renderer inria --python 'my env'"),
+        ("apple-m2-max", None, "splatfix verify; splatfix certify"),
+    ],
+)  # fmt: skip
+def test_the_next_step_fits_the_environment(machine: str, python: str | None, words: str) -> None:
+    from splatfix.cli.diagnose import _next_step
+    from splatfix.facts import load
+
+    assert _next_step(load(MACHINES / machine), python).endswith(f"only running it shows: {words}")
+
+
 def test_why_for_a_source_here_gives_plan_and_ways(tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
     done = run("install", tmp_path, "--dry-run", "--why", "--target", "sm_120", "--json")
