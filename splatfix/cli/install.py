@@ -104,6 +104,7 @@ def install(
     """Build an extension for a GPU, prove the result, and install it so that it can be taken back."""
     from splatfix.certify import verify
     from splatfix.cli.measure import measured
+    from splatfix.cli.ways import checkout_of
     from splatfix.core.errors import usage_error
     from splatfix.core.files import dumps
     from splatfix.facts import gather, resolve_python
@@ -161,7 +162,8 @@ def install(
     )
     if resume:
         _, request = request_to_resume(interpreter)
-    facts = gather(interpreter, system=options.with_toolkit(request.cuda_home))
+    explained = checkout_of(sources or ()) if dry_run and why else None
+    facts = gather(interpreter, system=options.with_toolkit(request.cuda_home), repo=explained)
     if dry_run and why:
         _explain(request, facts, bool(sources), tuple(keep or ()), as_json)
         return
@@ -208,7 +210,7 @@ def _explain(request: Request, facts: Facts, named: bool, keep: tuple[str, ...],
     if plan and not named and not any(getattr(action, "targets", ()) for action in plan.actions):
         plan = None  # the current folder is some project, and no extension that a GPU plays a part in
     aim = Aim(request.targets, keep=keep)
-    if named or plan:
+    if named or plan or (problem and problem.exit_code is not Exit.USAGE):
         aim = aim_at(request, facts, keep=keep, source=" ".join(map(shlex.quote, request.sources)))
     ways = ways_for(aim, facts)
     if as_json:

@@ -52,6 +52,14 @@ def ways_after(
     return ways_out_of(findings, families, aim, facts, _lanes())
 
 
+def checkout_of(sources: Sequence[str]) -> Path | None:
+    """The one folder that was named, to be read as ``diagnose --repo`` reads it, so that both say the same of it."""
+    from pathlib import Path
+
+    folder = Path(sources[0]).expanduser() if len(sources) == 1 else None
+    return folder if folder and folder.is_dir() and _can_be_installed(folder) else None
+
+
 def _can_be_installed(repo: Path) -> bool:
     """It is something that ``splatfix install`` takes, be it incomplete; no folder in which other things lie."""
     from splatfix.core.errors import SplatfixError

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from splatfix.cli import app
-from splatfix.cli.ways import why_command
+from splatfix.cli.ways import checkout_of, why_command
 from splatfix.core.errors import SplatfixError
 
 MACHINES = Path(__file__).parents[1] / "machines"
@@ -124,3 +124,27 @@ def test_a_failing_diagnosis_of_a_folder_that_is_no_stack_does_not_propose_to_in
     assert str(tmp_path) not in why_command(("sm_120",), tmp_path, None, None)
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
     assert str(tmp_path) in why_command(("sm_120",), tmp_path, None, None)
+
+
+def test_only_a_named_folder_that_can_be_installed_is_read_as_a_checkout(tmp_path: Path) -> None:
+    assert checkout_of((str(tmp_path),)) is None
+    assert checkout_of(()) is None
+    assert checkout_of(("gsplat==1.5.3",)) is None
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
+    assert checkout_of((str(tmp_path),)) == tmp_path
+    assert checkout_of((str(tmp_path), "simple_knn")) is None
+
+
+def test_a_folder_of_checkouts_is_asked_about_when_named_and_passed_over_when_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "setup.py").write_text("from setuptools import setup\nsetup(ext_modules=[])\n")
+    monkeypatch.chdir(tmp_path)
+    problem = run("install", ".", "--dry-run", "--why", "--target", "sm_120").exception
+    assert isinstance(problem, SplatfixError) and int(problem.exit_code) == 2
+    assert {"splatfix install ./one", "splatfix install ./two"} <= set(problem.todo)
+    document = json.loads(run("install", "--dry-run", "--why", "--target", "sm_120", "--json").output)
+    assert (document["plan"], document["ways"]["subjects"]) == (None, [])
+    assert "one" not in json.dumps(document["ways"])
