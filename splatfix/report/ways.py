@@ -68,8 +68,8 @@ def show_briefly(console: Console, ways: Ways, command: str) -> None:
         others = () if advice.plan.road is Road.KEEP else below
         if others:
             prose(console, "  [dim]or:[/] ", escape("; ".join(item.title for item in others)))
-    opening = "Besides" if advice.plan is not None else "Way out"
-    for item in advice.besides:
+    for number, item in enumerate(advice.besides):
+        opening = "Besides" if advice.plan is not None or number else "Way out"
         prose(console, f"[bold]{opening}[/]: ", escape(item.text))
         for line in item.commands:
             console.print(f"     [cyan]$ {escape(line)}[/]", soft_wrap=True)

@@ -43,7 +43,11 @@ def advise(
         if len(here) > len(cured):
             best, cured = plan, here
     left = [item for item in failed if item not in cured]
-    return Advice(best, tuple(_instead(item, families.get(item.code, ""), ways, found) for item in left))
+    said: dict[object, ByHand] = {}  # one remedy answers each failure that names it, once
+    for item in left:
+        key = tuple(step.text for step in item.remedy if not step.command) or item.summary
+        said.setdefault(key, _instead(item, families.get(item.code, ""), ways, found))
+    return Advice(best, tuple(said.values()))
 
 
 def _cures(plan: WayOut, finding: Finding, family: str, ways: Ways, found: Situation | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import TypedDict
 
 from packaging.utils import canonicalize_name
 
@@ -11,7 +12,7 @@ from splatfix.checks import Finding, Status
 from splatfix.checks.packages import leaf, variant_names
 from splatfix.facts import Extension, Facts, SplatPackage
 from splatfix.facts.python_source import read_package_source
-from splatfix.knowledge.stacks import identify, stacks, variant, variants
+from splatfix.knowledge.stacks import explain_mismatch, identify, stacks, variant, variants
 
 
 def what_condemns(
@@ -61,18 +62,36 @@ def other_variant(package: SplatPackage, meant: Collection[str]) -> str:
     wanted = [row for key in meant if (row := variant(key)) and row.kind == "rasterizer"]
     if not wanted or package.settings is None or package.error:
         return ""
-    have = variant_names(package)
-    if set(have) & set(meant):
+    have = _kinds(package)
+    called_alike = {row.key for row in wanted if not explain_mismatch(row.key, **_face(package))}
+    if set(have) & set(meant) or (called_alike and not variant_names(package)):
         return ""
     kind = f"the variant {' or '.join(have)}" if have else "a variant that splatfix does not know"
     return f"what is installed is {kind}, and {' or '.join(row.key for row in wanted)} is meant"
+
+
+def _kinds(package: SplatPackage) -> tuple[str, ...]:
+    """What it is by all its traits; where that is no variant (a drop-in has no compiled part), by how it is called."""
+    found = identify(leaf(package), **_face(package))
+    return variant_names(package) or tuple(match.variant.key for match in found)
+
+
+def _face(package: SplatPackage) -> _Face:
+    return {"settings": package.settings, "returns": package.returns}
+
+
+class _Face(TypedDict):
+    """How a trainer calls a rasterizer."""
+
+    settings: tuple[str, ...] | None
+    returns: int | None
 
 
 def who_loses_it(package: SplatPackage, meant: Collection[str]) -> str:
     """Whose trainer calls the installed variant and will not find it once another one takes its place, as a sentence."""
     if not other_variant(package, meant):
         return ""
-    have = set(variant_names(package))
+    have = set(_kinds(package))
     losers = [row.name for row in stacks() if have & set(row.needs) and not set(meant) & set(row.needs)]
     if not losers:
         return f"the installed {package.module} is of another kind; what calls it will no longer run in this environment"

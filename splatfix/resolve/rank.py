@@ -33,8 +33,13 @@ def aim_at(request: Request, facts: Facts, *, keep: tuple[str, ...] = (), source
     try:
         found = sources_in(request.sources)[0]
         labels = tuple(item.label for item in found)
-    except SplatfixError:
-        return Aim(request.targets, keep=keep, source=source)
+    except SplatfixError as error:
+        incomplete = error.code == "source-incomplete"
+        fetch = tuple(line[line.index("git -C ") :] for line in error.todo if "git -C " in line)
+        return Aim(
+            request.targets, keep=keep, source=source,
+            lacking=error.what if incomplete else "", fetch=fetch[:1] if incomplete else (),
+        )  # fmt: skip
     names: tuple[str, ...] = ()
     refused = ""
     try:

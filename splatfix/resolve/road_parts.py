@@ -11,7 +11,7 @@ from splatfix.core.proof import RungName
 from splatfix.resolve.plan import Reason, RoadNotTaken
 from splatfix.resolve.road_tools import Tools
 from splatfix.resolve.situation import Situation, lacks_code
-from splatfix.resolve.ways import Limit, Rebuild, Road, ShowIt, Step, SwapIn, WayOut
+from splatfix.resolve.ways import ByHand, Limit, Rebuild, Road, ShowIt, Step, SwapIn, WayOut
 
 TITLES = {
     Road.KEEP: "keep what is installed",
@@ -94,7 +94,8 @@ def rebuild_steps(
     )
     compiler = tools.compiler.cxx if tools.compiler else ""
     step = Rebuild(subjects, tuple(a.sm for a in found.archs), arch_list, _called(tools), compiler, command)
-    return (*tools.before, step, show_step(found))
+    first = (ByHand(found.aim.lacking, found.aim.fetch),) if found.aim.lacking else ()
+    return (*first, *tools.before, step, show_step(found))
 
 
 def _called(tools: Tools) -> str:

@@ -209,6 +209,10 @@ class Aim:
     """What stands in for the extensions, where the source itself has told; empty: the tables are asked."""
     no_drop_ins: str = ""
     """Why nothing does, where the source has told that."""
+    lacking: str = ""
+    """What the source itself needs before anything of it can be built, as an error says it; "" for nothing."""
+    fetch: tuple[str, ...] = ()
+    """The commands that bring it."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By the name of an extension, keys of the variants that its source can be; where that is not known, none."""
 

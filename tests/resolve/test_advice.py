@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from splatfix.checks import Goal, Status, run, select
 from splatfix.facts import Checkout, Distribution, Fact, Facts, RenderCall, ToolkitChoice
 from splatfix.knowledge.stacks import variant
-from splatfix.resolve import Aim, Road, Ways, ways_out_of
+from splatfix.resolve import Aim, Request, Road, Ways, aim_at, find_ways, ways_out_of
 from splatfix.resolve.ways import ByHand, Rebuild
 from tests.machines.test_machines import NAMES, facts_of
 from tests.resolve.machines import CUDA_12, CUDA_13
@@ -108,3 +109,20 @@ def test_on_no_recorded_machine_keeping_is_the_answer_to_what_it_does_not_cure(n
     assert advice and (advice.plan or advice.besides)
     if advice.plan and advice.plan.road is Road.KEEP:
         assert isinstance(advice.plan.steps[0], ByHand) and advice.plan.title.startswith("do the first step")
+
+
+def test_a_checkout_that_lacks_its_submodules_gets_them_before_it_is_built(tmp_path: Path) -> None:
+    (tmp_path / "submodules" / "simple-knn").mkdir(parents=True)
+    (tmp_path / ".gitmodules").write_text("\tpath = submodules/simple-knn\n")
+    ways = find_ways(aim_at(Request((str(tmp_path),)), healthy(), source="HERE"), healthy())
+    first = next(item for item in ways.plans if item.road is Road.REBUILD).steps[0]
+    assert isinstance(first, ByHand) and "submodules/simple-knn is missing or empty" in first.text
+    assert first.commands == (f"git -C {tmp_path} submodule update --init --recursive",)
+
+
+def test_one_remedy_is_said_once() -> None:
+    facts = with_rasterizer(package("mip"))
+    ways = diagnosed(facts, "sm_61", "sm_120")
+    assert ways.advice
+    texts = [item.text.partition(": ")[2] for item in ways.advice.besides]
+    assert len(texts) == len(set(texts))

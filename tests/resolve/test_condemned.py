@@ -20,7 +20,7 @@ from splatfix.facts import (
 )
 from splatfix.knowledge.stacks import variant
 from splatfix.resolve import Aim, Request, Road, aim_at, find_ways, make_plan
-from splatfix.resolve.condemned import other_variant, variants_of_source
+from splatfix.resolve.condemned import other_variant, variants_of_source, who_loses_it
 from splatfix.resolve.ways import Rebuild
 from tests.resolve.machines import cuda_source
 from tests.resolve.test_ways import SITE, code, healthy, plan, roads, why_shut
@@ -78,6 +78,14 @@ def test_twins_of_one_interface_are_no_other_variant() -> None:
     assert other_variant(package("inria-v1"), ("sugar",)) == ""
     assert other_variant(package("inria-v1"), ("inria-2024-dr_aa",)) != ""
     assert other_variant(package("inria-v1"), ("simple-knn-86710c2",)) == "", "that is no rasterizer"
+
+
+def test_a_drop_in_is_known_by_how_it_is_called() -> None:
+    """It has no compiled part and classes of its own, so that not all its traits are those of the variant."""
+    bare = package("mip", exports=(), classes=("GaussianRasterizer", "Other"), forward=("anything",))
+    assert other_variant(bare, ("mip",)) == ""
+    assert "mcmc is meant" in other_variant(bare, ("mcmc",))
+    assert "that of Mip-Splatting" in who_loses_it(bare, ("mcmc",))
 
 
 def test_a_stack_by_name_means_its_variant() -> None:
