@@ -36,8 +36,13 @@ def test_ptx_is_an_option(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "named", "other"),
-    [("blackwell", ("sm_100 (B100", "sm_120 ("), "sm_90"), ("ampere", ("sm_86 (RTX", "sm_88"), "sm_89"), ("Hopper", ("sm_90 (H100",), "sm_100"), ("ada", ("sm_89",), "sm_90")],
-)  # fmt: skip
+    [
+        ("blackwell", ("sm_100 (B100", "sm_120 ("), "sm_90"),
+        ("ampere", ("sm_86 (RTX", "sm_88"), "sm_89"),
+        ("Hopper", ("sm_90 (H100",), "sm_100"),
+        ("ada", ("sm_89",), "sm_90"),
+    ],
+)
 def test_a_generation_is_asked_back(text: str, named: tuple[str, ...], other: str) -> None:
     with pytest.raises(ValueError, match="is a generation and no architecture") as caught:
         parse_target(text)
