@@ -73,15 +73,19 @@ def _extension(module: str, function: str, device: torch.device) -> Part:
             "it is not installed here, or does not fit this torch",
             "run `splatfix diagnose`, or leave the option out to use our kernel",
         ) from None
-    compiled = is_compiled(module)
-    if compiled and device.type != "cuda":
-        raise RendererUnavailable(
-            f"{module} cannot run on {device.type}",
-            "it has CUDA kernels only",
-            "use --device cuda, or our kernels",
-        )
-    engine = "cuda" if compiled else f"torch-{device.type}"
+    engine = engine_of(module, device, "run", "use --device cuda, or our kernels")
     return Part(found, module, str(getattr(loaded, "__version__", "unknown")), engine)
+
+
+def engine_of(module: str, device: torch.device, does: str, remedy: str) -> str:
+    """What an imported extension runs on; raises RendererUnavailable for a compiled one anywhere but on CUDA."""
+    if not is_compiled(module):
+        return f"torch-{device.type}"
+    if device.type != "cuda":
+        raise RendererUnavailable(
+            f"{module} cannot {does} on {device.type}", "it has CUDA kernels only", remedy
+        )
+    return "cuda"
 
 
 def is_compiled(module: str) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.model import Splats
-from smoke_trainer.parts import is_compiled
+from smoke_trainer.parts import engine_of
 from smoke_trainer.renderers.base import RenderCamera, Renderer, RenderOutput
 
 MODULE = "diff_gaussian_rasterization"
@@ -45,19 +45,13 @@ class InriaRenderer(Renderer):
 
     def __init__(self, device: torch.device, antialiasing: bool) -> None:
         self._module = _import_module()
-        compiled = is_compiled(MODULE)
-        if compiled and device.type != "cuda":
-            raise RendererUnavailable(
-                f"{MODULE} cannot draw on {device.type}",
-                "it has CUDA kernels only",
-                "use --device cuda on a machine with an NVIDIA GPU, or --renderer torch",
-            )
+        remedy = "use --device cuda on a machine with an NVIDIA GPU, or --renderer torch"
+        self.engine = engine_of(MODULE, device, "draw", remedy)
         self._fields: Tuple[str, ...] = tuple(self._module.GaussianRasterizationSettings._fields)
         self._arguments = set(inspect.signature(self._module.GaussianRasterizer.forward).parameters)
         self._antialiasing = antialiasing
         self.variant = variant_of(self._fields)
         self.version = self.variant
-        self.engine = "cuda" if compiled else f"torch-{device.type}"
         if antialiasing and "antialiasing" not in self._fields:
             raise RendererUnavailable(
                 f"the installed {MODULE} ({self.variant}) has no antialiasing",

@@ -63,4 +63,4 @@ def _torch_lacks(facts: Facts) -> str:
     torch = facts.environment.torch.value
     if torch is None:
         return "torch could not be read"
-    return "" if torch.cuda else f"torch {torch.version} is a {'ROCm' if torch.hip else 'CPU'} build"
+    return "" if torch.cuda else f"torch {torch.version} is a {torch.built_for} build"

@@ -96,7 +96,7 @@ def cpu_only_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         wanted = "this machine's GPU" if has_nvidia_gpu(facts) else " ".join(goal.targets)
         yield Finding(
             "cpu-only-torch", Status.FAIL,
-            f"torch {torch.version} is a {'ROCm' if torch.hip else 'CPU'} build: it cannot use {wanted} nor build CUDA "
+            f"torch {torch.version} is a {torch.built_for} build: it cannot use {wanted} nor build CUDA "
             "extensions.",
             evidence=evidence, remedy=torch_for(facts, goal, targets(facts, goal)),
         )  # fmt: skip

@@ -131,10 +131,12 @@ def _half_recorded(record: Path | None) -> str:
 
 def _next_step(known: Facts, python: str | None) -> str:
     """Where nothing failed: the commands that show what facts cannot; "" where there is no torch to show it with."""
+    from splatfix.checks._common import has_nvidia_gpu
+
     torch = known.environment.torch.value
     if torch is None:
         return ""
-    on_gpu = torch.cuda and any(gpu.vendor == "nvidia" for gpu in known.machine.gpus.value or ())
+    on_gpu = torch.cuda and has_nvidia_gpu(known)
     there = {item.module for item in known.environment.packages.value or ()}
     named = f" --python {shlex.quote(python)}" if python else ""
     renderer = " --renderer inria" if on_gpu and "diff_gaussian_rasterization" in there else ""

@@ -101,6 +101,11 @@ class Torch:
     builder_imports: tuple[str, ...] = ()
     """What its ``cpp_extension`` imports of setuptools' family, such as ``pkg_resources`` or ``pkg_resources.packaging``."""
 
+    @property
+    def built_for(self) -> str:
+        """``CUDA``, ``ROCm`` or ``CPU``."""
+        return "CUDA" if self.cuda else "ROCm" if self.hip else "CPU"
+
 
 @dataclass(frozen=True)
 class Linkage:

@@ -184,7 +184,7 @@ def torch_obstacles(found: Situation) -> tuple[list[str], list[str]]:
     if torch is None:
         return [_why_no_torch(found.facts)], []
     if torch.cuda is None:
-        return [f"torch {torch.version} is a {'ROCm' if torch.hip else 'CPU'} build"], []
+        return [f"torch {torch.version} is a {torch.built_for} build"], []
     against, unsure = [], []
     for arch in found.archs:
         verdict = code_serves(

@@ -118,7 +118,7 @@ ERROR: Exception:
 Traceback (most recent call last):
   File "pip/_vendor/pyproject_hooks/_impl.py", line 402, in _call_hook
     data = read_json(pjoin(td, "output.json"))
-FileNotFoundError: [Errno 2] No such file or directory: '/tmp/x/output.json'
+FileNotFoundError: [Errno 2] No such file or directory: 'output.json'
 """
 CMAKE = """\
   -- The CUDA compiler identification is NVIDIA 13.0.88
