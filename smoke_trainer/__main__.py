@@ -86,10 +86,26 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
 
     given: Dict[str, Any] = {
         name: getattr(options, name)
-        for name in ("scene", "out", "renderer", "ssim", "knn", "device", "data_device", "seed", "sh_degree",
-                     "antialiasing", "cache_mb", "checkpoint_every", "resume", "evaluate_every",
-                     "tensorboard", "census", "json_progress")
-    }  # fmt: skip
+        for name in (
+            "scene",
+            "out",
+            "renderer",
+            "ssim",
+            "knn",
+            "device",
+            "data_device",
+            "seed",
+            "sh_degree",
+            "antialiasing",
+            "cache_mb",
+            "checkpoint_every",
+            "resume",
+            "evaluate_every",
+            "tensorboard",
+            "census",
+            "json_progress",
+        )
+    }
     usual, public = -1, None
     if options.data is not None:
         found = locate(options.scene, options.data)

@@ -139,10 +139,20 @@ class Monitor:
         self.counts = {name: self.counts[name] + getattr(event, name) for name in self.counts}
         self.opacity_resets += int(event.opacity_reset)
         self.peak_gaussians = max(self.peak_gaussians, gaussians)
-        plain = {"iteration": iteration, "gaussians": gaussians, "cloned": event.cloned, "split": event.split,
-                 "pruned": event.pruned, "opacity_reset": event.opacity_reset}  # fmt: skip
-        scalars = {"loss": loss.total.detach(), "l1": loss.l1.detach(), "ssim": loss.ssim.detach(),
-                   "squared_error": loss.squared_error}  # fmt: skip
+        plain = {
+            "iteration": iteration,
+            "gaussians": gaussians,
+            "cloned": event.cloned,
+            "split": event.split,
+            "pruned": event.pruned,
+            "opacity_reset": event.opacity_reset,
+        }
+        scalars = {
+            "loss": loss.total.detach(),
+            "l1": loss.l1.detach(),
+            "ssim": loss.ssim.detach(),
+            "squared_error": loss.squared_error,
+        }
         scalars.update({f"grad/{name}": norm for name, norm in norms.items()})
         self._pending.append((plain, scalars, self.clock.marks()))
         if len(self._pending) >= FLUSH_EVERY:

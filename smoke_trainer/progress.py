@@ -24,8 +24,12 @@ def progress_shown(as_json: bool) -> Iterator[Show]:
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.completed}/{task.total}"), BarColumn(bar_width=None), TextColumn("{task.fields[words]}"),
-               TimeRemainingColumn())  # fmt: skip
+    columns = (
+        TextColumn("{task.completed}/{task.total}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[words]}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("training", total=None, words="")
 
@@ -38,8 +42,13 @@ def progress_shown(as_json: bool) -> Iterator[Show]:
 def words(state: State) -> str:
     """`4.12 it/s  loss 0.0832  PSNR 21.30  held-out 20.91 dB  5312 Gaussians  VRAM 1.20 GiB`; what is not known is left out."""
     parts: List[str] = [f"{state['iterations_per_second']:.2f} it/s"]
-    for name, form in (("loss", "loss {:.4f}"), ("psnr", "PSNR {:.2f}"), ("heldout_psnr", "held-out {:.2f} dB"),
-                       ("gaussians", "{} Gaussians"), ("vram_allocated_gb", "VRAM {:.2f} GiB")):  # fmt: skip
+    for name, form in (
+        ("loss", "loss {:.4f}"),
+        ("psnr", "PSNR {:.2f}"),
+        ("heldout_psnr", "held-out {:.2f} dB"),
+        ("gaussians", "{} Gaussians"),
+        ("vram_allocated_gb", "VRAM {:.2f} GiB"),
+    ):
         if state.get(name) is not None:
             parts.append(form.format(state[name]))
     return "  ".join(parts)

@@ -55,8 +55,13 @@ def splatfix() -> Callable[..., subprocess.CompletedProcess[str]]:
         env = {name: value for name, value in (env or os.environ).items() if name != "COLUMNS"}
         return subprocess.run(
             [sys.executable, "-m", "splatfix", *words],
-            cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+            cwd=cwd,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
 
     return run
 

@@ -146,8 +146,13 @@ class Checks:
             f"{f['code']}: {f['summary']}" for f in document["findings"] if f["status"] in ("fail", "crash")
         ]
         driver = document["facts"]["machine"]["driver"]
-        return {"ok": document["kind"] == "diagnosis", "seconds_wall": done["seconds"], "failures": bad, "driver": driver,
-                "gpus": document["facts"]["machine"]["gpus"]}  # fmt: skip
+        return {
+            "ok": document["kind"] == "diagnosis",
+            "seconds_wall": done["seconds"],
+            "failures": bad,
+            "driver": driver,
+            "gpus": document["facts"]["machine"]["gpus"],
+        }
 
     def build(self) -> dict[str, Any]:
         done = self.splatfix(

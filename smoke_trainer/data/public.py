@@ -29,12 +29,29 @@ def _scenes(dataset: str, divisor: int, multiplier: float, counts: Dict[str, int
 
 # Divisors: full_eval.py of the reference implementation. Budgets: full_eval.py of taming-3dgs (commit fd0f7d9).
 PUBLIC_SCENES: Dict[str, PublicScene] = {
-    **_scenes("Mip-NeRF 360, outdoor", 4, 15.0, {
-        "bicycle": 5987095, "flowers": 3618411, "garden": 5728191, "stump": 4867429, "treehill": 3770257,
-    }),
-    **_scenes("Mip-NeRF 360, indoor", 2, 2.0, {
-        "bonsai": 1252367, "counter": 1190919, "kitchen": 1803735, "room": 1548960,
-    }),
+    **_scenes(
+        "Mip-NeRF 360, outdoor",
+        4,
+        15.0,
+        {
+            "bicycle": 5987095,
+            "flowers": 3618411,
+            "garden": 5728191,
+            "stump": 4867429,
+            "treehill": 3770257,
+        },
+    ),
+    **_scenes(
+        "Mip-NeRF 360, indoor",
+        2,
+        2.0,
+        {
+            "bonsai": 1252367,
+            "counter": 1190919,
+            "kitchen": 1803735,
+            "room": 1548960,
+        },
+    ),
     **_scenes("Tanks and Temples", 1, 2.0, {"train": 1085480, "truck": 2584171}),
     **_scenes("Deep Blending", 1, 5.0, {"drjohnson": 3273600, "playroom": 2326100}),
-}  # fmt: skip
+}

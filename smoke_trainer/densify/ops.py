@@ -86,10 +86,16 @@ def rotation_matrices(quaternions: Tensor) -> Tensor:
     """Rotations [N, 3, 3] of quaternions (w, x, y, z) [N, 4], normalised here."""
     w, x, y, z = torch.nn.functional.normalize(quaternions, dim=1).unbind(1)
     rows = [
-        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
-        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
-        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
-    ]  # fmt: skip
+        1 - 2 * (y * y + z * z),
+        2 * (x * y - w * z),
+        2 * (x * z + w * y),
+        2 * (x * y + w * z),
+        1 - 2 * (x * x + z * z),
+        2 * (y * z - w * x),
+        2 * (x * z - w * y),
+        2 * (y * z + w * x),
+        1 - 2 * (x * x + y * y),
+    ]
     return torch.stack(rows, dim=1).reshape(-1, 3, 3)
 
 

@@ -192,12 +192,19 @@ def write_nerfstudio(
     camera, lens = recipe.camera, recipe.distortion
     document = {
         "camera_model": "OPENCV",
-        "w": camera.width, "h": camera.height,
-        "fl_x": camera.fx, "fl_y": camera.fy, "cx": camera.cx, "cy": camera.cy,
-        "k1": lens.k1, "k2": lens.k2, "p1": lens.p1, "p2": lens.p2,
+        "w": camera.width,
+        "h": camera.height,
+        "fl_x": camera.fx,
+        "fl_y": camera.fy,
+        "cx": camera.cx,
+        "cy": camera.cy,
+        "k1": lens.k1,
+        "k2": lens.k2,
+        "p1": lens.p1,
+        "p2": lens.p2,
         "ply_file_path": "sparse_pc.ply",
         "frames": _frames(poses, range(len(poses)), recipe.image_folder, ".png"),
-    }  # fmt: skip
+    }
     (root / "transforms.json").write_text(json.dumps(document, indent=1) + "\n")
     write_points_ply(points, root / "sparse_pc.ply")
 

@@ -71,22 +71,32 @@ def splat_reference(
     w, x, y, z = rotations.unbind(-1)
     turn = torch.stack(
         [
-            1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
-            2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
-            2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+            1 - 2 * (y * y + z * z),
+            2 * (x * y - w * z),
+            2 * (x * z + w * y),
+            2 * (x * y + w * z),
+            1 - 2 * (x * x + z * z),
+            2 * (y * z - w * x),
+            2 * (x * z - w * y),
+            2 * (y * z + w * x),
+            1 - 2 * (x * x + y * y),
         ],
         -1,
-    ).reshape(-1, 3, 3)  # fmt: skip
+    ).reshape(-1, 3, 3)
     stretched = turn * scales[:, None, :]
     covariance = stretched @ stretched.transpose(1, 2)
     zero = torch.zeros_like(depth)
     jacobian = torch.stack(
         [
-            focal / depth, zero, -focal * camera[:, 0] / depth**2,
-            zero, focal / depth, -focal * camera[:, 1] / depth**2,
+            focal / depth,
+            zero,
+            -focal * camera[:, 0] / depth**2,
+            zero,
+            focal / depth,
+            -focal * camera[:, 1] / depth**2,
         ],
         -1,
-    ).reshape(-1, 2, 3)  # fmt: skip
+    ).reshape(-1, 2, 3)
     project = jacobian @ view[:3, :3]
     flat = project @ covariance @ project.transpose(1, 2) + 0.3 * torch.eye(2, dtype=means.dtype)
     conic = torch.linalg.inv(flat)
@@ -176,11 +186,19 @@ def check_rasterizer(kernel: Any, device: str) -> Dict[str, Any]:
     projection[0, 0], projection[1, 1], projection[3, 2] = 1 / tan_x, 1 / tan_y, 1.0
     projection[2, 2], projection[2, 3] = far / (far - near), -far * near / (far - near)
     values = {
-        "image_height": height, "image_width": width, "tanfovx": tan_x, "tanfovy": tan_y, "bg": background.to(device),
-        "scale_modifier": 1.0, "viewmatrix": view.T.contiguous().to(device),
-        "projmatrix": (projection @ view).T.contiguous().to(device), "sh_degree": 0,
-        "campos": torch.zeros(3, device=device), "prefiltered": False, "debug": False,
-    }  # fmt: skip
+        "image_height": height,
+        "image_width": width,
+        "tanfovx": tan_x,
+        "tanfovy": tan_y,
+        "bg": background.to(device),
+        "scale_modifier": 1.0,
+        "viewmatrix": view.T.contiguous().to(device),
+        "projmatrix": (projection @ view).T.contiguous().to(device),
+        "sh_degree": 0,
+        "campos": torch.zeros(3, device=device),
+        "prefiltered": False,
+        "debug": False,
+    }
     extra = [name for name in kernel.GaussianRasterizationSettings._fields if name not in values]
     unknown = [name for name in extra if name not in _NEUTRAL]
     if unknown:
@@ -188,9 +206,13 @@ def check_rasterizer(kernel: Any, device: str) -> Dict[str, Any]:
     values.update({name: _NEUTRAL[name] for name in extra})
     screen = torch.zeros(count, 3, device=device, requires_grad=True)
     color = kernel.GaussianRasterizer(kernel.GaussianRasterizationSettings(**values))(
-        means3D=given[0], means2D=screen, opacities=given[3][:, None], colors_precomp=given[4], scales=given[1],
+        means3D=given[0],
+        means2D=screen,
+        opacities=given[3][:, None],
+        colors_precomp=given[4],
+        scales=given[1],
         rotations=given[2],
-    )[0]  # fmt: skip
+    )[0]
     torch.autograd.backward((color * weight.to(device)).sum())
     value, gradient = relative_error(color, wanted), _gradient_error(given, exact)
     plain = is_plain(kernel)

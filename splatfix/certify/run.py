@@ -188,9 +188,20 @@ def _train(
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "trainer.log"
     argv = [
-        request.python, "-m", "smoke_trainer", *request.suite.trainer_arguments(scene), "--renderer", request.renderer,
-        "--device", request.device, "--seed", str(request.seed), "--out", str(folder), "--json-progress",
-    ]  # fmt: skip
+        request.python,
+        "-m",
+        "smoke_trainer",
+        *request.suite.trainer_arguments(scene),
+        "--renderer",
+        request.renderer,
+        "--device",
+        request.device,
+        "--seed",
+        str(request.seed),
+        "--out",
+        str(folder),
+        "--json-progress",
+    ]
     progress(scene, {})
 
     def tell(line: str) -> None:

@@ -130,8 +130,11 @@ def compiles_at_first_use(facts: Facts) -> tuple[str, ...]:
     if facts.environment.extensions.value is None:
         return ()
     compiled = {re.split(r"[./]", item.path)[0] for item in facts.environment.extensions.value}
-    compiled |= {item.name.partition("_")[0] for item in facts.environment.jit_caches.value or ()
-                 if item.current and item.library}  # fmt: skip
+    compiled |= {
+        item.name.partition("_")[0]
+        for item in facts.environment.jit_caches.value or ()
+        if item.current and item.library
+    }
     found = []
     for item in facts.environment.distributions.value or ():
         name = item.name.lower()
@@ -248,8 +251,12 @@ def nvcc_host_compiler(facts: Facts) -> Compiler | None:
             if variable in item.found_via and item.kind != "cl":
                 return item
     if facts.machine.system == "linux":
-        found = {name: item for name in ("gcc", "g++") for item in reversed(compilers)
-                 if "PATH" in item.found_via and item.path.endswith(f"/{name}")}  # fmt: skip
+        found = {
+            name: item
+            for name in ("gcc", "g++")
+            for item in reversed(compilers)
+            if "PATH" in item.found_via and item.path.endswith(f"/{name}")
+        }
         gcc, gxx = found.get("gcc"), found.get("g++")
         if gcc or gxx:  # they come together, though not every record of a machine names both
             return gxx if gxx and (gcc is None or gcc.version == gxx.version) else gcc

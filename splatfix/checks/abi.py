@@ -29,38 +29,56 @@ def torch_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         subject = _name(item)
         if linkage.torch_missing:
             yield Finding(
-                "torch-abi-mismatch", Status.FAIL,
+                "torch-abi-mismatch",
+                Status.FAIL,
                 f"{subject} was built against another torch: {_count(linkage.torch_missing)} it imports "
                 f"{'is' if len(linkage.torch_missing) == 1 else 'are'} not in torch {torch.version if torch else ''}.",
                 subject=subject,
-                evidence=(Evidence(item.path, "imports " + _few(linkage.torch_missing), "its dynamic symbol table"),
-                          Evidence("torch", torch.folder if torch else "", "hash tables of its libraries")),
+                evidence=(
+                    Evidence(item.path, "imports " + _few(linkage.torch_missing), "its dynamic symbol table"),
+                    Evidence("torch", torch.folder if torch else "", "hash tables of its libraries"),
+                ),
                 remedy=_rebuild(facts, goal, item),
-            )  # fmt: skip
+            )
         elif linkage.error:
-            yield Finding("torch-abi-mismatch", Status.UNKNOWN, f"Whether torch has what {subject} imports is not known.",
-                          subject=subject, evidence=(Evidence("reason", linkage.error),))  # fmt: skip
+            yield Finding(
+                "torch-abi-mismatch",
+                Status.UNKNOWN,
+                f"Whether torch has what {subject} imports is not known.",
+                subject=subject,
+                evidence=(Evidence("reason", linkage.error),),
+            )
         elif (
             torch is not None
             and (other := _built_against(facts, item))
             and _release(other) != _release(_own(torch))
         ):
             yield Finding(
-                "torch-abi-mismatch", Status.WARN,
+                "torch-abi-mismatch",
+                Status.WARN,
                 f"{subject} was built against torch {_words(other)}, and torch {_words(_own(torch))} is installed; "
                 "it finds its symbols there, and may still read torch's classes wrongly.",
                 subject=subject,
-                evidence=(Evidence("built with torch", other, "splatfix.json in its metadata folder"),
-                          Evidence("torch", _own(torch), facts.environment.torch.found_via)),
+                evidence=(
+                    Evidence("built with torch", other, "splatfix.json in its metadata folder"),
+                    Evidence("torch", _own(torch), facts.environment.torch.found_via),
+                ),
                 remedy=_rebuild(facts, goal, item),
-            )  # fmt: skip
+            )
         elif linkage.torch_symbols:
             yield Finding(
-                "torch-abi-mismatch", Status.PASS,
+                "torch-abi-mismatch",
+                Status.PASS,
                 f"{subject}: torch exports all {linkage.torch_symbols} symbols it imports.",
-                subject=subject, evidence=(Evidence(item.path, f"{linkage.torch_symbols} imports from torch",
-                                                    "hash tables of torch's libraries"),),
-            )  # fmt: skip
+                subject=subject,
+                evidence=(
+                    Evidence(
+                        item.path,
+                        f"{linkage.torch_symbols} imports from torch",
+                        "hash tables of torch's libraries",
+                    ),
+                ),
+            )
 
 
 @check("cxx11-abi-mismatch", "extension", "Extensions and torch agree on the C++ ABI")
@@ -74,14 +92,21 @@ def cxx11_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue
         new, old = "the new C++ ABI (_GLIBCXX_USE_CXX11_ABI=1)", "the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0)"
         yield Finding(
-            "cxx11-abi-mismatch", Status.FAIL,
+            "cxx11-abi-mismatch",
+            Status.FAIL,
             f"{_name(item)} was compiled for {new if linkage.cxx11_abi else old}, torch {torch.version} for "
             f"{old if linkage.cxx11_abi else new}.",
             subject=_name(item),
-            evidence=(Evidence(item.path, _few(linkage.torch_missing) or "names of its imports", "its dynamic symbol table"),
-                      Evidence("torch", f"{torch.version} in {torch.folder}", "exports of libc10")),
+            evidence=(
+                Evidence(
+                    item.path,
+                    _few(linkage.torch_missing) or "names of its imports",
+                    "its dynamic symbol table",
+                ),
+                Evidence("torch", f"{torch.version} in {torch.folder}", "exports of libc10"),
+            ),
             remedy=_rebuild(facts, goal, item),
-        )  # fmt: skip
+        )
 
 
 @check("ext-link-incomplete", "extension", "Extensions hold all of their own code")
@@ -91,14 +116,21 @@ def ext_link_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
     for item, linkage in _linked(facts):
         if linkage.own_missing and not linkage.torch_missing and _is_module(item):
             yield Finding(
-                "ext-link-incomplete", Status.FAIL,
+                "ext-link-incomplete",
+                Status.FAIL,
                 f"{_name(item)} lacks {_count(linkage.own_missing)} that no library it needs has: "
                 f"{_few(linkage.own_missing, 1)}.",
                 subject=_name(item),
-                evidence=(Evidence(item.path, "imports " + _few(linkage.own_missing), "its dynamic symbol table"),),
-                remedy=(prose("Remove its build folder, then build the right commit anew from its source folder."),
-                        *_rebuild(facts, goal, item)),
-            )  # fmt: skip
+                evidence=(
+                    Evidence(item.path, "imports " + _few(linkage.own_missing), "its dynamic symbol table"),
+                ),
+                remedy=(
+                    prose(
+                        "Remove its build folder, then build the right commit anew from its source folder."
+                    ),
+                    *_rebuild(facts, goal, item),
+                ),
+            )
 
 
 @check("shared-lib-not-found", "extension", "Libraries that extensions need can be found")
@@ -114,16 +146,21 @@ def shared_lib_not_found(facts: Facts, goal: Goal) -> Iterator[Finding]:
         if not facts.environment.torch_installed.value:
             lost = [name for name in lost if not _TORCH_LIBRARY.match(name)]  # torch-installed says it
         if cuda is not None and item.links_torch:  # another major is told by cuda-runtime-mismatch
-            lost = [name for name in lost
-                    if not name.startswith("libcudart.") or numbers(name)[:1] == cuda[:1]]  # fmt: skip
+            lost = [
+                name for name in lost if not name.startswith("libcudart.") or numbers(name)[:1] == cuda[:1]
+            ]
         if lost:
             yield Finding(
-                "shared-lib-not-found", Status.FAIL, f"{_name(item)} needs {', '.join(lost)}, found nowhere.",
+                "shared-lib-not-found",
+                Status.FAIL,
+                f"{_name(item)} needs {', '.join(lost)}, found nowhere.",
                 subject=_name(item),
                 evidence=(Evidence(item.path, "needs " + ", ".join(item.needed), "its dynamic section"),),
-                remedy=(prose(f"Install the package that brings {lost[0]}, or rebuild against what is here:"),
-                        *_rebuild(facts, goal, item)),
-            )  # fmt: skip
+                remedy=(
+                    prose(f"Install the package that brings {lost[0]}, or rebuild against what is here:"),
+                    *_rebuild(facts, goal, item),
+                ),
+            )
 
 
 @check("glibcxx-missing", "extension", "libstdc++ is new enough for the extensions")
@@ -139,9 +176,17 @@ def glibcxx_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
 def glibc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """A module that was compiled on a newer distribution wants a GLIBC version that this one lacks. glibc cannot be
     upgraded apart from the distribution; the module has to be built here, or in a container of the right age."""
-    yield from _runtime(facts, "glibc-too-old", ("GLIBC",), "libc.so.6", (
-        prose("Rebuild it on this machine from its source folder, or use a container with a newer distribution."),
-    ))  # fmt: skip
+    yield from _runtime(
+        facts,
+        "glibc-too-old",
+        ("GLIBC",),
+        "libc.so.6",
+        (
+            prose(
+                "Rebuild it on this machine from its source folder, or use a container with a newer distribution."
+            ),
+        ),
+    )
 
 
 @check("duplicate-runtimes", "extension", "One copy of torch's and CUDA's runtime in the environment")
@@ -156,12 +201,17 @@ def duplicate_runtimes(facts: Facts, goal: Goal) -> Iterator[Finding]:
             foreign.setdefault(copy.path.split("/")[0].removesuffix(".libs"), []).append(copy)
     for owner, found in foreign.items():
         yield Finding(
-            "duplicate-runtimes", Status.WARN,
+            "duplicate-runtimes",
+            Status.WARN,
             f"{owner} brings its own {' and '.join(sorted({item.library for item in found}))} beside torch's.",
             subject=owner,
             evidence=tuple(Evidence(item.library, item.path, copies.found_via) for item in found),
-            remedy=(prose(f"Build {owner}'s extensions from source against the installed torch instead of its wheel."),),
-        )  # fmt: skip
+            remedy=(
+                prose(
+                    f"Build {owner}'s extensions from source against the installed torch instead of its wheel."
+                ),
+            ),
+        )
 
 
 @check("numpy2-abi", "torch", "torch was built for this numpy")
@@ -174,17 +224,25 @@ def numpy2_abi(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if torch is None or numpy is None:
         return
     first = (2, 4, 1) if facts.machine.system == "windows" else (2, 3)
-    evidence = (Evidence("numpy", numpy.version, distributions.found_via),
-                Evidence("torch", torch.version, facts.environment.torch.found_via))  # fmt: skip
+    evidence = (
+        Evidence("numpy", numpy.version, distributions.found_via),
+        Evidence("torch", torch.version, facts.environment.torch.found_via),
+    )
     if numbers(numpy.version) >= (2,) and numbers(torch.version.partition("+")[0]) < first:
         yield Finding(
-            "numpy2-abi", Status.FAIL, f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
+            "numpy2-abi",
+            Status.FAIL,
+            f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
             evidence=evidence,
             remedy=(pip(facts, "install", '"numpy<2"'),),
-        )  # fmt: skip
+        )
     else:
-        yield Finding("numpy2-abi", Status.PASS, f"torch {torch.version} works with numpy {numpy.version}.",
-                      evidence=evidence)  # fmt: skip
+        yield Finding(
+            "numpy2-abi",
+            Status.PASS,
+            f"torch {torch.version} works with numpy {numpy.version}.",
+            evidence=evidence,
+        )
 
 
 def _built_against(facts: Facts, item: Extension) -> str:
@@ -233,9 +291,10 @@ def _is_module(item: Extension) -> bool:
 def _other_abi(facts: Facts, linkage: Linkage) -> bool:
     torch = torch_of(facts)
     return (
-        torch is not None and None not in (torch.cxx11_abi, linkage.cxx11_abi)
+        torch is not None
+        and None not in (torch.cxx11_abi, linkage.cxx11_abi)
         and torch.cxx11_abi != linkage.cxx11_abi
-    )  # fmt: skip
+    )
 
 
 def _runtime(
@@ -249,22 +308,33 @@ def _runtime(
         if not wanted:
             continue
         if found is None:
-            yield Finding(code, Status.UNKNOWN, f"Whether {library} has the versions {_name(item)} wants is not known.",
-                          subject=_name(item),
-                          evidence=(Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),))  # fmt: skip
+            yield Finding(
+                code,
+                Status.UNKNOWN,
+                f"Whether {library} has the versions {_name(item)} wants is not known.",
+                subject=_name(item),
+                evidence=(Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),),
+            )
             continue
         have = {text.partition("_")[0]: text for text in found.versions}
-        lacking = [text for text in wanted
-                   if (known := have.get(text.partition("_")[0])) and numbers(text) > numbers(known)]  # fmt: skip
+        lacking = [
+            text
+            for text in wanted
+            if (known := have.get(text.partition("_")[0])) and numbers(text) > numbers(known)
+        ]
         if lacking:
             yield Finding(
-                code, Status.FAIL, f"{_name(item)} wants {', '.join(lacking)}; {found.path} ends at "
+                code,
+                Status.FAIL,
+                f"{_name(item)} wants {', '.join(lacking)}; {found.path} ends at "
                 f"{', '.join(have[text.partition('_')[0]] for text in lacking)}.",
                 subject=_name(item),
-                evidence=(Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),
-                          Evidence(found.path, ", ".join(found.versions), "its version definitions")),
+                evidence=(
+                    Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),
+                    Evidence(found.path, ", ".join(found.versions), "its version definitions"),
+                ),
                 remedy=remedy,
-            )  # fmt: skip
+            )
 
 
 def _name(item: Extension) -> str:

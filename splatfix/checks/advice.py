@@ -40,8 +40,10 @@ def pip(facts: Facts, verb: str, what: str) -> Remedy:
         return Remedy(f"pip {verb} {what}")
     have = {item.name.lower() for item in facts.environment.distributions.value or ()}
     if python.externally_managed:
-        return prose(f"This Python belongs to the system, and pip changes nothing in it (PEP 668). Make an environment first: "
-                     f'"{python.executable}" -m venv FOLDER. Then: "FOLDER/bin/python" -m pip {verb} {what}')  # fmt: skip
+        return prose(
+            f"This Python belongs to the system, and pip changes nothing in it (PEP 668). Make an environment first: "
+            f'"{python.executable}" -m venv FOLDER. Then: "FOLDER/bin/python" -m pip {verb} {what}'
+        )
     if python.kind == "uv" and "pip" not in have:
         return Remedy(f'uv pip {verb} --python "{python.executable}" {what}')
     return Remedy(f'"{python.executable}" -m pip {verb} {what}')

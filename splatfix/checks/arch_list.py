@@ -55,23 +55,38 @@ def arch_list_malformed(facts: Facts, goal: Goal) -> Iterator[Finding]:
         known_after_all = isinstance(result, ArchListError) and _may_be_known(result.item, torch)
         if isinstance(result, ArchListError) and not known_after_all:
             yield Finding(
-                "arch-list-malformed", Status.FAIL,
+                "arch-list-malformed",
+                Status.FAIL,
                 f"torch {torch.version} stops every build at {_NAME}={text!r}: {_what_is_wrong(result.item)}.",
-                evidence=(*evidence, Evidence("torch says", result.exception, "rules of torch/utils/cpp_extension.py")),
+                evidence=(
+                    *evidence,
+                    Evidence("torch says", result.exception, "rules of torch/utils/cpp_extension.py"),
+                ),
                 remedy=_mended(facts, text, torch),
-            )  # fmt: skip
+            )
         elif isinstance(result, ArchList):
-            yield Finding("arch-list-malformed", Status.PASS, f"torch reads {_NAME} as {' '.join(map(str, result.entries))}.",
-                          evidence=evidence)  # fmt: skip
+            yield Finding(
+                "arch-list-malformed",
+                Status.PASS,
+                f"torch reads {_NAME} as {' '.join(map(str, result.entries))}.",
+                evidence=evidence,
+            )
     for name in _PLAIN_NUMBERS:
         value = facts.machine.variables.get(name)
         readers = [item.source.label for item in sources_to_build(facts) if name in item.source.reads]
         if value and readers and not re.fullmatch(r"\d{2,3}[af]?([;,\s]+\d{2,3}[af]?)*", value.strip()):
             yield Finding(
-                "arch-list-malformed", Status.FAIL, f"{readers[0]} reads plain numbers from {name}, not {value!r}.",
-                subject=name, evidence=(Evidence(name, repr(value), "environment variable"),),
-                remedy=(set_variable(facts, name, ";".join(_plain(value))) if _plain(value) else unset_variable(facts, name),),
-            )  # fmt: skip
+                "arch-list-malformed",
+                Status.FAIL,
+                f"{readers[0]} reads plain numbers from {name}, not {value!r}.",
+                subject=name,
+                evidence=(Evidence(name, repr(value), "environment variable"),),
+                remedy=(
+                    set_variable(facts, name, ";".join(_plain(value)))
+                    if _plain(value)
+                    else unset_variable(facts, name),
+                ),
+            )
 
 
 @check("arch-list-unbuildable", "build", "The toolkit compiles for every entry of TORCH_CUDA_ARCH_LIST")
@@ -83,17 +98,26 @@ def arch_list_unbuildable(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     cuda = pair(toolkit.version) or (0, 0)
     # nvcc lists plain numbers only; from which release on it takes a letter is in the tables
-    refused = [item for item in entries if item.arch.plain.sm not in toolkit.archs
-               or (item.arch.variant and toolkit_supports(cuda, item.arch) is False)]  # fmt: skip
+    refused = [
+        item
+        for item in entries
+        if item.arch.plain.sm not in toolkit.archs
+        or (item.arch.variant and toolkit_supports(cuda, item.arch) is False)
+    ]
     left = [item for item in entries if item not in refused]
     if refused:
         yield Finding(
-            "arch-list-unbuildable", Status.FAIL,
+            "arch-list-unbuildable",
+            Status.FAIL,
             f"nvcc {toolkit.version} does not compile for {', '.join(item.arch.sm for item in refused)}, which {_NAME} asks for.",
-            evidence=(Evidence(_NAME, facts.machine.variables[_NAME], "environment variable"),
-                      Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code")),
-            remedy=(set_variable(facts, _NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),),
-        )  # fmt: skip
+            evidence=(
+                Evidence(_NAME, facts.machine.variables[_NAME], "environment variable"),
+                Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
+            ),
+            remedy=(
+                set_variable(facts, _NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),
+            ),
+        )
 
 
 @check(
@@ -111,11 +135,15 @@ def arch_list_below_minimum(facts: Facts, goal: Goal) -> Iterator[Finding]:
     left = [item for item in entries if item not in old]
     if ahead and old:
         yield Finding(
-            "arch-list-below-minimum", Status.FAIL,
+            "arch-list-below-minimum",
+            Status.FAIL,
             f"{ahead[0]} needs compute capability 7.0; {_NAME} asks for {', '.join(map(str, old))} as well.",
-            subject=ahead[0], evidence=(Evidence(_NAME, facts.machine.variables[_NAME], "environment variable"),),
-            remedy=(set_variable(facts, _NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),),
-        )  # fmt: skip
+            subject=ahead[0],
+            evidence=(Evidence(_NAME, facts.machine.variables[_NAME], "environment variable"),),
+            remedy=(
+                set_variable(facts, _NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),
+            ),
+        )
 
 
 @check("arch-list-misses-gpu", "build", "TORCH_CUDA_ARCH_LIST has code for the GPU")
@@ -128,11 +156,13 @@ def arch_list_misses_gpu(facts: Facts, goal: Goal) -> Iterator[Finding]:
     for target in targets(facts, goal) if entries else ():
         if not any(_serves(item, target, facts, ptx) for item in entries):
             yield Finding(
-                "arch-list-misses-gpu", Status.WARN,
-                f"{_NAME}={facts.machine.variables[_NAME]} builds nothing that {target.label} can run.", subject=target.label,
+                "arch-list-misses-gpu",
+                Status.WARN,
+                f"{_NAME}={facts.machine.variables[_NAME]} builds nothing that {target.label} can run.",
+                subject=target.label,
                 evidence=(Evidence(_NAME, " ".join(map(str, entries)), "environment variable"),),
                 remedy=(_for_targets(facts, goal),),
-            )  # fmt: skip
+            )
 
 
 @check("arch-clamped", "build", "torch's builder does not clamp the GPU's architecture")
@@ -146,12 +176,19 @@ def arch_clamped(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if torch is None or not torch.code or not wanted or has_working_gpu(facts) is not True:
         return
     result = visible_gpu_arch_list([item.arch for item in wanted], own_archs(torch), torch.version)
-    evidence = (Evidence(_NAME, "not set", "environment variable"),
-                Evidence("torch's own code", " ".join(own_archs(torch)), "fat binaries of libtorch_cuda"))  # fmt: skip
+    evidence = (
+        Evidence(_NAME, "not set", "environment variable"),
+        Evidence("torch's own code", " ".join(own_archs(torch)), "fat binaries of libtorch_cuda"),
+    )
     # a GPU whose number torch does not know at all is told by arch-unknown-to-torch
     if isinstance(result, ArchListError) and result.item in own_archs(torch):
-        yield Finding("arch-clamped", Status.FAIL, f"torch {torch.version} cannot work out the GPUs' architectures "
-                      f"({result.exception}).", evidence=evidence, remedy=(_for_targets(facts, goal),))  # fmt: skip
+        yield Finding(
+            "arch-clamped",
+            Status.FAIL,
+            f"torch {torch.version} cannot work out the GPUs' architectures ({result.exception}).",
+            evidence=evidence,
+            remedy=(_for_targets(facts, goal),),
+        )
     for target in wanted if isinstance(result, ArchList) else ():
         own = judge(
             torch.code, target.arch, driver_cuda=driver_level(facts, target.arch), build_cuda=pair(torch.cuda)
@@ -162,10 +199,13 @@ def arch_clamped(facts: Facts, goal: Goal) -> Iterator[Finding]:
             and not any(cubin_runs_on(a, target.arch) for a in result.cubins)
         ):
             yield Finding(
-                "arch-clamped", Status.WARN,
+                "arch-clamped",
+                Status.WARN,
                 f"torch {torch.version} would build for {' '.join(map(str, result.entries))} instead of {target.label}.",
-                subject=target.label, evidence=evidence, remedy=(_for_targets(facts, goal),),
-            )  # fmt: skip
+                subject=target.label,
+                evidence=evidence,
+                remedy=(_for_targets(facts, goal),),
+            )
 
 
 @check("no-gpu-at-build", "build", "torch's builder knows for which GPU to compile")
@@ -178,14 +218,18 @@ def no_gpu_at_build(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if facts.machine.variables.get(_NAME, "native") != "native":
         return
     ahead = builds_ahead(facts)
-    evidence = (Evidence(_NAME, "not set", "environment variable"),
-                Evidence("GPUs", "none that torch would see", facts.machine.gpus.found_via))  # fmt: skip
+    evidence = (
+        Evidence(_NAME, "not set", "environment variable"),
+        Evidence("GPUs", "none that torch would see", facts.machine.gpus.found_via),
+    )
     what = f" of {', '.join(ahead)}" if ahead else ""
     yield Finding(
-        "no-gpu-at-build", Status.WARN if ahead else Status.SKIP,
+        "no-gpu-at-build",
+        Status.WARN if ahead else Status.SKIP,
         f"No GPU is visible and {_NAME} is not set: a build{what} would not know for which GPU to compile.",
-        evidence=evidence, remedy=(_for_targets(facts, goal),),
-    )  # fmt: skip
+        evidence=evidence,
+        remedy=(_for_targets(facts, goal),),
+    )
 
 
 def _entries(facts: Facts) -> tuple[ArchEntry, ...]:

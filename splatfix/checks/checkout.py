@@ -24,17 +24,30 @@ def submodules_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     wanted = [item for item in found.submodules if item.path.startswith(("submodules/", "third_party/"))]
     have = _installed_names(facts) or set()
-    empty = [item.path for item in wanted if item.empty and not item.path.endswith("glm")
-             and item.path.rpartition("/")[2].replace("-", "_") not in have]  # fmt: skip
+    empty = [
+        item.path
+        for item in wanted
+        if item.empty
+        and not item.path.endswith("glm")
+        and item.path.rpartition("/")[2].replace("-", "_") not in have
+    ]
     if empty:
         yield Finding(
-            "submodules-missing", Status.FAIL, f"Empty in {found.folder}: {', '.join(empty)}.",
-            evidence=tuple(Evidence(item.path, f"empty; from {item.url}", ".gitmodules") for item in wanted if item.empty),
+            "submodules-missing",
+            Status.FAIL,
+            f"Empty in {found.folder}: {', '.join(empty)}.",
+            evidence=tuple(
+                Evidence(item.path, f"empty; from {item.url}", ".gitmodules") for item in wanted if item.empty
+            ),
             remedy=_fetch(found, found.folder),
-        )  # fmt: skip
+        )
     elif wanted:
-        yield Finding("submodules-missing", Status.PASS, f"All {len(wanted)} submodules are there or installed.",
-                      evidence=(Evidence(".gitmodules", ", ".join(item.path for item in wanted)),))  # fmt: skip
+        yield Finding(
+            "submodules-missing",
+            Status.PASS,
+            f"All {len(wanted)} submodules are there or installed.",
+            evidence=(Evidence(".gitmodules", ", ".join(item.path for item in wanted)),),
+        )
 
 
 @check("glm-missing", "checkout", "Headers that the extensions include are there")
@@ -46,10 +59,15 @@ def glm_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         lost = list(item.source.missing_folders)
         if found is not None and lost:
             yield Finding(
-                "glm-missing", Status.FAIL, f"{item.source.label} lacks {', '.join(lost)}.", subject=item.path,
-                evidence=(Evidence(item.path, "missing or empty: " + ", ".join(lost), "setup.py and .gitmodules"),),
+                "glm-missing",
+                Status.FAIL,
+                f"{item.source.label} lacks {', '.join(lost)}.",
+                subject=item.path,
+                evidence=(
+                    Evidence(item.path, "missing or empty: " + ", ".join(lost), "setup.py and .gitmodules"),
+                ),
                 remedy=_fetch(found, item.source.folder),
-            )  # fmt: skip
+            )
 
 
 @check("source-incomplete", "checkout", "Files that setup.py compiles are there")
@@ -61,10 +79,15 @@ def source_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
         lost = [name for module in item.source.modules for name in module.missing]
         if lost:
             yield Finding(
-                "source-incomplete", Status.FAIL, f"{item.source.label} lacks {', '.join(lost)}.", subject=item.path,
-                evidence=(Evidence(item.path, "named in setup.py, not there: " + ", ".join(lost), "setup.py"),),
+                "source-incomplete",
+                Status.FAIL,
+                f"{item.source.label} lacks {', '.join(lost)}.",
+                subject=item.path,
+                evidence=(
+                    Evidence(item.path, "named in setup.py, not there: " + ", ".join(lost), "setup.py"),
+                ),
                 remedy=(prose("Fetch the source anew: git checkout the commit's files, or clone again."),),
-            )  # fmt: skip
+            )
 
 
 @check("rasterizer-api-mismatch", "checkout", "The checkout calls the rasterizer that is installed")
@@ -80,8 +103,12 @@ def rasterizer_api_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     for call in found.calls:
         groups.setdefault((call.file, call.function, call.module), []).append(call)
     if groups and packages.value is None:
-        yield Finding("rasterizer-api-mismatch", Status.UNKNOWN, "Which rasterizer is installed is not known.",
-                      evidence=(Evidence("reason", packages.error or "the facts are of an older splatfix"),))  # fmt: skip
+        yield Finding(
+            "rasterizer-api-mismatch",
+            Status.UNKNOWN,
+            "Which rasterizer is installed is not known.",
+            evidence=(Evidence("reason", packages.error or "the facts are of an older splatfix"),),
+        )
         return
     for (file, function, module), calls in groups.items():
         installed = next((item for item in packages.value or () if item.module == module), None)
@@ -89,18 +116,28 @@ def rasterizer_api_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue  # ext-not-installed tells of the first; of the second nothing is known
         # the calls in one function are alternatives, chosen by an option at run time: one that fits will do
         problems = min((_differences(call, installed) for call in calls), key=len)
-        evidence = (Evidence(f"{file}:{calls[0].line}", _call_words(calls[0]), "its syntax tree"),
-                    Evidence(installed.folder, fingerprint(installed), packages.found_via))  # fmt: skip
+        evidence = (
+            Evidence(f"{file}:{calls[0].line}", _call_words(calls[0]), "its syntax tree"),
+            Evidence(installed.folder, fingerprint(installed), packages.found_via),
+        )
         names = " or ".join(variant_names(installed)) or "an unknown variant"
         if problems:
             yield Finding(
-                "rasterizer-api-mismatch", Status.FAIL,
+                "rasterizer-api-mismatch",
+                Status.FAIL,
                 f"{function}() does not fit the installed {module} ({names}): {'; '.join(problems)}.",
-                subject=f"{file}:{function}", evidence=evidence, remedy=_own_rasterizer(facts, goal, found, module),
-            )  # fmt: skip
+                subject=f"{file}:{function}",
+                evidence=evidence,
+                remedy=_own_rasterizer(facts, goal, found, module),
+            )
         else:
-            yield Finding("rasterizer-api-mismatch", Status.PASS, f"{function}() fits the installed {module} ({names}).",
-                          subject=f"{file}:{function}", evidence=evidence)  # fmt: skip
+            yield Finding(
+                "rasterizer-api-mismatch",
+                Status.PASS,
+                f"{function}() fits the installed {module} ({names}).",
+                subject=f"{file}:{function}",
+                evidence=evidence,
+            )
 
 
 @check("ext-not-installed", "checkout", "Extensions that the checkout imports are installed")
@@ -111,19 +148,31 @@ def ext_not_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
     have = _installed_names(facts)
     if found is None or have is None:
         return
-    own = {name for item in found.sources if item.path == "."
-           for name in (*item.source.packages, *(module.name for module in item.source.modules))}  # fmt: skip
+    own = {
+        name
+        for item in found.sources
+        if item.path == "."
+        for name in (*item.source.packages, *(module.name for module in item.source.modules))
+    }
     if any(item.path == "." for item in found.sources):
         own |= {item.module for item in found.shadows}
     for name in found.imports:
         if name in have or name in own or name.removesuffix("_cuda") in own:
             continue
         yield Finding(
-            "ext-not-installed", Status.FAIL, f"The checkout imports {name}, which is not installed.", subject=name,
-            evidence=(Evidence("installed", ", ".join(sorted(have)) or "no splatting package",
-                               facts.environment.packages.found_via),),
+            "ext-not-installed",
+            Status.FAIL,
+            f"The checkout imports {name}, which is not installed.",
+            subject=name,
+            evidence=(
+                Evidence(
+                    "installed",
+                    ", ".join(sorted(have)) or "no splatting package",
+                    facts.environment.packages.found_via,
+                ),
+            ),
             remedy=_own_rasterizer(facts, goal, found, name),
-        )  # fmt: skip
+        )
 
 
 @check("silent-fallback", "checkout", "Nothing is replaced by a slow path without a word")
@@ -151,19 +200,39 @@ def silent_fallback(facts: Facts, goal: Goal) -> Iterator[Finding]:
         if module not in have and module in found.imports:
             continue  # another file imports it without a guard: ext-not-installed tells
         if module not in have and (stack := _does_without(found, module)):
-            yield Finding("silent-fallback", Status.SKIP,
-                          f"{what} is not installed; {stack} does not bring it and goes on without it.",
-                          subject=module, evidence=evidence)  # fmt: skip
+            yield Finding(
+                "silent-fallback",
+                Status.SKIP,
+                f"{what} is not installed; {stack} does not bring it and goes on without it.",
+                subject=module,
+                evidence=evidence,
+            )
         elif module not in have:
-            yield Finding("silent-fallback", Status.WARN, f"{what} is not installed; the code goes on without it, slower.",
-                          subject=module, evidence=evidence, remedy=_own_rasterizer(facts, goal, found, module))  # fmt: skip
+            yield Finding(
+                "silent-fallback",
+                Status.WARN,
+                f"{what} is not installed; the code goes on without it, slower.",
+                subject=module,
+                evidence=evidence,
+                remedy=_own_rasterizer(facts, goal, found, module),
+            )
         elif broken:
-            yield Finding("silent-fallback", Status.WARN, f"{what} is broken ({broken}); the code goes on without it, slower.",
-                          subject=module, evidence=evidence, remedy=_own_rasterizer(facts, goal, found, module))  # fmt: skip
+            yield Finding(
+                "silent-fallback",
+                Status.WARN,
+                f"{what} is broken ({broken}); the code goes on without it, slower.",
+                subject=module,
+                evidence=evidence,
+                remedy=_own_rasterizer(facts, goal, found, module),
+            )
         elif lacking:
-            yield Finding("silent-fallback", Status.SKIP,
-                          f"{what}: the installed variant does not have it; the code goes on without it.",
-                          subject=module, evidence=evidence)  # fmt: skip
+            yield Finding(
+                "silent-fallback",
+                Status.SKIP,
+                f"{what}: the installed variant does not have it; the code goes on without it.",
+                subject=module,
+                evidence=evidence,
+            )
         else:
             yield Finding(
                 "silent-fallback", Status.PASS, f"{what} is there.", subject=module, evidence=evidence
@@ -197,9 +266,11 @@ def _own_rasterizer(facts: Facts, goal: Goal, found: Checkout, module: str) -> t
     for item in found.sources:
         modules = {one.name.partition(".")[0] for one in item.source.modules}
         if module in {*item.source.packages, *modules, (item.source.name or "").replace("-", "_")}:
-            return (prose("Build the checkout's own, in an environment of its own:"),
-                    install(facts, goal, item.source.folder))  # fmt: skip
-    known = stacks.impostor(module)
+            return (
+                prose("Build the checkout's own, in an environment of its own:"),
+                install(facts, goal, item.source.folder),
+            )
+    known = stacks.lookalike(module)
     if known is not None:
         return (prose(f"Install {known.wanted}."),)
     if any(item.empty for item in found.submodules):

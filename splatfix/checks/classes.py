@@ -30,14 +30,28 @@ _RUN = "it shows only while a training runs; splatfix certify watches for it"
 # In the order of knowledge/data/failures.json: the commonest first.
 FORESIGHT: Mapping[str, Foresight] = {
     "rasterizer_api_mismatch": _by(
-        "rasterizer-api-mismatch", "compiled-part-mismatch", "module-name-clash", "splat-variant", "silent-fallback"),
+        "rasterizer-api-mismatch",
+        "compiled-part-mismatch",
+        "module-name-clash",
+        "splat-variant",
+        "silent-fallback",
+    ),
     "torch_abi_mismatch": _by("torch-abi-mismatch", "cxx11-abi-mismatch", "duplicate-runtimes"),
     "no_kernel_image": _by(
-        "no-kernel-image", "jit-cache-arch", "arch-list-ignored", "arch-in-path", "arch-list-misses-gpu", "arch-clamped",
-        "no-gpu-at-build"),
+        "no-kernel-image",
+        "jit-cache-arch",
+        "arch-list-ignored",
+        "arch-in-path",
+        "arch-list-misses-gpu",
+        "arch-clamped",
+        "no-gpu-at-build",
+    ),
     "rasterizer_illegal_access": _by(
-        "compiled-part-mismatch", "wrong-cuda-device", "alloc-conf-crash",
-        limit=f"of NaN, infinite scales and wrong shapes: {_RUN}"),
+        "compiled-part-mismatch",
+        "wrong-cuda-device",
+        "alloc-conf-crash",
+        limit=f"of NaN, infinite scales and wrong shapes: {_RUN}",
+    ),
     "cuda_toolkit_missing": _by("cuda-toolkit-missing", "cuda-home-wrong", "gsplat-without-kernels"),
     "missing_cstdint": _by("missing-cstdint"),
     "pip_build_isolation": _by("build-isolation"),
@@ -52,7 +66,9 @@ FORESIGHT: Mapping[str, Foresight] = {
     "glm_missing": _by("glm-missing"),
     "gsplat_version_mismatch": _by("gsplat-version-mismatch"),
     "msvc_missing": _by("host-compiler-missing", "msvc-not-on-path"),
-    "network_fetch_fail": _by("submodule-over-ssh", limit="of hosts that are down and proxies: checks never use the network"),
+    "network_fetch_fail": _by(
+        "submodule-over-ssh", limit="of hosts that are down and proxies: checks never use the network"
+    ),
     "ninja_missing": _by("build-tools", "ninja-not-on-path"),
     "numpy2_abi": _by("numpy2-abi"),
     "ptx_unsupported": _by("ptx-newer-than-driver", "torch-arch-unsupported", "arch-list-misses-gpu"),
@@ -62,8 +78,13 @@ FORESIGHT: Mapping[str, Foresight] = {
     "conda_solve_fail": _not("conda decides it against its channels, and checks never use the network"),
     "dataset_colmap_model_missing": _not(_DATA),
     "egl_missing": _by("egl-missing"),
-    "ext_not_installed": _by("ext-not-installed", "compiled-part-missing", "extension-python-mismatch", "silent-fallback",
-                             "editable-source-gone"),
+    "ext_not_installed": _by(
+        "ext-not-installed",
+        "compiled-part-missing",
+        "extension-python-mismatch",
+        "silent-fallback",
+        "editable-source-gone",
+    ),
     "linker_libcuda_missing": _by("linker-libcuda-missing"),
     "missing_cfloat": _by("missing-cfloat"),
     "msvc_std_ambiguous": _by("msvc-std-ambiguous"),
@@ -81,9 +102,16 @@ FORESIGHT: Mapping[str, Foresight] = {
     "gpu_not_passed_to_container": _by("driver-library-missing", "gpu-not-passed-to-container"),
     "import_shadowing": _by("import-shadowing"),
     "msvc_unsupported": _by("host-msvc-too-new"),
-    "no_gpu_visible": _by("no-gpu-visible", "gpu-without-driver", "driver-library-mismatch", "wsl-wrong-libcuda",
-                          "stub-libcuda-loaded"),
-    "no_matching_wheel": _by("no-matching-wheel", limit="of packages other than torch: their indexes are not asked"),
+    "no_gpu_visible": _by(
+        "no-gpu-visible",
+        "gpu-without-driver",
+        "driver-library-mismatch",
+        "wsl-wrong-libcuda",
+        "stub-libcuda-loaded",
+    ),
+    "no_matching_wheel": _by(
+        "no-matching-wheel", limit="of packages other than torch: their indexes are not asked"
+    ),
     "setuptools_incompatible": _by("setuptools-incompatible"),
     "shared_lib_not_found": _by("shared-lib-not-found", "cuda-runtime-mismatch"),
     "silent_kernel_failure": _by("no-kernel-image", "ptx-newer-than-driver", "jit-cache-arch"),
@@ -95,7 +123,9 @@ FORESIGHT: Mapping[str, Foresight] = {
     "ext_link_incomplete": _by("ext-link-incomplete", "source-incomplete"),
     "import_torch_first": _by("import-torch-first"),
     "linker_cudart_missing": _by("linker-cudart-missing", "cuda-headers-missing"),
-    "msvc_link_obj_missing": _not("it follows from an earlier compile error, which is what the other checks look for"),
+    "msvc_link_obj_missing": _not(
+        "it follows from an earlier compile error, which is what the other checks look for"
+    ),
     "msvc_x86_host": _by("msvc-x86-host"),
     "pip_path_as_name": _not("it lies in what a person types"),
     "train_all_pruned": _not(_RUN),
@@ -111,7 +141,7 @@ FORESIGHT: Mapping[str, Foresight] = {
     "torch_dll_load_failed": _by("msvc-runtime-missing", "torch-imports"),
     "torch_not_installed": _by("torch-installed"),
     "train_nan_loss": _not(_RUN),
-}  # fmt: skip
+}
 
 
 def foreseen_by(code: str) -> tuple[str, ...]:

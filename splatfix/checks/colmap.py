@@ -20,13 +20,23 @@ def colmap_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     if fact.value is None and fact.error.startswith("no colmap"):
         yield Finding(
-            "colmap-missing", Status.SKIP, "convert.py calls COLMAP, which is not on PATH; downloaded scenes do not need it.",
+            "colmap-missing",
+            Status.SKIP,
+            "convert.py calls COLMAP, which is not on PATH; downloaded scenes do not need it.",
             evidence=(Evidence("colmap", "not there", fact.found_via),),
-            remedy=(prose("For photographs of your own: install COLMAP, or give convert.py --colmap_executable PATH."),),
-        )  # fmt: skip
+            remedy=(
+                prose(
+                    "For photographs of your own: install COLMAP, or give convert.py --colmap_executable PATH."
+                ),
+            ),
+        )
     elif fact.value is not None:
-        yield Finding("colmap-missing", Status.PASS, f"COLMAP {fact.value.version} is on PATH.",
-                      evidence=(Evidence("colmap", fact.value.version, fact.found_via),))  # fmt: skip
+        yield Finding(
+            "colmap-missing",
+            Status.PASS,
+            f"COLMAP {fact.value.version} is on PATH.",
+            evidence=(Evidence("colmap", fact.value.version, fact.found_via),),
+        )
 
 
 @check("colmap-option-mismatch", "checkout", "convert.py calls COLMAP by names that it knows")
@@ -48,12 +58,15 @@ def colmap_option_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     wrong = old if version >= since and not new else new if version < since and not old else []
     if wrong:
         yield Finding(
-            "colmap-option-mismatch", Status.WARN,
+            "colmap-option-mismatch",
+            Status.WARN,
             f"convert.py gives COLMAP --{wrong[0]}, which COLMAP {colmap.version} does not know.",
-            evidence=(Evidence("convert.py", " ".join(f"--{name}" for name in found.colmap_options), "its text"),
-                      Evidence("colmap", colmap.version, facts.machine.colmap.found_via)),
+            evidence=(
+                Evidence("convert.py", " ".join(f"--{name}" for name in found.colmap_options), "its text"),
+                Evidence("colmap", colmap.version, facts.machine.colmap.found_via),
+            ),
             remedy=(prose(f"In convert.py: {row.cure}."),),
-        )  # fmt: skip
+        )
 
 
 @check("colmap-no-gpu", "checkout", "COLMAP was built with CUDA")
@@ -64,10 +77,15 @@ def colmap_no_gpu(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if found is None or not _calls_colmap(found) or fact.value is None or fact.value.cuda is not False:
         return
     yield Finding(
-        "colmap-no-gpu", Status.SKIP, f"COLMAP {fact.value.version} was built without CUDA: give convert.py --no_gpu where there "
-        "is no screen.", evidence=(Evidence("colmap", "without CUDA", fact.found_via),),
-        remedy=(prose("python convert.py -s DATA --no_gpu, or a COLMAP built with CUDA (conda-forge has one)."),),
-    )  # fmt: skip
+        "colmap-no-gpu",
+        Status.SKIP,
+        f"COLMAP {fact.value.version} was built without CUDA: give convert.py --no_gpu where there "
+        "is no screen.",
+        evidence=(Evidence("colmap", "without CUDA", fact.found_via),),
+        remedy=(
+            prose("python convert.py -s DATA --no_gpu, or a COLMAP built with CUDA (conda-forge has one)."),
+        ),
+    )
 
 
 def _calls_colmap(found: Checkout) -> bool:

@@ -24,22 +24,32 @@ from splatfix.knowledge import cpp_extension, host_compilers
 def host_compiler_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """nvcc only compiles device code itself; a host C++ compiler does the rest, and torch's headers need C++17 or newer."""
     if not facts.machine.compilers.known:
-        yield Finding("host-compiler-missing", Status.UNKNOWN, "Which C++ compilers are here is not known.",
-                      evidence=(Evidence("reason", facts.machine.compilers.error),))  # fmt: skip
+        yield Finding(
+            "host-compiler-missing",
+            Status.UNKNOWN,
+            "Which C++ compilers are here is not known.",
+            evidence=(Evidence("reason", facts.machine.compilers.error),),
+        )
         return
     compiler = host_compiler(facts)
     if compiler is not None:
         yield Finding(
-            "host-compiler-missing", Status.PASS, f"{compiler.kind} {compiler.version or '(version not known)'}",
-            evidence=(Evidence(compiler.path, compiler.version or compiler.error, ", ".join(compiler.found_via)),),
-        )  # fmt: skip
+            "host-compiler-missing",
+            Status.PASS,
+            f"{compiler.kind} {compiler.version or '(version not known)'}",
+            evidence=(
+                Evidence(compiler.path, compiler.version or compiler.error, ", ".join(compiler.found_via)),
+            ),
+        )
     elif torch_cuda(facts) is not None:
         what = "the Visual Studio Build Tools (C++ workload)" if facts.machine.system == "windows" else "g++"
         yield Finding(
-            "host-compiler-missing", Status.SKIP if nothing_waits(facts) else Status.WARN,
+            "host-compiler-missing",
+            Status.SKIP if nothing_waits(facts) else Status.WARN,
             "No C++ compiler was found: extensions cannot be built here.",
-            evidence=(Evidence("searched", facts.machine.compilers.found_via),), remedy=(prose(f"Install {what}."),),
-        )  # fmt: skip
+            evidence=(Evidence("searched", facts.machine.compilers.found_via),),
+            remedy=(prose(f"Install {what}."),),
+        )
 
 
 @check("host-gcc-too-new", "compiler", "nvcc accepts the host compiler")
@@ -54,36 +64,51 @@ def host_gcc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
     major = numbers(compiler.version)[0]
     evidence = (
         Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via)),
-        Evidence("nvcc's limit", f"{family_of(compiler)} {limit if limit is not None else 'not known'}",
-                 f"crt/host_config.h of {toolkit.root}"),
-    )  # fmt: skip
+        Evidence(
+            "nvcc's limit",
+            f"{family_of(compiler)} {limit if limit is not None else 'not known'}",
+            f"crt/host_config.h of {toolkit.root}",
+        ),
+    )
     if limit is None:
-        yield Finding("host-gcc-too-new", Status.UNKNOWN, f"nvcc's limit for {family_of(compiler)} is not known.",
-                      evidence=evidence)  # fmt: skip
+        yield Finding(
+            "host-gcc-too-new",
+            Status.UNKNOWN,
+            f"nvcc's limit for {family_of(compiler)} is not known.",
+            evidence=evidence,
+        )
     elif family_of(compiler) == "gcc" and host_compilers.library_unreadable(numbers(toolkit.version), major):
         yield Finding(
-            "host-gcc-too-new", Status.FAIL,
+            "host-gcc-too-new",
+            Status.FAIL,
             f"nvcc {toolkit.version} cannot read the C++ library of {compiler.kind} {compiler.version}, though its header "
             "accepts it (\"parameter packs not expanded with '...'\" in std_function.h).",
-            evidence=evidence, remedy=_other_compiler(facts, toolkit, "gcc", 10),
-        )  # fmt: skip
+            evidence=evidence,
+            remedy=_other_compiler(facts, toolkit, "gcc", 10),
+        )
     elif major <= limit:
-        yield Finding("host-gcc-too-new", Status.PASS,
-                      f"nvcc {toolkit.version} accepts {compiler.kind} {compiler.version} (up to {limit}).",
-                      evidence=evidence)  # fmt: skip
+        yield Finding(
+            "host-gcc-too-new",
+            Status.PASS,
+            f"nvcc {toolkit.version} accepts {compiler.kind} {compiler.version} (up to {limit}).",
+            evidence=evidence,
+        )
     elif _told_to_take_any(facts):
         yield Finding(
-            "host-gcc-too-new", Status.SKIP,
+            "host-gcc-too-new",
+            Status.SKIP,
             f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} knows ({family_of(compiler)} {limit}); "
             f"{_told_to_take_any(facts)} has it tried all the same.",
             evidence=evidence,
-        )  # fmt: skip
+        )
     else:
         yield Finding(
-            "host-gcc-too-new", Status.FAIL,
+            "host-gcc-too-new",
+            Status.FAIL,
             f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} accepts ({family_of(compiler)} {limit}).",
-            evidence=evidence, remedy=_other_compiler(facts, toolkit, family_of(compiler), limit),
-        )  # fmt: skip
+            evidence=evidence,
+            remedy=_other_compiler(facts, toolkit, family_of(compiler), limit),
+        )
 
 
 @check("host-gcc-too-old", "compiler", "torch's headers accept the host compiler")
@@ -97,20 +122,27 @@ def host_gcc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if oldest is None or not version or version[0] >= oldest:
         return
     yield Finding(
-        "host-gcc-too-old", Status.WARN,
+        "host-gcc-too-old",
+        Status.WARN,
         f"{compiler.kind} {compiler.version} is too old for the headers of torch {torch.version}, which need gcc {oldest}.",
-        evidence=(Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via)),
-                  Evidence("torch", torch.version, facts.environment.torch.found_via)),
+        evidence=(
+            Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via)),
+            Evidence("torch", torch.version, facts.environment.torch.found_via),
+        ),
         remedy=_newer_gcc(facts, oldest),
-    )  # fmt: skip
+    )
 
 
 def _newer_gcc(facts: Facts, oldest: int) -> tuple[Remedy, ...]:
     toolkit = build_toolkit(facts)
     if found := _best_here(facts, "gcc", oldest, toolkit.gcc_max if toolkit else None):
         return (_use(found),)
-    return (prose(f"Load or install gcc {oldest} or newer (module load gcc, gcc-toolset, or conda's gxx_linux-64) and set "
-                  "CC, CXX and CUDAHOSTCXX to it."),)  # fmt: skip
+    return (
+        prose(
+            f"Load or install gcc {oldest} or newer (module load gcc, gcc-toolset, or conda's gxx_linux-64) and set "
+            "CC, CXX and CUDAHOSTCXX to it."
+        ),
+    )
 
 
 @check("host-msvc-too-new", "compiler", "nvcc accepts Visual Studio's compiler")
@@ -124,8 +156,12 @@ def host_msvc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     parts = numbers(compiler.version)
     if len(parts) < 2:
-        yield Finding("host-msvc-too-new", Status.UNKNOWN, "The version of cl is not known.",
-                      evidence=(Evidence(compiler.path, compiler.error or "no version"),))  # fmt: skip
+        yield Finding(
+            "host-msvc-too-new",
+            Status.UNKNOWN,
+            "The version of cl is not known.",
+            evidence=(Evidence(compiler.path, compiler.error or "no version"),),
+        )
         return
     number = parts[0] * 100 + parts[1]  # 19.40 is _MSC_VER 1940
     evidence = (
@@ -133,20 +169,29 @@ def host_msvc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
         Evidence("nvcc's limit", f"_MSC_VER {toolkit.msvc_max}", f"crt/host_config.h of {toolkit.root}"),
     )
     if number <= toolkit.msvc_max:
-        yield Finding("host-msvc-too-new", Status.PASS, f"nvcc {toolkit.version} accepts cl {compiler.version}.",
-                      evidence=evidence)  # fmt: skip
+        yield Finding(
+            "host-msvc-too-new",
+            Status.PASS,
+            f"nvcc {toolkit.version} accepts cl {compiler.version}.",
+            evidence=evidence,
+        )
         return
     toolset = f"14.{toolkit.msvc_max % 100}"
     yield Finding(
-        "host-msvc-too-new", Status.FAIL,
+        "host-msvc-too-new",
+        Status.FAIL,
         f"cl {compiler.version} is newer than nvcc {toolkit.version} accepts (19.{toolkit.msvc_max % 100}).",
         evidence=evidence,
         remedy=(
-            prose(f"In the Visual Studio Installer add the individual component \"MSVC v143 C++ build tools ({toolset})\", "
-                  f"open a prompt with vcvars64.bat -vcvars_ver={toolset}, and set DISTUTILS_USE_SDK=1 for the build."),
-            prose("Or use a CUDA toolkit that accepts this compiler (12.4 or newer takes Visual Studio 17.10)."),
+            prose(
+                f'In the Visual Studio Installer add the individual component "MSVC v143 C++ build tools ({toolset})", '
+                f"open a prompt with vcvars64.bat -vcvars_ver={toolset}, and set DISTUTILS_USE_SDK=1 for the build."
+            ),
+            prose(
+                "Or use a CUDA toolkit that accepts this compiler (12.4 or newer takes Visual Studio 17.10)."
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 @check("host-compiler-refused-by-torch", "compiler", "torch accepts the host compiler")
@@ -165,8 +210,12 @@ def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding
     cuda = numbers(toolkit.version)
     setting = facts.machine.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
     if why := host_compilers.compiler_check_skipped(torch.version, setting):
-        yield Finding("host-compiler-refused-by-torch", Status.SKIP, f"torch does not look at the host compiler: {why}.",
-                      evidence=(Evidence("torch", torch.version, facts.environment.torch.found_via),))  # fmt: skip
+        yield Finding(
+            "host-compiler-refused-by-torch",
+            Status.SKIP,
+            f"torch does not look at the host compiler: {why}.",
+            evidence=(Evidence("torch", torch.version, facts.environment.torch.found_via),),
+        )
         return
     bounds = rules.gcc_bounds(cuda) if family == "gcc" else rules.clang_bounds(cuda)
     if bounds is None:
@@ -180,18 +229,24 @@ def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding
         ),
     )
     if bounds.allows(numbers(compiler.version)):
-        yield Finding("host-compiler-refused-by-torch", Status.PASS,
-                      f"torch accepts {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
-                      evidence=evidence)  # fmt: skip
+        yield Finding(
+            "host-compiler-refused-by-torch",
+            Status.PASS,
+            f"torch accepts {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
+            evidence=evidence,
+        )
     else:
         too_old = numbers(compiler.version) < bounds.min
         limit = bounds.max_exclusive[0] - 1
         yield Finding(
-            "host-compiler-refused-by-torch", Status.FAIL,
+            "host-compiler-refused-by-torch",
+            Status.FAIL,
             f"torch {torch.version} refuses {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
             evidence=evidence,
-            remedy=_newer_gcc(facts, bounds.min[0]) if too_old else _other_compiler(facts, toolkit, family, limit),
-        )  # fmt: skip
+            remedy=_newer_gcc(facts, bounds.min[0])
+            if too_old
+            else _other_compiler(facts, toolkit, family, limit),
+        )
 
 
 def _told_to_take_any(facts: Facts) -> str:
@@ -230,9 +285,11 @@ def _best_here(facts: Facts, family: str, oldest: int | None, newest: int | None
     fitting = [
         item
         for item in facts.machine.compilers.value or ()
-        if item.kind in ("g++", "clang++") and family_of(item) == family and numbers(item.version)
+        if item.kind in ("g++", "clang++")
+        and family_of(item) == family
+        and numbers(item.version)
         and (oldest or 0) <= numbers(item.version)[0] <= (newest or 999)
-    ]  # fmt: skip
+    ]
     return max(fitting, key=lambda item: numbers(item.version), default=None)
 
 

@@ -26,11 +26,18 @@ def gpu_not_passed_to_container(facts: Facts, goal: Goal) -> Iterator[Finding]:
         or has_nvidia_gpu(facts)
     ):
         return
-    evidence = (Evidence("NVIDIA_VISIBLE_DEVICES", repr(asked), "environment variable"),
-                Evidence("GPUs", "none", facts.machine.gpus.found_via))  # fmt: skip
+    evidence = (
+        Evidence("NVIDIA_VISIBLE_DEVICES", repr(asked), "environment variable"),
+        Evidence("GPUs", "none", facts.machine.gpus.found_via),
+    )
     if asked in ("", "void", "none"):
-        yield Finding("gpu-not-passed-to-container", Status.SKIP, f"NVIDIA_VISIBLE_DEVICES={asked!r} keeps the GPUs out of this "
-                      f"{facts.machine.container} container.", evidence=evidence)  # fmt: skip
+        yield Finding(
+            "gpu-not-passed-to-container",
+            Status.SKIP,
+            f"NVIDIA_VISIBLE_DEVICES={asked!r} keeps the GPUs out of this "
+            f"{facts.machine.container} container.",
+            evidence=evidence,
+        )
         return
     how = {
         "kubernetes": "Ask for the GPU in the pod's resources (nvidia.com/gpu: 1).",
@@ -41,10 +48,13 @@ def gpu_not_passed_to_container(facts: Facts, goal: Goal) -> Iterator[Finding]:
         "Start the container with --gpus all; compose: deploy.resources.reservations.devices.",
     )
     yield Finding(
-        "gpu-not-passed-to-container", Status.WARN,
+        "gpu-not-passed-to-container",
+        Status.WARN,
         f"This {facts.machine.container} container asks for GPU {asked!r} and got none.",
-        evidence=evidence, remedy=(prose(how),), link=_LINK,
-    )  # fmt: skip
+        evidence=evidence,
+        remedy=(prose(how),),
+        link=_LINK,
+    )
 
 
 @check("docker-gpu-runtime-missing", "gpu", "docker can hand a GPU to a container")
@@ -66,11 +76,18 @@ def docker_gpu_runtime_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            "docker-gpu-runtime-missing", Status.SKIP, "docker is here without NVIDIA container toolkit: no GPU in containers.",
-            evidence=evidence, link=_LINK,
-            remedy=(prose("Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker, and "
-                          "restart docker."),),
-        )  # fmt: skip
+            "docker-gpu-runtime-missing",
+            Status.SKIP,
+            "docker is here without NVIDIA container toolkit: no GPU in containers.",
+            evidence=evidence,
+            link=_LINK,
+            remedy=(
+                prose(
+                    "Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker, and "
+                    "restart docker."
+                ),
+            ),
+        )
 
 
 @check("wsl-wrong-libcuda", "driver", "WSL2 loads the libcuda that Windows brings")
@@ -88,12 +105,19 @@ def wsl_wrong_libcuda(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            "wsl-wrong-libcuda", Status.FAIL, f"{first} of a Linux driver stands before WSL2's own libcuda.", evidence=evidence,
-            remedy=(prose("Remove the Linux driver's packages (libnvidia-compute-*, nvidia-driver-*), keep the toolkit's. "
-                          "Until then:"),
-                    Remedy('export LD_LIBRARY_PATH="/usr/lib/wsl/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"')),
+            "wsl-wrong-libcuda",
+            Status.FAIL,
+            f"{first} of a Linux driver stands before WSL2's own libcuda.",
+            evidence=evidence,
+            remedy=(
+                prose(
+                    "Remove the Linux driver's packages (libnvidia-compute-*, nvidia-driver-*), keep the toolkit's. "
+                    "Until then:"
+                ),
+                Remedy('export LD_LIBRARY_PATH="/usr/lib/wsl/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"'),
+            ),
             link="https://docs.nvidia.com/cuda/wsl-user-guide/",
-        )  # fmt: skip
+        )
 
 
 @check("stub-libcuda-loaded", "driver", "libcuda is the driver's, not the toolkit's stub")
@@ -105,11 +129,23 @@ def stub_libcuda_loaded(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if not found.value or "/stubs/" not in found.value[0] or len(found.value) < 2:
         return  # without another one there is no driver here, and the stub does no harm
     yield Finding(
-        "stub-libcuda-loaded", Status.FAIL, f"{found.value[0]} is loaded before the driver's {found.value[1]}.",
-        evidence=(Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),
-                  Evidence("LD_LIBRARY_PATH", facts.machine.variables.get("LD_LIBRARY_PATH", "not set"), "environment variable")),
-        remedy=(prose("Take the stubs folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d; LIBRARY_PATH may keep it."),),
-    )  # fmt: skip
+        "stub-libcuda-loaded",
+        Status.FAIL,
+        f"{found.value[0]} is loaded before the driver's {found.value[1]}.",
+        evidence=(
+            Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),
+            Evidence(
+                "LD_LIBRARY_PATH",
+                facts.machine.variables.get("LD_LIBRARY_PATH", "not set"),
+                "environment variable",
+            ),
+        ),
+        remedy=(
+            prose(
+                "Take the stubs folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d; LIBRARY_PATH may keep it."
+            ),
+        ),
+    )
 
 
 @check("forward-compat-on-geforce", "driver", "No forward-compatibility libcuda on a GPU that has none")
@@ -124,11 +160,18 @@ def forward_compat_on_geforce(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if not refused and not (compat and any("GeForce" in name for name in names)):
         return
     yield Finding(
-        "forward-compat-on-geforce", Status.FAIL,
+        "forward-compat-on-geforce",
+        Status.FAIL,
         f"libcuda comes from {(found.value or ('a compat folder',))[0]}, not for {names[0] if names else 'this GPU'}.",
-        evidence=(Evidence("libcuda.so.1", ", ".join(found.value or ()) or "not known", found.found_via),
-                  Evidence("cuInit", f"error {driver.cuda_error}" if driver and driver.cuda_error else "not asked")),
-        remedy=(prose("Take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and upgrade the host's "
-                      "driver or take an image of an older CUDA."),),
+        evidence=(
+            Evidence("libcuda.so.1", ", ".join(found.value or ()) or "not known", found.found_via),
+            Evidence("cuInit", f"error {driver.cuda_error}" if driver and driver.cuda_error else "not asked"),
+        ),
+        remedy=(
+            prose(
+                "Take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and upgrade the host's "
+                "driver or take an image of an older CUDA."
+            ),
+        ),
         link="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
-    )  # fmt: skip
+    )

@@ -25,9 +25,11 @@ def driver_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return  # gpu-without-driver tells that
     if driver.version is None:
         yield Finding(
-            "driver-too-old", Status.UNKNOWN, "The driver's version is not known.",
+            "driver-too-old",
+            Status.UNKNOWN,
+            "The driver's version is not known.",
             evidence=(Evidence("driver", "unknown", facts.machine.driver.error),),
-        )  # fmt: skip
+        )
         return
     platform = platform_of(facts)
     floor = drivers.runtime_floor(cuda, platform)
@@ -37,28 +39,37 @@ def driver_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
     if floor is None:
         yield Finding(
-            "driver-too-old", Status.UNKNOWN, f"The oldest driver for CUDA {torch.cuda} is not in the tables.",
+            "driver-too-old",
+            Status.UNKNOWN,
+            f"The oldest driver for CUDA {torch.cuda} is not in the tables.",
             evidence=evidence,
-        )  # fmt: skip
+        )
         return
     words, level = driver_words(floor), pair(driver.cuda)
     if numbers(driver.version) < floor and level and level[0] >= cuda[0] and driver.cuda_error is None:
         yield Finding(
-            "driver-too-old", Status.PASS,
+            "driver-too-old",
+            Status.PASS,
             f"libcuda offers CUDA {driver.cuda} on driver {driver.version}, which serves torch's CUDA {torch.cuda}.",
-            evidence=(*evidence, Evidence("libcuda", f"CUDA {driver.cuda}", ", ".join(facts.machine.libcuda.value or ()))),
-        )  # fmt: skip
+            evidence=(
+                *evidence,
+                Evidence("libcuda", f"CUDA {driver.cuda}", ", ".join(facts.machine.libcuda.value or ())),
+            ),
+        )
     elif numbers(driver.version) < floor:
         yield Finding(
-            "driver-too-old", Status.FAIL,
+            "driver-too-old",
+            Status.FAIL,
             f"Driver {driver.version} is too old for torch's CUDA {torch.cuda}, which needs {words} or newer.",
             evidence=evidence,
             remedy=(
-                prose(f"Upgrade the NVIDIA driver to {words} or newer (on WSL2: the Windows driver), then reboot."),
+                prose(
+                    f"Upgrade the NVIDIA driver to {words} or newer (on WSL2: the Windows driver), then reboot."
+                ),
                 prose("Or install a torch build for an older CUDA and rebuild the extensions."),
             ),
             link="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
-        )  # fmt: skip
+        )
     else:
         yield Finding(
             "driver-too-old",
@@ -85,11 +96,12 @@ def driver_library_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     codes = [f"NVML error {driver.nvml_error}"] if driver.nvml_error else []
     codes += [f"CUDA error {driver.cuda_error}"] if driver.cuda_error else []
     yield Finding(
-        "driver-library-mismatch", Status.FAIL,
+        "driver-library-mismatch",
+        Status.FAIL,
         f"The NVIDIA driver was upgraded without a reboot: {versions}.",
         evidence=(Evidence("driver", "; ".join([versions, *codes]), facts.machine.driver.found_via),),
         remedy=(prose("Reboot the machine."), Remedy("nvidia-smi")),
-    )  # fmt: skip
+    )
 
 
 @check("driver-library-missing", "driver", "The driver's user-mode half is here")
@@ -105,16 +117,24 @@ def driver_library_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     evidence = (
         Evidence("kernel module", driver.version, facts.machine.driver.found_via),
         Evidence("libcuda and NVML", "not found", facts.machine.gpus.found_via or facts.machine.gpus.error),
-        *(Evidence(name, variables[name], "environment variable")
-          for name in ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES") if name in variables),
-    )  # fmt: skip
+        *(
+            Evidence(name, variables[name], "environment variable")
+            for name in ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
+            if name in variables
+        ),
+    )
     if container is None:
         yield Finding(
-            "driver-library-missing", Status.FAIL,
+            "driver-library-missing",
+            Status.FAIL,
             f"The kernel module {driver.version} is loaded, but the driver's libraries (libcuda, NVML) are not installed.",
             evidence=evidence,
-            remedy=(prose(f"Install the user-mode packages of driver {driver.version} (libnvidia-compute, nvidia-utils)."),),
-        )  # fmt: skip
+            remedy=(
+                prose(
+                    f"Install the user-mode packages of driver {driver.version} (libnvidia-compute, nvidia-utils)."
+                ),
+            ),
+        )
         return
     how = {
         "kubernetes": "Ask for the GPU in the pod's resources (nvidia.com/gpu: 1).",
@@ -124,10 +144,12 @@ def driver_library_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         container, "Start the container with --gpus all (the NVIDIA Container Toolkit must be on the host)."
     )
     yield Finding(
-        "driver-library-missing", Status.FAIL,
+        "driver-library-missing",
+        Status.FAIL,
         f"The host has NVIDIA driver {driver.version}, but this {container} container was started without the GPU.",
-        evidence=evidence, remedy=(prose(how),),
-    )  # fmt: skip
+        evidence=evidence,
+        remedy=(prose(how),),
+    )
 
 
 def driver_words(version: tuple[int, ...]) -> str:

@@ -25,8 +25,12 @@ def no_kernel_image(facts: Facts, goal: Goal) -> Iterator[Finding]:
     with garbage such as "Tried to allocate 131060 GiB"."""
     extensions = facts.environment.extensions
     if extensions.value is None:
-        yield Finding("no-kernel-image", Status.UNKNOWN, "The native extensions could not be looked at.",
-                      evidence=(Evidence("reason", extensions.error),))  # fmt: skip
+        yield Finding(
+            "no-kernel-image",
+            Status.UNKNOWN,
+            "The native extensions could not be looked at.",
+            evidence=(Evidence("reason", extensions.error),),
+        )
         return
     wanted = targets(facts, goal)
     for item in extensions.value:
@@ -34,16 +38,27 @@ def no_kernel_image(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue
         evidence = (Evidence(item.path, code_words(item.code), extensions.found_via),)
         if not wanted:
-            yield Finding("no-kernel-image", Status.SKIP, f"{_name(item)} carries {code_words(item.code)}; "
-                          "no GPU here and no --target to judge it for.", subject=_name(item), evidence=evidence)  # fmt: skip
+            yield Finding(
+                "no-kernel-image",
+                Status.SKIP,
+                f"{_name(item)} carries {code_words(item.code)}; "
+                "no GPU here and no --target to judge it for.",
+                subject=_name(item),
+                evidence=evidence,
+            )
         for target in wanted:
             if (verdict := _verdict(facts, item, target)).too_new_ptx and not verdict.missing:
                 continue  # ptx-newer-than-driver tells that
             finding = _judged(facts, goal, item, target, verdict, evidence)
             meant = _meant_for(item)
             if finding.status is Status.FAIL and meant is not None and meant.plain != target.arch.plain:
-                finding = Finding("no-kernel-image", Status.SKIP, f"{item.path} is meant for {meant.sm} alone.",
-                                  subject=finding.subject, evidence=evidence)  # fmt: skip
+                finding = Finding(
+                    "no-kernel-image",
+                    Status.SKIP,
+                    f"{item.path} is meant for {meant.sm} alone.",
+                    subject=finding.subject,
+                    evidence=evidence,
+                )
             yield finding
 
 
@@ -66,17 +81,27 @@ def ptx_newer_than_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
             level = cuda_of_ptx_isa(newest)
             cuda = ".".join(map(str, level)) if level else f"PTX {newest[0]}.{newest[1]}"
             yield Finding(
-                "ptx-newer-than-driver", Status.FAIL,
+                "ptx-newer-than-driver",
+                Status.FAIL,
                 f"{_name(item)} leans on PTX of CUDA {cuda} for {target.label}; this driver compiles up to CUDA "
                 f"{driver_level(facts, target.arch)}.",
                 subject=f"{_name(item)} on {target.label}",
-                evidence=(Evidence(item.path, code_words(item.code), facts.environment.extensions.found_via),
-                          Evidence("driver", f"{driver.version} (CUDA {driver_level(facts, target.arch)})" if driver else "none",
-                                   facts.machine.driver.found_via)),
-                remedy=(prose(f"Rebuild it with machine code: {install_words(facts, goal)}"),
-                        prose("Or upgrade the NVIDIA driver to that CUDA level, or build with a toolkit that is no newer.")),
+                evidence=(
+                    Evidence(item.path, code_words(item.code), facts.environment.extensions.found_via),
+                    Evidence(
+                        "driver",
+                        f"{driver.version} (CUDA {driver_level(facts, target.arch)})" if driver else "none",
+                        facts.machine.driver.found_via,
+                    ),
+                ),
+                remedy=(
+                    prose(f"Rebuild it with machine code: {install_words(facts, goal)}"),
+                    prose(
+                        "Or upgrade the NVIDIA driver to that CUDA level, or build with a toolkit that is no newer."
+                    ),
+                ),
                 link="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
-            )  # fmt: skip
+            )
 
 
 @check("cuda-runtime-mismatch", "extension", "Extensions were built for torch's CUDA")
@@ -94,24 +119,36 @@ def cuda_runtime_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue
         told.add(item.distribution or "")
         yield Finding(
-            "cuda-runtime-mismatch", Status.FAIL,
+            "cuda-runtime-mismatch",
+            Status.FAIL,
             f"{_name(item)} was built for CUDA {wants[0].group(1) or wants[0].group(2)}, torch is a CUDA {torch.cuda} build.",
             subject=_name(item),
-            evidence=(Evidence(item.path, f"needs {wants[0].group(0)}", "its dynamic section"),
-                      Evidence("torch.version.cuda", str(torch.cuda), facts.environment.torch.found_via)),
+            evidence=(
+                Evidence(item.path, f"needs {wants[0].group(0)}", "its dynamic section"),
+                Evidence("torch.version.cuda", str(torch.cuda), facts.environment.torch.found_via),
+            ),
             remedy=(prose(f"Rebuild {_name(item)} from its source folder: {install_words(facts, goal)}"),),
-        )  # fmt: skip
+        )
     for one in facts.environment.distributions.value or ():
         if one.built is None or not one.built.cuda_mismatch or one.name in told:
             continue
         yield Finding(
-            "cuda-runtime-mismatch", Status.WARN,
+            "cuda-runtime-mismatch",
+            Status.WARN,
             f"{one.name} was built with --force-cuda-mismatch: {one.built.cuda_mismatch}; it may crash or compute wrongly.",
             subject=one.name,
-            evidence=(Evidence(f"{one.name} {one.version}", one.built.cuda_mismatch, "splatfix.json in its metadata folder"),
-                      Evidence("torch.version.cuda", str(torch.cuda), facts.environment.torch.found_via)),
-            remedy=(prose(f"Rebuild {one.name} with a toolkit of CUDA {cuda[0]}: {install_words(facts, goal)}"),),
-        )  # fmt: skip
+            evidence=(
+                Evidence(
+                    f"{one.name} {one.version}",
+                    one.built.cuda_mismatch,
+                    "splatfix.json in its metadata folder",
+                ),
+                Evidence("torch.version.cuda", str(torch.cuda), facts.environment.torch.found_via),
+            ),
+            remedy=(
+                prose(f"Rebuild {one.name} with a toolkit of CUDA {cuda[0]}: {install_words(facts, goal)}"),
+            ),
+        )
 
 
 @check("extension-python-mismatch", "extension", "Extensions were built for this Python")
@@ -132,13 +169,16 @@ def extension_python_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         same = python == tuple(numbers(interpreter.version)[:2])
         made_for = f"another build ({name.split('.')[1]}) of Python" if same else "Python"
         yield Finding(
-            "extension-python-mismatch", Status.WARN,
+            "extension-python-mismatch",
+            Status.WARN,
             f"{item.path} was built for {made_for} {python[0]}.{python[1]}; Python {interpreter.version} does not see it.",
             subject=_name(item),
-            evidence=(Evidence("file name", item.path, facts.environment.extensions.found_via),
-                      Evidence("this Python looks for", f".{interpreter.abi_tag}", interpreter.executable)),
+            evidence=(
+                Evidence("file name", item.path, facts.environment.extensions.found_via),
+                Evidence("this Python looks for", f".{interpreter.abi_tag}", interpreter.executable),
+            ),
             remedy=(prose(f"Rebuild {_name(item)} with this Python: {install_words(facts, goal)}"),),
-        )  # fmt: skip
+        )
 
 
 @check("extension-damaged", "extension", "Extension files can be read")
@@ -147,10 +187,13 @@ def extension_damaged(facts: Facts, goal: Goal) -> Iterator[Finding]:
     for item in facts.environment.extensions.value or ():
         if item.error:
             yield Finding(
-                "extension-damaged", Status.FAIL, f"{item.path} cannot be read as a native module: {item.error}",
-                subject=_name(item), evidence=(Evidence(item.path, item.error, "its bytes"),),
+                "extension-damaged",
+                Status.FAIL,
+                f"{item.path} cannot be read as a native module: {item.error}",
+                subject=_name(item),
+                evidence=(Evidence(item.path, item.error, "its bytes"),),
                 remedy=(prose(f"Install {_name(item)} anew."),),
-            )  # fmt: skip
+            )
 
 
 @check("extension-imports", "extension", "Extensions import in the target environment")
@@ -169,9 +212,14 @@ def extension_imports(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 evidence=evidence,
             )
         else:
-            yield Finding("extension-imports", Status.FAIL, f"Importing {probe.module} fails ({probe.outcome}): {probe.detail}",
-                          subject=probe.module, evidence=evidence,
-                          remedy=(prose(f"Rebuild it against this torch: {install_words(facts, goal)}"),))  # fmt: skip
+            yield Finding(
+                "extension-imports",
+                Status.FAIL,
+                f"Importing {probe.module} fails ({probe.outcome}): {probe.detail}",
+                subject=probe.module,
+                evidence=evidence,
+                remedy=(prose(f"Rebuild it against this torch: {install_words(facts, goal)}"),),
+            )
 
 
 def _meant_for(item: Extension) -> Arch | None:
@@ -200,16 +248,25 @@ def _judged(
     if verdict.usable:
         # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
         status = Status.UNKNOWN if verdict.ptx_unsure and not goal.targets else Status.PASS
-        return Finding("no-kernel-image", status, f"{_name(item)} {verdict.reason}.",
-                       subject=f"{_name(item)} on {target.label}", evidence=evidence)  # fmt: skip
+        return Finding(
+            "no-kernel-image",
+            status,
+            f"{_name(item)} {verdict.reason}.",
+            subject=f"{_name(item)} on {target.label}",
+            evidence=evidence,
+        )
     return Finding(
-        "no-kernel-image", Status.FAIL,
+        "no-kernel-image",
+        Status.FAIL,
         f"{_name(item)} cannot run on {target.label}: {verdict.reason}.",
-        subject=f"{_name(item)} on {target.label}", evidence=evidence,
-        remedy=(prose(f"Rebuild it from its source folder: {install_words(facts, goal)}"),
-                Remedy(f'splatfix inspect "{item.folder}/{item.path}" --target {target.arch.sm}')),
+        subject=f"{_name(item)} on {target.label}",
+        evidence=evidence,
+        remedy=(
+            prose(f"Rebuild it from its source folder: {install_words(facts, goal)}"),
+            Remedy(f'splatfix inspect "{item.folder}/{item.path}" --target {target.arch.sm}'),
+        ),
         link="https://docs.nvidia.com/cuda/blackwell-compatibility-guide",
-    )  # fmt: skip
+    )
 
 
 def _twin(facts: Facts, item: Extension, abi_tag: str) -> bool:

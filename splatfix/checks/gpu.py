@@ -24,10 +24,15 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
     gpus = facts.machine.gpus
     if gpus.value is None:
         yield Finding(
-            "gpu-present", Status.UNKNOWN, "Which GPUs are here could not be learned.",
+            "gpu-present",
+            Status.UNKNOWN,
+            "Which GPUs are here could not be learned.",
             evidence=(Evidence("reason", gpus.error),),
-            remedy=(Remedy("nvidia-smi"), prose("If that fails too, the driver is not loaded or not reachable.")),
-        )  # fmt: skip
+            remedy=(
+                Remedy("nvidia-smi"),
+                prose("If that fails too, the driver is not loaded or not reachable."),
+            ),
+        )
         return
     cards = [gpu for gpu in gpus.value if gpu.vendor == "nvidia"]
     if not cards:
@@ -42,9 +47,11 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
         brush = f" A wgpu trainer such as brush would use {seen}." if seen else ""
         instead = f", but {others}: CUDA extensions cannot run on it" if others else ""
         yield Finding(
-            "gpu-present", Status.SKIP, f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
+            "gpu-present",
+            Status.SKIP,
+            f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
             evidence=(Evidence("GPUs", others or "none", gpus.found_via),),
-        )  # fmt: skip
+        )
     for gpu in cards:
         capability = f"compute capability {gpu.cc}" if gpu.cc else "compute capability not known"
         memory = f", {gpu.memory_total / 2**30:.1f} GiB" if gpu.memory_total else ""
@@ -66,15 +73,21 @@ def gpu_without_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if not has_nvidia_gpu(facts) or driver.known:
         return
     if not driver.error.startswith("no "):  # the probe's own words for a driver that is not there
-        yield Finding("gpu-without-driver", Status.UNKNOWN, "Whether an NVIDIA driver is loaded is not known.",
-                      evidence=(Evidence("reason", driver.error or "the facts do not say"),))  # fmt: skip
+        yield Finding(
+            "gpu-without-driver",
+            Status.UNKNOWN,
+            "Whether an NVIDIA driver is loaded is not known.",
+            evidence=(Evidence("reason", driver.error or "the facts do not say"),),
+        )
         return
     cards = [gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
     names = ", ".join(gpu.name for gpu in cards)
     others = sorted({gpu.kernel_driver for gpu in cards if gpu.kernel_driver})
     instead = f" ({' and '.join(others)} drives it, which knows no CUDA)" if others else ""
     yield Finding(
-        "gpu-without-driver", Status.FAIL, f"A card is here ({names}), but no NVIDIA driver is loaded{instead}.",
+        "gpu-without-driver",
+        Status.FAIL,
+        f"A card is here ({names}), but no NVIDIA driver is loaded{instead}.",
         evidence=(
             Evidence("GPUs", names, facts.machine.gpus.found_via),
             Evidence("driver", "none", facts.machine.driver.error or facts.machine.driver.found_via),
@@ -83,7 +96,7 @@ def gpu_without_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
             prose("Install the NVIDIA driver with your system's package manager, then reboot."),
             Remedy("nvidia-smi"),
         ),
-    )  # fmt: skip
+    )
 
 
 @check("no-gpu-visible", "gpu", "CUDA_VISIBLE_DEVICES hides every GPU")
@@ -103,9 +116,12 @@ def no_gpu_visible(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
     if left == ():
         yield Finding(
-            "no-gpu-visible", Status.FAIL, f"CUDA_VISIBLE_DEVICES={value!r} hides all {len(gpus)} GPU(s) from every program.",
-            evidence=evidence, remedy=(unset_variable(facts, visible.NAME),),
-        )  # fmt: skip
+            "no-gpu-visible",
+            Status.FAIL,
+            f"CUDA_VISIBLE_DEVICES={value!r} hides all {len(gpus)} GPU(s) from every program.",
+            evidence=evidence,
+            remedy=(unset_variable(facts, visible.NAME),),
+        )
     elif left is not None:
         apart = f"; GPU {', '.join(map(str, hidden))} is left out of what is judged here" if hidden else ""
         yield Finding(

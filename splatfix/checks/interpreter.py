@@ -25,16 +25,20 @@ def interpreter_answers(facts: Facts, goal: Goal) -> Iterator[Finding]:
     interpreter = facts.environment.interpreter
     if interpreter.value is None:
         yield Finding(
-            "interpreter-answers", Status.FAIL, "The target environment's Python does not work.",
+            "interpreter-answers",
+            Status.FAIL,
+            "The target environment's Python does not work.",
             evidence=(Evidence("reason", interpreter.error),),
             remedy=(prose("Make the environment anew, or give another interpreter with --python."),),
-        )  # fmt: skip
+        )
         return
     found = interpreter.value
     yield Finding(
-        "interpreter-answers", Status.PASS, f"Python {found.version} ({found.kind}) at {found.prefix}",
+        "interpreter-answers",
+        Status.PASS,
+        f"Python {found.version} ({found.kind}) at {found.prefix}",
         evidence=(Evidence("executable", found.executable, interpreter.found_via),),
-    )  # fmt: skip
+    )
 
 
 @check("build-tools", "environment", "setuptools, wheel and ninja in the target environment")
@@ -57,10 +61,12 @@ def build_tools(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if needs:
         asked = [_as_torch_bears(name, facts) for name in needs]
         yield Finding(
-            "build-tools", Status.SKIP if nothing_waits(facts) else Status.WARN,
+            "build-tools",
+            Status.SKIP if nothing_waits(facts) else Status.WARN,
             f"To build extensions here, {' and '.join(needs)} must be installed first.",
-            evidence=evidence, remedy=(pip(facts, "install", " ".join(asked)),),
-        )  # fmt: skip
+            evidence=evidence,
+            remedy=(pip(facts, "install", " ".join(asked)),),
+        )
     else:
         yield Finding(
             "build-tools", Status.PASS, "What builds an extension is in the environment.", evidence=evidence
@@ -86,12 +92,15 @@ def setuptools_incompatible(facts: Facts, goal: Goal) -> Iterator[Finding]:
         if wrong and numbers(setuptools.version)[:1] >= (limit,):
             who, file = wrong[0]
             yield Finding(
-                "setuptools-incompatible", Status.FAIL,
+                "setuptools-incompatible",
+                Status.FAIL,
                 f"{who} imports {name}; setuptools {setuptools.version} no longer has it.",
-                evidence=(Evidence("setuptools", setuptools.version, distributions.found_via),
-                          Evidence(file, f"imports {name}", "its source text")),
+                evidence=(
+                    Evidence("setuptools", setuptools.version, distributions.found_via),
+                    Evidence(file, f"imports {name}", "its source text"),
+                ),
                 remedy=(pip(facts, "install", f'"setuptools<{limit}"'),),
-            )  # fmt: skip
+            )
             return
 
 

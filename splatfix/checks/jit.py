@@ -38,13 +38,21 @@ def stale_jit_cache(facts: Facts, goal: Goal) -> Iterator[Finding]:
         elif torch is not None and (missing or other_abi):
             yield _stale(facts, item, f"it was compiled against another torch than {torch.version}")
         elif item.linkage.error:
-            yield Finding("stale-jit-cache", Status.UNKNOWN, f"Whether the cached {item.name} fits torch is not known.",
-                          subject=item.name, evidence=(Evidence("reason", item.linkage.error),))  # fmt: skip
+            yield Finding(
+                "stale-jit-cache",
+                Status.UNKNOWN,
+                f"Whether the cached {item.name} fits torch is not known.",
+                subject=item.name,
+                evidence=(Evidence("reason", item.linkage.error),),
+            )
         elif item.library is not None:
             yield Finding(
-                "stale-jit-cache", Status.PASS, f"The cached {item.name} fits the installed torch.",
-                subject=item.name, evidence=(Evidence(item.folder, f"built {item.built}", "torch's extension cache"),),
-            )  # fmt: skip
+                "stale-jit-cache",
+                Status.PASS,
+                f"The cached {item.name} fits the installed torch.",
+                subject=item.name,
+                evidence=(Evidence(item.folder, f"built {item.built}", "torch's extension cache"),),
+            )
 
 
 @check("jit-cache-arch", "extension", "Extensions compiled at first use carry code for the GPU")
@@ -56,16 +64,23 @@ def jit_cache_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue
         for target in targets(facts, goal):
             verdict = judge(
-                item.code, target.arch, driver_cuda=driver_level(facts, target.arch), build_cuda=torch_cuda(facts)
-            )  # fmt: skip
+                item.code,
+                target.arch,
+                driver_cuda=driver_level(facts, target.arch),
+                build_cuda=torch_cuda(facts),
+            )
             if not verdict.usable:
                 yield Finding(
-                    "jit-cache-arch", Status.FAIL, f"The cached {item.name} cannot run on {target.label}: {verdict.reason}.",
+                    "jit-cache-arch",
+                    Status.FAIL,
+                    f"The cached {item.name} cannot run on {target.label}: {verdict.reason}.",
                     subject=f"{item.name} on {target.label}",
-                    evidence=(Evidence(item.folder, code_words(item.code), "fat binaries read as bytes"),
-                              *(Evidence("build.ninja", flag) for flag in item.gencode[:8])),
+                    evidence=(
+                        Evidence(item.folder, code_words(item.code), "fat binaries read as bytes"),
+                        *(Evidence("build.ninja", flag) for flag in item.gencode[:8]),
+                    ),
                     remedy=_remove(facts, item),
-                )  # fmt: skip
+                )
 
 
 @check("jit-cache-locked", "extension", "No build at first use was left locked")
@@ -78,15 +93,22 @@ def jit_cache_locked(facts: Facts, goal: Goal) -> Iterator[Finding]:
         age = _age(item.locked, facts.gathered)
         evidence = (Evidence(f"{item.folder}/lock", f"written {item.locked}", "its time stamp"),)
         if age is None or age < _LONGEST_BUILD:
-            yield Finding("jit-cache-locked", Status.SKIP, f"{item.name} is being compiled, or its build was just ended.",
-                          subject=item.name, evidence=evidence)  # fmt: skip
+            yield Finding(
+                "jit-cache-locked",
+                Status.SKIP,
+                f"{item.name} is being compiled, or its build was just ended.",
+                subject=item.name,
+                evidence=evidence,
+            )
         else:
             yield Finding(
-                "jit-cache-locked", Status.FAIL,
+                "jit-cache-locked",
+                Status.FAIL,
                 f"A killed build left {item.name} locked; importing it waits for ever.",
-                subject=item.name, evidence=evidence,
+                subject=item.name,
+                evidence=evidence,
                 remedy=(prose("When no build is running:"), remove_command(facts, f"{item.folder}/lock")),
-            )  # fmt: skip
+            )
 
 
 @check("gsplat-without-kernels", "extension", "gsplat has its kernels, or what compiles them")
@@ -104,23 +126,45 @@ def gsplat_without_kernels(facts: Facts, goal: Goal) -> Iterator[Finding]:
     ]
     compiled += [item.folder for item in _current(facts) if item.name.startswith("gsplat") and item.library]
     if compiled:
-        yield Finding("gsplat-without-kernels", Status.PASS, "gsplat's kernels are compiled.",
-                      evidence=(Evidence("compiled", compiled[0], facts.environment.extensions.found_via),))  # fmt: skip
+        yield Finding(
+            "gsplat-without-kernels",
+            Status.PASS,
+            "gsplat's kernels are compiled.",
+            evidence=(Evidence("compiled", compiled[0], facts.environment.extensions.found_via),),
+        )
     elif toolkits.value is None:
-        yield Finding("gsplat-without-kernels", Status.UNKNOWN, "Whether gsplat can compile its kernels is not known.",
-                      evidence=(Evidence("reason", toolkits.error),))  # fmt: skip
+        yield Finding(
+            "gsplat-without-kernels",
+            Status.UNKNOWN,
+            "Whether gsplat can compile its kernels is not known.",
+            evidence=(Evidence("reason", toolkits.error),),
+        )
     elif not compiling_toolkits(facts):
         yield Finding(
-            "gsplat-without-kernels", Status.FAIL, "gsplat has no compiled kernels, and there is no nvcc to compile them.",
-            evidence=(Evidence(installed.folder, "no compiled module", facts.environment.extensions.found_via),
-                      Evidence("toolkits", "none", toolkits.found_via)),
-            remedy=(prose("Install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index."),),
-        )  # fmt: skip
+            "gsplat-without-kernels",
+            Status.FAIL,
+            "gsplat has no compiled kernels, and there is no nvcc to compile them.",
+            evidence=(
+                Evidence(installed.folder, "no compiled module", facts.environment.extensions.found_via),
+                Evidence("toolkits", "none", toolkits.found_via),
+            ),
+            remedy=(
+                prose(
+                    "Install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index."
+                ),
+            ),
+        )
     else:
         yield Finding(
-            "gsplat-without-kernels", Status.SKIP, "gsplat compiles its kernels at the first import (minutes).",
-            evidence=(Evidence(installed.folder, "no compiled module yet", "native files and torch's extension cache"),),
-        )  # fmt: skip
+            "gsplat-without-kernels",
+            Status.SKIP,
+            "gsplat compiles its kernels at the first import (minutes).",
+            evidence=(
+                Evidence(
+                    installed.folder, "no compiled module yet", "native files and torch's extension cache"
+                ),
+            ),
+        )
 
 
 def _current(facts: Facts) -> Iterator[JitCache]:
@@ -139,8 +183,14 @@ def _stale(facts: Facts, item: JitCache, why: str) -> Finding:
         )
     if item.torch_folder:
         evidence.append(Evidence("built with", item.torch_folder, "build.ninja"))
-    return Finding("stale-jit-cache", Status.FAIL, f"The cached {item.name} is stale: {why}.", subject=item.name,
-                   evidence=tuple(evidence), remedy=_remove(facts, item))  # fmt: skip
+    return Finding(
+        "stale-jit-cache",
+        Status.FAIL,
+        f"The cached {item.name} is stale: {why}.",
+        subject=item.name,
+        evidence=tuple(evidence),
+        remedy=_remove(facts, item),
+    )
 
 
 def _remove(facts: Facts, item: JitCache) -> tuple[Remedy, ...]:

@@ -1,4 +1,4 @@
-"""Checks of the installed packages: which splatting variant is here, impostors, clashes, shadows, and torch's companions."""
+"""Checks of the installed packages: which splatting variant is here, lookalikes, clashes, shadows, and torch's companions."""
 
 from __future__ import annotations
 
@@ -23,16 +23,31 @@ def splat_variant(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue
         evidence = (Evidence(f"{item.module}/__init__.py", fingerprint(item), packages.found_via),)
         if item.error:
-            yield Finding("splat-variant", Status.UNKNOWN, f"Which variant {item.module} is could not be read.",
-                          subject=item.module, evidence=(Evidence("reason", item.error),))  # fmt: skip
+            yield Finding(
+                "splat-variant",
+                Status.UNKNOWN,
+                f"Which variant {item.module} is could not be read.",
+                subject=item.module,
+                evidence=(Evidence("reason", item.error),),
+            )
         elif not (item.settings or item.classes or item.exports):
             continue  # simple_knn's Python side is empty: it tells nothing
         elif names := variant_names(item):
-            yield Finding("splat-variant", Status.PASS, f"{item.module} is the variant {' or '.join(names)}.",
-                          subject=item.module, evidence=evidence)  # fmt: skip
+            yield Finding(
+                "splat-variant",
+                Status.PASS,
+                f"{item.module} is the variant {' or '.join(names)}.",
+                subject=item.module,
+                evidence=evidence,
+            )
         else:
-            yield Finding("splat-variant", Status.SKIP, f"{item.module} is none of the variants that splatfix knows.",
-                          subject=item.module, evidence=evidence)  # fmt: skip
+            yield Finding(
+                "splat-variant",
+                Status.SKIP,
+                f"{item.module} is none of the variants that splatfix knows.",
+                subject=item.module,
+                evidence=evidence,
+            )
 
 
 @check("compiled-part-missing", "extension", "Splatting packages have their compiled part")
@@ -49,12 +64,19 @@ def compiled_part_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
             lost = [f"one of {', '.join(sorted(wanted))}"] if len(wanted) > 1 else sorted(wanted)
         if lost:
             yield Finding(
-                "compiled-part-missing", Status.FAIL,
+                "compiled-part-missing",
+                Status.FAIL,
                 f"{item.module} is installed without its compiled part ({', '.join(lost)}).",
                 subject=item.module,
-                evidence=(Evidence(item.folder, "no file for " + ", ".join(lost), "its source text and its folder"),),
-                remedy=(prose(f"Build it from its source folder: {install_words(facts, goal, 'path/to/' + leaf(item))}"),),
-            )  # fmt: skip
+                evidence=(
+                    Evidence(item.folder, "no file for " + ", ".join(lost), "its source text and its folder"),
+                ),
+                remedy=(
+                    prose(
+                        f"Build it from its source folder: {install_words(facts, goal, 'path/to/' + leaf(item))}"
+                    ),
+                ),
+            )
 
 
 @check("compiled-part-mismatch", "extension", "Python source and compiled part belong together")
@@ -65,12 +87,21 @@ def compiled_part_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     for item in facts.environment.packages.value or ():
         if item.exports_missing:
             yield Finding(
-                "compiled-part-mismatch", Status.FAIL,
+                "compiled-part-mismatch",
+                Status.FAIL,
                 f"{item.module} calls {', '.join(item.exports_missing)}, which its compiled part does not have.",
                 subject=item.module,
-                evidence=(Evidence(item.folder, "calls " + ", ".join(item.exports), "source text and bytes of the module"),),
-                remedy=(prose(f"Uninstall {leaf(item)} until pip finds no more of it, then install the one variant you want."),),
-            )  # fmt: skip
+                evidence=(
+                    Evidence(
+                        item.folder, "calls " + ", ".join(item.exports), "source text and bytes of the module"
+                    ),
+                ),
+                remedy=(
+                    prose(
+                        f"Uninstall {leaf(item)} until pip finds no more of it, then install the one variant you want."
+                    ),
+                ),
+            )
 
 
 @check("module-name-clash", "extension", "One package per module name")
@@ -84,18 +115,31 @@ def module_name_clash(facts: Facts, goal: Goal) -> Iterator[Finding]:
         owners = [name for item in copies for name in item.distributions]
         if len(copies) < 2 and len({name.lower().replace("-", "_") for name in owners}) < 2:
             continue
-        what = (f"lies in {len(copies)} places; {copies[0].folder} is the one that is imported" if len(copies) > 1
-                else f"belongs to {' and '.join(owners)} at once")  # fmt: skip
+        what = (
+            f"lies in {len(copies)} places; {copies[0].folder} is the one that is imported"
+            if len(copies) > 1
+            else f"belongs to {' and '.join(owners)} at once"
+        )
         yield Finding(
-            "module-name-clash", Status.WARN, f"{module} {what}.", subject=module,
+            "module-name-clash",
+            Status.WARN,
+            f"{module} {what}.",
+            subject=module,
             evidence=tuple(
-                Evidence(item.folder, f"{', '.join(item.distributions) or 'no distribution'}; {_variant_words(item)}",
-                         "RECORD and top_level.txt")
+                Evidence(
+                    item.folder,
+                    f"{', '.join(item.distributions) or 'no distribution'}; {_variant_words(item)}",
+                    "RECORD and top_level.txt",
+                )
                 for item in copies
             ),
-            remedy=(prose(f"Uninstall all but the {module} that your stack calls, then install that one anew; "
-                          "give every stack an environment of its own."),),
-        )  # fmt: skip
+            remedy=(
+                prose(
+                    f"Uninstall all but the {module} that your stack calls, then install that one anew; "
+                    "give every stack an environment of its own."
+                ),
+            ),
+        )
 
 
 @check("arch-below-minimum", "extension", "The GPU is not older than what the code asks for")
@@ -119,20 +163,29 @@ def arch_below_minimum(facts: Facts, goal: Goal) -> Iterator[Finding]:
             if numbers(target.arch.cc) < (7, 0):
                 shown = f"{module} {version}" if module == "gsplat" and version else module
                 yield Finding(
-                    "arch-below-minimum", Status.FAIL, f"{shown} needs compute capability 7.0; "
-                    f"{target.label} has {target.arch.cc}.",
+                    "arch-below-minimum",
+                    Status.FAIL,
+                    f"{shown} needs compute capability 7.0; {target.label} has {target.arch.cc}.",
                     subject=f"{module} on {target.label}",
-                    evidence=(Evidence(module, f"{version} in {folder}".strip(), facts.environment.packages.found_via),),
-                    remedy=(prose("Use a stack of Inria's family on this GPU, or gsplat 0.1.11 where the code allows it."),),
-                )  # fmt: skip
+                    evidence=(
+                        Evidence(
+                            module, f"{version} in {folder}".strip(), facts.environment.packages.found_via
+                        ),
+                    ),
+                    remedy=(
+                        prose(
+                            "Use a stack of Inria's family on this GPU, or gsplat 0.1.11 where the code allows it."
+                        ),
+                    ),
+                )
 
 
-@check("impostor-package", "extension", "Packages are what their names promise")
+@check("lookalike-package", "extension", "Packages are what their names promise")
 def impostor_package(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """`pip install simple-knn` brings an unrelated classifier, and `pip install gaussian-splatting` a repackaging with
     its own copies of torch's libraries. The extensions of a stack are not on PyPI; they are built from its submodules."""
     for item in facts.environment.distributions.value or ():
-        known = stacks.impostor(item.name)
+        known = stacks.lookalike(item.name)
         if known is None or item.made_by_splatfix or not _from_index(item):
             continue
         native = any(one.distribution == item.name for one in facts.environment.extensions.value or ())
@@ -141,11 +194,13 @@ def impostor_package(facts: Facts, goal: Goal) -> Iterator[Finding]:
         if known.found is None:
             continue  # nothing of that name was on the index; whoever built this knows what it is
         yield Finding(
-            "impostor-package", Status.WARN if native else Status.FAIL,
-            f"{item.name} {item.version} is {known.really}.", subject=item.name,
+            "lookalike-package",
+            Status.WARN if native else Status.FAIL,
+            f"{item.name} {item.version} is {known.really}.",
+            subject=item.name,
             evidence=(Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),),
             remedy=(prose(f"What a stack wants is {known.wanted}."), pip(facts, "uninstall", item.name)),
-        )  # fmt: skip
+        )
 
 
 @check("import-shadowing", "environment", "Nothing in the current folder hides an installed package")
@@ -165,10 +220,13 @@ def import_shadowing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         if item.native or item.module not in installed:
             continue
         yield Finding(
-            "import-shadowing", Status.WARN, f"{item.path} hides the installed {item.module}.", subject=item.module,
+            "import-shadowing",
+            Status.WARN,
+            f"{item.path} hides the installed {item.module}.",
+            subject=item.module,
             evidence=(Evidence("searched first", item.path, "names in the current folder"),),
             remedy=(prose(f"Run from another folder, or rename {item.path}."),),
-        )  # fmt: skip
+        )
 
 
 @check("editable-source-gone", "environment", "Sources of editable installs are there")
@@ -178,11 +236,16 @@ def editable_source_gone(facts: Facts, goal: Goal) -> Iterator[Finding]:
     for item in facts.environment.distributions.value or ():
         if item.source_gone:
             yield Finding(
-                "editable-source-gone", Status.FAIL, f"{item.name} was installed from {item.origin}, which is gone.",
-                subject=item.name, evidence=(Evidence(item.name, item.origin, "direct_url.json or egg-link"),),
-                remedy=(pip(facts, "uninstall", item.name),
-                        prose("Then install it anew, not editable, from where its source lies now.")),
-            )  # fmt: skip
+                "editable-source-gone",
+                Status.FAIL,
+                f"{item.name} was installed from {item.origin}, which is gone.",
+                subject=item.name,
+                evidence=(Evidence(item.name, item.origin, "direct_url.json or egg-link"),),
+                remedy=(
+                    pip(facts, "uninstall", item.name),
+                    prose("Then install it anew, not editable, from where its source lies now."),
+                ),
+            )
 
 
 @check("torch-companions", "torch", "torchvision, torchaudio and triton belong to this torch")
@@ -202,16 +265,23 @@ def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
             if other not in have or item is None:
                 continue
             installed, wanted = have[other].partition("+"), exact.partition("+")
-            evidence = (Evidence(name, f"{item.version} wants {pin}", "its metadata"),
-                        Evidence(other, have[other], facts.environment.distributions.found_via))  # fmt: skip
+            evidence = (
+                Evidence(name, f"{item.version} wants {pin}", "its metadata"),
+                Evidence(other, have[other], facts.environment.distributions.found_via),
+            )
             tag = item.version.partition("+")[2]
             if installed[0] != wanted[0] and not wanted[0].endswith("*"):
                 summary = f"{name} {item.version} was made for {other} {exact}; {have[other]} is installed."
             elif other == "torch" and tag and installed[2] and tag != installed[2]:
                 summary = f"{name} is a {tag} build, torch a {installed[2]} build."
             else:
-                yield Finding("torch-companions", Status.PASS, f"{name} {item.version} fits {other} {have[other]}.",
-                              subject=name, evidence=evidence)  # fmt: skip
+                yield Finding(
+                    "torch-companions",
+                    Status.PASS,
+                    f"{name} {item.version} fits {other} {have[other]}.",
+                    subject=name,
+                    evidence=evidence,
+                )
                 continue
             # a patch keeps the binary interface, though pip calls it a conflict
             patch = (
@@ -222,11 +292,20 @@ def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
             culprit = "triton" if other == "triton" else name
             fix = f'"triton=={exact}"' if other == "triton" else culprit
             yield Finding(
-                "torch-companions", Status.WARN if patch else Status.FAIL, summary, subject=name, evidence=evidence,
-                remedy=(pip(facts, "install", fix) if other == "triton" else
-                        prose(f"Install the {culprit} of torch {torch.version}, from the index torch came from, "
-                              "both in one pip command."),),
-            )  # fmt: skip
+                "torch-companions",
+                Status.WARN if patch else Status.FAIL,
+                summary,
+                subject=name,
+                evidence=evidence,
+                remedy=(
+                    pip(facts, "install", fix)
+                    if other == "triton"
+                    else prose(
+                        f"Install the {culprit} of torch {torch.version}, from the index torch came from, "
+                        "both in one pip command."
+                    ),
+                ),
+            )
 
 
 def leaf(item: SplatPackage) -> str:
@@ -237,9 +316,13 @@ def leaf(item: SplatPackage) -> str:
 def variant_names(item: SplatPackage) -> tuple[str, ...]:
     """The variants that an installed package can be, the best matches only."""
     found = stacks.identify(
-        leaf(item), settings=item.settings, exports=item.exports or None, returns=item.returns,
-        forward=item.forward, classes=item.classes or None,
-    )  # fmt: skip
+        leaf(item),
+        settings=item.settings,
+        exports=item.exports or None,
+        returns=item.returns,
+        forward=item.forward,
+        classes=item.classes or None,
+    )
     best = len(found[0].agreements) if found else 0
     return tuple(match.variant.key for match in found if len(match.agreements) == best)
 
@@ -259,13 +342,17 @@ def _variant_words(item: SplatPackage) -> str:
 
 def _swapped(facts: Facts, item: SplatPackage) -> bool:
     """It is one of splatfix's own drop-ins, which have no compiled part by design."""
-    return any(one.made_by_splatfix == "swap" and one.name in item.distributions
-               for one in facts.environment.distributions.value or ())  # fmt: skip
+    return any(
+        one.made_by_splatfix == "swap" and one.name in item.distributions
+        for one in facts.environment.distributions.value or ()
+    )
 
 
 def _impostor(facts: Facts, item: SplatPackage) -> bool:
-    return any(one.name in item.distributions and stacks.impostor(one.name) is not None and _from_index(one)
-               for one in facts.environment.distributions.value or ())  # fmt: skip
+    return any(
+        one.name in item.distributions and stacks.lookalike(one.name) is not None and _from_index(one)
+        for one in facts.environment.distributions.value or ()
+    )
 
 
 def _from_index(item: Distribution) -> bool:

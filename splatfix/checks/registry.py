@@ -67,7 +67,7 @@ def all_checks() -> tuple[Check, ...]:
     from splatfix.checks import (  # noqa: F401
         abi,
         arch_list,
-        build_room,
+        build_resources,
         checkout,
         colmap,
         compiler,

@@ -40,19 +40,35 @@ def alloc_conf_crash(facts: Facts, goal: Goal) -> Iterator[Finding]:
         release = numbers(torch.version)[:2]
         clash = re.search(r"max_split_size_mb|garbage_collection_threshold", text)
         rest = ",".join(part for part in text.split(",") if "expandable_segments" not in part)
-        evidence = (Evidence(name, repr(text), "environment variable"),
-                    Evidence("torch", torch.version, facts.environment.torch.found_via))  # fmt: skip
+        evidence = (
+            Evidence(name, repr(text), "environment variable"),
+            Evidence("torch", torch.version, facts.environment.torch.found_via),
+        )
         remedy = (set_variable(facts, name, rest) if rest else unset_variable(facts, name),)
         if release < (2, 1):
-            yield Finding("alloc-conf-crash", Status.FAIL, f"torch {torch.version} does not know expandable_segments and stops "
-                          "at its first use of the GPU.", evidence=evidence, remedy=remedy)  # fmt: skip
+            yield Finding(
+                "alloc-conf-crash",
+                Status.FAIL,
+                f"torch {torch.version} does not know expandable_segments and stops "
+                "at its first use of the GPU.",
+                evidence=evidence,
+                remedy=remedy,
+            )
         elif clash and release < (2, 6):
-            yield Finding("alloc-conf-crash", Status.WARN, f"expandable_segments with {clash.group(0)} crashes "
-                          f"the allocator of torch {torch.version} when memory is short.", evidence=evidence,
-                          remedy=remedy)  # fmt: skip
+            yield Finding(
+                "alloc-conf-crash",
+                Status.WARN,
+                f"expandable_segments with {clash.group(0)} crashes "
+                f"the allocator of torch {torch.version} when memory is short.",
+                evidence=evidence,
+                remedy=remedy,
+            )
         else:
-            words = ("is not supported on Windows and ignored" if facts.machine.system == "windows"
-                     else "is on: take it out first when a kernel reports an illegal memory access")  # fmt: skip
+            words = (
+                "is not supported on Windows and ignored"
+                if facts.machine.system == "windows"
+                else "is on: take it out first when a kernel reports an illegal memory access"
+            )
             yield Finding(
                 "alloc-conf-crash",
                 Status.SKIP,
@@ -86,18 +102,23 @@ def wrong_cuda_device(facts: Facts, goal: Goal) -> Iterator[Finding]:
     by_number = chosen is not None and re.fullmatch(r"[\d,\s]+", chosen) is not None and chosen.strip() != ""
     if mixed and by_number and order != "PCI_BUS_ID":
         yield Finding(
-            "wrong-cuda-device", Status.WARN,
+            "wrong-cuda-device",
+            Status.WARN,
             f"CUDA_VISIBLE_DEVICES={chosen} counts by CUDA's order; nvidia-smi numbers these different GPUs by bus.",
-            evidence=evidence, remedy=(set_variable(facts, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
-        )  # fmt: skip
+            evidence=evidence,
+            remedy=(set_variable(facts, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
+        )
     elif chosen is None or "," in chosen:
         yield Finding(
-            "wrong-cuda-device", Status.SKIP,
+            "wrong-cuda-device",
+            Status.SKIP,
             f"{len(cards)} GPUs are here: train on cuda:0, and choose by CUDA_VISIBLE_DEVICES which one that is.",
             evidence=evidence,
-            remedy=(*((set_variable(facts, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"),) if mixed else ()),
-                    set_variable(facts, "CUDA_VISIBLE_DEVICES", str(cards[0].index))),
-        )  # fmt: skip
+            remedy=(
+                *((set_variable(facts, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"),) if mixed else ()),
+                set_variable(facts, "CUDA_VISIBLE_DEVICES", str(cards[0].index)),
+            ),
+        )
 
 
 @check("import-torch-first", "extension", "Extensions that find libtorch only after torch")
@@ -112,11 +133,16 @@ def import_torch_first(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue
         asked = [name for name in item.needed if _LOAD_ALONE.match(name)]
         yield Finding(
-            "import-torch-first", Status.SKIP, f"Import torch before {owner.module}: it does not do so itself.",
-            subject=owner.module, evidence=(Evidence(item.path, f"needs {', '.join(asked)}", "its dynamic section"),
-                                            Evidence(f"{owner.module}/__init__.py", "no import of torch", "its text")),
+            "import-torch-first",
+            Status.SKIP,
+            f"Import torch before {owner.module}: it does not do so itself.",
+            subject=owner.module,
+            evidence=(
+                Evidence(item.path, f"needs {', '.join(asked)}", "its dynamic section"),
+                Evidence(f"{owner.module}/__init__.py", "no import of torch", "its text"),
+            ),
             remedy=(prose("Write import torch above it."),),
-        )  # fmt: skip
+        )
 
 
 @check("egl-missing", "extension", "OpenGL headers are here for nvdiffrast's GL rasterizer")
@@ -134,9 +160,14 @@ def egl_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     urgent = bool(asking) or (plugin is not None and numbers(plugin.version)[:2] < (0, 3))
     yield Finding(
-        "egl-missing", Status.WARN if urgent else Status.SKIP,
+        "egl-missing",
+        Status.WARN if urgent else Status.SKIP,
         f"{asking[0] if asking else 'nvdiffrast'} compiles against OpenGL, and {', '.join(lost.value)} is not here.",
         evidence=(Evidence("headers", "not there: " + ", ".join(lost.value), lost.found_via),),
-        remedy=(prose("Use nvdiffrast's RasterizeCudaContext, or install libegl1-mesa-dev, libgl1-mesa-dev and "
-                      "libgles2-mesa-dev, then remove nvdiffrast_plugin from torch's extension cache."),),
-    )  # fmt: skip
+        remedy=(
+            prose(
+                "Use nvdiffrast's RasterizeCudaContext, or install libegl1-mesa-dev, libgl1-mesa-dev and "
+                "libgles2-mesa-dev, then remove nvdiffrast_plugin from torch's extension cache."
+            ),
+        ),
+    )

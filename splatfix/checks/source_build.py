@@ -28,17 +28,31 @@ def build_isolation(facts: Facts, goal: Goal) -> Iterator[Finding]:
     ]
     if not wrong:
         if waiting:
-            yield Finding("build-isolation", Status.PASS, f"{kind} builds {len(waiting)} source(s) where torch is.",
-                          evidence=(Evidence("build with", kind, facts.environment.distributions.found_via),))  # fmt: skip
+            yield Finding(
+                "build-isolation",
+                Status.PASS,
+                f"{kind} builds {len(waiting)} source(s) where torch is.",
+                evidence=(Evidence("build with", kind, facts.environment.distributions.found_via),),
+            )
         return
     names = ", ".join(item.source.label for item in wrong)
     yield Finding(
-        "build-isolation", Status.WARN, f"{kind} builds {names} apart from this environment, where torch {torch.version} is not.",
-        evidence=(Evidence("build with", kind, facts.environment.distributions.found_via),
-                  *(Evidence("pyproject.toml" if item.path == "." else f"{item.path}/pyproject.toml",
-                             " ".join(item.source.build_requires) or "not there", "build-system.requires") for item in wrong)),
+        "build-isolation",
+        Status.WARN,
+        f"{kind} builds {names} apart from this environment, where torch {torch.version} is not.",
+        evidence=(
+            Evidence("build with", kind, facts.environment.distributions.found_via),
+            *(
+                Evidence(
+                    "pyproject.toml" if item.path == "." else f"{item.path}/pyproject.toml",
+                    " ".join(item.source.build_requires) or "not there",
+                    "build-system.requires",
+                )
+                for item in wrong
+            ),
+        ),
         remedy=tuple(pip(facts, "install", f'--no-build-isolation "{item.source.folder}"') for item in wrong),
-    )  # fmt: skip
+    )
 
 
 @check("missing-thrust-include", "checkout", "CUDA sources include the Thrust headers they use")
@@ -51,11 +65,15 @@ def missing_thrust_include(facts: Facts, goal: Goal) -> Iterator[Finding]:
         for passage in [one for one in item.passages if one.kind == "no-thrust-sequence"][:1]:
             place = f"{item.path}/{passage.file}:{passage.line}"
             yield Finding(
-                "missing-thrust-include", Status.WARN,
+                "missing-thrust-include",
+                Status.WARN,
                 f"{item.source.label} uses thrust::sequence without its header: {passage.file} line {passage.line}.",
-                subject=item.path, evidence=(Evidence(place, passage.text, "read as text"),),
-                remedy=(prose(f"Add #include <thrust/sequence.h> to {passage.file}, or update the submodule."),),
-            )  # fmt: skip
+                subject=item.path,
+                evidence=(Evidence(place, passage.text, "read as text"),),
+                remedy=(
+                    prose(f"Add #include <thrust/sequence.h> to {passage.file}, or update the submodule."),
+                ),
+            )
 
 
 @check("msvc-std-ambiguous", "checkout", "Visual Studio reads torch's headers in CUDA files")
@@ -71,13 +89,16 @@ def msvc_std_ambiguous(facts: Facts, goal: Goal) -> Iterator[Finding]:
     for item in sources_to_build(facts):
         if item.source.uses_torch_builder and not any("USE_CUDA" in flag for flag in item.source.nvcc_flags):
             yield Finding(
-                "msvc-std-ambiguous", Status.WARN,
+                "msvc-std-ambiguous",
+                Status.WARN,
                 f"{item.source.label} may end in C2872 ('std': ambiguous symbol) with torch {torch.version}.",
                 subject=item.path,
-                evidence=(Evidence("torch", torch.version, facts.environment.torch.found_via),
-                          Evidence(f"{item.path}/setup.py", " ".join(item.source.nvcc_flags) or "no nvcc flags")),
+                evidence=(
+                    Evidence("torch", torch.version, facts.environment.torch.found_via),
+                    Evidence(f"{item.path}/setup.py", " ".join(item.source.nvcc_flags) or "no nvcc flags"),
+                ),
                 remedy=(Remedy('set "NVCC_APPEND_FLAGS=-DUSE_CUDA"'),),
-            )  # fmt: skip
+            )
 
 
 @check("submodule-over-ssh", "checkout", "Submodules can be fetched without a key")
@@ -91,10 +112,13 @@ def submodule_over_ssh(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue
         rewrite = f'-c "url.https://{host}/.insteadOf=git@{host}:" -c "url.https://{host}/.insteadOf=ssh://git@{host}/"'
         yield Finding(
-            "submodule-over-ssh", Status.WARN, f"{item.path} is empty, and its address needs an SSH key.", subject=item.path,
+            "submodule-over-ssh",
+            Status.WARN,
+            f"{item.path} is empty, and its address needs an SSH key.",
+            subject=item.path,
             evidence=(Evidence(".gitmodules", item.url),),
             remedy=(Remedy(f'git -C "{found.folder}" {rewrite} submodule update --init --recursive'),),
-        )  # fmt: skip
+        )
 
 
 def _who_isolates(facts: Facts) -> str:

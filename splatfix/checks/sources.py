@@ -21,7 +21,7 @@ from splatfix.checks._common import (
 from splatfix.checks.advice import install
 from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
 from splatfix.checks.registry import check
-from splatfix.facts import CheckoutSource, Facts, Passage
+from splatfix.facts import CheckoutSource, CodeMatch, Facts
 from splatfix.knowledge import stacks
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
@@ -97,25 +97,35 @@ def cxx_standard_forced(facts: Facts, goal: Goal) -> Iterator[Finding]:
             needed = 20 if version >= (2, 13) else 17 if version >= (2, 1) else 14
             if standard is None:
                 continue
-            evidence = (Evidence(_file(item), flag, "its syntax tree"),
-                        Evidence("torch", torch.version, facts.environment.torch.found_via))  # fmt: skip
+            evidence = (
+                Evidence(_file(item), flag, "its syntax tree"),
+                Evidence("torch", torch.version, facts.environment.torch.found_via),
+            )
             if standard < needed:
                 # torch 2.13 has C++20 in its headers, the #error that refuses C++17 outright comes with 2.14
                 surely = standard < 17 or version >= (2, 14)
                 yield Finding(
-                    "cxx-standard-forced", Status.FAIL if surely else Status.WARN,
-                    f"{item.source.label} forces {flag}; torch {torch.version} wants C++{needed}.", subject=item.path,
+                    "cxx-standard-forced",
+                    Status.FAIL if surely else Status.WARN,
+                    f"{item.source.label} forces {flag}; torch {torch.version} wants C++{needed}.",
+                    subject=item.path,
                     evidence=evidence,
-                    remedy=(prose(f"Remove {flag} from {_file(item)}; torch adds the right one itself. Or, on a copy:"),
-                            install(facts, goal, item.source.folder)),
-                )  # fmt: skip
+                    remedy=(
+                        prose(
+                            f"Remove {flag} from {_file(item)}; torch adds the right one itself. Or, on a copy:"
+                        ),
+                        install(facts, goal, item.source.folder),
+                    ),
+                )
             elif standard >= 20 and cuda is not None and cuda < (12, 0):
                 yield Finding(
-                    "cxx-standard-forced", Status.FAIL,
-                    f"{item.source.label} forces {flag}; nvcc {_dotted(cuda)} knows no C++20.", subject=item.path,
+                    "cxx-standard-forced",
+                    Status.FAIL,
+                    f"{item.source.label} forces {flag}; nvcc {_dotted(cuda)} knows no C++20.",
+                    subject=item.path,
                     evidence=(*evidence, Evidence("nvcc", _dotted(cuda))),
                     remedy=(prose(f"Remove {flag} from {_file(item)}, or build with CUDA 12 or newer."),),
-                )  # fmt: skip
+                )
 
 
 @check("arch-list-ignored", "checkout", "Sources build for the GPU that is meant")
@@ -146,28 +156,45 @@ def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
         if variable and unserved and not seen_at_build and not facts.machine.variables.get(variable):
             number = ";".join(target.arch.sm.removeprefix("sm_") for target in wanted)
             yield Finding(
-                "arch-list-ignored", Status.WARN,
+                "arch-list-ignored",
+                Status.WARN,
                 f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; without {variable} it has no code for {unserved[0].label}.",
-                subject=item.path, evidence=evidence, remedy=(set_variable(facts, variable, number),),
-            )  # fmt: skip
+                subject=item.path,
+                evidence=evidence,
+                remedy=(set_variable(facts, variable, number),),
+            )
         elif variable or seen_at_build or (wanted and not unserved):
-            yield Finding("arch-list-ignored", Status.PASS,
-                          f"{item.source.label} chooses its architectures itself"
-                          f"{f' ({variable})' if variable else ''}; TORCH_CUDA_ARCH_LIST is ignored.",
-                          subject=item.path, evidence=evidence)  # fmt: skip
+            yield Finding(
+                "arch-list-ignored",
+                Status.PASS,
+                f"{item.source.label} chooses its architectures itself"
+                f"{f' ({variable})' if variable else ''}; TORCH_CUDA_ARCH_LIST is ignored.",
+                subject=item.path,
+                evidence=evidence,
+            )
         elif unserved:
             yield Finding(
-                "arch-list-ignored", Status.FAIL,
+                "arch-list-ignored",
+                Status.FAIL,
                 f"{item.source.label} builds for the architectures in its setup.py only, none of which runs on "
                 f"{unserved[0].label}.",
-                subject=item.path, evidence=evidence,
-                remedy=(prose("Take the architecture flags out of setup.py, so that torch adds the right ones. Or, on a copy:"),
-                        install(facts, goal, item.source.folder)),
-            )  # fmt: skip
+                subject=item.path,
+                evidence=evidence,
+                remedy=(
+                    prose(
+                        "Take the architecture flags out of setup.py, so that torch adds the right ones. Or, on a copy:"
+                    ),
+                    install(facts, goal, item.source.folder),
+                ),
+            )
         else:
-            yield Finding("arch-list-ignored", Status.SKIP,
-                          f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; no GPU here and no --target to judge it for.",
-                          subject=item.path, evidence=evidence)  # fmt: skip
+            yield Finding(
+                "arch-list-ignored",
+                Status.SKIP,
+                f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; no GPU here and no --target to judge it for.",
+                subject=item.path,
+                evidence=evidence,
+            )
 
 
 @check("arch-in-path", "checkout", "No folder name switches the architecture flags off")
@@ -178,12 +205,16 @@ def arch_in_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
     for item in sources_to_build(facts):
         if item.own_path_in_flags and "arch" in item.source.folder:
             yield Finding(
-                "arch-in-path", Status.FAIL,
+                "arch-in-path",
+                Status.FAIL,
                 f'{item.source.label} lies in a folder with "arch" in its path; torch then ignores TORCH_CUDA_ARCH_LIST.',
-                subject=item.path, evidence=(Evidence(_file(item), f"-I{item.source.folder}/...", "its syntax tree"),),
-                remedy=(prose('Move the checkout to a path without the letters "arch". Or build on a copy:'),
-                        install(facts, goal, item.source.folder)),
-            )  # fmt: skip
+                subject=item.path,
+                evidence=(Evidence(_file(item), f"-I{item.source.folder}/...", "its syntax tree"),),
+                remedy=(
+                    prose('Move the checkout to a path without the letters "arch". Or build on a copy:'),
+                    install(facts, goal, item.source.folder),
+                ),
+            )
 
 
 @check(
@@ -216,14 +247,19 @@ def toolkit_dropped_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             else "not"
         )
         yield Finding(
-            "toolkit-dropped-arch", Status.FAIL,
+            "toolkit-dropped-arch",
+            Status.FAIL,
             f"{item.source.label} asks for {', '.join(refused)}, which nvcc {toolkit.version} does {why} compile.",
             subject=item.path,
-            evidence=(Evidence(_file(item), " ".join(sorted(named, key=numbers)), "its syntax tree"),
-                      Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code")),
-            remedy=(prose(f"Remove {', '.join(refused)} from {_file(item)}. Or, on a copy:"),
-                    install(facts, goal, item.source.folder)),
-        )  # fmt: skip
+            evidence=(
+                Evidence(_file(item), " ".join(sorted(named, key=numbers)), "its syntax tree"),
+                Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
+            ),
+            remedy=(
+                prose(f"Remove {', '.join(refused)} from {_file(item)}. Or, on a copy:"),
+                install(facts, goal, item.source.folder),
+            ),
+        )
 
 
 @check("setup-unreadable", "checkout", "Build files of the extensions can be read")
@@ -233,9 +269,14 @@ def setup_unreadable(facts: Facts, goal: Goal) -> Iterator[Finding]:
     found = facts.checkout.value
     for item in found.sources if found else ():
         if item.source.error:
-            yield Finding("setup-unreadable", Status.FAIL, f"{item.path}: {item.source.error}.", subject=item.path,
-                          evidence=(Evidence(item.path, item.source.error, "parsed"),),
-                          remedy=(prose("Repair that file, or check out the commit anew."),))  # fmt: skip
+            yield Finding(
+                "setup-unreadable",
+                Status.FAIL,
+                f"{item.path}: {item.source.error}.",
+                subject=item.path,
+                evidence=(Evidence(item.path, item.source.error, "parsed"),),
+                remedy=(prose("Repair that file, or check out the commit anew."),),
+            )
 
 
 def _file(item: CheckoutSource, name: str = "setup.py") -> str:
@@ -243,21 +284,26 @@ def _file(item: CheckoutSource, name: str = "setup.py") -> str:
     return name if item.path == "." else f"{item.path}/{name}"
 
 
-def _of_kind(item: CheckoutSource, kind: str) -> Iterator[Passage]:
+def _of_kind(item: CheckoutSource, kind: str) -> Iterator[CodeMatch]:
     """The first passage of a kind: one is enough to stop the build."""
     yield from [passage for passage in item.passages if passage.kind == kind][:1]
 
 
 def _source_breaks(
-    facts: Facts, goal: Goal, code: str, item: CheckoutSource, passage: Passage, with_what: str, cure: str
+    facts: Facts, goal: Goal, code: str, item: CheckoutSource, passage: CodeMatch, with_what: str, cure: str
 ) -> Finding:
     place = f"{_file(item, passage.file)}:{passage.line}"
     return Finding(
-        code, Status.FAIL, f"{item.source.label} does not compile with {with_what}: {passage.file} line {passage.line}.",
-        subject=item.path, evidence=(Evidence(place, passage.text, "read as text"),),
-        remedy=(prose(f"In the source: {cure}. Or let splatfix do it on a copy:"),
-                install(facts, goal, item.source.folder)),
-    )  # fmt: skip
+        code,
+        Status.FAIL,
+        f"{item.source.label} does not compile with {with_what}: {passage.file} line {passage.line}.",
+        subject=item.path,
+        evidence=(Evidence(place, passage.text, "read as text"),),
+        remedy=(
+            prose(f"In the source: {cure}. Or let splatfix do it on a copy:"),
+            install(facts, goal, item.source.folder),
+        ),
+    )
 
 
 def _build_cuda(facts: Facts) -> tuple[int, ...] | None:
@@ -286,6 +332,5 @@ def _written_down(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[Arc
 
 def _serves(item: CheckoutSource, fixed: str | None, arch: Arch) -> bool:
     return any(
-        ptx_runs_on(one, arch) if ptx else cubin_runs_on(one, arch)
-        for one, ptx in _written_down(item, fixed)
-    )  # fmt: skip
+        ptx_runs_on(one, arch) if ptx else cubin_runs_on(one, arch) for one, ptx in _written_down(item, fixed)
+    )

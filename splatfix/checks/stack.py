@@ -23,8 +23,12 @@ def checkout_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
     found = facts.checkout.value
     if found is None:
         if facts.checkout.error:
-            yield Finding("checkout-stack", Status.UNKNOWN, "The checkout could not be read.",
-                          evidence=(Evidence("reason", facts.checkout.error),))  # fmt: skip
+            yield Finding(
+                "checkout-stack",
+                Status.UNKNOWN,
+                "The checkout could not be read.",
+                evidence=(Evidence("reason", facts.checkout.error),),
+            )
         return
     where = f"commit {found.commit[:7]}" if found.commit else "no git commit"
     evidence = (
@@ -34,12 +38,25 @@ def checkout_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
     stack = stack_of(found)
     if stack is None:
-        yield Finding("checkout-stack", Status.SKIP, f"{found.folder} is no stack that splatfix knows ({where}).",
-                      evidence=evidence)  # fmt: skip
+        yield Finding(
+            "checkout-stack",
+            Status.SKIP,
+            f"{found.folder} is no stack that splatfix knows ({where}).",
+            evidence=evidence,
+        )
     else:
-        yield Finding("checkout-stack", Status.PASS, f"{stack.name}, {where}.", subject=stack.key,
-                      evidence=(*evidence, Evidence("needs", ", ".join((*stack.needs, *stack.also_needs)) or "nothing native",
-                                                    stack.source)))  # fmt: skip
+        yield Finding(
+            "checkout-stack",
+            Status.PASS,
+            f"{stack.name}, {where}.",
+            subject=stack.key,
+            evidence=(
+                *evidence,
+                Evidence(
+                    "needs", ", ".join((*stack.needs, *stack.also_needs)) or "nothing native", stack.source
+                ),
+            ),
+        )
 
 
 @check("pinned-torch-too-old", "checkout", "The torch that the checkout pins has code for the GPU")
@@ -65,12 +82,16 @@ def pinned_torch_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
             target.arch, platform_of(facts), facts.machine.machine, torch=version, include_unknown=True
         ):
             yield Finding(
-                "pinned-torch-too-old", Status.WARN,
-                f"{pin.file} pins torch {version}; none of its builds has code for {target.label}.", subject=target.label,
+                "pinned-torch-too-old",
+                Status.WARN,
+                f"{pin.file} pins torch {version}; none of its builds has code for {target.label}.",
+                subject=target.label,
                 evidence=(Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),),
-                remedy=(prose("Leave that file aside and install a torch for this GPU first:"),
-                        *torch_for(facts, goal, (target,))),
-            )  # fmt: skip
+                remedy=(
+                    prose("Leave that file aside and install a torch for this GPU first:"),
+                    *torch_for(facts, goal, (target,)),
+                ),
+            )
 
 
 @check("gsplat-version-mismatch", "checkout", "The gsplat that the checkout pins is the one installed")
@@ -85,17 +106,25 @@ def gsplat_version_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if have is None or pin is None or not pin.spec.startswith("=="):
         return
     wanted = pin.spec.removeprefix("==")
-    evidence = (Evidence(pin.file, f"gsplat{pin.spec}", "its text"),
-                Evidence("gsplat", have.version, facts.environment.distributions.found_via))  # fmt: skip
+    evidence = (
+        Evidence(pin.file, f"gsplat{pin.spec}", "its text"),
+        Evidence("gsplat", have.version, facts.environment.distributions.found_via),
+    )
     if have.version.partition("+")[0] == wanted:
-        yield Finding("gsplat-version-mismatch", Status.PASS, f"gsplat {have.version} is the one that is pinned.",
-                      evidence=evidence)  # fmt: skip
+        yield Finding(
+            "gsplat-version-mismatch",
+            Status.PASS,
+            f"gsplat {have.version} is the one that is pinned.",
+            evidence=evidence,
+        )
     else:
         yield Finding(
-            "gsplat-version-mismatch", Status.WARN, f"{pin.file} pins gsplat {wanted}; {have.version} is installed.",
+            "gsplat-version-mismatch",
+            Status.WARN,
+            f"{pin.file} pins gsplat {wanted}; {have.version} is installed.",
             evidence=evidence,
             remedy=(pip(facts, "install", f'"gsplat=={wanted}"'),),
-        )  # fmt: skip
+        )
 
 
 @check("vram-for-stack", "checkout", "The GPU's memory holds the stack's defaults")
@@ -107,21 +136,32 @@ def vram_for_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if stack is None or stack.vram_gb is None or not has_nvidia_gpu(facts):
         return
     hidden = hidden_gpus(facts)
-    sizes = [_for_one_program(gpu) for gpu in facts.machine.gpus.value or ()
-             if gpu.vendor == "nvidia" and gpu.index not in hidden]  # fmt: skip
+    sizes = [
+        _for_one_program(gpu)
+        for gpu in facts.machine.gpus.value or ()
+        if gpu.vendor == "nvidia" and gpu.index not in hidden
+    ]
     known = [size for size in sizes if size]
     if not known:
         return
     mean, most = stack.vram_gb
     have = max(known) / 1e9
-    evidence = (Evidence("largest GPU for one program", f"{have:.1f} GB", facts.machine.gpus.found_via),
-                Evidence(stack.name, f"{mean} GB on average, {most} GB at most", stack.source))  # fmt: skip
+    evidence = (
+        Evidence("largest GPU for one program", f"{have:.1f} GB", facts.machine.gpus.found_via),
+        Evidence(stack.name, f"{mean} GB on average, {most} GB at most", stack.source),
+    )
     if have < mean:
         yield Finding(
-            "vram-for-stack", Status.WARN, f"{stack.name} takes {mean} GB on average; the GPU has {have:.1f} GB.",
+            "vram-for-stack",
+            Status.WARN,
+            f"{stack.name} takes {mean} GB on average; the GPU has {have:.1f} GB.",
             evidence=evidence,
-            remedy=(prose("Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians."),),
-        )  # fmt: skip
+            remedy=(
+                prose(
+                    "Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians."
+                ),
+            ),
+        )
     else:
         words = "any published scene" if have >= most else f"most scenes; the largest takes {most} GB"
         yield Finding(

@@ -36,25 +36,40 @@ def cuda_toolkit_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     found = compiling_toolkits(facts)
     for toolkit in found:
         yield Finding(
-            "cuda-toolkit-missing", Status.PASS, f"CUDA toolkit {toolkit.version} at {toolkit.root}", subject=toolkit.root,
-            evidence=(Evidence("found via", "; ".join(toolkit.found_via), toolkits.found_via),
-                      Evidence("compiles for", " ".join(toolkit.archs), "nvcc --list-gpu-code")),
-        )  # fmt: skip
+            "cuda-toolkit-missing",
+            Status.PASS,
+            f"CUDA toolkit {toolkit.version} at {toolkit.root}",
+            subject=toolkit.root,
+            evidence=(
+                Evidence("found via", "; ".join(toolkit.found_via), toolkits.found_via),
+                Evidence("compiles for", " ".join(toolkit.archs), "nvcc --list-gpu-code"),
+            ),
+        )
     if found or torch_cuda(facts) is None:
         return
     if toolkits.value is None:
-        yield Finding("cuda-toolkit-missing", Status.UNKNOWN, "Which CUDA toolkits are here is not known.",
-                      evidence=(Evidence("reason", toolkits.error or "the facts do not say"),))  # fmt: skip
+        yield Finding(
+            "cuda-toolkit-missing",
+            Status.UNKNOWN,
+            "Which CUDA toolkits are here is not known.",
+            evidence=(Evidence("reason", toolkits.error or "the facts do not say"),),
+        )
         return
     cuda = torch_of(facts)
     version = cuda.cuda if cuda and cuda.cuda else ""
     yield Finding(
-        "cuda-toolkit-missing", Status.SKIP if nothing_waits(facts) else Status.WARN,
+        "cuda-toolkit-missing",
+        Status.SKIP if nothing_waits(facts) else Status.WARN,
         "No CUDA toolkit with a working nvcc was found: extensions cannot be built here.",
-        evidence=(Evidence("searched", toolkits.found_via),
-                  *(Evidence(item.root, item.error or f"missing {', '.join(item.missing)}") for item in toolkits.value or ())),
+        evidence=(
+            Evidence("searched", toolkits.found_via),
+            *(
+                Evidence(item.root, item.error or f"missing {', '.join(item.missing)}")
+                for item in toolkits.value or ()
+            ),
+        ),
         remedy=_a_toolkit(facts, version),
-    )  # fmt: skip
+    )
 
 
 def conda_toolkit(prefix: str, cuda: str) -> str:
@@ -114,10 +129,12 @@ def cuda_home_wrong(facts: Facts, goal: Goal) -> Iterator[Finding]:
             return
         why = "its nvcc is a wrapper script or link" if choice.real_root else "no CUDA headers are there"
         yield Finding(
-            "cuda-home-wrong", Status.FAIL,
+            "cuda-home-wrong",
+            Status.FAIL,
             f"torch would take CUDA_HOME={choice.root or '(empty)'}, which is not the toolkit: {why}.",
-            evidence=evidence, remedy=remedy,
-        )  # fmt: skip
+            evidence=evidence,
+            remedy=remedy,
+        )
         return
     # A CPU build of torch sets no CUDA_HOME; a CUDA build installed later would stumble over the wrapper.
     if torch is not None and torch.cuda is None and not facts.machine.variables.get("CUDA_HOME"):
@@ -125,12 +142,15 @@ def cuda_home_wrong(facts: Facts, goal: Goal) -> Iterator[Finding]:
             for via in toolkit.found_via:
                 if "wrapper script" in via:
                     yield Finding(
-                        "cuda-home-wrong", Status.WARN,
+                        "cuda-home-wrong",
+                        Status.WARN,
                         "nvcc on PATH is a wrapper script: a CUDA build of torch would take the wrong CUDA_HOME.",
-                        evidence=(Evidence("nvcc", via, facts.machine.toolkits.found_via),
-                                  Evidence("nvcc's own root", toolkit.root, "nvcc --dryrun (TOP)")),
+                        evidence=(
+                            Evidence("nvcc", via, facts.machine.toolkits.found_via),
+                            Evidence("nvcc's own root", toolkit.root, "nvcc --dryrun (TOP)"),
+                        ),
                         remedy=(set_variable(facts, "CUDA_HOME", toolkit.root),),
-                    )  # fmt: skip
+                    )
                     return
 
 
@@ -148,9 +168,11 @@ def cuda_torch_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if toolkit is not None and numbers(toolkit.version)[0] == cuda[0]:
         minor = "" if numbers(toolkit.version)[1] == cuda[1] else " (the minors differ, which works)"
         yield Finding(
-            "cuda-torch-mismatch", Status.PASS, f"Toolkit {toolkit.version} fits torch's CUDA {torch.cuda}{minor}.",
+            "cuda-torch-mismatch",
+            Status.PASS,
+            f"Toolkit {toolkit.version} fits torch's CUDA {torch.cuda}{minor}.",
             evidence=_mismatch_evidence(facts, toolkit),
-        )  # fmt: skip
+        )
         return
     shown = toolkit or compiling_toolkits(facts)[0]
     remedy = (
@@ -164,10 +186,12 @@ def cuda_torch_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
     )
     yield Finding(
-        "cuda-torch-mismatch", Status.FAIL,
+        "cuda-torch-mismatch",
+        Status.FAIL,
         f"The toolkit is CUDA {shown.version}, torch was built for {torch.cuda}: torch refuses to build with it.",
-        evidence=_mismatch_evidence(facts, shown), remedy=remedy,
-    )  # fmt: skip
+        evidence=_mismatch_evidence(facts, shown),
+        remedy=remedy,
+    )
 
 
 @check("toolkit-arch", "toolkit", "The toolkit can compile for the GPU")
@@ -181,19 +205,27 @@ def toolkit_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     evidence = (Evidence(f"nvcc {toolkit.version}", " ".join(toolkit.archs), "nvcc --list-gpu-code"),)
     for target in targets(facts, goal):
         if target.arch.plain.sm in toolkit.archs:
-            yield Finding("toolkit-arch", Status.PASS, f"Toolkit {toolkit.version} compiles for {target.label}.",
-                          subject=target.label, evidence=evidence)  # fmt: skip
+            yield Finding(
+                "toolkit-arch",
+                Status.PASS,
+                f"Toolkit {toolkit.version} compiles for {target.label}.",
+                subject=target.label,
+                evidence=evidence,
+            )
             continue
         others = [t for t in compiling_toolkits(facts) if target.arch.plain.sm in t.archs]
         if (instead := _sibling(toolkit, target.arch)) is not None:
             stops = not goal.targets and _stops_at(facts, toolkit)
             yield Finding(
-                "toolkit-arch", Status.WARN if stops else Status.SKIP,
+                "toolkit-arch",
+                Status.WARN if stops else Status.SKIP,
                 f"Toolkit {toolkit.version} does not know {target.arch.cc}"
                 + (", for which torch would compile" if stops else "")
                 + f"; {instead.cc} is what to build, and runs on {target.label}.",
-                subject=target.label, evidence=evidence, remedy=(set_variable(facts, "TORCH_CUDA_ARCH_LIST", instead.cc),),
-            )  # fmt: skip
+                subject=target.label,
+                evidence=evidence,
+                remedy=(set_variable(facts, "TORCH_CUDA_ARCH_LIST", instead.cc),),
+            )
             continue
         remedy = (
             (set_variable(facts, "CUDA_HOME", others[0].root),)
@@ -201,9 +233,13 @@ def toolkit_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             else (prose(_which_toolkit(target.arch)), *_by_ptx(facts, toolkit, target.arch))
         )
         yield Finding(
-            "toolkit-arch", Status.FAIL, f"Toolkit {toolkit.version} cannot compile for {target.label}.",
-            subject=target.label, evidence=evidence, remedy=remedy,
-        )  # fmt: skip
+            "toolkit-arch",
+            Status.FAIL,
+            f"Toolkit {toolkit.version} cannot compile for {target.label}.",
+            subject=target.label,
+            evidence=evidence,
+            remedy=remedy,
+        )
 
 
 def _mismatch_evidence(facts: Facts, toolkit: Toolkit) -> tuple[Evidence, ...]:

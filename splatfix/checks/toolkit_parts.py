@@ -29,13 +29,20 @@ def cuda_headers_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
         return
     yield Finding(
-        "cuda-headers-missing", Status.WARN,
+        "cuda-headers-missing",
+        Status.WARN,
         f"The toolkit at {toolkit.root} lacks {len(toolkit.missing)} part(s) that extensions may need: "
-        + ", ".join(part.rpartition("/")[2] for part in toolkit.missing) + ".",
-        evidence=(*evidence, *(Evidence(header, folder, "the environment's own NVIDIA packages")
-                               for header, folder in toolkit.elsewhere.items())),
+        + ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
+        + ".",
+        evidence=(
+            *evidence,
+            *(
+                Evidence(header, folder, "the environment's own NVIDIA packages")
+                for header, folder in toolkit.elsewhere.items()
+            ),
+        ),
         remedy=_missing_parts(facts, toolkit),
-    )  # fmt: skip
+    )
 
 
 def _missing_parts(facts: Facts, toolkit: Toolkit) -> tuple[Remedy, ...]:

@@ -31,23 +31,31 @@ def torch_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
     """Every splatting stack stands on torch. splatfix reads its version and build from its own files."""
     installed, torch = facts.environment.torch_installed, facts.environment.torch
     if installed.value is None:
-        yield Finding("torch-installed", Status.UNKNOWN, "Whether torch is installed is not known.",
-                      evidence=(Evidence("reason", installed.error),))  # fmt: skip
+        yield Finding(
+            "torch-installed",
+            Status.UNKNOWN,
+            "Whether torch is installed is not known.",
+            evidence=(Evidence("reason", installed.error),),
+        )
     elif not installed.value:
         yield Finding(
-            "torch-installed", Status.FAIL, "torch is not installed in this environment.",
+            "torch-installed",
+            Status.FAIL,
+            "torch is not installed in this environment.",
             evidence=(Evidence("torch", "not found", installed.found_via),),
             remedy=(
                 prose("To look at another environment: splatfix diagnose --python path/to/venv"),
                 *torch_for(facts, goal, targets(facts, goal)),
             ),
-        )  # fmt: skip
+        )
     elif torch.value is None:
         yield Finding(
-            "torch-installed", Status.FAIL, f"torch's files are damaged: {torch.error}.",
+            "torch-installed",
+            Status.FAIL,
+            f"torch's files are damaged: {torch.error}.",
             evidence=(Evidence("torch", torch.error, torch.found_via),),
             remedy=(prose("Install torch anew in this environment."),),
-        )  # fmt: skip
+        )
     else:
         kind = (
             f"CUDA {torch.value.cuda}"
@@ -55,9 +63,11 @@ def torch_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
             else (f"ROCm {torch.value.hip}" if torch.value.hip else "CPU")
         )
         yield Finding(
-            "torch-installed", Status.PASS, f"torch {torch.value.version}, a {kind} build",
+            "torch-installed",
+            Status.PASS,
+            f"torch {torch.value.version}, a {kind} build",
             evidence=(Evidence("torch", f"{torch.value.version} in {torch.value.folder}", torch.found_via),),
-        )  # fmt: skip
+        )
 
 
 @check("torch-imports", "torch", "torch imports in the target environment")
@@ -67,18 +77,25 @@ def torch_imports(facts: Facts, goal: Goal) -> Iterator[Finding]:
     for probe in facts.environment.imports:
         if probe.module != "torch":
             continue
-        evidence = (Evidence("import torch", f"{probe.outcome}: {probe.detail}" if probe.detail else probe.outcome,
-                             "child process"),)  # fmt: skip
+        evidence = (
+            Evidence(
+                "import torch",
+                f"{probe.outcome}: {probe.detail}" if probe.detail else probe.outcome,
+                "child process",
+            ),
+        )
         if probe.ok:
             yield Finding(
                 "torch-imports", Status.PASS, f"torch imports ({probe.seconds:.1f} s).", evidence=evidence
             )
         else:
             yield Finding(
-                "torch-imports", Status.FAIL, f"Importing torch fails ({probe.outcome}): {probe.detail}",
+                "torch-imports",
+                Status.FAIL,
+                f"Importing torch fails ({probe.outcome}): {probe.detail}",
                 evidence=evidence,
                 remedy=(prose("Install torch anew in this environment, then rebuild the extensions."),),
-            )  # fmt: skip
+            )
 
 
 @check("cpu-only-torch", "torch", "torch is a CUDA build where CUDA is wanted")
@@ -95,19 +112,25 @@ def cpu_only_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if has_nvidia_gpu(facts) or goal.targets:
         wanted = "this machine's GPU" if has_nvidia_gpu(facts) else " ".join(goal.targets)
         yield Finding(
-            "cpu-only-torch", Status.FAIL,
+            "cpu-only-torch",
+            Status.FAIL,
             f"torch {torch.version} is a {torch.built_for} build: it cannot use {wanted} nor build CUDA "
             "extensions.",
-            evidence=evidence, remedy=torch_for(facts, goal, targets(facts, goal)),
-        )  # fmt: skip
+            evidence=evidence,
+            remedy=torch_for(facts, goal, targets(facts, goal)),
+        )
     else:
         yield Finding(
-            "cpu-only-torch", Status.SKIP,
-            ("torch for macOS computes on the CPU and on Metal (MPS)" if facts.machine.system == "darwin"
-             else "torch is a CPU build, which suits a machine without a GPU")
+            "cpu-only-torch",
+            Status.SKIP,
+            (
+                "torch for macOS computes on the CPU and on Metal (MPS)"
+                if facts.machine.system == "darwin"
+                else "torch is a CPU build, which suits a machine without a GPU"
+            )
             + "; CUDA extensions cannot be built with it.",
             evidence=evidence,
-        )  # fmt: skip
+        )
 
 
 @check("torch-arch-unsupported", "torch", "torch carries code for the GPU")
@@ -119,8 +142,12 @@ def torch_arch_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if torch is None or not torch.cuda:
         return
     if torch.code_error or not torch.code:
-        yield Finding("torch-arch-unsupported", Status.UNKNOWN, "What GPU code torch carries could not be read.",
-                      evidence=(Evidence("libtorch_cuda", torch.code_error or "no fat binary in it"),))  # fmt: skip
+        yield Finding(
+            "torch-arch-unsupported",
+            Status.UNKNOWN,
+            "What GPU code torch carries could not be read.",
+            evidence=(Evidence("libtorch_cuda", torch.code_error or "no fat binary in it"),),
+        )
         return
     evidence = (Evidence("libtorch_cuda", code_words(torch.code), "fat binaries read as bytes"),)
     for target in targets(facts, goal):
@@ -130,20 +157,31 @@ def torch_arch_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
         if verdict.usable:
             # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
             status = Status.UNKNOWN if verdict.ptx_unsure and not goal.targets else Status.PASS
-            yield Finding("torch-arch-unsupported", status, f"torch {torch.version} {verdict.reason}.",
-                          subject=target.label, evidence=evidence)  # fmt: skip
+            yield Finding(
+                "torch-arch-unsupported",
+                status,
+                f"torch {torch.version} {verdict.reason}.",
+                subject=target.label,
+                evidence=evidence,
+            )
         elif verdict.too_new_ptx and not verdict.missing:
             yield Finding(
-                "torch-arch-unsupported", Status.FAIL,
+                "torch-arch-unsupported",
+                Status.FAIL,
                 f"torch {torch.version} has no machine code for {target.label}, and {verdict.reason}.",
-                subject=target.label, evidence=evidence, remedy=torch_for(facts, goal, (target,)),
-            )  # fmt: skip
+                subject=target.label,
+                evidence=evidence,
+                remedy=torch_for(facts, goal, (target,)),
+            )
         else:
             yield Finding(
-                "torch-arch-unsupported", Status.FAIL,
+                "torch-arch-unsupported",
+                Status.FAIL,
                 f"torch {torch.version} has no code for {target.label}.",
-                subject=target.label, evidence=evidence, remedy=torch_for(facts, goal, (target,)),
-            )  # fmt: skip
+                subject=target.label,
+                evidence=evidence,
+                remedy=torch_for(facts, goal, (target,)),
+            )
 
 
 @check("arch-unknown-to-torch", "torch", "torch's cpp_extension knows the architecture")
@@ -161,19 +199,25 @@ def arch_unknown_to_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         instead = _known_sibling(torch, target.arch)
         if instead is None:
             yield Finding(
-                "arch-unknown-to-torch", Status.FAIL,
+                "arch-unknown-to-torch",
+                Status.FAIL,
                 f"torch {torch.version} refuses to build for {target.label}: {target.arch.cc} is not in its list.",
-                subject=target.label, evidence=evidence, remedy=torch_for(facts, goal, (target,)),
-            )  # fmt: skip
+                subject=target.label,
+                evidence=evidence,
+                remedy=torch_for(facts, goal, (target,)),
+            )
             continue
         stops = not goal.targets and _stops_over_visible_gpus(facts, torch)
         yield Finding(
-            "arch-unknown-to-torch", Status.WARN if stops else Status.SKIP,
+            "arch-unknown-to-torch",
+            Status.WARN if stops else Status.SKIP,
             f"torch {torch.version} does not know {target.arch.cc} by its number"
             + (", at which a build without an arch list stops" if stops else "")
             + f"; {instead.cc} is what to build, and runs on {target.label}.",
-            subject=target.label, evidence=evidence, remedy=(set_variable(facts, "TORCH_CUDA_ARCH_LIST", instead.cc),),
-        )  # fmt: skip
+            subject=target.label,
+            evidence=evidence,
+            remedy=(set_variable(facts, "TORCH_CUDA_ARCH_LIST", instead.cc),),
+        )
 
 
 def own_archs(torch: Torch) -> tuple[str, ...]:
@@ -233,7 +277,11 @@ def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Rem
     if served:
         return (command, rebuild)
     return (
-        prose(f"No one torch build serves {' and '.join(item.label for item in everything)}. For "
-              f'{wanted[0].arch.sm}, in an environment of its own: "FOLDER/bin/python" -m pip install {words}'),
-        prose("Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."),
-    )  # fmt: skip
+        prose(
+            f"No one torch build serves {' and '.join(item.label for item in everything)}. For "
+            f'{wanted[0].arch.sm}, in an environment of its own: "FOLDER/bin/python" -m pip install {words}'
+        ),
+        prose(
+            "Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."
+        ),
+    )

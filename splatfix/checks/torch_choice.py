@@ -45,9 +45,11 @@ def toolkit_trouble(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> i
     for toolkit in compiling_toolkits(facts):
         version = numbers(toolkit.version)
         if version[0] == build.cuda[0] and all(
-            arch.sm in toolkit.archs if toolkit.archs and not arch.variant else _names(version[0], version[1], [arch])
+            arch.sm in toolkit.archs
+            if toolkit.archs and not arch.variant
+            else _names(version[0], version[1], [arch])
             for arch in wanted
-        ):  # fmt: skip
+        ):
             return 0
     from_wheels = facts.machine.system == "linux" and provisionable(build.cuda[0])
     return 1 if from_wheels and _names(*build.cuda, wanted) else 2
@@ -81,7 +83,7 @@ def compiler_trouble(facts: Facts, build: TorchBuild) -> bool:
 def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[int | bool, ...]:
     """For a sort of builds that serve: what asks least first, then no older release than the installed one, then the nearest.
 
-    The findings (``torch_for``) and the ways out (``splatfix.resolve``) both take the first by it.
+    The findings (``torch_for``) and the ways out (``splatfix.plan``) both take the first by it.
     """
     torch = torch_of(facts)
     older = torch is not None and numbers(build.release)[:2] < numbers(torch.version)[:2]
@@ -101,11 +103,15 @@ def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:
     version = numbers(words) if any(arch.plain.cc in here for arch in archs) else ()
     per_arch = [
         builds_for_arch(
-            arch, platform_of(facts), facts.machine.machine, python=pair(python.version) if python else None,
-            glibc=pair(facts.machine.glibc), driver=version or None,
+            arch,
+            platform_of(facts),
+            facts.machine.machine,
+            python=pair(python.version) if python else None,
+            glibc=pair(facts.machine.glibc),
+            driver=version or None,
         )
         for arch in archs
-    ]  # fmt: skip
+    ]
     torch = torch_of(facts)
     served = [
         item.build

@@ -33,22 +33,41 @@ def python_version_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
         newest = max(fitting, key=numbers)
         later = [release for release, answer in answers.items() if answer is None]
         open_end = f"; of {max(later, key=numbers)} that is not known" if later else ""
-        yield Finding("python-version-unsupported", Status.PASS,
-                      f"torch up to {newest} has wheels for Python {python.version}{open_end}.", evidence=evidence)  # fmt: skip
+        yield Finding(
+            "python-version-unsupported",
+            Status.PASS,
+            f"torch up to {newest} has wheels for Python {python.version}{open_end}.",
+            evidence=evidence,
+        )
         return
     if ordinary and version and all(version > _newest_python(row) for row in known):
-        yield Finding("python-version-unsupported", Status.UNKNOWN, evidence=evidence,
-                      summary=f"Whether torch has wheels for Python {python.version} is not in splatfix's tables.")  # fmt: skip
+        yield Finding(
+            "python-version-unsupported",
+            Status.UNKNOWN,
+            evidence=evidence,
+            summary=f"Whether torch has wheels for Python {python.version} is not in splatfix's tables.",
+        )
         return
-    why = ("it is a 32-bit build" if narrow else f"it is {python.implementation}" if python.implementation != "CPython"
-           else "no release in splatfix's tables has wheels for it")  # fmt: skip
+    why = (
+        "it is a 32-bit build"
+        if narrow
+        else f"it is {python.implementation}"
+        if python.implementation != "CPython"
+        else "no release in splatfix's tables has wheels for it"
+    )
     last = max(known, key=lambda row: numbers(row.release))
     upper = ".".join(map(str, last.python_max)) if last.python_max else "the newest"
     yield Finding(
-        "python-version-unsupported", Status.FAIL, f"There is no torch for this Python {python.version}: {why}.",
+        "python-version-unsupported",
+        Status.FAIL,
+        f"There is no torch for this Python {python.version}: {why}.",
         evidence=evidence,
-        remedy=(prose(f"Make the environment anew with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}."),),
-    )  # fmt: skip
+        remedy=(
+            prose(
+                f"Make the environment anew with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}."
+            ),
+        ),
+    )
 
 
 def _newest_python(row: torch_releases.TorchRelease) -> tuple[int, int]:
@@ -66,10 +85,16 @@ def no_matching_wheel(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     if libc.value and libc.value.startswith("musl"):
         yield Finding(
-            "no-matching-wheel", Status.FAIL, f"torch has no wheels for {libc.value}.",
+            "no-matching-wheel",
+            Status.FAIL,
+            f"torch has no wheels for {libc.value}.",
             evidence=(Evidence("C library", libc.value, libc.found_via),),
-            remedy=(prose("Use a distribution or an image with glibc (Debian, Ubuntu, RHEL); Alpine's musl cannot load torch."),),
-        )  # fmt: skip
+            remedy=(
+                prose(
+                    "Use a distribution or an image with glibc (Debian, Ubuntu, RHEL); Alpine's musl cannot load torch."
+                ),
+            ),
+        )
         return
     found = facts.checkout.value
     pins = (item for item in (found.pins if found else ()) if item.name.lower() in ("torch", "pytorch"))
@@ -87,9 +112,17 @@ def no_matching_wheel(facts: Facts, goal: Goal) -> Iterator[Finding]:
     ]
     if obstacles and all(obstacles):
         yield Finding(
-            "no-matching-wheel", Status.WARN, f"{pin.file} pins torch {pin.spec.removeprefix('==')}: {obstacles[0]}",
-            evidence=(Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),
-                      Evidence("Python", python.version, python.executable),
-                      Evidence("glibc", facts.machine.glibc or "not known", libc.found_via)),
-            remedy=(prose("Leave that pin aside and install a torch for this GPU, or take another Python for it."),),
-        )  # fmt: skip
+            "no-matching-wheel",
+            Status.WARN,
+            f"{pin.file} pins torch {pin.spec.removeprefix('==')}: {obstacles[0]}",
+            evidence=(
+                Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),
+                Evidence("Python", python.version, python.executable),
+                Evidence("glibc", facts.machine.glibc or "not known", libc.found_via),
+            ),
+            remedy=(
+                prose(
+                    "Leave that pin aside and install a torch for this GPU, or take another Python for it."
+                ),
+            ),
+        )

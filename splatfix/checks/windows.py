@@ -16,8 +16,10 @@ from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
 from splatfix.checks.registry import check
 from splatfix.facts import Facts
 
-_PROMPT = ('Open "x64 Native Tools Command Prompt for VS", or run vcvars64.bat, and build from there, with '
-           "set DISTUTILS_USE_SDK=1.")  # fmt: skip
+_PROMPT = (
+    'Open "x64 Native Tools Command Prompt for VS", or run vcvars64.bat, and build from there, with '
+    "set DISTUTILS_USE_SDK=1."
+)
 
 
 @check("msvc-not-on-path", "compiler", "cl.exe is where torch looks for it")
@@ -39,11 +41,14 @@ def msvc_not_on_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if not later:
         return  # a setup.py finds it all the same
     yield Finding(
-        "msvc-not-on-path", Status.WARN,
+        "msvc-not-on-path",
+        Status.WARN,
         f"Visual Studio is here, but cl.exe is not on PATH: {', '.join(later)} cannot compile at the first import.",
-        evidence=(Evidence(compiler.path, compiler.version or "version not known", ", ".join(compiler.found_via)),),
+        evidence=(
+            Evidence(compiler.path, compiler.version or "version not known", ", ".join(compiler.found_via)),
+        ),
         remedy=(prose(_PROMPT),),
-    )  # fmt: skip
+    )
 
 
 @check("msvc-x86-host", "compiler", "Visual Studio's compiler makes 64-bit code")
@@ -60,11 +65,16 @@ def msvc_x86_host(facts: Facts, goal: Goal) -> Iterator[Finding]:
             continue
         if place.endswith("\\x86\\cl.exe") or "\\hostx86\\" in place or prompt == "x86":
             yield Finding(
-                "msvc-x86-host", Status.FAIL, "The cl.exe on PATH is the 32-bit one: torch's headers do not compile with it.",
+                "msvc-x86-host",
+                Status.FAIL,
+                "The cl.exe on PATH is the 32-bit one: torch's headers do not compile with it.",
                 subject=item.path,
-                evidence=(Evidence("cl.exe", item.path, "PATH"), Evidence("VSCMD_ARG_TGT_ARCH", prompt or "not set")),
+                evidence=(
+                    Evidence("cl.exe", item.path, "PATH"),
+                    Evidence("VSCMD_ARG_TGT_ARCH", prompt or "not set"),
+                ),
                 remedy=(prose(_PROMPT),),
-            )  # fmt: skip
+            )
         return  # the first on PATH is the one that is called
 
 
@@ -83,12 +93,15 @@ def distutils_use_sdk_unset(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     waiting = [item.source.label for item in sources_to_build(facts) if item.source.uses_torch_builder]
     yield Finding(
-        "distutils-use-sdk-unset", Status.WARN if waiting else Status.SKIP,
+        "distutils-use-sdk-unset",
+        Status.WARN if waiting else Status.SKIP,
         f"Visual Studio's prompt is open, and DISTUTILS_USE_SDK is not set: torch stops {waiting[0] if waiting else 'a build'}.",
-        evidence=(Evidence("VSCMD_ARG_TGT_ARCH", variables["VSCMD_ARG_TGT_ARCH"], "environment variable"),
-                  Evidence("DISTUTILS_USE_SDK", "not set", "environment variable")),
+        evidence=(
+            Evidence("VSCMD_ARG_TGT_ARCH", variables["VSCMD_ARG_TGT_ARCH"], "environment variable"),
+            Evidence("DISTUTILS_USE_SDK", "not set", "environment variable"),
+        ),
         remedy=(set_variable(facts, "DISTUTILS_USE_SDK", "1"),),
-    )  # fmt: skip
+    )
 
 
 @check("msvc-runtime-missing", "torch", "The Visual C++ runtime that torch loads is here")
@@ -100,7 +113,11 @@ def msvc_runtime_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if torch_of(facts) is None or not lost.value or (python is not None and python.kind == "conda"):
         return  # conda's Python brings its own copy
     yield Finding(
-        "msvc-runtime-missing", Status.WARN, f"{', '.join(lost.value)} of the Visual C++ redistributable is not in System32.",
+        "msvc-runtime-missing",
+        Status.WARN,
+        f"{', '.join(lost.value)} of the Visual C++ redistributable is not in System32.",
         evidence=(Evidence("System32", "lacks " + ", ".join(lost.value), lost.found_via),),
-        remedy=(prose("Install the Visual C++ redistributable: https://aka.ms/vs/17/release/vc_redist.x64.exe"),),
-    )  # fmt: skip
+        remedy=(
+            prose("Install the Visual C++ redistributable: https://aka.ms/vs/17/release/vc_redist.x64.exe"),
+        ),
+    )

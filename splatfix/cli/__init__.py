@@ -13,7 +13,7 @@ from splatfix.cli import (
     certify,
     checks,
     diagnose,
-    ending,
+    errors,
     inspect_,
     install,
     interrupted,
@@ -98,22 +98,22 @@ def main() -> None:
     be_plain_where_needed()
     try:
         # standalone, typer shows wrong usage itself, as text for people
-        code = app(prog_name="splatfix", standalone_mode=not ending.wants_json())
+        code = app(prog_name="splatfix", standalone_mode=not errors.wants_json())
         sys.exit(code if isinstance(code, int) else 0)
     except SplatfixError as problem:
         if "--debug" in sys.argv:
             raise
-        ending.end_with(problem)
+        errors.end_with(problem)
     except _UsageError as error:
-        ending.end_with(ending.of_usage(error.format_message()))  # type: ignore[attr-defined]
+        errors.end_with(errors.of_usage(error.format_message()))  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("Interrupted.\n")
         sys.exit(interrupted.EXIT_CODE)
     except OSError as error:
         if "--debug" in sys.argv:
             raise
-        ending.end_with(ending.of_system(error))
+        errors.end_with(errors.of_system(error))
     except Exception as error:
         if "--debug" in sys.argv:
             raise
-        ending.end_with(ending.of_splatfix(error))
+        errors.end_with(errors.of_splatfix(error))

@@ -42,7 +42,7 @@ def clear(
     if chosen and not yes and console.out().is_terminal:
         size = sum(entry.size for entry in chosen) / 2**20
         typer.confirm(f"Remove {len(chosen)} wheel(s), {size:.1f} MiB, from {cache.folder}?", abort=True)
-    with interrupted.saying(
+    with interrupted.on_interrupt(
         lambda: f"Interrupted: {len(cache.entries())} wheel(s) are still in {cache.folder}."
     ):
         removed = cache.clear(chosen if name else None)

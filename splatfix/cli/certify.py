@@ -102,7 +102,7 @@ def certify(
     inside = {"--docker-host": docker_host, "--base-image": base_image, "--ca-certificates": ca_certificates}
     _fit_together(suite, data, container, here, inside)
     if container is not None:
-        with interrupted.saying(_nothing_certified):
+        with interrupted.on_interrupt(_nothing_certified):
             _in_container(container, suite, out, docker_host, base_image, ca_certificates, as_json)
     from splatfix import facts
     from splatfix.certify import Request, data_suite, device_for, require_gpu, run_and_report, sample_suite
@@ -110,7 +110,7 @@ def certify(
     from splatfix.report import console
     from splatfix.report.progress import training
 
-    with interrupted.saying(_nothing_certified):
+    with interrupted.on_interrupt(_nothing_certified):
         target = facts.resolve_python(python)
         known = facts.gather(target)
         where = device_for(device.value, known)

@@ -99,7 +99,7 @@ def diagnose(
                 "not-a-folder", f"There is no folder {repo}.", "Give the folder of the checkout."
             )
         interpreter = facts.resolve_python(python)
-        with interrupted.saying(lambda: _half_recorded(record)):
+        with interrupted.on_interrupt(lambda: _half_recorded(record)):
             known = facts.gather(interpreter, try_imports=imports, record=record, redact=redact, repo=repo)
     if save is not None:
         write_json(save, to_json(known))

@@ -13,7 +13,7 @@ from splatfix.cli import interrupted, options
 
 if TYPE_CHECKING:
     from splatfix.facts import Facts
-    from splatfix.resolve import Request
+    from splatfix.plan import Request
 
 
 class Backend(str, Enum):
@@ -108,11 +108,11 @@ def install(
     from splatfix.core.errors import usage_error
     from splatfix.core.files import dumps
     from splatfix.facts import gather, resolve_python
-    from splatfix.install import WheelCache, carry_out, fetch_source, request_to_resume
+    from splatfix.install import WheelCache, execute, fetch_source, request_to_resume
     from splatfix.install import revert as take_back
+    from splatfix.plan import Request, make_plan
     from splatfix.report import console, installation
     from splatfix.report.install_progress import InstallProgress
-    from splatfix.resolve import Request, make_plan
 
     if (facts_file or keep) and not (dry_run and why):
         raise usage_error(
@@ -179,10 +179,10 @@ def install(
         if not yes and console.out().is_terminal:
             typer.confirm("Go ahead?", default=True, abort=True)
     environment = interrupted.Installing(Path(plan.prefix), plan.python)
-    with interrupted.saying(environment.words):
+    with interrupted.on_interrupt(environment.words):
         with InstallProgress(console.err(), verbose=verbose) as progress:
             cache = None if no_cache else WheelCache()
-            outcome = carry_out(plan, facts, progress=progress, cache=cache, reinstall=reinstall)
+            outcome = execute(plan, facts, progress=progress, cache=cache, reinstall=reinstall)
             outcome = measured(outcome, facts, verify, take_back)
         if as_json:
             typer.echo(dumps(installation.outcome_document(outcome)), nl=False)
@@ -195,9 +195,9 @@ def _explain(request: Request, facts: Facts, named: bool, keep: tuple[str, ...],
     from splatfix.cli.ways import ways_for
     from splatfix.core.errors import Exit, SplatfixError
     from splatfix.core.files import dumps
+    from splatfix.plan import Aim, Plan, aim_at, make_plan
     from splatfix.report import console, installation
     from splatfix.report.ways import show_ways
-    from splatfix.resolve import Aim, Plan, aim_at, make_plan
 
     plan: Plan | None = None
     problem: SplatfixError | None = None
@@ -232,9 +232,9 @@ def _show_ways_of(facts_file: Path, request: Request, keep: tuple[str, ...], as_
     from splatfix.core.errors import Exit
     from splatfix.core.files import dumps
     from splatfix.facts import load
+    from splatfix.plan import Aim, aim_at
     from splatfix.report import console, installation
     from splatfix.report.ways import show_ways
-    from splatfix.resolve import Aim, aim_at
 
     facts = load(facts_file)
     source = " ".join(map(shlex.quote, request.sources))

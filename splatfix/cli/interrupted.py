@@ -62,7 +62,7 @@ def _quiet(problem: threading.ExceptHookArgs) -> None:
 
 
 @contextmanager
-def saying(words: Callable[[], str]) -> Iterator[None]:
+def on_interrupt(words: Callable[[], str]) -> Iterator[None]:
     """An interrupt in here is told in these words, unless it brings its own; "" leaves them to whoever is around."""
     try:
         yield

@@ -46,7 +46,7 @@ def revert(
         _show_journal(interpreter, as_json)
         return
     environment = interrupted.Installing(open_target(interpreter, ProcessRunner()).prefix, interpreter)
-    with interrupted.saying(environment.words):
+    with interrupted.on_interrupt(environment.words):
         _take_back(interpreter, entry, everything, dry_run, as_json)
 
 

@@ -46,7 +46,7 @@ def make(
     as_json: options.Json = False,
 ) -> None:
     """Render sample scenes from their recipes (10 to 60 s each)."""
-    with interrupted.saying(lambda: _half_made(out_folder)):
+    with interrupted.on_interrupt(lambda: _half_made(out_folder)):
         document = _ask("make", tuple(names or ()), out_folder, python, as_json)
     from splatfix.report.console import out
 

@@ -23,7 +23,9 @@ def verify(
     from splatfix.facts import gather, resolve_python
     from splatfix.report import certificate, console
 
-    with interrupted.saying(lambda: "Interrupted: no kernel was found right or wrong; nothing was changed."):
+    with interrupted.on_interrupt(
+        lambda: "Interrupted: no kernel was found right or wrong; nothing was changed."
+    ):
         target = resolve_python(python)
         facts = gather(target)
         where = device_for(device.value, facts)

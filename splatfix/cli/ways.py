@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
     from splatfix.checks import Finding
     from splatfix.facts import Facts
-    from splatfix.resolve import Aim, Lane, Ways
+    from splatfix.plan import Aim, Lane, Ways
 
 
 def ways_for(aim: Aim, facts: Facts) -> Ways:
     """The ranked ways out, the container lanes among them."""
-    from splatfix.resolve import find_ways
+    from splatfix.plan import find_ways
 
     return find_ways(aim, facts, _lanes())
 
 
 def _lanes() -> tuple[Lane, ...]:
     from splatfix.containers import load_lanes
-    from splatfix.resolve import Lane
+    from splatfix.plan import Lane
 
     return tuple(Lane(lane.name, lane.torch, lane.gpu) for lane in load_lanes().values())
 
@@ -44,7 +44,7 @@ def ways_after(
 
     if not any(item.status is Status.FAIL for item in findings):
         return None
-    from splatfix.resolve import Aim, Request, aim_at, ways_out_of
+    from splatfix.plan import Aim, Request, aim_at, ways_out_of
 
     aim = Aim(targets)
     if repo is not None and _can_be_installed(repo):
@@ -63,7 +63,7 @@ def checkout_of(sources: Sequence[str]) -> Path | None:
 def _can_be_installed(repo: Path) -> bool:
     """It is something that ``splatfix install`` takes, be it incomplete; no folder in which other things lie."""
     from splatfix.core.errors import SplatfixError
-    from splatfix.resolve.checkout import sources_in
+    from splatfix.plan.checkout import sources_in
 
     try:
         sources_in((str(repo),))

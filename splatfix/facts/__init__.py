@@ -21,6 +21,7 @@ from splatfix.facts.model import (
     Checkout,
     CheckoutSource,
     Code,
+    CodeMatch,
     Colmap,
     Compiler,
     ContainerGroup,
@@ -38,7 +39,6 @@ from splatfix.facts.model import (
     JitCache,
     Linkage,
     MachineFacts,
-    Passage,
     Pin,
     RenderCall,
     Resources,
@@ -63,6 +63,7 @@ __all__ = [
     "Checkout",
     "CheckoutSource",
     "Code",
+    "CodeMatch",
     "Colmap",
     "Compiler",
     "ContainerGroup",
@@ -83,7 +84,6 @@ __all__ = [
     "Linkage",
     "LiveSystem",
     "MachineFacts",
-    "Passage",
     "Pin",
     "RenderCall",
     "Resources",
@@ -128,9 +128,9 @@ def gather(
     """
     live = system or LiveSystem()
     if record is None:
-        from splatfix.facts.asked_once import AskedOnce
+        from splatfix.facts.caching_system import CachingSystem
 
-        facts = _gather(AskedOnce(live), python, try_imports)
+        facts = _gather(CachingSystem(live), python, try_imports)
         answer = facts.environment.interpreter
         if system is None and python and answer.value is None:
             refuse_other_program(python, str(answer.error).rpartition(" did not describe itself: ")[2])
@@ -153,7 +153,7 @@ def _with_checkout(facts: Facts, repo: Path | None) -> Facts:
 
 def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
     from splatfix.facts import environment, machine, toolkits
-    from splatfix.facts.side_by_side import Job
+    from splatfix.facts.parallel import Job
 
     interpreter = python or live.python
     folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))

@@ -11,8 +11,11 @@ from splatfix.facts.system import System, which_all
 _TIMEOUT = 8.0
 _MANIFESTS = ("/etc/vulkan/icd.d", "/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
 _KINDS = {
-    "DISCRETE_GPU": "discrete", "INTEGRATED_GPU": "integrated", "VIRTUAL_GPU": "virtual", "CPU": "cpu",
-}  # fmt: skip
+    "DISCRETE_GPU": "discrete",
+    "INTEGRATED_GPU": "integrated",
+    "VIRTUAL_GPU": "virtual",
+    "CPU": "cpu",
+}
 
 
 def probe(system: System) -> Fact[tuple[Adapter, ...]]:

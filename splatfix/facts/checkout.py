@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from splatfix.facts.code_matches import own_path_in_flags, passages_of, standard_flags
 from splatfix.facts.git_folder import branch_of, commit_of, git_folder, remote_of
 from splatfix.facts.model import (
     Checkout,
@@ -22,12 +23,21 @@ from splatfix.facts.pins import read_pins
 from splatfix.facts.python_source import SPLAT_MODULE, guarded_imports, imported_modules, render_calls
 from splatfix.facts.setup_py import read_setup_script
 from splatfix.facts.source import extension_folders, read_source
-from splatfix.facts.source_passages import own_path_in_flags, passages_of, standard_flags
 from splatfix.facts.text_files import children_of, files_below, text_of
 
 # Folders whose contents tell stacks apart; what else lies in a checkout is the user's own.
-_TELLING = ("submodules", "utils", "gsplat", "examples", "nerfstudio", "nerfstudio/models", "rasterizer",
-            "crates", "configs", "scene")  # fmt: skip
+_TELLING = (
+    "submodules",
+    "utils",
+    "gsplat",
+    "examples",
+    "nerfstudio",
+    "nerfstudio/models",
+    "rasterizer",
+    "crates",
+    "configs",
+    "scene",
+)
 # A file that mentions none of these is not parsed.
 _MENTIONS = re.compile(r"rasteriz|fused_ssim|simple_knn|gsplat", re.IGNORECASE)
 

@@ -288,7 +288,8 @@ def _builder_imports(source: str) -> tuple[str, ...]:
     names = {name for name, _ in found}
     # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there
     names |= {
-        f"{name}.packaging" for name, rest in found
+        f"{name}.packaging"
+        for name, rest in found
         if name == "pkg_resources" and re.search(r"import\s+packaging", rest)
-    }  # fmt: skip
+    }
     return tuple(sorted(names))

@@ -95,9 +95,18 @@ def _read(
         if links or importable:
             binaries[f"{folder}/{path}"] = binary
         yield Extension(
-            path, folder, owner, code, binary.needed, links, importable, binary.size,
-            python_module=_has_init(system, folder, path) if importable and _OF_ONE_PYTHON.search(path) else None,
-        )  # fmt: skip
+            path,
+            folder,
+            owner,
+            code,
+            binary.needed,
+            links,
+            importable,
+            binary.size,
+            python_module=_has_init(system, folder, path)
+            if importable and _OF_ONE_PYTHON.search(path)
+            else None,
+        )
 
 
 def _has_init(system: System, folder: str, path: str) -> bool | None:

@@ -6,8 +6,8 @@ import dataclasses
 import re
 from typing import Any
 
-from splatfix.facts import gpu_roads, pci
-from splatfix.facts.gpu_roads import Answer, capability, cuda_level
+from splatfix.facts import gpu_probes, pci
+from splatfix.facts.gpu_probes import Answer, capability, cuda_level
 from splatfix.facts.model import Driver, Fact, Gpu, unknown
 from splatfix.facts.system import System
 
@@ -35,13 +35,13 @@ def probe(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
     if not _anything_of_nvidia(system) and not any(card.vendor == "nvidia" for card in on_bus):
         via = "; ".join([*misses, "no NVIDIA device files, no NVIDIA card on the PCI bus"])
         return Fact(on_bus, via), Fact(None, via, "no NVIDIA driver on this machine")
-    by_cuda = gpu_roads.libcuda(system, misses)
+    by_cuda = gpu_probes.libcuda(system, misses)
     best = by_cuda if by_cuda and by_cuda.gpus else None
     best = (
         best
-        or gpu_roads.nvidia_smi(system, misses)
-        or gpu_roads.proc_files(system)
-        or gpu_roads.jetson(system)
+        or gpu_probes.nvidia_smi(system, misses)
+        or gpu_probes.proc_files(system)
+        or gpu_probes.jetson(system)
     )
     known = dataclasses.replace(
         best or Answer(""),
@@ -62,7 +62,7 @@ def probe(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
 
 
 def _of_a_mac(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
-    answer = gpu_roads.apple(system)
+    answer = gpu_probes.apple(system)
     no_driver: Fact[Driver] = Fact(None, "macOS", "there is no NVIDIA driver for this system")
     if answer is None:
         return unknown("system_profiler SPDisplaysDataType shows no GPU"), no_driver
@@ -158,8 +158,14 @@ def _kernel_module(system: System) -> tuple[str, bool | None] | None:
 
 
 def _anything_of_nvidia(system: System) -> bool:
-    traces = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/sys/module/nvidia", "/dev/nvhost-gpu",
-              "/etc/nv_tegra_release")  # fmt: skip
+    traces = (
+        "/proc/driver/nvidia",
+        "/dev/nvidiactl",
+        "/dev/dxg",
+        "/sys/module/nvidia",
+        "/dev/nvhost-gpu",
+        "/etc/nv_tegra_release",
+    )
     return system.name == "windows" or any(system.exists(path) for path in traces)
 
 

@@ -10,8 +10,18 @@ from functools import cached_property
 from splatfix.facts.system import System
 
 # torch's libraries, those first that answer most names. Releases before 2.0 split libtorch_cuda in two.
-_TORCH_LIBRARIES = ("c10", "torch_cpu", "torch_python", "c10_cuda", "torch_cuda", "torch_cuda_cpp",
-                    "torch_cuda_cu", "c10_hip", "torch_hip", "torch")  # fmt: skip
+_TORCH_LIBRARIES = (
+    "c10",
+    "torch_cpu",
+    "torch_python",
+    "c10_cuda",
+    "torch_cuda",
+    "torch_cuda_cpp",
+    "torch_cuda_cu",
+    "c10_hip",
+    "torch_hip",
+    "torch",
+)
 
 
 @dataclass(frozen=True)

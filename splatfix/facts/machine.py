@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from splatfix.facts import adapters, compilers, gpus, resources, surroundings, toolkits
-from splatfix.facts.gpu_roads import SYSCTL_NAMES
+from splatfix.facts import adapters, compilers, gpus, resources, system_libraries, toolkits
+from splatfix.facts.gpu_probes import SYSCTL_NAMES
 from splatfix.facts.model import Fact, MachineFacts, Resources, Toolkit, unknown
-from splatfix.facts.side_by_side import side_by_side
+from splatfix.facts.parallel import parallel
 from splatfix.facts.system import System
 
 # No probe may hold up a diagnosis longer than this; children end earlier, at timeouts of their own.
@@ -19,15 +19,46 @@ _TIMEOUT = 5.0
 
 # Variables that decide something when a splatting stack is built or run.
 DECIDING_VARIABLES = (
-    "CC", "CXX", "CUDAHOSTCXX", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
-    "CUB_HOME", "CUDA_LAUNCH_BLOCKING", "CUDA_ARCHITECTURES", "CUDAARCHS", "CONDA_PREFIX", "CPATH", "CPLUS_INCLUDE_PATH",
-    "DISTUTILS_USE_SDK", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "MAX_JOBS", "NVCC_APPEND_FLAGS",
-    "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_DRIVER_CAPABILITIES",
-    "NVIDIA_REQUIRE_CUDA", "NVIDIA_VISIBLE_DEVICES", "PYTHONPATH", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_NVCC", "TCNN_CUDA_ARCHITECTURES", "TORCH_CUDA_ARCH_LIST", "TORCH_DONT_CHECK_COMPILER_ABI",
-    "TORCH_EXTENSIONS_DIR", "VIRTUAL_ENV", "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VSCMD_ARG_TGT_ARCH",
+    "CC",
+    "CXX",
+    "CUDAHOSTCXX",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "CUB_HOME",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_ARCHITECTURES",
+    "CUDAARCHS",
+    "CONDA_PREFIX",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "DISTUTILS_USE_SDK",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LIBRARY_PATH",
+    "MAX_JOBS",
+    "NVCC_APPEND_FLAGS",
+    "NVCC_CCBIN",
+    "NVCC_PREPEND_FLAGS",
+    "NVIDIA_DISABLE_REQUIRE",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_REQUIRE_CUDA",
+    "NVIDIA_VISIBLE_DEVICES",
+    "PYTHONPATH",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NVCC",
+    "TCNN_CUDA_ARCHITECTURES",
+    "TORCH_CUDA_ARCH_LIST",
+    "TORCH_DONT_CHECK_COMPILER_ABI",
+    "TORCH_EXTENSIONS_DIR",
+    "VIRTUAL_ENV",
+    "VK_DRIVER_FILES",
+    "VK_ICD_FILENAMES",
+    "VSCMD_ARG_TGT_ARCH",
     "WSL_DISTRO_NAME",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +78,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         environment: the target environment's folder, whose disk and compilers are looked at too.
         packaged: gives what that environment brings; it may wait until the environment was read.
     """
-    found = side_by_side(
+    found = parallel(
         LIMIT,
         {
             "gpus": lambda: gpus.probe(system),
@@ -58,7 +89,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
             "resources": lambda: resources.probe(system, environment),
             "libc": lambda: _libc(system),
             "distribution": lambda: _distribution(system),
-            "surroundings": lambda: _surroundings(system),
+            "system_libraries": lambda: _surroundings(system),
         },
     )
     found_gpus, driver = found["gpus"][0] or (unknown(found["gpus"][1]), unknown(found["gpus"][1]))
@@ -83,7 +114,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         toolkits=_fact(found["toolkits"]),
         compilers=_fact(found["compilers"]),
         tools=found["tools"][0] or {},
-        **(found["surroundings"][0] or {}),
+        **(found["system_libraries"][0] or {}),
         resources=found["resources"][0] or Resources(),
         variables={name: system.env[name] for name in DECIDING_VARIABLES if name in system.env},
     )
@@ -102,13 +133,13 @@ def _toolkits(system: System, packaged: Callable[[], Packaged]) -> Fact[tuple[To
 def _surroundings(system: System) -> dict[str, Fact[Any]]:
     """Facts that take a few looks at files each, by the name of their field."""
     return {
-        "libcuda": surroundings.loaded_libcuda(system),
-        "linkable_libcuda": surroundings.linkable_libcuda(system),
-        "header_copies": surroundings.header_copies(system),
-        "missing_graphics": surroundings.missing_graphics(system),
-        "missing_msvc_runtime": surroundings.missing_msvc_runtime(system),
-        "container_toolkit": surroundings.container_toolkit(system),
-        "colmap": surroundings.colmap(system),
+        "libcuda": system_libraries.loaded_libcuda(system),
+        "linkable_libcuda": system_libraries.linkable_libcuda(system),
+        "header_copies": system_libraries.header_copies(system),
+        "missing_graphics": system_libraries.missing_graphics(system),
+        "missing_msvc_runtime": system_libraries.missing_msvc_runtime(system),
+        "container_toolkit": system_libraries.container_toolkit(system),
+        "colmap": system_libraries.colmap(system),
     }
 
 

@@ -40,7 +40,7 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Passage:
+class CodeMatch:
     """A place in an extension's C++ or CUDA source on which builds are known to break."""
 
     kind: str
@@ -61,7 +61,7 @@ class CheckoutSource:
     """Flags in setup.py that set a C++ standard, for either compiler."""
     own_path_in_flags: bool = False
     """nvcc is handed the source's own absolute path, as part of an include flag."""
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[CodeMatch, ...] = ()
 
 
 @dataclass(frozen=True)

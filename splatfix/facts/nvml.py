@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from splatfix.facts.side_by_side import within
+from splatfix.facts.parallel import within
 
 _TIMEOUT = 10.0
 _WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"

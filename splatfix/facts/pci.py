@@ -19,11 +19,23 @@ _VENDOR_NAMES = {"10de": "NVIDIA", "1002": "AMD", "8086": "Intel"}
 # Compute capability by the chip's code name, which the PCI database gives before its brackets (CUDA architecture table,
 # compat.md section 1: GA10x is 8.6 beside GA100's 8.0, GB20B is the GB10 of DGX Spark, GB10B is Thor).
 _CHIPS = (
-    (r"GM10[78]", "5.0"), (r"GM20\d", "5.2"), (r"GP100", "6.0"), (r"GP10\d", "6.1"), (r"GV100", "7.0"),
-    (r"TU1\d\d", "7.5"), (r"GA100", "8.0"), (r"GA10\d", "8.6"), (r"AD10\d", "8.9"), (r"GH100", "9.0"),
-    (r"GB10[02]", "10.0"), (r"GB110", "10.3"), (r"GB10B", "11.0"), (r"GB20B", "12.1"), (r"GB20\d", "12.0"),
+    (r"GM10[78]", "5.0"),
+    (r"GM20\d", "5.2"),
+    (r"GP100", "6.0"),
+    (r"GP10\d", "6.1"),
+    (r"GV100", "7.0"),
+    (r"TU1\d\d", "7.5"),
+    (r"GA100", "8.0"),
+    (r"GA10\d", "8.6"),
+    (r"AD10\d", "8.9"),
+    (r"GH100", "9.0"),
+    (r"GB10[02]", "10.0"),
+    (r"GB110", "10.3"),
+    (r"GB10B", "11.0"),
+    (r"GB20B", "12.1"),
+    (r"GB20\d", "12.0"),
     (r"GR100", "10.7"),
-)  # fmt: skip
+)
 
 
 def cards(system: System) -> tuple[Gpu, ...]:

@@ -39,11 +39,19 @@ def read_package_source(module: str, text: str) -> PackageSource:
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     settings = next((item for item in classes if _is_settings(item)), None)
     fields = [
-        node for node in (settings.body if settings else ())
+        node
+        for node in (settings.body if settings else ())
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    ]  # fmt: skip
-    forward = next((method for item in classes if item.name.endswith("Rasterizer")
-                    if (method := _method(item, "forward"))), None)  # fmt: skip
+    ]
+    forward = next(
+        (
+            method
+            for item in classes
+            if item.name.endswith("Rasterizer")
+            if (method := _method(item, "forward"))
+        ),
+        None,
+    )
     parameters = [arg.arg for arg in forward.args.args[1:]] if forward else []
     native, exports = _native_use(module, tree)
     return PackageSource(
@@ -109,9 +117,10 @@ def render_calls(file: str, tree: ast.AST) -> Iterator[RenderCall]:
     """Every call of a rasterizer that was imported by name, with the settings built in the same function."""
     names = imported_names(tree)
     modules = {
-        local: module for local, (module, name) in names.items()
+        local: module
+        for local, (module, name) in names.items()
         if SPLAT_MODULE.fullmatch(module) and name.endswith(("Settings", "Rasterizer"))
-    }  # fmt: skip
+    }
     if not modules:
         return
     for function in ast.walk(tree):

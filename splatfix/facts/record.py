@@ -13,8 +13,8 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import usage_error
 from splatfix.core.files import write_json, write_text
 from splatfix.core.runner import Completed
-from splatfix.facts.asked_once import AskedOnce
 from splatfix.facts.binary_json import packed
+from splatfix.facts.caching_system import CachingSystem
 from splatfix.facts.recorded import FORMAT, file_name
 from splatfix.facts.redact import Redactor
 from splatfix.facts.system import System
@@ -39,14 +39,15 @@ class _AskedVariables(Mapping[str, str]):
         return len(self._env)
 
 
-class RecordingSystem(AskedOnce):
+class RecordingSystem(CachingSystem):
     """Keeps every answer that the probes get, to be written down."""
 
     def __init__(self, system: System, folder: Path) -> None:
         """``folder`` is the new folder to write; raises SplatfixError (exit code 2) when there is something in it."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise usage_error("folder-not-empty", f"{folder} exists and is not empty.",
-                              "Name a new folder for --record.")  # fmt: skip
+            raise usage_error(
+                "folder-not-empty", f"{folder} exists and is not empty.", "Name a new folder for --record."
+            )
         super().__init__(system)
         self._folder = folder
         self._asked = _AskedVariables(system.env)
@@ -68,10 +69,16 @@ class RecordingSystem(AskedOnce):
         env = redactor.variables(self._asked.asked) if redactor else dict(self._asked.asked)
         clean: Callable[[Any], Any] = redactor.data if redactor else lambda value: value
         about = {
-            "format": FORMAT, "source": "recorded on a real machine by splatfix diagnose --record",
-            "system": self.name, "machine": self.machine, "python": python, "own_python": self.python,
-            "splatfix": __version__, "redacted": redact, "imports": imports,
-        }  # fmt: skip
+            "format": FORMAT,
+            "source": "recorded on a real machine by splatfix diagnose --record",
+            "system": self.name,
+            "machine": self.machine,
+            "python": python,
+            "own_python": self.python,
+            "splatfix": __version__,
+            "redacted": redact,
+            "imports": imports,
+        }
         write_json(folder / "machine.json", clean(about))
         write_json(folder / "env.json", dict(sorted(env.items())))
         write_json(folder / "paths.json", clean(self._paths()))
@@ -113,9 +120,13 @@ class RecordingSystem(AskedOnce):
 
 def _command(argv: tuple[str, ...], done: Completed) -> dict[str, Any]:
     return {
-        "argv": list(argv), "returncode": done.returncode, "stdout": done.stdout, "stderr": done.stderr,
-        "error": done.error, "seconds": done.seconds,
-    }  # fmt: skip
+        "argv": list(argv),
+        "returncode": done.returncode,
+        "stdout": done.stdout,
+        "stderr": done.stderr,
+        "error": done.error,
+        "seconds": done.seconds,
+    }
 
 
 def _binary(answer: Binary | Exception) -> dict[str, Any]:

@@ -59,8 +59,11 @@ class RecordedSystem:
         self.folder = folder
         about = read_json(folder / "machine.json", "the first file of a recorded machine")
         if not isinstance(about, dict) or about.get("format") != FORMAT:
-            raise SplatfixError("not-a-machine", f"{folder} is not a recorded machine of format {FORMAT}.",
-                                exit_code=Exit.USAGE)  # fmt: skip
+            raise SplatfixError(
+                "not-a-machine",
+                f"{folder} is not a recorded machine of format {FORMAT}.",
+                exit_code=Exit.USAGE,
+            )
         self.about: Mapping[str, Any] = about
         self._windows = about["system"] == "windows"
         paths = self._part("paths.json", {})
@@ -77,8 +80,9 @@ class RecordedSystem:
         self._binaries = {self._key(path): item for path, item in self._part("binaries.json", {}).items()}
         self._symbols = {_symbol_key(item): item for item in self._part("symbols.json", [])}
         self._commands = {self._command_key(item["argv"]): item for item in self._part("commands.json", [])}
-        self._files = {self._key(self._original(path)): path
-                       for path in (folder / "files").rglob("*") if path.is_file()}  # fmt: skip
+        self._files = {
+            self._key(self._original(path)): path for path in (folder / "files").rglob("*") if path.is_file()
+        }
         self._known = self._with_parents(paths.get("exists", ()))
 
     def _part(self, name: str, default: Any) -> Any:
@@ -105,8 +109,15 @@ class RecordedSystem:
     def _with_parents(self, more: Iterable[str]) -> set[str]:
         listed = (f"{folder}/{name}" for folder, names in self._listings.items() for name in names)
         known: set[str] = set()
-        leaves = [*map(self._key, more), *map(self._key, listed), *self._files, *self._links, *self._listings,
-                  *self._binaries, *self._scripts]  # fmt: skip
+        leaves = [
+            *map(self._key, more),
+            *map(self._key, listed),
+            *self._files,
+            *self._links,
+            *self._listings,
+            *self._binaries,
+            *self._scripts,
+        ]
         for path in leaves:
             while path not in known and path not in ("", "."):
                 known.add(path)

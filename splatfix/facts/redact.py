@@ -14,11 +14,43 @@ _HOST_VARIABLES = ("HOSTNAME", "COMPUTERNAME", "HOST", "NAME")
 # Names that tell nothing about a person, or that are words of this field, which must stay what they are.
 _ORDINARY = frozenset(
     (
-        "root", "user", "ubuntu", "debian", "admin", "runner", "docker", "vagrant", "nobody", "localhost", "linux",
-        "windows", "python", "torch", "cuda", "nvidia", "gcc", "clang", "home", "build", "local", "host", "site",
-        "lib", "bin", "usr", "opt", "tmp", "conda", "nvcc", "gsplat", "splatfix", "test", "share", "system",
+        "root",
+        "user",
+        "ubuntu",
+        "debian",
+        "admin",
+        "runner",
+        "docker",
+        "vagrant",
+        "nobody",
+        "localhost",
+        "linux",
+        "windows",
+        "python",
+        "torch",
+        "cuda",
+        "nvidia",
+        "gcc",
+        "clang",
+        "home",
+        "build",
+        "local",
+        "host",
+        "site",
+        "lib",
+        "bin",
+        "usr",
+        "opt",
+        "tmp",
+        "conda",
+        "nvcc",
+        "gsplat",
+        "splatfix",
+        "test",
+        "share",
+        "system",
     )
-)  # fmt: skip
+)
 _HOMES = re.compile(r"(?P<root>/home/|/Users/|[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})(?P<user>[^\\/\s:;,'\"]+)")
 _GPU = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.I)
 _IN_URL = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")

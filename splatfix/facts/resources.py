@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from splatfix.facts.gpu_roads import SYSCTL_NAMES
+from splatfix.facts.gpu_probes import SYSCTL_NAMES
 from splatfix.facts.model import Resources
 from splatfix.facts.system import System
 
@@ -15,10 +15,12 @@ _CGROUPS = "/sys/fs/cgroup"
 _LIMITS = ("open files", "stack size", "locked memory", "address space", "processes", "file size")
 # one call, because starting PowerShell costs most of it
 WINDOWS_QUESTION = (
-    "powershell", "-NoProfile", "-Command",
+    "powershell",
+    "-NoProfile",
+    "-Command",
     "Get-CimInstance Win32_OperatingSystem | Select-Object Caption,Version,TotalVisibleMemorySize,"
     "FreePhysicalMemory,TotalVirtualMemorySize | ConvertTo-Json -Compress",
-)  # fmt: skip
+)
 
 
 def probe(system: System, environment: str) -> Resources:

@@ -130,9 +130,8 @@ def _linkage(
     own_missing: tuple[str, ...] = ()
     if not unresolved and binary.format == "elf" and absent is not None:
         others = [
-            name for name in need.imported
-            if not _TORCH_NAME.match(name) and not _PYTHON_NAME.fullmatch(name)
-        ]  # fmt: skip
+            name for name in need.imported if not _TORCH_NAME.match(name) and not _PYTHON_NAME.fullmatch(name)
+        ]
         own_missing = _found_nowhere(loader, others, (*resolved.values(), *beside.values()))
     return Linkage(
         unresolved=tuple(unresolved),
@@ -175,8 +174,17 @@ def _package_files(loader: Loader, path: str) -> dict[str, str]:
 
 def _found_nowhere(loader: Loader, names: Sequence[str], libraries: Iterable[str]) -> tuple[str, ...]:
     """Names that neither these libraries, nor those they need in turn, nor the interpreter export."""
-    always = ("libc.so.6", "libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2",
-              "ld-linux-aarch64.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1")  # fmt: skip
+    always = (
+        "libc.so.6",
+        "libstdc++.so.6",
+        "libm.so.6",
+        "libgcc_s.so.1",
+        "ld-linux-x86-64.so.2",
+        "ld-linux-aarch64.so.1",
+        "libpthread.so.0",
+        "libdl.so.2",
+        "librt.so.1",
+    )
     base = [place for name in always if (place := loader.find(name))]
     pending = list(dict.fromkeys((*base, *libraries, *loader.torch_libraries, loader.executable)))
     seen = set(pending)

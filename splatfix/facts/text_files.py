@@ -7,8 +7,24 @@ from pathlib import Path
 
 _MAX_FILE = 1 << 20
 _MAX_FILES = 600
-_NOT_CODE = frozenset({"data", "dataset", "datasets", "output", "outputs", "build", "dist", "node_modules",
-                       "__pycache__", "assets", "SIBR_viewers", "third_party", "venv", "env"})  # fmt: skip
+_NOT_CODE = frozenset(
+    {
+        "data",
+        "dataset",
+        "datasets",
+        "output",
+        "outputs",
+        "build",
+        "dist",
+        "node_modules",
+        "__pycache__",
+        "assets",
+        "SIBR_viewers",
+        "third_party",
+        "venv",
+        "env",
+    }
+)
 
 
 def files_below(

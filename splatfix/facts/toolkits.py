@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from splatfix.facts.model import Fact, Toolkit, ToolkitChoice
-from splatfix.facts.surroundings import cub_version
 from splatfix.facts.system import System, which_all
+from splatfix.facts.system_libraries import cub_version
 
 _TIMEOUT = 8.0
 
@@ -265,8 +265,11 @@ def _below(text: str | None, pattern: str) -> int | None:
 def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:
     missing = [] if nvcc else ["bin/nvcc"]
     if nvcc:
-        missing += [part for part, places in _compiler_parts(system).items()
-                    if not any(system.exists(f"{root}/{place}") for place in places)]  # fmt: skip
+        missing += [
+            part
+            for part, places in _compiler_parts(system).items()
+            if not any(system.exists(f"{root}/{place}") for place in places)
+        ]
     for header in NEEDED_HEADERS:
         # CUDA 13 keeps cub and thrust under include/cccl
         places = (f"{include}/{header}", f"{include}/cccl/{header}") if include else ()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from splatfix.facts.nvml import as_text, attempt, start_nvml
-from splatfix.facts.side_by_side import within
+from splatfix.facts.parallel import within
 from splatfix.facts.system import System
 
 _TIMEOUT = 10.0  # seconds until a driver that hangs is given up

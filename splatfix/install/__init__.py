@@ -1,6 +1,6 @@
 """Carries a plan out and takes it back: build, verify, install, journal, revert. The only room that changes an environment."""
 
-from splatfix.install.carry_out import carry_out
+from splatfix.install.execute import execute
 from splatfix.install.fetch import fetch_source
 from splatfix.install.journal import Entry, Journal, Status
 from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, RevertOutcome
@@ -20,7 +20,7 @@ __all__ = [
     "Silent",
     "Status",
     "WheelCache",
-    "carry_out",
+    "execute",
     "fetch_source",
     "read_journal",
     "request_to_resume",

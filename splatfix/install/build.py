@@ -25,7 +25,7 @@ from splatfix.install.scratch import Scratch, copy_source, scratch_folder
 from splatfix.install.target import Target, child_environment
 from splatfix.install.wheel_cache import WheelCache, wheel_key
 from splatfix.install.wheel_file import add_manifest
-from splatfix.resolve.plan import BuildWheel
+from splatfix.plan.plan import BuildWheel
 
 # A rasterizer for four architectures takes minutes; half a day means that something hangs.
 BUILD_TIMEOUT = 6 * 3600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from splatfix.resolve.plan import BuildWheel
+from splatfix.plan.plan import BuildWheel
 
 
 def compiler_cache(action: BuildWheel, scratch: Path) -> dict[str, str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
-from splatfix.resolve.edits import PlannedEdit, edited
-from splatfix.resolve.plan import Action, EditSource
+from splatfix.plan.edits import PlannedEdit, edited
+from splatfix.plan.plan import Action, EditSource
 
 
 def apply_edits(copy: Path, edits: Sequence[PlannedEdit]) -> None:

@@ -7,14 +7,31 @@ from collections.abc import Iterable, Mapping
 
 from splatfix import __version__
 from splatfix.facts import Facts
-from splatfix.resolve.plan import BuildWheel
+from splatfix.plan.plan import BuildWheel
 
 # Variables of the person's own that reach the compilers, whatever the source: of setuptools, gcc, nvcc, CMake.
 _FLAG_VARIABLES = (
-    "CC", "CXX", "LDSHARED", "ARCHFLAGS", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CUDAFLAGS", "CMAKE_ARGS",
-    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_RUN_PATH",
-    "NVCC_FLAGS", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "DEBUG",
-)  # fmt: skip
+    "CC",
+    "CXX",
+    "LDSHARED",
+    "ARCHFLAGS",
+    "CFLAGS",
+    "CXXFLAGS",
+    "CPPFLAGS",
+    "LDFLAGS",
+    "CUDAFLAGS",
+    "CMAKE_ARGS",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "LD_RUN_PATH",
+    "NVCC_FLAGS",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "NVCC_CCBIN",
+    "DEBUG",
+)
 # What changes how fast a wheel is made, and not what is in it.
 _WITHOUT_EFFECT = frozenset(
     {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from splatfix.core.proof import Rung
-from splatfix.resolve.plan import Plan
+from splatfix.plan.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from splatfix.resolve.plan import Action
+from splatfix.plan.plan import Action
 
 
 class Progress(Protocol):

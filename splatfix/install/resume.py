@@ -8,7 +8,7 @@ from splatfix.core.files import read_json
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.install.journal import Entry, Journal, Status
 from splatfix.install.target import open_target
-from splatfix.resolve.plan import Request
+from splatfix.plan.plan import Request
 
 _NOT_THROUGH = (Status.RUNNING, Status.FAILED, Status.ROLLED_BACK)
 

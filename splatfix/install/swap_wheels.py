@@ -8,9 +8,9 @@ from pathlib import Path
 from splatfix import __version__
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import kernels_folder
-from splatfix.install.swap_faces import face_of
+from splatfix.install.dropin_templates import face_of
 from splatfix.install.wheel_file import MANIFEST, write_wheel
-from splatfix.resolve.swap_table import Swap
+from splatfix.plan.swap_table import Swap
 
 _HEAD = '"""{what} in plain PyTorch: a drop-in that splatfix {version} put in the place of the CUDA extension."""\n'
 

@@ -11,8 +11,8 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.runner import Runner
 from splatfix.install.owned import temporary_folder
-from splatfix.resolve.plan import ProvideToolkit
-from splatfix.resolve.provided import MARKER
+from splatfix.plan.plan import ProvideToolkit
+from splatfix.plan.provided import MARKER
 
 _DOWNLOAD_TIMEOUT = 3600.0
 # Settings of a person's pip that would send the wheels elsewhere; where to download from is left as they have it.

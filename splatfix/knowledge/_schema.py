@@ -215,7 +215,7 @@ SECTIONS: Mapping[str, Mapping[str, Rows]] = {
             verified=FLAG,
         ),
         "extensions": rows(role=TEXT, pure_torch=maybe(TEXT)),
-        "impostors": rows(found=maybe(TEXT), really=TEXT, wanted=TEXT),
+        "lookalikes": rows(found=maybe(TEXT), really=TEXT, wanted=TEXT),
         "breakages": rows(
             symptom=TEXT,
             cure=TEXT,

@@ -9,7 +9,7 @@ from splatfix.knowledge._tables import cached, table
 
 
 @dataclass(frozen=True)
-class Impostor:
+class Lookalike:
     """A PyPI name that does not hold what a splatting user expects. ``found`` None: nothing there."""
 
     name: str
@@ -18,11 +18,11 @@ class Impostor:
     wanted: str
 
 
-def impostor(name: str) -> Impostor | None:
+def lookalike(name: str) -> Lookalike | None:
     """What a PyPI name really holds, where that is not what a splatting user expects; None: nothing known against it."""
     key = name.lower().replace("_", "-")
-    row = table("stacks")["impostors"].get(key)
-    return Impostor(key, row["found"], row["really"], row["wanted"]) if row else None
+    row = table("stacks")["lookalikes"].get(key)
+    return Lookalike(key, row["found"], row["really"], row["wanted"]) if row else None
 
 
 @dataclass(frozen=True)

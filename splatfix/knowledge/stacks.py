@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from splatfix.knowledge._tables import cached, table
-from splatfix.knowledge.breakages import Breakage, Impostor, breakage, breakages, impostor
+from splatfix.knowledge.breakages import Breakage, Lookalike, breakage, breakages, lookalike
 from splatfix.knowledge.variants import Match, Variant, explain_mismatch, identify, variant, variants
 
 __all__ = [
     "Breakage",
-    "Impostor",
+    "Lookalike",
     "Match",
     "Stack",
     "Variant",
@@ -19,7 +19,7 @@ __all__ = [
     "breakages",
     "explain_mismatch",
     "identify",
-    "impostor",
+    "lookalike",
     "pure_torch_substitute",
     "recognise_checkout",
     "stack",

@@ -12,7 +12,7 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts.model import Facts
 
 if TYPE_CHECKING:
-    from splatfix.resolve.ways import Ways
+    from splatfix.plan.ways import Ways
 
 SCHEMA_VERSION = 1
 

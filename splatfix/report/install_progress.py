@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from splatfix.plan.plan import Action
 from splatfix.report.layout import prose
-from splatfix.resolve.plan import Action
 
 _PLAIN_EVERY = 60.0
 """Seconds between two lines about the same action where there is no terminal: a log stays short, and is seen to go on."""
@@ -21,7 +21,7 @@ _Key = tuple[str, str]
 
 
 class InstallProgress:
-    """A listener for :func:`splatfix.install.carry_out` that writes to ``console`` (standard error)."""
+    """A listener for :func:`splatfix.install.execute` that writes to ``console`` (standard error)."""
 
     def __init__(self, console: Console, *, verbose: bool = False, every: float = _PLAIN_EVERY) -> None:
         """``every`` so many seconds an action that is still under way says so, where no line of the terminal can live."""

@@ -14,11 +14,11 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.shell import quoted
 from splatfix.install.journal import Entry, Status
 from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, Restored, RevertOutcome
+from splatfix.plan.plan import BuildWheel, Plan
+from splatfix.plan.ways import Ways
 from splatfix.report.document import envelope
 from splatfix.report.layout import paragraph, prose
 from splatfix.report.ways import a_road, ways_part
-from splatfix.resolve.plan import BuildWheel, Plan
-from splatfix.resolve.ways import Ways
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:

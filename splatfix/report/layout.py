@@ -53,12 +53,12 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str
     """Columns of plain text, of which the last is prose; where there is no room for them, each row is two paragraphs."""
     cells = [tuple(row) for row in rows]
     widths = [max(len(row[at]) for row in (tuple(headings), *cells)) for at in range(len(headings) - 1)]
-    side_by_side = console.width - sum(width + 2 for width in widths) >= _LEAST
-    if side_by_side:
+    parallel = console.width - sum(width + 2 for width in widths) >= _LEAST
+    if parallel:
         heading = "".join(f"{word:<{width}}  " for word, width in zip(headings, widths, strict=False))
         prose(console, f"[bold]{escape(heading)}[/]", f"[bold]{escape(headings[-1])}[/]")
     for row in cells:
-        if side_by_side:
+        if parallel:
             head = "".join(f"{word:<{width}}  " for word, width in zip(row, widths, strict=False))
             prose(console, escape(head), escape(row[-1]))
         else:

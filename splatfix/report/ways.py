@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from splatfix.core.codec import to_json
+from splatfix.plan.plan import RoadNotTaken
+from splatfix.plan.ways import ByHand, Road, Step, Ways
 from splatfix.report.layout import paragraph, prose
-from splatfix.resolve.plan import RoadNotTaken
-from splatfix.resolve.ways import ByHand, Road, Step, Ways
 
 
 def ways_part(ways: Ways) -> dict[str, Any]:

@@ -101,21 +101,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     diagnose = compared(
         [sys.executable, "-m", "splatfix", "diagnose", "--json", "--python", python],
-        [python, "-m", "torch.utils.collect_env"], options.rounds, (0, 1, 3),
-    )  # fmt: skip
+        [python, "-m", "torch.utils.collect_env"],
+        options.rounds,
+        (0, 1, 3),
+    )
     result = {
-        "python": python, "rounds": options.rounds, "cores": os.cpu_count(), "load": os.getloadavg()[0],
+        "python": python,
+        "rounds": options.rounds,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
         "help": {**help_times, "at_most": HELP_AT_MOST, "met": help_times["ratio"] <= HELP_AT_MOST},
         "diagnose": {**diagnose, "at_most": DIAGNOSE_AT_MOST, "met": diagnose["ratio"] <= DIAGNOSE_AT_MOST},
-    }  # fmt: skip
+    }
     print(
         f"environment: {python}; {options.rounds} rounds; load {result['load']:.1f} on {result['cores']} cores"
     )
-    for name, peer, part in (("splatfix --help", "empty typer app", result["help"]),
-                             ("splatfix diagnose", "torch.utils.collect_env", result["diagnose"])):  # fmt: skip
+    for name, peer, part in (
+        ("splatfix --help", "empty typer app", result["help"]),
+        ("splatfix diagnose", "torch.utils.collect_env", result["diagnose"]),
+    ):
         assert isinstance(part, dict)
-        print(f"{name:18} {part['ours_s'] * 1000:8.0f} ms   {peer:24} {part['peer_s'] * 1000:8.0f} ms   "
-              f"ratio {part['ratio']:.3f} (at most {part['at_most']})  {'met' if part['met'] else 'MISSED'}")  # fmt: skip
+        print(
+            f"{name:18} {part['ours_s'] * 1000:8.0f} ms   {peer:24} {part['peer_s'] * 1000:8.0f} ms   "
+            f"ratio {part['ratio']:.3f} (at most {part['at_most']})  {'met' if part['met'] else 'MISSED'}"
+        )
     if options.json:
         options.json.write_text(json.dumps(result, indent=2) + "\n")
     return (

@@ -93,10 +93,19 @@ def peer(
     )
     r, i, j, k = inputs["rotations"].unbind(1)
     rotation = torch.stack(
-        [1 - 2 * (j * j + k * k), 2 * (i * j - r * k), 2 * (i * k + r * j),
-         2 * (i * j + r * k), 1 - 2 * (i * i + k * k), 2 * (j * k - r * i),
-         2 * (i * k - r * j), 2 * (j * k + r * i), 1 - 2 * (i * i + j * j)], 1
-    ).view(-1, 3, 3)  # fmt: skip
+        [
+            1 - 2 * (j * j + k * k),
+            2 * (i * j - r * k),
+            2 * (i * k + r * j),
+            2 * (i * j + r * k),
+            1 - 2 * (i * i + k * k),
+            2 * (j * k - r * i),
+            2 * (i * k - r * j),
+            2 * (j * k + r * i),
+            1 - 2 * (i * i + j * j),
+        ],
+        1,
+    ).view(-1, 3, 3)
     half = jacobian @ settings.viewmatrix[:3, :3].T @ (rotation * inputs["scales"][:, None])
     cov = half @ half.transpose(1, 2) + 0.3 * torch.eye(2)
     det = cov[:, 0, 0] * cov[:, 1, 1] - cov[:, 0, 1] ** 2

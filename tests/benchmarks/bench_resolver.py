@@ -26,7 +26,7 @@ FIRST = """
 import sys, time
 from pathlib import Path
 from splatfix.facts import load
-from splatfix.resolve import Aim, find_ways
+from splatfix.plan import Aim, find_ways
 facts = load(Path(sys.argv[1]))
 start = time.perf_counter()
 find_ways(Aim(), facts)
@@ -36,7 +36,7 @@ print(time.perf_counter() - start)
 
 def answer_all(facts: dict[str, Any], targets: tuple[str, ...]) -> list[float]:
     """Seconds of each single answer."""
-    from splatfix.resolve import Aim, find_ways
+    from splatfix.plan import Aim, find_ways
 
     seconds = []
     for machine in facts.values():
@@ -84,10 +84,16 @@ def main() -> None:
     slowest = statistics.median(max(seconds) for seconds in rounds)
     first, pip = statistics.median(firsts), statistics.median(peers)
     result = {
-        "machines": len(facts), "answers_a_round": len(rounds[0]), "rounds": options.rounds,
-        "load": os.getloadavg()[0], "seconds_per_answer": per_answer, "slowest_answer": slowest,
-        "first_answer_of_a_process": first, "pip_dry_run": pip, "ratio_to_pip": per_answer / pip,
-    }  # fmt: skip
+        "machines": len(facts),
+        "answers_a_round": len(rounds[0]),
+        "rounds": options.rounds,
+        "load": os.getloadavg()[0],
+        "seconds_per_answer": per_answer,
+        "slowest_answer": slowest,
+        "first_answer_of_a_process": first,
+        "pip_dry_run": pip,
+        "ratio_to_pip": per_answer / pip,
+    }
     print(f"{result['answers_a_round']} answers a round, {options.rounds} rounds, load {result['load']:.1f}")
     print(
         f"an answer            {per_answer * 1e3:8.1f} ms   {per_answer / pip:.3f} of pip install --dry-run ({pip:.2f} s)"

@@ -142,9 +142,13 @@ def processor() -> str:
 
 def configuration(options: argparse.Namespace, iterations: int, out: Path) -> TrainConfig:
     config = TrainConfig(
-        options.scene, iterations, out, resolution=options.width, seed=options.seed,
+        options.scene,
+        iterations,
+        out,
+        resolution=options.width,
+        seed=options.seed,
         evaluate_every=max(1, options.iterations // 5),
-    )  # fmt: skip
+    )
     if not options.fixed:
         return scaled_to(config)
     return dataclasses.replace(
@@ -210,9 +214,19 @@ class NaiveRenderer(TorchRenderer):
 
     def render(self, camera: RenderCamera, splats: Splats, background: torch.Tensor) -> RenderOutput:
         settings = rasterizer.GaussianRasterizationSettings(
-            camera.height, camera.width, camera.tan_half_x, camera.tan_half_y, background, 1.0,
-            camera.world_to_view, camera.world_to_clip, splats.sh_degree, camera.position, False, False,
-        )  # fmt: skip
+            camera.height,
+            camera.width,
+            camera.tan_half_x,
+            camera.tan_half_y,
+            background,
+            1.0,
+            camera.world_to_view,
+            camera.world_to_clip,
+            splats.sh_degree,
+            camera.position,
+            False,
+            False,
+        )
         toward = torch.nn.functional.normalize(splats.means.detach() - camera.position)
         inputs = {
             "means3D": splats.means,
@@ -232,10 +246,23 @@ class NaiveRenderer(TorchRenderer):
 def opensplat(options: argparse.Namespace, view: View, folder: Path) -> dict[str, Any]:
     renders = folder / "opensplat"
     argv = [
-        str(options.opensplat), options.scene, "-n", str(options.iterations), "-d", f"{options.downscale:g}",
-        "--num-downscales", "0", "--cpu", "--val", "--val-image", Path(view.name).name, "--val-render", str(renders),
-        "-o", str(folder / "opensplat.ply"),
-    ]  # fmt: skip
+        str(options.opensplat),
+        options.scene,
+        "-n",
+        str(options.iterations),
+        "-d",
+        f"{options.downscale:g}",
+        "--num-downscales",
+        "0",
+        "--cpu",
+        "--val",
+        "--val-image",
+        Path(view.name).name,
+        "--val-render",
+        str(renders),
+        "-o",
+        str(folder / "opensplat.ply"),
+    ]
     times: dict[int, float] = {}
     tail: list[str] = []
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

@@ -121,8 +121,11 @@ def test_a_wrong_kernel_does_not_compute(tmp_path: Path, file: str, lines: str, 
     folder = sabotage(file, lines)(tmp_path)  # type: ignore[operator]
     done = subprocess.run(
         [sys.executable, str(Path(__file__).parents[2] / "splatfix" / "certify" / "kernel_probe.py")],
-        env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env={"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     ours = [
         item for item in json.loads(done.stdout)["kernels"] if item["implementation"].startswith("splatfix.")
     ]

@@ -224,6 +224,8 @@ def test_a_report_is_never_written_over_the_data(tmp_path: Path) -> None:
 def test_options_that_contradict_each_other_are_refused(words: list[str], code: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "splatfix", "certify", "--data", str(tmp_path), *words],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2 and code in done.stderr and "Traceback" not in done.stderr

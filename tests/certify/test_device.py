@@ -17,7 +17,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, Torch
 from splatfix.install.swap_wheels import make_swap_wheel
-from splatfix.resolve.swap_table import SWAPS
+from splatfix.plan.swap_table import SWAPS
 
 CARD = Gpu(0, "NVIDIA GeForce RTX 5080", "nvidia", "12.0")
 SECOND = Gpu(1, "NVIDIA GeForce RTX 3090", "nvidia", "8.6")
@@ -64,10 +64,18 @@ def test_a_gpu_is_used_where_torch_is_built_for_it(found: Facts, device: str) ->
         (facts(), "cpu", ""),
         (facts(RADEON), "cpu", ""),
         (facts(CARD, variables={"CUDA_VISIBLE_DEVICES": ""}), "cpu", ""),
-        (facts(CARD), "cpu", "The NVIDIA GeForce RTX 5080 here was not used: the CPU was asked for (--device cpu)."),
-        (facts(CARD, torch=CPU), "cpu", "The NVIDIA GeForce RTX 5080 here was not used: torch 2.13.0+cpu is a CPU build."),
+        (
+            facts(CARD),
+            "cpu",
+            "The NVIDIA GeForce RTX 5080 here was not used: the CPU was asked for (--device cpu).",
+        ),
+        (
+            facts(CARD, torch=CPU),
+            "cpu",
+            "The NVIDIA GeForce RTX 5080 here was not used: torch 2.13.0+cpu is a CPU build.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_gpu_that_stays_idle_is_named_with_the_reason(found: Facts, device: str, said: str) -> None:
     assert idle_gpu(found, device) == said
 

@@ -13,7 +13,7 @@ from splatfix.certify.prepare import VERIFY, require_packages
 from splatfix.certify.suites import SUITES
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import EnvironmentFacts, Fact
-from tests.resolve.machines import INTERPRETER, machine
+from tests.plan.machines import INTERPRETER, machine
 
 
 def test_verify_without_torch_speaks_of_kernels_and_not_of_certificates(empty_venv: Path) -> None:

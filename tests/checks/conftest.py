@@ -44,18 +44,29 @@ def extension(
     name: str, *code: ContainerGroup, needed: tuple[str, ...] = ("libtorch.so", "libcudart.so.12")
 ) -> Extension:
     return Extension(
-        path=f"{name}/_C.cpython-311-x86_64-linux-gnu.so", folder="/env/lib/python3.11/site-packages", distribution=name,
-        code=code, needed=needed, links_torch=True, importable=True, size=1000,
-    )  # fmt: skip
+        path=f"{name}/_C.cpython-311-x86_64-linux-gnu.so",
+        folder="/env/lib/python3.11/site-packages",
+        distribution=name,
+        code=code,
+        needed=needed,
+        links_torch=True,
+        importable=True,
+        size=1000,
+    )
 
 
 @pytest.fixture
 def rtx_5080() -> Facts:
     """An RTX 5080 with torch 2.9+cu128, toolkit 12.9 and gcc 13: everything fits."""
     toolkit = Toolkit(
-        "/usr/local/cuda-12.9", "12.9.86", ("PATH (/usr/local/cuda-12.9/bin/nvcc)",), "/usr/local/cuda-12.9/bin/nvcc",
-        ("sm_50", "sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"), 14, 19,
-    )  # fmt: skip
+        "/usr/local/cuda-12.9",
+        "12.9.86",
+        ("PATH (/usr/local/cuda-12.9/bin/nvcc)",),
+        "/usr/local/cuda-12.9/bin/nvcc",
+        ("sm_50", "sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"),
+        14,
+        19,
+    )
     return Facts(
         machine=MachineFacts(
             system="linux",

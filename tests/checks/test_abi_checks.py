@@ -162,8 +162,11 @@ def test_a_forced_build_is_no_clean_one(changed: Changer) -> None:
 
 
 def test_torchs_own_libraries_without_torch_are_told_once(changed: Changer) -> None:
-    facts = changed(torch_installed=Fact(False, ""), torch=Fact(None, "", "not installed"),
-                    extensions=linked(unresolved=("libc10.so", "libtorch.so")))  # fmt: skip
+    facts = changed(
+        torch_installed=Fact(False, ""),
+        torch=Fact(None, "", "not installed"),
+        extensions=linked(unresolved=("libc10.so", "libtorch.so")),
+    )
     assert "shared-lib-not-found" not in loud(facts)
 
 
@@ -187,10 +190,11 @@ def test_runtime_versions(changed: Changer, wanted: tuple[str, str], code: str |
 def test_conda_is_only_called_where_it_is(changed: Changer, rtx_5080: Facts, kind: str) -> None:
     python = rtx_5080.environment.interpreter.value
     assert python is not None
-    facts = changed(extensions=linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.32"),)),
-                    runtime_libraries=Fact((LIBC, LIBSTDCXX), "bytes"),
-                    interpreter=Fact(dataclasses.replace(python, kind=kind, prefix="/opt/my env"), "")
-                    )  # fmt: skip
+    facts = changed(
+        extensions=linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.32"),)),
+        runtime_libraries=Fact((LIBC, LIBSTDCXX), "bytes"),
+        interpreter=Fact(dataclasses.replace(python, kind=kind, prefix="/opt/my env"), ""),
+    )
     (step,) = only(facts, "glibcxx-missing").remedy
     wanted = 'conda install -p "/opt/my env" -c conda-forge "libstdcxx-ng>=13"'
     assert (step.command, step.text == wanted) == (kind == "conda", kind == "conda")
@@ -288,9 +292,18 @@ def test_setuptools(
 
 
 def cache(changed: Changer, gathered: str = "2026-01-02T00:00:00+00:00", **values: Any) -> Facts:
-    item = JitCache(**{
-        "name": "gsplat_cuda", "folder": "/cache/py311_cu128/gsplat_cuda", "tag": "py311_cu128", "current": True,
-        "built": "2025-06-01T00:00:00+00:00", "locked": None, "library": "/cache/g.so", **values})  # fmt: skip
+    item = JitCache(
+        **{
+            "name": "gsplat_cuda",
+            "folder": "/cache/py311_cu128/gsplat_cuda",
+            "tag": "py311_cu128",
+            "current": True,
+            "built": "2025-06-01T00:00:00+00:00",
+            "locked": None,
+            "library": "/cache/g.so",
+            **values,
+        }
+    )
     return dataclasses.replace(changed(jit_caches=Fact((item,), "cache")), gathered=gathered)
 
 
@@ -319,8 +332,13 @@ def test_a_cache_nobody_could_read_is_unknown(changed: Changer) -> None:
 
 
 def test_a_cache_of_another_environment_is_left_alone(changed: Changer) -> None:
-    facts = cache(changed, current=False, linkage=Linkage(torch_missing=(GONE,)), code=(sass("sm_75"),),
-                  locked="2020-01-01T00:00:00+00:00")  # fmt: skip
+    facts = cache(
+        changed,
+        current=False,
+        linkage=Linkage(torch_missing=(GONE,)),
+        code=(sass("sm_75"),),
+        locked="2020-01-01T00:00:00+00:00",
+    )
     assert not loud(facts)
 
 

@@ -189,9 +189,13 @@ def test_where_torch_knows_for_whom_to_build(changed: Changer, values: dict[str,
 
 @pytest.mark.parametrize(
     ("gsplat", "text", "left"),
-    [("1.5.3", "6.1;7.5;12.0+PTX", "7.5;12.0+PTX"), ("1.5.3", "7.5;12.0", None), ("0.1.11", "6.1;12.0", None),
-     (None, "6.1;12.0", None)],
-)  # fmt: skip
+    [
+        ("1.5.3", "6.1;7.5;12.0+PTX", "7.5;12.0+PTX"),
+        ("1.5.3", "7.5;12.0", None),
+        ("0.1.11", "6.1;12.0", None),
+        (None, "6.1;12.0", None),
+    ],
+)
 def test_a_list_with_a_gpu_that_gsplat_cannot_serve(
     changed: Changer, gsplat: str | None, text: str, left: str | None
 ) -> None:

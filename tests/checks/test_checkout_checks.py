@@ -15,6 +15,7 @@ from splatfix.checks import Finding, Goal, Status, run
 from splatfix.facts import (
     Checkout,
     CheckoutSource,
+    CodeMatch,
     Compiler,
     Distribution,
     Fact,
@@ -22,7 +23,6 @@ from splatfix.facts import (
     Gpu,
     GuardedImport,
     Linkage,
-    Passage,
     Pin,
     RenderCall,
     Submodule,
@@ -59,8 +59,18 @@ def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any)
         for key in ("reads", "sets", "imports", "missing_folders", "error")
         if key in values
     }
-    text = Source(f"/home/u/gs/submodules/{name}", ("setup.py",), name, "0.0.0", (name,),
-                  (NativeModule(f"{name}._C"),), True, True, nvcc_flags=flags, **inner)  # fmt: skip
+    text = Source(
+        f"/home/u/gs/submodules/{name}",
+        ("setup.py",),
+        name,
+        "0.0.0",
+        (name,),
+        (NativeModule(f"{name}._C"),),
+        True,
+        True,
+        nvcc_flags=flags,
+        **inner,
+    )
     return CheckoutSource(f"submodules/{name}", text, **values)
 
 
@@ -129,15 +139,36 @@ def test_a_damaged_setup(rtx_5080: Facts) -> None:
 
 # --- does it call what is installed
 
-BASE = ("image_height", "image_width", "tanfovx", "tanfovy", "bg", "scale_modifier", "viewmatrix", "projmatrix",
-        "sh_degree", "campos", "prefiltered", "debug")  # fmt: skip
+BASE = (
+    "image_height",
+    "image_width",
+    "tanfovx",
+    "tanfovy",
+    "bg",
+    "scale_modifier",
+    "viewmatrix",
+    "projmatrix",
+    "sh_degree",
+    "campos",
+    "prefiltered",
+    "debug",
+)
 F = ("means3D", "means2D", "shs", "colors_precomp", "opacities", "scales", "rotations", "cov3D_precomp")
 
 
 def call(**values: Any) -> RenderCall:
-    return RenderCall(**{"file": "gaussian_renderer/__init__.py", "line": 42, "function": "render",
-                         "module": "diff_gaussian_rasterization", "settings": BASE, "forward": F, "unpacks": 2,
-                         **values})  # fmt: skip
+    return RenderCall(
+        **{
+            "file": "gaussian_renderer/__init__.py",
+            "line": 42,
+            "function": "render",
+            "module": "diff_gaussian_rasterization",
+            "settings": BASE,
+            "forward": F,
+            "unpacks": 2,
+            **values,
+        }
+    )
 
 
 def test_a_call_that_fits(changed: Changer) -> None:
@@ -259,12 +290,14 @@ def gcc(version: str) -> Fact[tuple[Compiler, ...]]:
 def cuda(version: str, *archs: str) -> dict[str, Any]:
     root = "/opt/cuda"
     item = Toolkit(root, version, (root,), f"{root}/bin/nvcc", archs or ("sm_90", "sm_120"), 15, 20)
-    return {"toolkits": Fact((item,), "PATH"),
-            "toolkit_choice": Fact(ToolkitChoice(root, "CUDA_HOME", item.nvcc, None, True))}  # fmt: skip
+    return {
+        "toolkits": Fact((item,), "PATH"),
+        "toolkit_choice": Fact(ToolkitChoice(root, "CUDA_HOME", item.nvcc, None, True)),
+    }
 
 
 def passage(kind: str) -> CheckoutSource:
-    return source(passages=(Passage(kind, "simple_knn.cu", 90, "the line"),))
+    return source(passages=(CodeMatch(kind, "simple_knn.cu", 90, "the line"),))
 
 
 @pytest.mark.parametrize(
@@ -299,7 +332,7 @@ def test_functors_that_splatfix_does_not_replace_are_left_to_a_person(
     facts = changed(torch=torch_with(cuda="13.0"), **cuda("13.0.88"))
 
     def using(functor: str) -> Finding:
-        place = Passage("cub-max", "a.cu", 3, f"cub::{functor}()")
+        place = CodeMatch("cub-max", "a.cu", 3, f"cub::{functor}()")
         return of(with_checkout(facts, sources=(source(passages=(place,)),)), "cub-max-removed")[0]
 
     for known in ("Max", "Min", "Sum"):
@@ -394,8 +427,12 @@ def test_numbers_that_the_toolkit_dropped(changed: Changer) -> None:
 
 def test_a_pin_that_cannot_work_here(changed: Changer) -> None:
     pins = (Pin("environment.yml", "pytorch", "==1.12.1"),)
-    without = changed(torch_installed=Fact(False, ""), torch=Fact(None, "", "none"), extensions=Fact((), ""),
-                      toolkit_choice=Fact(None, "", "none"))  # fmt: skip
+    without = changed(
+        torch_installed=Fact(False, ""),
+        torch=Fact(None, "", "none"),
+        extensions=Fact((), ""),
+        toolkit_choice=Fact(None, "", "none"),
+    )
     (finding,) = of(with_checkout(without, pins=pins), "pinned-torch-too-old")
     assert finding.status is Status.WARN and "torch 1.12.1" in finding.summary
     assert "torch==" in finding.remedy[1].text
@@ -426,8 +463,13 @@ def test_torch_agrees_about_arch_in_a_path() -> None:
         "from torch.utils.cpp_extension import _get_cuda_arch_flags as flags\n"
         "print([bool(flags([f'-I/home/u/{name}/third_party/glm/'])) for name in ('research', 'gs')])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
-                          env={**os.environ, "TORCH_CUDA_ARCH_LIST": "9.0"})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TORCH_CUDA_ARCH_LIST": "9.0"},
+    )
     assert done.stdout.strip() == "[False, True]"
 
 

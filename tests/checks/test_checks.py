@@ -126,9 +126,11 @@ def test_driver_upgraded_without_a_reboot(changed: Changer) -> None:
 
 def test_no_torch(changed: Changer) -> None:
     facts = changed(
-        torch_installed=Fact(False, "sys.path"), torch=Fact(None, "", "not installed"), extensions=Fact((), ""),
+        torch_installed=Fact(False, "sys.path"),
+        torch=Fact(None, "", "not installed"),
+        extensions=Fact((), ""),
         toolkit_choice=Fact(None, "", "no torch"),
-    )  # fmt: skip
+    )
     finding = only(facts, "torch-installed")
     assert any(step.command and "torch==" in step.text for step in finding.remedy)
 

@@ -31,10 +31,21 @@ def test_a_class_has_checks_that_exist_or_a_reason(name: str) -> None:
 def test_data_runs_and_the_network_are_what_facts_do_not_foretell() -> None:
     blind = {name for name, item in FORESIGHT.items() if not item.codes}
     assert blind == {
-        "colmap_crash", "conda_env_exists", "conda_solve_fail", "dataset_camera_model", "dataset_colmap_model_missing",
-        "dataset_empty_points", "dataset_images_missing", "dataset_input_folder", "dataset_scene_type",
-        "libtorch_wrong_package", "msvc_link_obj_missing", "pip_path_as_name", "train_all_pruned", "train_nan_loss",
-    }  # fmt: skip
+        "colmap_crash",
+        "conda_env_exists",
+        "conda_solve_fail",
+        "dataset_camera_model",
+        "dataset_colmap_model_missing",
+        "dataset_empty_points",
+        "dataset_images_missing",
+        "dataset_input_folder",
+        "dataset_scene_type",
+        "libtorch_wrong_package",
+        "msvc_link_obj_missing",
+        "pip_path_as_name",
+        "train_all_pruned",
+        "train_nan_loss",
+    }
 
 
 def test_there_are_at_least_seventy_checks() -> None:

@@ -37,9 +37,17 @@ def test_no_colmap_is_only_named(changed: Changer) -> None:
 
 @pytest.mark.parametrize(
     ("version", "options", "warns"),
-    [("3.7", OLD, False), ("3.12.6", OLD, False), ("3.13.0", OLD, True), ("3.14.0", OLD, True), ("3.7", NEW, True),
-     ("3.13.0", NEW, False), ("3.13.0", OLD + NEW, False), ("3.13.0", (), False)],
-)  # fmt: skip
+    [
+        ("3.7", OLD, False),
+        ("3.12.6", OLD, False),
+        ("3.13.0", OLD, True),
+        ("3.14.0", OLD, True),
+        ("3.7", NEW, True),
+        ("3.13.0", NEW, False),
+        ("3.13.0", OLD + NEW, False),
+        ("3.13.0", (), False),
+    ],
+)
 def test_options_that_changed_their_names(
     changed: Changer, version: str, options: tuple[str, ...], warns: bool
 ) -> None:

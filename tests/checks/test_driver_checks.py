@@ -45,9 +45,14 @@ def test_libcuda_decides_where_it_is_newer_than_the_kernel_module(
 
 @pytest.mark.parametrize(
     ("driver", "status"),
-    [(Driver("535.183.01", None), "fail"), (Driver("575.57.08", None), "pass"), (Driver("999.1", None), "unknown"),
-     (Driver(None, None), "unknown"), (Driver("575.57.08", "12.2"), "fail")],
-)  # fmt: skip
+    [
+        (Driver("535.183.01", None), "fail"),
+        (Driver("575.57.08", None), "pass"),
+        (Driver("999.1", None), "unknown"),
+        (Driver(None, None), "unknown"),
+        (Driver("575.57.08", "12.2"), "fail"),
+    ],
+)
 def test_a_driver_that_only_proc_shows_still_tells_whose_ptx_it_compiles(
     changed: Changer, driver: Driver, status: str
 ) -> None:
@@ -69,11 +74,17 @@ def test_this_driver_says_nothing_of_a_gpu_elsewhere(changed: Changer) -> None:
     """A GPU that is not in this machine has a driver of its own, which knows it."""
     leans = extension("leans", sass("sm_86"), ptx("sm_90", (8, 7)))
     both = extension("both", ContainerGroup((*sass("sm_86").entries, *ptx("sm_90", (8, 7)).entries), 1))
-    here = changed(gpus=Fact((Gpu(0, "RTX 3090", cc="8.6"),), "NVML"), driver=Fact(Driver("535.183.01", "12.2"), "NVML"),
-                   extensions=Fact((both,), ""))  # fmt: skip
+    here = changed(
+        gpus=Fact((Gpu(0, "RTX 3090", cc="8.6"),), "NVML"),
+        driver=Fact(Driver("535.183.01", "12.2"), "NVML"),
+        extensions=Fact((both,), ""),
+    )
     assert "ptx-newer-than-driver" not in {item.code for item in run(here, Goal(("sm_120",)))}
-    old = changed(gpus=Fact((Gpu(0, "RTX 5080", cc="12.0"),), "NVML"), driver=Fact(Driver("570.1", "12.2"), "NVML"),
-                  extensions=Fact((both,), ""))  # fmt: skip
+    old = changed(
+        gpus=Fact((Gpu(0, "RTX 5080", cc="12.0"),), "NVML"),
+        driver=Fact(Driver("570.1", "12.2"), "NVML"),
+        extensions=Fact((both,), ""),
+    )
     assert "ptx-newer-than-driver" in {item.code for item in run(old, Goal(("sm_120",)))}
     missing = changed(extensions=Fact((leans,), ""))
     assert "no-kernel-image" in loud(missing, "sm_120"), "one container without anything is enough"

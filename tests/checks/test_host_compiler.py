@@ -103,8 +103,12 @@ def test_nvcc_takes_the_compiler_that_we_say(tmp_path: Path, changed: Changer) -
         if os.environ.get("SPLATFIX_NATIVE_LANE") == "1":
             pytest.fail("the native lane is not complete: no nvcc, or no gcc")
         pytest.skip("no nvcc, or no gcc")
-    roads = {"NVCC_APPEND_FLAGS": "NVCC_APPEND_FLAGS -ccbin", "CC": "CC", "NVCC_PREPEND_FLAGS": "NVCC_PREPEND_FLAGS -ccbin",
-             "NVCC_CCBIN": "NVCC_CCBIN"}  # fmt: skip
+    roads = {
+        "NVCC_APPEND_FLAGS": "NVCC_APPEND_FLAGS -ccbin",
+        "CC": "CC",
+        "NVCC_PREPEND_FLAGS": "NVCC_PREPEND_FLAGS -ccbin",
+        "NVCC_CCBIN": "NVCC_CCBIN",
+    }
     (tmp_path / "k.cu").write_text("__global__ void k() {}\n")
     for name in roads:
         (tmp_path / f"of_{name}").symlink_to(gcc)
@@ -118,8 +122,14 @@ def test_nvcc_takes_the_compiler_that_we_say(tmp_path: Path, changed: Changer) -
                 flags = ["-ccbin", path]
             else:
                 env[name] = path if name == "NVCC_CCBIN" else f"-ccbin {path}"
-        done = subprocess.run([nvcc, *flags, "--dryrun", str(tmp_path / "k.cu")], capture_output=True, text=True,
-                              timeout=60, env=env, check=False)  # fmt: skip
+        done = subprocess.run(
+            [nvcc, *flags, "--dryrun", str(tmp_path / "k.cu")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=env,
+            check=False,
+        )
         called = set(re.findall(r'^#\$ "?\S*/of_(\w+)"? -', done.stderr, re.MULTILINE))
         here = (*(Compiler("gcc", name, "12.2.0", (roads[name],)) for name in chosen), FIFTEEN)
         ours = nvcc_host_compiler(changed(compilers=Fact(here, "")))
@@ -136,18 +146,25 @@ def test_torchs_own_choice_is_not_nvccs(changed: Changer) -> None:
 
 @pytest.mark.parametrize(
     ("version", "setting", "status"),
-    [("2.11.0+cu128", None, "fail"), ("2.11.0+cu128", "1", "skip"), ("2.11.0+cu128", "0", "fail"),
-     ("2.11.0a0+50eac811a6.nv25.09", None, "skip")],
-)  # fmt: skip
+    [
+        ("2.11.0+cu128", None, "fail"),
+        ("2.11.0+cu128", "1", "skip"),
+        ("2.11.0+cu128", "0", "fail"),
+        ("2.11.0a0+50eac811a6.nv25.09", None, "skip"),
+    ],
+)
 def test_where_torch_does_not_look(
     changed: Changer, torch_with: TorchWith, rtx_5080: Facts, version: str, setting: str | None, status: str
 ) -> None:
     """torch 2.11 refuses gcc 14 with CUDA 12.8, which nvcc accepts; unless it is told not to look, or was built from source."""
     (toolkit,) = rtx_5080.machine.toolkits.value or ()
     fourteen = Compiler("g++", "/usr/bin/g++", "14.2.0", ("PATH",))
-    facts = changed(torch=torch_with(version=version), compilers=Fact((fourteen,), ""),
-                    toolkits=Fact((dataclasses.replace(toolkit, version="12.8.93"),), "PATH"),
-                    variables={"TORCH_DONT_CHECK_COMPILER_ABI": setting} if setting else {})  # fmt: skip
+    facts = changed(
+        torch=torch_with(version=version),
+        compilers=Fact((fourteen,), ""),
+        toolkits=Fact((dataclasses.replace(toolkit, version="12.8.93"),), "PATH"),
+        variables={"TORCH_DONT_CHECK_COMPILER_ABI": setting} if setting else {},
+    )
     (said,) = [item for item in run(facts, Goal()) if item.code == "host-compiler-refused-by-torch"]
     assert said.status.value == status
 

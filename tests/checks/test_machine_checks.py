@@ -61,10 +61,22 @@ def msvc(version: str | None) -> Fact[tuple[Compiler, ...]]:
     [("19.39", Status.PASS), ("19.40", Status.FAIL), ("19.50", Status.FAIL), (None, Status.UNKNOWN)],
 )
 def test_visual_studio_against_nvcc(changed: Changer, version: str | None, status: Status) -> None:
-    toolkit = Toolkit("C:\\CUDA\\v12.1", "12.1.105", ("CUDA_PATH",), "C:\\CUDA\\v12.1/bin/nvcc.exe", ("sm_120",), 12, 15,
-                      msvc_max=1939)  # fmt: skip
-    facts = changed(system="windows", compilers=msvc(version), toolkits=Fact((toolkit,), "CUDA_PATH"),
-                    toolkit_choice=Fact(ToolkitChoice(toolkit.root, "CUDA_PATH", toolkit.nvcc, None, True)))  # fmt: skip
+    toolkit = Toolkit(
+        "C:\\CUDA\\v12.1",
+        "12.1.105",
+        ("CUDA_PATH",),
+        "C:\\CUDA\\v12.1/bin/nvcc.exe",
+        ("sm_120",),
+        12,
+        15,
+        msvc_max=1939,
+    )
+    facts = changed(
+        system="windows",
+        compilers=msvc(version),
+        toolkits=Fact((toolkit,), "CUDA_PATH"),
+        toolkit_choice=Fact(ToolkitChoice(toolkit.root, "CUDA_PATH", toolkit.nvcc, None, True)),
+    )
     finding = found(facts, "host-msvc-too-new")
     assert finding is not None
     assert finding.status is status
@@ -76,9 +88,10 @@ def test_headers_of_the_environments_own_packages_become_a_command(changed: Chan
     whole = (rtx_5080.machine.toolkits.value or ())[0]
     site = "/env/lib/python3.11/site-packages/nvidia"
     partial = dataclasses.replace(
-        whole, missing=("include/cublas_v2.h", "include/cusparse.h"),
+        whole,
+        missing=("include/cublas_v2.h", "include/cusparse.h"),
         elsewhere={"cublas_v2.h": f"{site}/cublas/include", "cusparse.h": f"{site}/cusparse/include"},
-    )  # fmt: skip
+    )
     finding = found(changed(toolkits=Fact((partial,), "PATH")), "cuda-headers-missing")
     assert finding is not None
     assert [item.text for item in finding.remedy if item.command] == [
@@ -93,9 +106,13 @@ def test_headers_of_the_environments_own_packages_become_a_command(changed: Chan
 
 def test_without_an_nvidia_gpu_the_others_are_named(changed: Changer) -> None:
     facts = changed(
-        gpus=Fact((Gpu(0, "AMD Radeon RX 7900 XTX", "amd"),), "PCI"), driver=Fact(None, "", "none"),
-        adapters=Fact((Adapter("Radeon (RADV)", "vulkan", "discrete"), Adapter("llvmpipe", "vulkan", "cpu")), "vulkaninfo"),
-    )  # fmt: skip
+        gpus=Fact((Gpu(0, "AMD Radeon RX 7900 XTX", "amd"),), "PCI"),
+        driver=Fact(None, "", "none"),
+        adapters=Fact(
+            (Adapter("Radeon (RADV)", "vulkan", "discrete"), Adapter("llvmpipe", "vulkan", "cpu")),
+            "vulkaninfo",
+        ),
+    )
     finding = found(facts, "gpu-present")
     assert finding is not None
     assert finding.status is Status.SKIP
@@ -123,9 +140,14 @@ def gxx(version: str) -> Fact[tuple[Compiler, ...]]:
 
 @pytest.mark.parametrize(
     ("torch", "version", "told"),
-    [("2.5.1+cu121", "8.5.0", True), ("2.5.1+cu121", "9.4.0", False), ("2.12.0+cu130", "9.4.0", True),
-     ("2.12.0+cu130", "10.2.1", False), ("2.1.2+cu118", "8.5.0", False)],
-)  # fmt: skip
+    [
+        ("2.5.1+cu121", "8.5.0", True),
+        ("2.5.1+cu121", "9.4.0", False),
+        ("2.12.0+cu130", "9.4.0", True),
+        ("2.12.0+cu130", "10.2.1", False),
+        ("2.1.2+cu118", "8.5.0", False),
+    ],
+)
 def test_a_gcc_too_old_for_torchs_headers(
     changed: Changer, torch_with: Callable[..., Fact[object]], torch: str, version: str, told: bool
 ) -> None:
@@ -143,8 +165,11 @@ def test_a_gcc_too_old_for_torchs_headers(
 )
 def test_ubuntus_own_nvcc_with_its_own_gcc(changed: Changer, nvcc: str, version: str, status: Status) -> None:
     toolkit = Toolkit("/usr", nvcc, ("PATH (/usr/bin/nvcc)",), "/usr/bin/nvcc", ("sm_75",), 11, 12)
-    facts = changed(compilers=gxx(version), toolkits=Fact((toolkit,), "PATH"),
-                    toolkit_choice=Fact(ToolkitChoice("/usr", "PATH", "/usr/bin/nvcc", None, True)))  # fmt: skip
+    facts = changed(
+        compilers=gxx(version),
+        toolkits=Fact((toolkit,), "PATH"),
+        toolkit_choice=Fact(ToolkitChoice("/usr", "PATH", "/usr/bin/nvcc", None, True)),
+    )
     finding = found(facts, "host-gcc-too-new")
     assert finding is not None
     assert finding.status is status
@@ -182,11 +207,19 @@ MIG = "NVIDIA A100-SXM4-80GB MIG"
 @pytest.mark.parametrize(
     ("devices", "status", "words"),
     [
-        ((f"{MIG} 3g.40gb",), Status.PASS, "; a program gets MIG 3g.40gb of it, with its share of the memory"),
-        ((f"{MIG} 3g.40gb", f"{MIG} 1g.10gb"), Status.PASS, "; a program gets one of MIG 3g.40gb, MIG 1g.10gb of it"),
+        (
+            (f"{MIG} 3g.40gb",),
+            Status.PASS,
+            "; a program gets MIG 3g.40gb of it, with its share of the memory",
+        ),
+        (
+            (f"{MIG} 3g.40gb", f"{MIG} 1g.10gb"),
+            Status.PASS,
+            "; a program gets one of MIG 3g.40gb, MIG 1g.10gb of it",
+        ),
         ((), Status.UNKNOWN, "; MIG is on, but no instance of it is seen here"),
     ],
-)  # fmt: skip
+)
 def test_a_card_in_mig_mode_names_what_a_program_gets(
     changed: Changer, devices: tuple[str, ...], status: Status, words: str
 ) -> None:

@@ -26,9 +26,13 @@ def of(facts: Facts, code: str) -> list[Finding]:
 def bare(changed: Changer, **more: object) -> Facts:
     """A runtime image: torch, the extensions, and nothing that could build them."""
     return changed(
-        toolkits=Fact((), "PATH"), compilers=Fact((), "PATH"), tools={}, distributions=Fact((), "site-packages"),
-        toolkit_choice=Fact(None, "", "none"), **more,
-    )  # fmt: skip
+        toolkits=Fact((), "PATH"),
+        compilers=Fact((), "PATH"),
+        tools={},
+        distributions=Fact((), "site-packages"),
+        toolkit_choice=Fact(None, "", "none"),
+        **more,
+    )
 
 
 def test_an_image_that_has_its_extensions_lacks_nothing(changed: Changer) -> None:
@@ -61,9 +65,12 @@ def test_what_compiles_at_first_use_wants_a_compiler(changed: Changer) -> None:
 
 @pytest.mark.parametrize(
     ("instances", "status"),
-    [(("NVIDIA A100-SXM4-80GB MIG 1g.5gb",), Status.WARN), ((), None),
-     (("NVIDIA A100-SXM4-80GB MIG 1g.5gb", "NVIDIA A100-SXM4-80GB MIG 3g.40gb"), Status.PASS)],
-)  # fmt: skip
+    [
+        (("NVIDIA A100-SXM4-80GB MIG 1g.5gb",), Status.WARN),
+        ((), None),
+        (("NVIDIA A100-SXM4-80GB MIG 1g.5gb", "NVIDIA A100-SXM4-80GB MIG 3g.40gb"), Status.PASS),
+    ],
+)
 def test_memory_of_a_mig_instance_is_not_the_cards(
     changed: Changer, instances: tuple[str, ...], status: Status | None
 ) -> None:
@@ -84,8 +91,10 @@ def test_memory_of_a_gpu_that_is_hidden_does_not_count(changed: Changer) -> None
         Gpu(1, "small", cc="12.0", memory_total=4 << 30),
     )
     for chosen, status in (("1", Status.WARN), ("0", Status.PASS)):
-        facts = changed(gpus=Fact(cards, "NVML"),
-                        variables={"CUDA_VISIBLE_DEVICES": chosen, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})  # fmt: skip
+        facts = changed(
+            gpus=Fact(cards, "NVML"),
+            variables={"CUDA_VISIBLE_DEVICES": chosen, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+        )
         assert of(with_checkout(facts), "vram-for-stack")[0].status is status
 
 
@@ -113,9 +122,13 @@ def test_another_stacks_rasterizer_is_no_fallback(changed: Changer) -> None:
 
 @pytest.mark.parametrize(
     ("pin", "torch", "status"),
-    [("torch==2.9.0", "2.9.1+cu128", Status.WARN), ("torch==2.8.0", "2.9.1+cu128", Status.FAIL),
-     ("torch==2.9.1", "2.9.1+cu128", Status.PASS), ("torch==2.9.1+cu126", "2.9.1+cu128", Status.FAIL)],
-)  # fmt: skip
+    [
+        ("torch==2.9.0", "2.9.1+cu128", Status.WARN),
+        ("torch==2.8.0", "2.9.1+cu128", Status.FAIL),
+        ("torch==2.9.1", "2.9.1+cu128", Status.PASS),
+        ("torch==2.9.1+cu126", "2.9.1+cu128", Status.FAIL),
+    ],
+)
 def test_a_companion_of_another_patch_is_a_conflict_and_no_break(
     changed: Changer, torch_with: TorchWith, pin: str, torch: str, status: Status
 ) -> None:
@@ -124,6 +137,9 @@ def test_a_companion_of_another_patch_is_a_conflict_and_no_break(
     tools = tuple(
         Distribution(name, version, "/env") for name, version in (("setuptools", "80.9.0"), ("wheel", "0.45"))
     )
-    facts = changed(torch=torch_with(version=torch), distributions=Fact((vision, *tools), ""),
-                    extensions=Fact((extension("a", sass("sm_120")),), ""))  # fmt: skip
+    facts = changed(
+        torch=torch_with(version=torch),
+        distributions=Fact((vision, *tools), ""),
+        extensions=Fact((extension("a", sass("sm_120")),), ""),
+    )
     assert [item.status for item in of(facts, "torch-companions")] == [status]

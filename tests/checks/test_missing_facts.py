@@ -36,8 +36,11 @@ def without(facts: Facts, part: str, field: str) -> Facts:
 
 
 def loud(facts: Facts) -> set[tuple[str, str]]:
-    return {(item.code, item.status.value) for item in run(facts, Goal())
-            if item.status in (Status.FAIL, Status.WARN, Status.CRASH)}  # fmt: skip
+    return {
+        (item.code, item.status.value)
+        for item in run(facts, Goal())
+        if item.status in (Status.FAIL, Status.WARN, Status.CRASH)
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,8 +48,10 @@ def test_a_lost_fact_adds_no_alarm(name: str) -> None:
     facts = facts_of(name)
     before = loud(facts)
     # an interpreter that does not answer, and a torch whose files are there but cannot be read, are findings themselves
-    expected = {("environment", "interpreter"): {("interpreter-answers", "fail")},
-                ("environment", "torch"): {("torch-installed", "fail")}}  # fmt: skip
+    expected = {
+        ("environment", "interpreter"): {("interpreter-answers", "fail")},
+        ("environment", "torch"): {("torch-installed", "fail")},
+    }
     worse = {}
     for part, field in PARTS:
         added = loud(without(facts, part, field)) - before - expected.get((part, field), set())

@@ -1,4 +1,4 @@
-"""Variants, impostors, clashes and shadows: told where they are, and only there."""
+"""Variants, lookalikes, clashes and shadows: told where they are, and only there."""
 
 from __future__ import annotations
 
@@ -21,12 +21,21 @@ def package(key: str, **values: Any) -> SplatPackage:
     """An installed package as the source of one of the known variants would show it."""
     row = stacks.variant(key)
     assert row is not None
-    return SplatPackage(**{
-        "module": row.module, "folder": f"{SITE}/{row.module}", "distributions": (row.module,),
-        "native": (row.extension,), "settings": row.settings,
-        "classes": tuple(name for name in (row.rasterizer_class, *row.extra_classes) if name), "forward": row.forward,
-        "forward_required": 3, "returns": len(row.returns) if row.returns else None, "exports": tuple(row.exports),
-        **values})  # fmt: skip
+    return SplatPackage(
+        **{
+            "module": row.module,
+            "folder": f"{SITE}/{row.module}",
+            "distributions": (row.module,),
+            "native": (row.extension,),
+            "settings": row.settings,
+            "classes": tuple(name for name in (row.rasterizer_class, *row.extra_classes) if name),
+            "forward": row.forward,
+            "forward_required": 3,
+            "returns": len(row.returns) if row.returns else None,
+            "exports": tuple(row.exports),
+            **values,
+        }
+    )
 
 
 def packages(*items: SplatPackage) -> Fact[tuple[SplatPackage, ...]]:
@@ -67,8 +76,10 @@ def test_the_compiled_part(changed: Changer) -> None:
 def test_our_own_drop_ins_need_no_compiled_part(changed: Changer) -> None:
     mine = Distribution("simple_knn", "0.0.0", SITE, made_by_splatfix="swap")
     setup = tuple(Distribution(name, "80", SITE) for name in ("setuptools", "wheel"))
-    facts = changed(packages=packages(SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))),
-                    distributions=Fact((mine, *setup), ""))  # fmt: skip
+    facts = changed(
+        packages=packages(SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))),
+        distributions=Fact((mine, *setup), ""),
+    )
     assert not loud(facts)
 
 
@@ -98,9 +109,11 @@ def installed(*items: Distribution) -> Fact[tuple[Distribution, ...]]:
 
 def test_the_classifier_called_simple_knn(changed: Changer) -> None:
     classifier = Distribution("simple_knn", "2.0.1", SITE, installer="pip")
-    facts = changed(distributions=installed(classifier),
-                    packages=packages(SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))))  # fmt: skip
-    finding = only(facts, "impostor-package")
+    facts = changed(
+        distributions=installed(classifier),
+        packages=packages(SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))),
+    )
+    finding = only(facts, "lookalike-package")
     assert finding.status is Status.FAIL
     assert "unrelated classifier" in finding.summary
 
@@ -115,7 +128,7 @@ def test_the_classifier_called_simple_knn(changed: Changer) -> None:
     ],
 )
 def test_the_real_simple_knn_is_no_impostor(changed: Changer, real: Distribution) -> None:
-    assert not of(changed(distributions=installed(real)), "impostor-package")
+    assert not of(changed(distributions=installed(real)), "lookalike-package")
 
 
 def test_a_real_one_from_an_index_holds_code(changed: Changer) -> None:
@@ -134,7 +147,7 @@ def test_the_repackaged_rasterizer(changed: Changer) -> None:
         distributions=installed(Distribution("gaussian_splatting", "2.11.0", SITE)),
         extensions=Fact((item,), ""),
     )
-    assert only(facts, "impostor-package").status is Status.WARN
+    assert only(facts, "lookalike-package").status is Status.WARN
 
 
 def test_a_folder_in_front_of_the_package(changed: Changer) -> None:
@@ -157,13 +170,21 @@ GSPLAT = SplatPackage("gsplat", f"{SITE}/gsplat", ("gsplat",))
 
 @pytest.mark.parametrize(
     ("module", "version", "cc", "loudly"),
-    [("gsplat", "1.5.3", "6.1", True), ("gsplat", "0.1.11", "6.1", False), ("gsplat", "1.5.3", "7.0", False),
-     ("diff_gaussian_rasterization_fastgs", "", "6.1", True), ("diff_gaussian_rasterization", "", "6.1", False)],
-)  # fmt: skip
+    [
+        ("gsplat", "1.5.3", "6.1", True),
+        ("gsplat", "0.1.11", "6.1", False),
+        ("gsplat", "1.5.3", "7.0", False),
+        ("diff_gaussian_rasterization_fastgs", "", "6.1", True),
+        ("diff_gaussian_rasterization", "", "6.1", False),
+    ],
+)
 def test_gpus_that_are_too_old(changed: Changer, module: str, version: str, cc: str, loudly: bool) -> None:
     have = installed(*([Distribution("gsplat", version, SITE)] if version else []))
-    facts = changed(packages=packages(SplatPackage(module, f"{SITE}/{module}")), distributions=have,
-                    gpus=Fact((Gpu(0, "card", cc=cc),), "NVML"))  # fmt: skip
+    facts = changed(
+        packages=packages(SplatPackage(module, f"{SITE}/{module}")),
+        distributions=have,
+        gpus=Fact((Gpu(0, "card", cc=cc),), "NVML"),
+    )
     assert [item.status for item in of(facts, "arch-below-minimum")] == ([Status.FAIL] if loudly else [])
 
 

@@ -19,9 +19,23 @@ def unpacked(requirement: str, python: Path, site: Path, downloads: Path) -> Fac
     """The facts of an environment that holds this wheel and sees the torch of this one."""
     torch = pytest.importorskip("torch")
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(downloads), requirement],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--only-binary=:all:",
+            "-d",
+            str(downloads),
+            requirement,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     if done.returncode:
         pytest.skip(f"no wheel to download: {done.stderr.strip()[-200:]}")
     (wheel,) = downloads.glob("*.whl")
@@ -38,13 +52,13 @@ def codes(facts: Facts) -> dict[str, Status]:
 
 def test_the_classifier(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     facts = unpacked("simple-knn==2.0.1", empty_venv, site_packages, tmp_path / "wheels")
-    assert codes(facts)["impostor-package"] is Status.FAIL
+    assert codes(facts)["lookalike-package"] is Status.FAIL
 
 
 def test_the_repackaging(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     facts = unpacked("gaussian-splatting==2.11.0", empty_venv, site_packages, tmp_path / "wheels")
     found = codes(facts)
-    assert found["impostor-package"] is Status.WARN
+    assert found["lookalike-package"] is Status.WARN
     assert found["duplicate-runtimes"] is Status.WARN
     modules = {item.module: item for item in facts.environment.packages.value or ()}
     rasterizer = modules["gaussian_splatting.diff_gaussian_rasterization"]

@@ -14,6 +14,7 @@ import pytest
 import splatfix.checks
 from splatfix.checks import Goal, Remedy, run
 from splatfix.facts import (
+    CodeMatch,
     Compiler,
     Distribution,
     Driver,
@@ -23,7 +24,6 @@ from splatfix.facts import (
     HeaderCopy,
     ImportProbe,
     JitCache,
-    Passage,
     Resources,
     Toolkit,
     ToolkitChoice,
@@ -40,20 +40,48 @@ _FORCE = ("sudo ", "rm -rf", "--force", " -y", "--yes", "| sh", "curl ", "reboot
 
 def sick(facts: Facts) -> Facts:
     """As many illnesses at once as one machine can have."""
-    old = Toolkit("/opt/cuda 11", "11.8.89", ("PATH",), "/opt/cuda 11/bin/nvcc", ("sm_80",), 11, 13, ("include/cusparse.h",),
-                  {"cusparse.h": "/env/nvidia/include"}, cudart_in=("lib",), has_lib64=False, cub="1.15.0")  # fmt: skip
+    old = Toolkit(
+        "/opt/cuda 11",
+        "11.8.89",
+        ("PATH",),
+        "/opt/cuda 11/bin/nvcc",
+        ("sm_80",),
+        11,
+        13,
+        ("include/cusparse.h",),
+        {"cusparse.h": "/env/nvidia/include"},
+        cudart_in=("lib",),
+        has_lib64=False,
+        cub="1.15.0",
+    )
     machine = dataclasses.replace(
-        facts.machine, toolkits=Fact((old,), "PATH"), wsl=True, glibc="2.42", tools={},
-        compilers=Fact((Compiler("g++", "/usr/bin/g++", "15.1.0", ("PATH",)),
-                        Compiler("g++", "/usr/bin/g++-11", "11.4.0", ("PATH",))), ""),
-        libcuda=Fact(("/usr/lib/libcuda.so.575",), ""), linkable_libcuda=Fact((), ""), missing_graphics=Fact(("EGL/egl.h",), ""),
-        header_copies=Fact((HeaderCopy("/cub", "CUB_HOME", "1.10.0", ""),), ""), container_toolkit=Fact((), ""),
+        facts.machine,
+        toolkits=Fact((old,), "PATH"),
+        wsl=True,
+        glibc="2.42",
+        tools={},
+        compilers=Fact(
+            (
+                Compiler("g++", "/usr/bin/g++", "15.1.0", ("PATH",)),
+                Compiler("g++", "/usr/bin/g++-11", "11.4.0", ("PATH",)),
+            ),
+            "",
+        ),
+        libcuda=Fact(("/usr/lib/libcuda.so.575",), ""),
+        linkable_libcuda=Fact((), ""),
+        missing_graphics=Fact(("EGL/egl.h",), ""),
+        header_copies=Fact((HeaderCopy("/cub", "CUB_HOME", "1.10.0", ""),), ""),
+        container_toolkit=Fact((), ""),
         resources=Resources(cores=64, memory_total=8 << 30, memory_available=4 << 30, swap_total=0),
         gpus=Fact((Gpu(0, "RTX 5090", cc="12.0"), Gpu(1, "GTX 1080", cc="6.1")), "NVML"),
         driver=Fact(Driver("470.82.01", "11.4", False, "470.82.01"), "NVML"),
-        variables={"TORCH_CUDA_ARCH_LIST": "8.6,12.0", "CUDA_VISIBLE_DEVICES": "7", "CUDA_ARCHITECTURES": "8.6",
-                   "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,max_split_size_mb:64"},
-    )  # fmt: skip
+        variables={
+            "TORCH_CUDA_ARCH_LIST": "8.6,12.0",
+            "CUDA_VISIBLE_DEVICES": "7",
+            "CUDA_ARCHITECTURES": "8.6",
+            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,max_split_size_mb:64",
+        },
+    )
     names = {
         "setuptools": "84.0",
         "pip": "26.0",
@@ -100,8 +128,16 @@ def test_commands_on_windows_are_for_its_own_shell(rtx_5080: Facts) -> None:
     """cmd knows neither export nor unset nor rm."""
     base = sick(rtx_5080)
     machine = dataclasses.replace(base.machine, system="windows", wsl=False, compilers=Fact((), ""))
-    cache = JitCache("gsplat_cuda", r"C:\cache\gsplat_cuda", "py311_cu128", True, None, "2026-01-01T00:00:00", "x.pyd",
-                     (sass("sm_61"),))  # fmt: skip
+    cache = JitCache(
+        "gsplat_cuda",
+        r"C:\cache\gsplat_cuda",
+        "py311_cu128",
+        True,
+        None,
+        "2026-01-01T00:00:00",
+        "x.pyd",
+        (sass("sm_61"),),
+    )
     choice = ToolkitChoice("C:/x", "CUDA_HOME", None, "C:/y", False)
     environment = dataclasses.replace(
         base.environment, jit_caches=Fact((cache,), ""), toolkit_choice=Fact(choice)
@@ -128,9 +164,12 @@ def test_commands_for_the_recorded_machines(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("change", "start"),
-    [({"kind": "uv"}, 'uv pip {} --python "/env/bin/python" '), ({"externally_managed": True, "kind": "system"}, None),
-     ({"kind": "venv"}, '"/env/bin/python" -m pip {} ')],
-)  # fmt: skip
+    [
+        ({"kind": "uv"}, 'uv pip {} --python "/env/bin/python" '),
+        ({"externally_managed": True, "kind": "system"}, None),
+        ({"kind": "venv"}, '"/env/bin/python" -m pip {} '),
+    ],
+)
 def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any], start: str | None) -> None:
     """uv makes environments without pip; a system's own Python (PEP 668) lets nobody install into it."""
     base = sick(rtx_5080)
@@ -143,11 +182,17 @@ def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any],
         base.environment.torch.value, version="2.1.0+cu121", builder_imports=("pkg_resources",)
     )
     environment = dataclasses.replace(
-        base.environment, interpreter=Fact(dataclasses.replace(python, **change), ""), torch=Fact(old, ""),
+        base.environment,
+        interpreter=Fact(dataclasses.replace(python, **change), ""),
+        torch=Fact(old, ""),
         distributions=Fact((*without, Distribution("numpy", "2.1.0", "/env")), ""),
-    )  # fmt: skip
-    steps = [step for item in run(dataclasses.replace(base, environment=environment), Goal()) for step in item.remedy
-             if re.search(r"\bpip (un)?install\b", step.text) and "environment of its own" not in step.text]  # fmt: skip
+    )
+    steps = [
+        step
+        for item in run(dataclasses.replace(base, environment=environment), Goal())
+        for step in item.remedy
+        if re.search(r"\bpip (un)?install\b", step.text) and "environment of its own" not in step.text
+    ]
     assert len(steps) >= 4
     for step in steps:
         verb = "uninstall" if "pip uninstall" in step.text else "install"
@@ -214,11 +259,14 @@ def ailing(facts: Facts, *gpus: Gpu) -> Facts:
         "/usr/local/cuda", "13.0.88", ("PATH",), "/usr/local/cuda/bin/nvcc", ("sm_75", "sm_120"), 15, 21
     )
     machine = dataclasses.replace(
-        facts.machine, gpus=Fact(gpus, "NVML"), toolkits=Fact((toolkit,), "PATH"),
+        facts.machine,
+        gpus=Fact(gpus, "NVML"),
+        toolkits=Fact((toolkit,), "PATH"),
         compilers=Fact((Compiler("g++", "/usr/bin/g++", "13.3.0", ("PATH",)),), "PATH"),
-    )  # fmt: skip
+    )
     knn = source(
-        "cached", passages=(Passage("cub-max", "x.cu", 3, "cub::Max()"), Passage("no-cstdint", "x.h", 1, ""))
+        "cached",
+        passages=(CodeMatch("cub-max", "x.cu", 3, "cub::Max()"), CodeMatch("no-cstdint", "x.h", 1, "")),
     )
     rigid = source("rigid", flags=("-gencode=arch=compute_60,code=sm_60",), cxx_flags=("-std=c++14",))
     old = extension("b", ptx("sm_80", (9, 0)), needed=("libtorch.so", "libcudart.so.11.0"))
@@ -244,8 +292,14 @@ def test_advice_for_the_recorded_machines_is_whole(name: str, targets: tuple[str
 def test_advice_to_build_names_environment_and_gpu(rtx_5080: Facts, targets: tuple[str, ...]) -> None:
     with_gpu = assert_whole(ailing(rtx_5080, Gpu(0, "RTX 5080", cc="12.0")), *targets)
     without = assert_whole(ailing(rtx_5080), *targets)
-    always = {"cub-max-removed", "cuda-runtime-mismatch", "extension-python-mismatch", "extension-imports",
-              "cxx-standard-forced", "toolkit-dropped-arch"}  # fmt: skip
+    always = {
+        "cub-max-removed",
+        "cuda-runtime-mismatch",
+        "extension-python-mismatch",
+        "extension-imports",
+        "cxx-standard-forced",
+        "toolkit-dropped-arch",
+    }
     assert always < with_gpu, always - with_gpu
     assert {"no-kernel-image", "arch-list-ignored"} < with_gpu
     assert always <= without
@@ -273,9 +327,15 @@ def test_an_environment_that_did_not_answer_is_not_named(rtx_5080: Facts) -> Non
 def test_only_the_module_for_it_words_the_advice_to_build() -> None:
     """What a check says for itself could forget the environment or the GPU."""
     for file in sorted(Path(splatfix.checks.__file__).parent.glob("*.py")):
-        texts = [part.value for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("Remedy", "prose")
-                 for part in ast.walk(call) if isinstance(part, ast.Constant) and isinstance(part.value, str)]  # fmt: skip
+        texts = [
+            part.value
+            for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            if isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id in ("Remedy", "prose")
+            for part in ast.walk(call)
+            if isinstance(part, ast.Constant) and isinstance(part.value, str)
+        ]
         assert not [text for text in texts if re.search(r"splatfix (install|verify|certify)\b", text)], (
             file.name
         )

@@ -91,9 +91,13 @@ def test_import_order(changed: Changer, imports: bool | None, said: bool) -> Non
 
 @pytest.mark.parametrize(
     ("version", "lost", "status"),
-    [("0.2.8", ("EGL/egl.h",), Status.WARN), ("0.3.3", ("EGL/egl.h",), Status.SKIP), ("0.2.8", (), None),
-     (None, ("EGL/egl.h",), None)],
-)  # fmt: skip
+    [
+        ("0.2.8", ("EGL/egl.h",), Status.WARN),
+        ("0.3.3", ("EGL/egl.h",), Status.SKIP),
+        ("0.2.8", (), None),
+        (None, ("EGL/egl.h",), None),
+    ],
+)
 def test_egl(changed: Changer, version: str | None, lost: tuple[str, ...], status: Status | None) -> None:
     names = {"setuptools": "80", "wheel": "0.45"} | ({"nvdiffrast": version} if version else {})
     have = Fact(tuple(Distribution(name, number, "/env") for name, number in names.items()), "")

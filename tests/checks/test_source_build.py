@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
-from splatfix.facts import Compiler, Distribution, Fact, Facts, Passage, Submodule, Torch
+from splatfix.facts import CodeMatch, Compiler, Distribution, Fact, Facts, Submodule, Torch
 
 from .conftest import Changer
 from .test_checkout_checks import source, with_checkout
@@ -99,9 +99,13 @@ def test_without_wheel_pip_isolates_from_231_on(
 
 @pytest.mark.parametrize(
     ("imports", "setuptools", "limit"),
-    [(("pkg_resources", "pkg_resources.parse_version"), "82.0.1", 82), (("pkg_resources",), "81.0", None),
-     (("pkg_resources", "pkg_resources.packaging"), "75.0", 70), ((), "84.0", None)],
-)  # fmt: skip
+    [
+        (("pkg_resources", "pkg_resources.parse_version"), "82.0.1", 82),
+        (("pkg_resources",), "81.0", None),
+        (("pkg_resources", "pkg_resources.packaging"), "75.0", 70),
+        ((), "84.0", None),
+    ],
+)
 def test_what_a_setup_py_imports_of_setuptools(
     changed: Changer, imports: tuple[str, ...], setuptools: str, limit: int | None
 ) -> None:
@@ -116,7 +120,7 @@ def test_what_a_setup_py_imports_of_setuptools(
 
 
 def test_thrust_sequence(changed: Changer, rtx_5080: Facts) -> None:
-    item = source("knn", passages=(Passage("no-thrust-sequence", "knn.cu", 7, "thrust::sequence(a, b);"),))
+    item = source("knn", passages=(CodeMatch("no-thrust-sequence", "knn.cu", 7, "thrust::sequence(a, b);"),))
     finding = only(with_checkout(rtx_5080, sources=(item,)), "missing-thrust-include")
     assert "knn.cu line 7" in finding.summary
     assert not of(with_checkout(rtx_5080, sources=(source("knn"),)), "missing-thrust-include")
@@ -124,9 +128,14 @@ def test_thrust_sequence(changed: Changer, rtx_5080: Facts) -> None:
 
 @pytest.mark.parametrize(
     ("system", "torch", "flags", "warns"),
-    [("windows", "2.9.1", (), True), ("windows", "2.11.0", ("-O3",), True), ("windows", "2.11.0", ("-DUSE_CUDA",), False),
-     ("windows", "2.4.1", (), False), ("linux", "2.11.0", (), False)],
-)  # fmt: skip
+    [
+        ("windows", "2.9.1", (), True),
+        ("windows", "2.11.0", ("-O3",), True),
+        ("windows", "2.11.0", ("-DUSE_CUDA",), False),
+        ("windows", "2.4.1", (), False),
+        ("linux", "2.11.0", (), False),
+    ],
+)
 def test_an_ambiguous_std(
     changed: Changer, torch_with: TorchWith, system: str, torch: str, flags: tuple[str, ...], warns: bool
 ) -> None:

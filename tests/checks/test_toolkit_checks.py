@@ -30,9 +30,12 @@ def classic(
 ) -> Facts:
     """CUDA 11.7 and a torch of its time."""
     return changed(
-        gpus=Fact((gpu,), "NVML"), toolkits=toolkit("11.7.99", TO_117), variables={}, extensions=Fact((), ""),
+        gpus=Fact((gpu,), "NVML"),
+        toolkits=toolkit("11.7.99", TO_117),
+        variables={},
+        extensions=Fact((), ""),
         torch=torch_with(**{"version": "1.13.1+cu117", "cuda": "11.7", "code": (sass(*own),), **torch}),
-    )  # fmt: skip
+    )
 
 
 def test_cuda_117_serves_an_rtx_4090_by_the_code_of_86(changed: Changer, torch_with: TorchWith) -> None:
@@ -46,8 +49,14 @@ def test_where_torch_would_ask_for_the_number_the_build_stops(
     changed: Changer, torch_with: TorchWith
 ) -> None:
     """torch 2.0 of CUDA 11.8 has sm_90 itself, so that it does not clamp 8.9, which nvcc 11.7 does not know."""
-    facts = classic(changed, torch_with, Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9"), ("sm_80", "sm_86", "sm_90"),
-                    version="2.0.1+cu118", cuda="11.8")  # fmt: skip
+    facts = classic(
+        changed,
+        torch_with,
+        Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9"),
+        ("sm_80", "sm_86", "sm_90"),
+        version="2.0.1+cu118",
+        cuda="11.8",
+    )
     assert said(facts).status is Status.WARN
     assert said(facts, "sm_89").status is Status.SKIP, (
         "a target is built by splatfix, which chooses the number itself"

@@ -29,9 +29,11 @@ def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
 def with_torch_113(changed: Changer, torch_with: TorchWith, gpu: Gpu = RTX_4090, **more: object) -> Facts:
     """The classic: the torch that Inria's file pins, on a GPU that came after it."""
     return changed(
-        gpus=Fact((gpu,), "NVML"), extensions=Fact((extension("a", sass(f"sm_{gpu.cc}".replace(".", ""), "sm_86")),), ""),
-        torch=torch_with(version="1.13.1+cu117", cuda="11.7", code=(sass(*TORCH_113),), knows_archs=OLD), **more,
-    )  # fmt: skip
+        gpus=Fact((gpu,), "NVML"),
+        extensions=Fact((extension("a", sass(f"sm_{gpu.cc}".replace(".", ""), "sm_86")),), ""),
+        torch=torch_with(version="1.13.1+cu117", cuda="11.7", code=(sass(*TORCH_113),), knows_archs=OLD),
+        **more,
+    )
 
 
 def test_an_rtx_4090_is_not_told_that_its_number_is_missing(changed: Changer, torch_with: TorchWith) -> None:
@@ -50,9 +52,12 @@ def test_a_gpu_of_another_major_still_is(changed: Changer, torch_with: TorchWith
 def test_a_number_that_torch_works_out_and_does_not_know(changed: Changer, torch_with: TorchWith) -> None:
     """torch 2.7 of CUDA 12.8 has sm_120, so that a B300 (10.3) is not clamped, and 10.3 is not in its list."""
     known = ("8.0", "9.0", "10.0", "12.0")
-    facts = changed(gpus=Fact((Gpu(0, "NVIDIA B300", cc="10.3"),), "NVML"), variables={},
-                    extensions=Fact((extension("a", sass("sm_100")),), ""),
-                    torch=torch_with(version="2.7.1+cu128", knows_archs=known))  # fmt: skip
+    facts = changed(
+        gpus=Fact((Gpu(0, "NVIDIA B300", cc="10.3"),), "NVML"),
+        variables={},
+        extensions=Fact((extension("a", sass("sm_100")),), ""),
+        torch=torch_with(version="2.7.1+cu128", knows_archs=known),
+    )
     (said,) = of(facts, "arch-unknown-to-torch")
     assert said.status is Status.WARN and "stops" in said.summary
     assert said.remedy[0].text == 'export TORCH_CUDA_ARCH_LIST="10.0"'
@@ -82,9 +87,10 @@ def test_whatever_torch_would_build_is_said(changed: Changer, torch_with: TorchW
     for cc in ("6.1", "7.5", "8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "12.0", "12.1", "13.0"):
         arch = Arch.parse(cc)
         facts = changed(
-            gpus=Fact((Gpu(0, "x", cc=cc),), "NVML"), variables={},
+            gpus=Fact((Gpu(0, "x", cc=cc),), "NVML"),
+            variables={},
             torch=torch_with(version=version, knows_archs=rules.supported_arches, code=(sass(*own),)),
-        )  # fmt: skip
+        )
         built = visible_gpu_arch_list([arch], own, version)
         runs = isinstance(built, ArchList) and any(cubin_runs_on(one, arch) for one in built.cubins)
         found = of(facts, "arch-unknown-to-torch")
@@ -108,8 +114,12 @@ def test_own_archs_are_those_of_most_containers(torch_with: TorchWith) -> None:
 def mixed(
     changed: Changer, torch_with: TorchWith, *cards: Gpu, driver: str = "575.57.08", **torch: object
 ) -> Facts:
-    return changed(gpus=Fact(cards, "NVML"), torch=torch_with(**torch), extensions=Fact((), ""),
-                   driver=Fact(Driver(driver, "12.9", True, driver), "NVML"))  # fmt: skip
+    return changed(
+        gpus=Fact(cards, "NVML"),
+        torch=torch_with(**torch),
+        extensions=Fact((), ""),
+        driver=Fact(Driver(driver, "12.9", True, driver), "NVML"),
+    )
 
 
 GTX_1080 = Gpu(0, "NVIDIA GeForce GTX 1080", cc="6.1")
@@ -151,8 +161,11 @@ def test_a_torch_that_serves_both_is_a_command(changed: Changer, torch_with: Tor
 
 
 def test_ptx_of_an_unknown_driver_is_no_pass(changed: Changer, torch_with: TorchWith) -> None:
-    facts = changed(torch=torch_with(code=(ptx("sm_90", (8, 4)),)), extensions=Fact((), ""),
-                    driver=Fact(Driver("999.10", None, True, "999.10"), "/proc"))  # fmt: skip
+    facts = changed(
+        torch=torch_with(code=(ptx("sm_90", (8, 4)),)),
+        extensions=Fact((), ""),
+        driver=Fact(Driver("999.10", None, True, "999.10"), "/proc"),
+    )
     assert of(facts, "torch-arch-unsupported")[0].status is Status.UNKNOWN
     assert of(facts, "torch-arch-unsupported", "sm_120")[0].status is Status.PASS
 
@@ -172,10 +185,14 @@ def test_the_torch_instead_of_a_pin_is_one_for_this_python(
     interpreter = rtx_5080.environment.interpreter.value
     assert interpreter is not None
     facts = with_checkout(
-        changed(torch_installed=Fact(False, ""), torch=Fact(None, "", "not installed"), extensions=Fact((), ""),
-                interpreter=Fact(dataclasses.replace(interpreter, version=python), "")),
+        changed(
+            torch_installed=Fact(False, ""),
+            torch=Fact(None, "", "not installed"),
+            extensions=Fact((), ""),
+            interpreter=Fact(dataclasses.replace(interpreter, version=python), ""),
+        ),
         pins=(Pin("environment.yml", "pytorch", f"=={pin}"),),
-    )  # fmt: skip
+    )
     (said,) = of(facts, "pinned-torch-too-old")
     commands = [step.text for step in said.remedy if step.command]
     if python.startswith("3.8"):

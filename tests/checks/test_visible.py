@@ -16,8 +16,27 @@ from .test_checks import loud, only
 UUIDS = ("GPU-1a2b3c4d-0000", "GPU-1a2b9999-1111", "GPU-77777777-2222")
 CARDS = tuple(Gpu(place, f"card {place}", cc="12.0", uuid=uuid) for place, uuid in enumerate(UUIDS))
 
-ENTRIES = ("0", "1", "2", "3", "7", "-1", "", " 1", "1gpu", "+2", "x", "007", "GPU-1a2b3c4d", "GPU-1a2b", "GPU-7", UUIDS[2],
-           "GPU-none", "MIG-1", "gpu-7")  # fmt: skip
+ENTRIES = (
+    "0",
+    "1",
+    "2",
+    "3",
+    "7",
+    "-1",
+    "",
+    " 1",
+    "1gpu",
+    "+2",
+    "x",
+    "007",
+    "GPU-1a2b3c4d",
+    "GPU-1a2b",
+    "GPU-7",
+    UUIDS[2],
+    "GPU-none",
+    "MIG-1",
+    "gpu-7",
+)
 
 
 def test_as_many_as_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,13 +82,15 @@ def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
     cards = (Gpu(0, "NVIDIA GeForce GTX 1080", cc="6.1"), Gpu(1, "NVIDIA GeForce RTX 5080", cc="12.0"))
     mixed = changed(gpus=Fact(cards, "NVML"), variables={})
     assert {"torch-arch-unsupported", "no-kernel-image"} <= set(loud(mixed))
-    chosen = changed(gpus=Fact(cards, "NVML"),
-                     variables={"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})  # fmt: skip
+    chosen = changed(
+        gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    )
     assert not loud(chosen)
     (said,) = [item for item in run(chosen, Goal()) if item.code == "no-gpu-visible"]
     assert said.summary == "1 of 2 GPU(s) visible; GPU 0 is left out of what is judged here."
-    other = changed(gpus=Fact(cards, "NVML"),
-                    variables={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})  # fmt: skip
+    other = changed(
+        gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    )
     assert "torch-arch-unsupported" in loud(other)
 
 

@@ -23,9 +23,15 @@ def of(facts: Facts, code: str) -> list[Finding]:
 
 @pytest.mark.parametrize(
     ("name", "version", "told"),
-    [("diff_gaussian_rasterization_fastgs", None, True), ("gsplat", "1.5.3", True), ("gsplat", "0.1.11", False),
-     ("gsplat", None, False), ("diff_gaussian_rasterization", None, False), ("simple_knn", None, False)],
-)  # fmt: skip
+    [
+        ("diff_gaussian_rasterization_fastgs", None, True),
+        ("gsplat", "1.5.3", True),
+        ("gsplat", "0.1.11", False),
+        ("gsplat", None, False),
+        ("diff_gaussian_rasterization", None, False),
+        ("simple_knn", None, False),
+    ],
+)
 def test_a_source_that_this_gpu_cannot_run(
     changed: Changer, name: str, version: str | None, told: bool
 ) -> None:

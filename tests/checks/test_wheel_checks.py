@@ -24,9 +24,14 @@ def without_torch(changed: Changer, rtx_5080: Facts, python: str = "3.11.9", **v
     assert own is not None
     inner = {key: values.pop(key) for key in ("implementation", "platform_tag") if key in values}
     interpreter = dataclasses.replace(own, version=python, **inner)  # type: ignore[arg-type]
-    return changed(interpreter=Fact(interpreter, "probe"), torch_installed=Fact(False, "sys.path"),
-                   torch=Fact(None, "", "not installed"), extensions=Fact((), ""), toolkit_choice=Fact(None),
-                   **values)  # fmt: skip
+    return changed(
+        interpreter=Fact(interpreter, "probe"),
+        torch_installed=Fact(False, "sys.path"),
+        torch=Fact(None, "", "not installed"),
+        extensions=Fact((), ""),
+        toolkit_choice=Fact(None),
+        **values,
+    )
 
 
 @pytest.mark.parametrize(

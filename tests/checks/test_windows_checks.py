@@ -73,11 +73,14 @@ def test_the_visual_cpp_runtime(changed: Changer, rtx_5080: Facts) -> None:
 
 @pytest.mark.parametrize(
     ("system", "variables", "waits", "status"),
-    [("windows", {"VSCMD_ARG_TGT_ARCH": "x64"}, True, Status.WARN),
-     ("windows", {"VSCMD_ARG_TGT_ARCH": "x64"}, False, Status.SKIP),
-     ("windows", {"VSCMD_ARG_TGT_ARCH": "x64", "DISTUTILS_USE_SDK": "1"}, True, None), ("windows", {}, True, None),
-     ("linux", {"VSCMD_ARG_TGT_ARCH": "x64"}, True, None)],
-)  # fmt: skip
+    [
+        ("windows", {"VSCMD_ARG_TGT_ARCH": "x64"}, True, Status.WARN),
+        ("windows", {"VSCMD_ARG_TGT_ARCH": "x64"}, False, Status.SKIP),
+        ("windows", {"VSCMD_ARG_TGT_ARCH": "x64", "DISTUTILS_USE_SDK": "1"}, True, None),
+        ("windows", {}, True, None),
+        ("linux", {"VSCMD_ARG_TGT_ARCH": "x64"}, True, None),
+    ],
+)
 def test_a_prompt_that_torch_does_not_build_from(
     changed: Changer, system: str, variables: dict[str, str], waits: bool, status: Status | None
 ) -> None:

@@ -184,8 +184,11 @@ def test_damaged_knowledge_is_wrong_usage(splatfix: Splatfix, tmp_path: Path) ->
 def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "splatfix", "diagnose", "--python", str(empty_venv)],
-        env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, encoding=encoding, check=False,
-    )  # fmt: skip
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        encoding=encoding,
+        check=False,
+    )
     assert done.returncode == 1
     assert "x torch is not installed" in done.stdout
 

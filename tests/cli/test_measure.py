@@ -15,8 +15,8 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Driver, Fact, Facts, Gpu
 from splatfix.install import InstalledItem, Outcome
-from splatfix.resolve import Plan
-from tests.resolve.machines import machine
+from splatfix.plan import Plan
+from tests.plan.machines import machine
 
 ROOT = Path(__file__).parents[2]
 NOT_RUN = Rung(RungName.COMPUTES, None, "nothing of it was run beyond the import")
@@ -60,9 +60,11 @@ def test_a_kernel_that_computes_wrongly_is_taken_back() -> None:
     back: list[str] = []
     with pytest.raises(SplatfixError) as caught:
         measured(
-            installed("simple_knn._C"), with_gpu(), lambda python, device: (check(Verdict.FAILED, 0.3),),
+            installed("simple_knn._C"),
+            with_gpu(),
+            lambda python, device: (check(Verdict.FAILED, 0.3),),
             lambda python, entry: back.append(entry),
-        )  # fmt: skip
+        )
     assert caught.value.code == "computes-wrongly" and "3.0e-01" in caught.value.what
     assert back == ["0007-x"]
 
@@ -73,9 +75,11 @@ def test_what_was_installed_already_and_computes_wrongly_is_told_and_left() -> N
     back: list[str] = []
     with pytest.raises(SplatfixError) as caught:
         measured(
-            there, with_gpu(), lambda python, device: (check(Verdict.FAILED, 0.3),),
+            there,
+            with_gpu(),
+            lambda python, device: (check(Verdict.FAILED, 0.3),),
             lambda python, entry: back.append(entry),
-        )  # fmt: skip
+        )
     assert back == [] and "nothing was changed" in caught.value.meaning
 
 
@@ -101,9 +105,12 @@ def test_what_has_no_reference_is_not_run_either() -> None:
 def test_the_modules_are_those_that_verify_knows() -> None:
     tree = ast.parse((ROOT / "splatfix" / "certify" / "kernel_probe.py").read_text(encoding="utf-8"))
     rows = next(
-        node.value for node in tree.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "KERNELS"
-    )  # fmt: skip
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.target.id == "KERNELS"
+    )
     assert isinstance(rows, ast.List)
     named = {
         ast.literal_eval(row.elts[3]).partition(".")[0] for row in rows.elts if isinstance(row, ast.Tuple)

@@ -25,12 +25,25 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_a_checkout_is_judged_and_saved(splatfix: Run, tmp_path: Path, empty_venv: Path) -> None:
     saved = tmp_path / "facts.json"
-    done = splatfix("diagnose", "--python", str(empty_venv), "--repo", str(checkout(tmp_path)), "--only", "checkout",
-                    "--save", str(saved), "--json")  # fmt: skip
+    done = splatfix(
+        "diagnose",
+        "--python",
+        str(empty_venv),
+        "--repo",
+        str(checkout(tmp_path)),
+        "--only",
+        "checkout",
+        "--save",
+        str(saved),
+        "--json",
+    )
     findings = json.loads(done.stdout)["findings"]
     told = {(item["code"], item["subject"]) for item in findings if item["status"] == "fail"}
-    assert told == {("source-incomplete", "submodules/simple-knn"), ("ext-not-installed", "gsplat"),
-                    ("ext-not-installed", "simple_knn")}  # fmt: skip
+    assert told == {
+        ("source-incomplete", "submodules/simple-knn"),
+        ("ext-not-installed", "gsplat"),
+        ("ext-not-installed", "simple_knn"),
+    }
     again = splatfix("diagnose", "--facts", str(saved), "--only", "checkout", "--json")
     assert json.loads(again.stdout)["findings"] == findings
 

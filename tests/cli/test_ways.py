@@ -77,10 +77,14 @@ def test_a_healthy_diagnosis_names_what_only_running_shows(tmp_path: Path) -> No
     ("machine", "python", "words"),
     [
         ("rtx-5080", None, "splatfix verify; splatfix certify --renderer inria"),
-        ("rtx-5080", "my env", "splatfix verify --python 'my env'; splatfix certify --renderer inria --python 'my env'"),
+        (
+            "rtx-5080",
+            "my env",
+            "splatfix verify --python 'my env'; splatfix certify --renderer inria --python 'my env'",
+        ),
         ("apple-m2-max", None, "splatfix verify; splatfix certify"),
     ],
-)  # fmt: skip
+)
 def test_the_next_step_fits_the_environment(machine: str, python: str | None, words: str) -> None:
     from splatfix.cli.diagnose import _next_step
     from splatfix.facts import load

@@ -19,10 +19,14 @@ def machine_of(tmp_path: Path) -> MachineOf:
     """``machine_of(files={"/proc/meminfo": "..."}, commands={("git", "--version"): "git version 2"})``."""
 
     def make(
-        system: str = "linux", *, files: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None,
-        commands: Mapping[tuple[str, ...], str | dict[str, Any]] | None = None, nvml: dict[str, Any] | None = None,
+        system: str = "linux",
+        *,
+        files: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        commands: Mapping[tuple[str, ...], str | dict[str, Any]] | None = None,
+        nvml: dict[str, Any] | None = None,
         **paths: Any,
-    ) -> RecordedSystem:  # fmt: skip
+    ) -> RecordedSystem:
         folder = tmp_path / "machine"
         folder.mkdir()
         about = {

@@ -86,7 +86,10 @@ def load(path: Path, *first: Path) -> str:
         "ctypes.CDLL(sys.argv[1], os.RTLD_NOW)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, str(path), *map(str, first)], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", script, str(path), *map(str, first)],
+        capture_output=True,
+        text=True,
+        timeout=120,
         check=False,
-    )  # fmt: skip
+    )
     return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]

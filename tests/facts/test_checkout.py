@@ -15,15 +15,25 @@ from splatfix.facts import Checkout
 from splatfix.facts.checkout import read_checkout
 
 GIT_ENV = {
-    "GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@example.org", "GIT_COMMITTER_NAME": "t",
-    "GIT_COMMITTER_EMAIL": "t@example.org", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull,
-}  # fmt: skip
+    "GIT_AUTHOR_NAME": "t",
+    "GIT_AUTHOR_EMAIL": "t@example.org",
+    "GIT_COMMITTER_NAME": "t",
+    "GIT_COMMITTER_EMAIL": "t@example.org",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+}
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 
 def git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-c", "protocol.file.allow=always", *words], cwd=folder, text=True, check=True,
-                          capture_output=True, env={**os.environ, **GIT_ENV})  # fmt: skip
+    done = subprocess.run(
+        ["git", "-c", "protocol.file.allow=always", *words],
+        cwd=folder,
+        text=True,
+        check=True,
+        capture_output=True,
+        env={**os.environ, **GIT_ENV},
+    )
     return done.stdout.strip()
 
 
@@ -108,7 +118,9 @@ def test_a_zip_has_no_commit(tmp_path: Path) -> None:
     found = read(put(tmp_path / "zip", {".gitmodules": text, "b/file": "x"}))
     assert found.commit is None
     assert [(item.path, item.url, item.empty) for item in found.submodules] == [
-        ("submodules/a", "https://example.org/a", True), ("b", "", False)]  # fmt: skip
+        ("submodules/a", "https://example.org/a", True),
+        ("b", "", False),
+    ]
 
 
 CONDA = """\
@@ -135,9 +147,15 @@ def test_pins(tmp_path: Path) -> None:
     found = read(put(tmp_path / "r", {"environment.yml": CONDA, "requirements.txt": requirements}))
     pins = {item.name: item.spec for item in found.pins}
     assert pins == {
-        "cudatoolkit": "==11.6", "plyfile": "", "python": "==3.7.13", "pytorch": "==1.12.1", "open3d": "==0.18.0",
-        "opencv-python": ">=4,<5", "torch": "==2.1.2", "gsplat": "~=1.4",
-    }  # fmt: skip
+        "cudatoolkit": "==11.6",
+        "plyfile": "",
+        "python": "==3.7.13",
+        "pytorch": "==1.12.1",
+        "open3d": "==0.18.0",
+        "opencv-python": ">=4,<5",
+        "torch": "==2.1.2",
+        "gsplat": "~=1.4",
+    }
 
 
 SETUP = """
@@ -165,7 +183,10 @@ def test_sources_and_their_passages(tmp_path: Path) -> None:
     assert (item.path, item.source.name) == ("submodules/dgr", "dgr")
     assert set(item.cxx_flags) == {"-std=c++14", "/std:c++17"}
     assert [(one.kind, one.file, one.line) for one in item.passages] == [
-        ("no-cfloat", "box.cu", 1), ("cub-max", "forward.cu", 4), ("no-cstdint", "impl.h", 2)]  # fmt: skip
+        ("no-cfloat", "box.cu", 1),
+        ("cub-max", "forward.cu", 4),
+        ("no-cstdint", "impl.h", 2),
+    ]
     put(tmp_path / "r", {"submodules/dgr/width.h": "#include <stdint.h>\n"})
     (item,) = read(tmp_path / "r").sources
     assert {one.kind for one in item.passages} == {"no-cfloat", "cub-max"}, (
@@ -197,13 +218,22 @@ def test_python_files(tmp_path: Path) -> None:
     ]
     (call,) = found.calls
     assert (call.file, call.function, call.settings, call.unpacks) == (
-        "gaussian_renderer/__init__.py", "render", ("bg", "debug"), 2)  # fmt: skip
+        "gaussian_renderer/__init__.py",
+        "render",
+        ("bg", "debug"),
+        2,
+    )
     assert found.unreadable == ("broken.py",)
 
 
 def test_names_by_which_a_stack_is_known(tmp_path: Path) -> None:
-    files = {"train.py": "", "utils/taming_utils.py": "", "submodules/x/setup.py": "", "private/photo.jpg": "",
-             ".hidden": ""}  # fmt: skip
+    files = {
+        "train.py": "",
+        "utils/taming_utils.py": "",
+        "submodules/x/setup.py": "",
+        "private/photo.jpg": "",
+        ".hidden": "",
+    }
     found = read(put(tmp_path / "r", files))
     assert {"train.py", "utils", "utils/taming_utils.py", "submodules/x", "private"} <= set(found.paths)
     assert not any("photo" in path or "hidden" in path for path in found.paths)

@@ -36,8 +36,11 @@ def test_compilers_on_path_and_in_variables(machine_of: MachineOf) -> None:
 
 def test_condas_compilers_off_path(machine_of: MachineOf) -> None:
     program = "/opt/conda/bin/x86_64-conda-linux-gnu-g++"
-    box = machine_of(env={"PATH": "/usr/bin"}, exists=[program, "/opt/conda/conda-meta/history"],
-                     commands={(program, "--version"): CONDA})  # fmt: skip
+    box = machine_of(
+        env={"PATH": "/usr/bin"},
+        exists=[program, "/opt/conda/conda-meta/history"],
+        commands={(program, "--version"): CONDA},
+    )
     (item,) = compilers.probe(box, "/opt/conda").value or ()
     assert (item.kind, item.version, item.found_via) == ("g++", "12.4.0", ("the conda environment",))
 
@@ -46,13 +49,25 @@ def test_condas_compilers_off_path(machine_of: MachineOf) -> None:
 def test_visual_studio_by_vswhere(machine_of: MachineOf, banner: bool) -> None:
     tools = f"{STUDIO}\\VC\\Tools\\MSVC"
     cl = f"{tools}\\14.40.33807\\bin\\Hostx64\\x64\\cl.exe"
-    commands: dict[tuple[str, ...], object] = {(VSWHERE, *ASK): json.dumps(
-        [{"installationPath": STUDIO, "displayName": "Visual Studio Community 2022",
-          "catalog": {"productDisplayVersion": "17.10.1"}}])}  # fmt: skip
+    commands: dict[tuple[str, ...], object] = {
+        (VSWHERE, *ASK): json.dumps(
+            [
+                {
+                    "installationPath": STUDIO,
+                    "displayName": "Visual Studio Community 2022",
+                    "catalog": {"productDisplayVersion": "17.10.1"},
+                }
+            ]
+        )
+    }
     if banner:
         commands[(cl,)] = {"stderr": "Microsoft (R) C/C++-Optimierungscompiler Version 19.40.33811 für x64\n"}
-    box = machine_of("windows", env={"ProgramFiles(x86)": "C:\\Program Files (x86)", "PATH": "C:\\Windows"},
-                     commands=commands, exists=[cl, f"{tools}\\14.9.1\\bin\\x"])  # fmt: skip
+    box = machine_of(
+        "windows",
+        env={"ProgramFiles(x86)": "C:\\Program Files (x86)", "PATH": "C:\\Windows"},
+        commands=commands,
+        exists=[cl, f"{tools}\\14.9.1\\bin\\x"],
+    )
     (item,) = compilers.probe(box).value or ()
     assert (item.kind, item.version) == ("cl", "19.40")
     assert item.path == cl
@@ -70,8 +85,12 @@ def test_a_vswhere_that_talks_nonsense(machine_of: MachineOf, answer: str) -> No
 
 def test_tools(machine_of: MachineOf) -> None:
     box = machine_of(
-        env={"PATH": "/usr/bin"}, exists=["/usr/bin/git", "/usr/bin/colmap", "/usr/bin/ninja"],
-        commands={("git", "--version"): "git version 2.45.1.windows.1\n", ("ninja", "--version"): {"returncode": 1},
-                  ("colmap", "help"): "COLMAP 3.9.1 (Commit 529bbd7 on 2024-01-29 with CUDA)\n\nUsage:\n"},
-    )  # fmt: skip
+        env={"PATH": "/usr/bin"},
+        exists=["/usr/bin/git", "/usr/bin/colmap", "/usr/bin/ninja"],
+        commands={
+            ("git", "--version"): "git version 2.45.1.windows.1\n",
+            ("ninja", "--version"): {"returncode": 1},
+            ("colmap", "help"): "COLMAP 3.9.1 (Commit 529bbd7 on 2024-01-29 with CUDA)\n\nUsage:\n",
+        },
+    )
     assert compilers.tools(box) == {"git": "2.45.1", "colmap": "3.9.1"}

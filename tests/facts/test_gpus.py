@@ -12,8 +12,11 @@ from splatfix.facts.recorded import RecordedSystem
 
 MachineOf = Callable[..., RecordedSystem]
 
-SMI = ("nvidia-smi", "--query-gpu=index,name,compute_cap,driver_version,memory.total,memory.free,pci.bus_id,uuid",
-       "--format=csv,noheader,nounits")  # fmt: skip
+SMI = (
+    "nvidia-smi",
+    "--query-gpu=index,name,compute_cap,driver_version,memory.total,memory.free,pci.bus_id,uuid",
+    "--format=csv,noheader,nounits",
+)
 CUDA = ("py", "{splatfix}/facts/probe_cuda.py", "libcuda.so.1")
 NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
 
@@ -35,7 +38,9 @@ def test_nvml_is_completed_by_the_pci_bus(machine_of: MachineOf) -> None:
     found, driver = gpus.probe(machine_of(files=files, nvml=reply, links=link))
     assert found.value is not None
     assert [(g.index, g.vendor, g.pci_id, g.kernel_driver) for g in found.value] == [
-        (0, "nvidia", "10de:2c02", "nvidia"), (1, "intel", "8086:a780", "")]  # fmt: skip
+        (0, "nvidia", "10de:2c02", "nvidia"),
+        (1, "intel", "8086:a780", ""),
+    ]
     assert driver.value is not None
     assert (driver.value.version, driver.value.cuda, driver.value.open_module) == ("575.57.08", "12.9", None)
 
@@ -69,8 +74,11 @@ def test_an_old_nvidia_smi_knows_no_capability(machine_of: MachineOf) -> None:
 
 def test_the_kernel_modules_own_files(machine_of: MachineOf) -> None:
     text = "Model: \t\t NVIDIA GeForce RTX 3090\nIRQ:   \t\t 92\nGPU UUID: \t GPU-00000000-0000-0000-0000-000000000001\n"
-    files = {"/proc/driver/nvidia/gpus/0000:01:00.0/information": text, "/sys/module/nvidia/version": "535.183.01\n",
-             **bus("0000:01:00.0", "10de", "2204")}  # fmt: skip
+    files = {
+        "/proc/driver/nvidia/gpus/0000:01:00.0/information": text,
+        "/sys/module/nvidia/version": "535.183.01\n",
+        **bus("0000:01:00.0", "10de", "2204"),
+    }
     found, driver = gpus.probe(machine_of(nvml=NO_NVML, files=files))
     assert [(g.name, g.cc, g.pci_id) for g in found.value or ()] == [
         ("NVIDIA GeForce RTX 3090", "8.6", "10de:2204")
@@ -85,13 +93,19 @@ def test_the_kernel_modules_own_files(machine_of: MachineOf) -> None:
     ("line", "version", "is_open"),
     [
         ("NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023", "535.129.03", False),
-        ("NVIDIA UNIX Open Kernel Module for x86_64  590.48.01  Release Build  (dvs-builder@U22-I3-AE18-23-3)  Mon Dec  8",
-         "590.48.01", True),
-        ("NVIDIA UNIX Open Kernel Module for aarch64  540.4.0  Release Build  (buildbrain@mobile-u64-6336)",
-         "540.4.0", True),
+        (
+            "NVIDIA UNIX Open Kernel Module for x86_64  590.48.01  Release Build  (dvs-builder@U22-I3-AE18-23-3)  Mon Dec  8",
+            "590.48.01",
+            True,
+        ),
+        (
+            "NVIDIA UNIX Open Kernel Module for aarch64  540.4.0  Release Build  (buildbrain@mobile-u64-6336)",
+            "540.4.0",
+            True,
+        ),
         ("NVIDIA UNIX Open Kernel Module for x86_64  580.82.09", "580.82.09", True),
     ],
-)  # fmt: skip
+)
 def test_lines_of_proc_driver_nvidia_version(
     machine_of: MachineOf, line: str, version: str, is_open: bool
 ) -> None:
@@ -104,8 +118,10 @@ def test_lines_of_proc_driver_nvidia_version(
 
 
 def test_a_jetson_whose_libcuda_is_silent_is_known_by_its_device_tree(machine_of: MachineOf) -> None:
-    files = {"/etc/nv_tegra_release": "# R36 (release), REVISION: 4.3\n",
-             "/proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0"}  # fmt: skip
+    files = {
+        "/etc/nv_tegra_release": "# R36 (release), REVISION: 4.3\n",
+        "/proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0",
+    }
     found, _ = gpus.probe(machine_of(nvml=NO_NVML, files=files))
     assert [g.cc for g in found.value or ()] == ["8.7"]
 

@@ -51,10 +51,18 @@ def caches(python: Path, **env: str) -> dict[str, JitCache]:
 def test_the_folder_is_torchs_own(tmp_path: Path) -> None:
     """torch's `_get_build_directory` and ours, over the variables that decide."""
     torch = pytest.importorskip("torch")
-    grid = [{"HOME": str(tmp_path / "home")}, {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "xdg")},
-            {"HOME": str(tmp_path / "home"), "TORCH_EXTENSIONS_DIR": str(tmp_path / "own")}]  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", ASK_TORCH, json.dumps(grid)], capture_output=True, text=True,
-                          check=True, timeout=300)  # fmt: skip
+    grid = [
+        {"HOME": str(tmp_path / "home")},
+        {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "xdg")},
+        {"HOME": str(tmp_path / "home"), "TORCH_EXTENSIONS_DIR": str(tmp_path / "own")},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_TORCH, json.dumps(grid)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
     wanted = json.loads(done.stdout.splitlines()[-1])
     found, raw = environment.probe(LiveSystem(), sys.executable)
     tag = own_tag(raw, found.torch.value)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from splatfix.facts import adapters, machine, nvml, resources
+from splatfix.facts.parallel import parallel, within
 from splatfix.facts.recorded import RecordedSystem
-from splatfix.facts.side_by_side import side_by_side, within
 from splatfix.facts.system import LiveSystem
 
 MachineOf = Callable[..., RecordedSystem]
@@ -27,11 +27,16 @@ def test_resources_without_limits(machine_of: MachineOf) -> None:
 def test_a_version_2_control_group_and_those_above_it(machine_of: MachineOf) -> None:
     base = "/sys/fs/cgroup"
     files = {
-        "/proc/meminfo": MEMINFO, "/proc/self/status": STATUS, "/proc/self/cgroup": "0::/jobs/one\n",
-        f"{base}/cgroup.controllers": "cpu memory\n", f"{base}/jobs/memory.max": f"{16 * GIB}\n",
-        f"{base}/jobs/memory.current": f"{4 * GIB}\n", f"{base}/jobs/one/memory.max": "max\n",
-        f"{base}/jobs/one/cpu.max": "400000 100000\n", f"{base}/jobs/cpu.max": "max 100000\n",
-    }  # fmt: skip
+        "/proc/meminfo": MEMINFO,
+        "/proc/self/status": STATUS,
+        "/proc/self/cgroup": "0::/jobs/one\n",
+        f"{base}/cgroup.controllers": "cpu memory\n",
+        f"{base}/jobs/memory.max": f"{16 * GIB}\n",
+        f"{base}/jobs/memory.current": f"{4 * GIB}\n",
+        f"{base}/jobs/one/memory.max": "max\n",
+        f"{base}/jobs/one/cpu.max": "400000 100000\n",
+        f"{base}/jobs/cpu.max": "max 100000\n",
+    }
     found = resources.probe(machine_of(files=files), "/env")
     assert (found.memory_total, found.memory_available, found.cores, found.cgroup) == (
         16 * GIB,
@@ -44,11 +49,14 @@ def test_a_version_2_control_group_and_those_above_it(machine_of: MachineOf) -> 
 def test_a_version_1_control_group(machine_of: MachineOf) -> None:
     base = "/sys/fs/cgroup"
     files = {
-        "/proc/meminfo": MEMINFO, "/proc/self/status": STATUS,
+        "/proc/meminfo": MEMINFO,
+        "/proc/self/status": STATUS,
         "/proc/self/cgroup": "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n",
-        f"{base}/memory/memory.limit_in_bytes": f"{8 * GIB}\n", f"{base}/memory/memory.usage_in_bytes": f"{GIB}\n",
-        f"{base}/cpu/cpu.cfs_quota_us": "150000\n", f"{base}/cpu/cpu.cfs_period_us": "100000\n",
-    }  # fmt: skip
+        f"{base}/memory/memory.limit_in_bytes": f"{8 * GIB}\n",
+        f"{base}/memory/memory.usage_in_bytes": f"{GIB}\n",
+        f"{base}/cpu/cpu.cfs_quota_us": "150000\n",
+        f"{base}/cpu/cpu.cfs_period_us": "100000\n",
+    }
     found = resources.probe(machine_of(files=files), "/env")
     assert (found.memory_total, found.memory_available, found.cores, found.cgroup) == (
         8 * GIB,
@@ -59,19 +67,29 @@ def test_a_version_1_control_group(machine_of: MachineOf) -> None:
 
 
 def test_a_version_1_group_without_limit_is_none(machine_of: MachineOf) -> None:
-    files = {"/proc/meminfo": MEMINFO, "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-             "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n", "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}  # fmt: skip
+    files = {
+        "/proc/meminfo": MEMINFO,
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+        "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+    }
     found = resources.probe(machine_of(files=files), "/env")
     assert (found.memory_total, found.cgroup) == (64 * GIB, "")
 
 
 def test_limits_and_disks(machine_of: MachineOf) -> None:
-    limits = ("Limit                     Soft Limit           Hard Limit           Units     \n"
-              "Max open files            1024                 1048576              files     \n"
-              "Max address space         unlimited            unlimited            bytes     \n")  # fmt: skip
+    limits = (
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        "Max open files            1024                 1048576              files     \n"
+        "Max address space         unlimited            unlimited            bytes     \n"
+    )
     free = {"/": 100, "/dev/shm": 64, "/scratch": 7}
-    box = machine_of(files={"/proc/self/limits": limits}, env={"TMPDIR": "/scratch/tmp", "HOME": "/home/user"},
-                     free_bytes=free, exists=["/dev/shm"])  # fmt: skip
+    box = machine_of(
+        files={"/proc/self/limits": limits},
+        env={"TMPDIR": "/scratch/tmp", "HOME": "/home/user"},
+        free_bytes=free,
+        exists=["/dev/shm"],
+    )
     found = resources.probe(box, "/env")
     assert found.limits == {"open files": "1024", "address space": "unlimited"}
     assert found.disk_free == {"temporary": 7, "environment": 100, "cache": 100}
@@ -137,7 +155,9 @@ def test_vulkan_adapters(machine_of: MachineOf) -> None:
     )
     found = adapters.probe(box).value
     assert [(item.name, item.kind, item.driver) for item in found or ()] == [
-        ("NVIDIA GeForce RTX 4080", "discrete", "NVIDIA 565.77"), ("llvmpipe (LLVM 17.0.6, 256 bits)", "cpu", "")]  # fmt: skip
+        ("NVIDIA GeForce RTX 4080", "discrete", "NVIDIA 565.77"),
+        ("llvmpipe (LLVM 17.0.6, 256 bits)", "cpu", ""),
+    ]
 
 
 def test_without_vulkaninfo_the_drivers_are_named(machine_of: MachineOf) -> None:
@@ -152,9 +172,13 @@ def test_without_any_vulkan_driver_there_is_no_adapter(machine_of: MachineOf) ->
 
 def test_probes_run_side_by_side_and_none_holds_up_the_others() -> None:
     begun = time.monotonic()
-    works = {"a": lambda: time.sleep(0.2) or 1, "b": lambda: time.sleep(0.2) or 2, "hangs": lambda: time.sleep(30),
-             "breaks": lambda: 1 / 0}  # fmt: skip
-    found = side_by_side(0.8, works)
+    works = {
+        "a": lambda: time.sleep(0.2) or 1,
+        "b": lambda: time.sleep(0.2) or 2,
+        "hangs": lambda: time.sleep(30),
+        "breaks": lambda: 1 / 0,
+    }
+    found = parallel(0.8, works)
     assert time.monotonic() - begun < 5
     assert (found["a"], found["b"]) == ((1, ""), (2, ""))
     assert found["hangs"] == (None, "no answer within 0.8 s")

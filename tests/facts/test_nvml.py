@@ -23,11 +23,23 @@ def refuse(*_: Any) -> Any:
 
 def binding(**calls: Any) -> SimpleNamespace:
     """A binding in which every call is refused but those given."""
-    names = ("nvmlInit", "nvmlShutdown", "nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2",
-             "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetPciInfo",
-             "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount",
-             "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetName", "nvmlDeviceGetUUID",
-             "nvmlDeviceGetDisplayMode")  # fmt: skip
+    names = (
+        "nvmlInit",
+        "nvmlShutdown",
+        "nvmlSystemGetDriverVersion",
+        "nvmlSystemGetCudaDriverVersion_v2",
+        "nvmlDeviceGetCount",
+        "nvmlDeviceGetHandleByIndex",
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetPciInfo",
+        "nvmlDeviceGetCudaComputeCapability",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetMaxMigDeviceCount",
+        "nvmlDeviceGetMigDeviceHandleByIndex",
+        "nvmlDeviceGetName",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetDisplayMode",
+    )
     quiet = {"nvmlInit": lambda: None, "nvmlShutdown": lambda: None}
     return SimpleNamespace(NVMLError=NVMLError, **{**dict.fromkeys(names, refuse), **quiet, **calls})
 
@@ -46,13 +58,17 @@ def instance(_: str, place: int) -> str:
 def test_a_card_cut_into_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"card": b"NVIDIA A100-SXM4-40GB", "instance 1": b"NVIDIA A100-SXM4-40GB MIG 1g.5gb"}
     reply = ask(
-        monkeypatch, nvmlDeviceGetCount=lambda: 1, nvmlDeviceGetHandleByIndex=lambda _: "card",
-        nvmlDeviceGetName=lambda handle: names[handle], nvmlDeviceGetMigMode=lambda _: [1, 1],
-        nvmlDeviceGetMaxMigDeviceCount=lambda _: 3, nvmlDeviceGetMigDeviceHandleByIndex=instance,
+        monkeypatch,
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetHandleByIndex=lambda _: "card",
+        nvmlDeviceGetName=lambda handle: names[handle],
+        nvmlDeviceGetMigMode=lambda _: [1, 1],
+        nvmlDeviceGetMaxMigDeviceCount=lambda _: 3,
+        nvmlDeviceGetMigDeviceHandleByIndex=instance,
         nvmlDeviceGetCudaComputeCapability=lambda _: (8, 0),
         nvmlDeviceGetMemoryInfo=lambda _: SimpleNamespace(total=40, free=30),
         nvmlDeviceGetPciInfo=lambda _: SimpleNamespace(busId=b"00000000:07:00.0"),
-    )  # fmt: skip
+    )
     (gpu,) = reply["gpus"]
     assert (gpu["mig"], gpu["mig_devices"]) == (True, ["NVIDIA A100-SXM4-40GB MIG 1g.5gb"])
     assert (gpu["cc"], gpu["memory_total"], gpu["bus_id"]) == ([8, 0], 40, "00000000:07:00.0")

@@ -118,8 +118,13 @@ def test_a_package_with_its_compiled_part(empty_venv: Path, site_packages: Path)
     lib = torch_in(site_packages)
     source_of(site_packages)
     built = extension(site_packages, [NEW_ABI], lib / "libc10.so", name="diff_gaussian_rasterization")
-    dist_info(site_packages, "diff_gaussian_rasterization", "0.0.0",
-              "diff_gaussian_rasterization/__init__.py", f"diff_gaussian_rasterization/{built.name}")  # fmt: skip
+    dist_info(
+        site_packages,
+        "diff_gaussian_rasterization",
+        "0.0.0",
+        "diff_gaussian_rasterization/__init__.py",
+        f"diff_gaussian_rasterization/{built.name}",
+    )
     item = package(probe(empty_venv))
     assert item.distributions == ("diff_gaussian_rasterization",)
     assert item.native == ("diff_gaussian_rasterization._C",)
@@ -154,8 +159,14 @@ def test_an_editable_install_runs_from_its_source(
     extension(source / "build" / "lib", [NEW_ABI], lib / "libc10.so", name="diff_gaussian_rasterization")
     url = source.as_uri()
     assert "%20" in url
-    dist_info(site_packages, "diff_gaussian_rasterization", "0.0.0",
-              "__editable__.diff_gaussian_rasterization-0.0.0.pth", url=url, dir_info={"editable": True})  # fmt: skip
+    dist_info(
+        site_packages,
+        "diff_gaussian_rasterization",
+        "0.0.0",
+        "__editable__.diff_gaussian_rasterization-0.0.0.pth",
+        url=url,
+        dir_info={"editable": True},
+    )
     found = probe(empty_venv)
     (item,) = found.distributions.value or ()
     assert item.editable and not item.source_gone
@@ -252,8 +263,13 @@ def test_python_agrees_about_shadows(empty_venv: Path, site_packages: Path, tmp_
     for text, wanted in ((None, "installed"), ("where = 'here'\n", "here")):
         if text:
             (tmp_path / "here" / "gsplat" / "__init__.py").write_text(text)
-        said = subprocess.run([str(empty_venv), "-c", "import gsplat; print(gsplat.where)"], cwd=tmp_path / "here",
-                              capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
+        said = subprocess.run(
+            [str(empty_venv), "-c", "import gsplat; print(gsplat.where)"],
+            cwd=tmp_path / "here",
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
         assert said == wanted
         ours = read_shadows(LiveSystem(), str(tmp_path / "here"), packages)
         assert bool(ours) is (wanted == "here")

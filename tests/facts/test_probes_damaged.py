@@ -125,11 +125,30 @@ def test_facts_of_a_damaged_machine_are_still_facts(name: str) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.sampled_from(["gpus", "driver", "cuda", "cc", "name", "error", "mig", "mig_devices", "bus_id",
-                                       "memory_total", "error_code"]), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "gpus",
+                    "driver",
+                    "cuda",
+                    "cc",
+                    "name",
+                    "error",
+                    "mig",
+                    "mig_devices",
+                    "bus_id",
+                    "memory_total",
+                    "error_code",
+                ]
+            ),
+            inner,
+            max_size=6,
+        )
+    ),
     max_leaves=20,
-)  # fmt: skip
+)
 
 
 class AnyNvml(RecordedSystem):

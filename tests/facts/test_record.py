@@ -53,10 +53,15 @@ def test_redaction_changes_the_facts_only_by_redaction(tmp_path: Path, empty_ven
 
 
 PERSON = {
-    "HOME": "/home/grace", "USER": "grace", "HOSTNAME": "hopper-desk", "PATH": "/home/grace/bin:/usr/bin",
-    "HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyz", "TORCH_CUDA_ARCH_LIST": "12.0", "LD_PRELOAD": "/home/grace/x.so",
+    "HOME": "/home/grace",
+    "USER": "grace",
+    "HOSTNAME": "hopper-desk",
+    "PATH": "/home/grace/bin:/usr/bin",
+    "HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyz",
+    "TORCH_CUDA_ARCH_LIST": "12.0",
+    "LD_PRELOAD": "/home/grace/x.so",
     "PIP_INDEX_URL": "https://grace:secret@packages.example/simple",
-}  # fmt: skip
+}
 
 
 @pytest.fixture

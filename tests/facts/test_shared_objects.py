@@ -85,8 +85,13 @@ def test_names_found_only_behind_another_library_count(empty_venv: Path, site_pa
     lib = torch_in(site_packages)
     inner = library(site_packages / "pkg" / "libinner.so", ["deep"], flags=["-Wl,-rpath,$ORIGIN"])
     outer = library(site_packages / "pkg" / "libouter.so", links=[inner], flags=["-Wl,-rpath,$ORIGIN"])
-    built = extension(site_packages, [NEW_ABI, "deep"], lib / "libc10.so", outer,
-                      flags=["-Wl,-rpath,$ORIGIN", "-Wl,--allow-shlib-undefined"])  # fmt: skip
+    built = extension(
+        site_packages,
+        [NEW_ABI, "deep"],
+        lib / "libc10.so",
+        outer,
+        flags=["-Wl,-rpath,$ORIGIN", "-Wl,--allow-shlib-undefined"],
+    )
     _, linkage = looked_at(empty_venv)
     assert linkage.own_missing == ()
     assert load(built, lib / "libc10.so") == ""
@@ -231,10 +236,25 @@ def test_a_real_torchvision_of_another_torch(
     """The published wheel beside a torch it was not made for: what we name is what the loader stumbles over."""
     torch = pytest.importorskip("torch")
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(tmp_path),
-         "--python-version", f"{sys.version_info.major}.{sys.version_info.minor}", f"torchvision=={version}"],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--only-binary=:all:",
+            "-d",
+            str(tmp_path),
+            "--python-version",
+            f"{sys.version_info.major}.{sys.version_info.minor}",
+            f"torchvision=={version}",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     if done.returncode:
         pytest.skip(f"no wheel to download: {done.stderr.strip()[-200:]}")
     with zipfile.ZipFile(next(tmp_path.glob("torchvision*.whl"))) as wheel:

@@ -19,8 +19,11 @@ def roots(machine: RecordedSystem, *, includes: tuple[str, ...] = ()) -> dict[st
 
 def test_the_hpc_sdk(machine_of: MachineOf) -> None:
     root = "/opt/nvidia/hpc_sdk/Linux_x86_64/24.5/cuda/12.4"
-    box = machine_of(files={f"{root}/include/crt/host_config.h": LIMITS}, exists=[f"{root}/bin/nvcc"],
-                     commands={(f"{root}/bin/nvcc", "--version"): VERSION})  # fmt: skip
+    box = machine_of(
+        files={f"{root}/include/crt/host_config.h": LIMITS},
+        exists=[f"{root}/bin/nvcc"],
+        commands={(f"{root}/bin/nvcc", "--version"): VERSION},
+    )
     item = roots(box)[root]
     assert (item.version, item.gcc_max, item.msvc_max) == ("12.4.131", 13, 1949)
     assert item.found_via == ("/opt/nvidia/hpc_sdk",)
@@ -29,9 +32,12 @@ def test_the_hpc_sdk(machine_of: MachineOf) -> None:
 def test_conda_keeps_headers_under_targets(machine_of: MachineOf) -> None:
     prefix = "/conda"
     base = f"{prefix}/targets/x86_64-linux"
-    box = machine_of(env={"CONDA_PREFIX": prefix}, files={f"{base}/include/crt/host_config.h": LIMITS},
-                     exists=[f"{prefix}/bin/nvcc", f"{base}/include/cuda_runtime.h", f"{base}/lib/libcudart.so"],
-                     commands={(f"{prefix}/bin/nvcc", "--version"): VERSION})  # fmt: skip
+    box = machine_of(
+        env={"CONDA_PREFIX": prefix},
+        files={f"{base}/include/crt/host_config.h": LIMITS},
+        exists=[f"{prefix}/bin/nvcc", f"{base}/include/cuda_runtime.h", f"{base}/lib/libcudart.so"],
+        commands={(f"{prefix}/bin/nvcc", "--version"): VERSION},
+    )
     item = roots(box)[prefix]
     assert item.version == "12.4.131"
     assert "lib64/libcudart.so" not in item.missing
@@ -41,8 +47,11 @@ def test_conda_keeps_headers_under_targets(machine_of: MachineOf) -> None:
 
 def test_runtime_headers_without_nvcc_are_told_as_such(machine_of: MachineOf) -> None:
     base = "/conda/targets/x86_64-linux"
-    box = machine_of(env={"CONDA_PREFIX": "/conda"}, files={f"{base}/include/crt/host_config.h": LIMITS},
-                     exists=[f"{base}/include/cuda_runtime.h"])  # fmt: skip
+    box = machine_of(
+        env={"CONDA_PREFIX": "/conda"},
+        files={f"{base}/include/crt/host_config.h": LIMITS},
+        exists=[f"{base}/include/cuda_runtime.h"],
+    )
     item = roots(box)[base]
     assert item.nvcc is None
     assert "bin/nvcc" in item.missing
@@ -50,9 +59,13 @@ def test_runtime_headers_without_nvcc_are_told_as_such(machine_of: MachineOf) ->
 
 def test_windows_by_the_installers_variables(machine_of: MachineOf) -> None:
     root = "D:\\CUDA\\v12.4"
-    box = machine_of("windows", env={"CUDA_PATH_V12_4": root}, files={f"{root}\\include\\crt\\host_config.h": LIMITS},
-                     exists=[f"{root}\\bin\\nvcc.exe", f"{root}\\lib\\x64\\cudart.lib"],
-                     commands={(f"{root}/bin/nvcc.exe", "--version"): VERSION})  # fmt: skip
+    box = machine_of(
+        "windows",
+        env={"CUDA_PATH_V12_4": root},
+        files={f"{root}\\include\\crt\\host_config.h": LIMITS},
+        exists=[f"{root}\\bin\\nvcc.exe", f"{root}\\lib\\x64\\cudart.lib"],
+        commands={(f"{root}/bin/nvcc.exe", "--version"): VERSION},
+    )
     item = roots(box)[root]
     assert (item.version, item.found_via) == ("12.4.131", ("CUDA_PATH_V12_4",))
     assert "bin/ptxas.exe" in item.missing
@@ -63,10 +76,15 @@ def test_missing_headers_are_found_in_the_environments_own_packages(machine_of: 
     root = "/usr/local/cuda-12.4"
     box = machine_of(
         files={f"{root}/include/crt/host_config.h": LIMITS},
-        exists=[f"{root}/bin/nvcc", f"{SITE}/nvidia/cublas/include/cublas_v2.h", f"{SITE}/nvidia/cusparse/include/cusparse.h",
-                f"{SITE}/nvidia/cu13/include/cccl/cub/cub.cuh", f"{SITE}/nvidia/nccl/lib/libnccl.so.2"],
+        exists=[
+            f"{root}/bin/nvcc",
+            f"{SITE}/nvidia/cublas/include/cublas_v2.h",
+            f"{SITE}/nvidia/cusparse/include/cusparse.h",
+            f"{SITE}/nvidia/cu13/include/cccl/cub/cub.cuh",
+            f"{SITE}/nvidia/nccl/lib/libnccl.so.2",
+        ],
         commands={(f"{root}/bin/nvcc", "--version"): VERSION},
-    )  # fmt: skip
+    )
     includes = toolkits.packaged_includes(box, [SITE])
     assert includes == tuple(f"{SITE}/nvidia/{name}/include" for name in ("cu13", "cublas", "cusparse"))
     item = roots(box, includes=includes)[root]
@@ -91,10 +109,14 @@ def test_headers_of_cuda_13_packages_for_a_toolkit_13(machine_of: MachineOf) -> 
     root = "/usr/local/cuda-13.0"
     box = machine_of(
         files={f"{root}/include/crt/host_config.h": LIMITS},
-        exists=[f"{root}/bin/nvcc", f"{SITE}/nvidia/cublas/include/cublas_v2.h",
-                f"{SITE}/nvidia/cu13/include/cusparse.h", f"{SITE}/nvidia/cu13/include/cccl/cub/cub.cuh"],
+        exists=[
+            f"{root}/bin/nvcc",
+            f"{SITE}/nvidia/cublas/include/cublas_v2.h",
+            f"{SITE}/nvidia/cu13/include/cusparse.h",
+            f"{SITE}/nvidia/cu13/include/cccl/cub/cub.cuh",
+        ],
         commands={(f"{root}/bin/nvcc", "--version"): VERSION.replace("12.4", "13.0")},
-    )  # fmt: skip
+    )
     item = roots(box, includes=toolkits.packaged_includes(box, [SITE]))[root]
     assert item.elsewhere == {
         "cusparse.h": f"{SITE}/nvidia/cu13/include",

@@ -38,9 +38,16 @@ def library(**answers: Any) -> types.ModuleType:
 
     module = types.ModuleType("pynvml")
     module.NVMLError = NVMLError  # type: ignore[attr-defined]
-    for name in ("nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetMemoryInfo",
-                 "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetName",
-                 "nvmlDeviceGetGraphicsRunningProcesses"):  # fmt: skip
+    for name in (
+        "nvmlInit",
+        "nvmlDeviceGetCount",
+        "nvmlDeviceGetHandleByIndex",
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetUtilizationRates",
+        "nvmlDeviceGetComputeRunningProcesses",
+        "nvmlDeviceGetName",
+        "nvmlDeviceGetGraphicsRunningProcesses",
+    ):
         setattr(module, name, call(name))
     return module
 
@@ -113,14 +120,16 @@ class Proc(LiveSystem):
 
 
 def test_a_family_is_summed_over_all_generations() -> None:
-    machine = Proc({
-        "100": stat("python (train) x", "R", 1, 2 * _TICKS, _TICKS, 1000),
-        "101": stat("loader", "S", 100, _TICKS, 0, 200),
-        "90": stat("grandchild with a lower number", "S", 101, 0, 0, 30),
-        "102": stat("ended", "Z", 100, 99 * _TICKS, 0, 9999),
-        "200": stat("stranger", "R", 1, 50 * _TICKS, 0, 5000),
-        "300": "cut short",
-    })  # fmt: skip
+    machine = Proc(
+        {
+            "100": stat("python (train) x", "R", 1, 2 * _TICKS, _TICKS, 1000),
+            "101": stat("loader", "S", 100, _TICKS, 0, 200),
+            "90": stat("grandchild with a lower number", "S", 101, 0, 0, 30),
+            "102": stat("ended", "Z", 100, 99 * _TICKS, 0, 9999),
+            "200": stat("stranger", "R", 1, 50 * _TICKS, 0, 5000),
+            "300": "cut short",
+        }
+    )
     use = host_use(machine, 100)
     assert use is not None and set(use.processes) == {90, 100, 101}
     assert (use.rss, use.cpu_seconds) == (1230 * _PAGE, 4.0)

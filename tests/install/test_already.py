@@ -8,9 +8,9 @@ import pytest
 
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import gather
-from splatfix.install import Journal, Outcome, WheelCache, carry_out, revert
+from splatfix.install import Journal, Outcome, WheelCache, execute, revert
 from splatfix.install.target import Target
-from splatfix.resolve import Request, make_plan
+from splatfix.plan import Request, make_plan
 
 from .environments import run_in, snapshot, write_extension
 from .test_cli import splatfix
@@ -19,7 +19,7 @@ from .test_cli import splatfix
 def install(target: Target, *sources: Path, reinstall: bool = False) -> Outcome:
     facts = gather(target.python)
     plan = make_plan(Request(tuple(map(str, sources))), facts)
-    return carry_out(plan, facts, cache=WheelCache(), reinstall=reinstall)
+    return execute(plan, facts, cache=WheelCache(), reinstall=reinstall)
 
 
 def test_the_same_again_changes_nothing(

@@ -38,8 +38,12 @@ def test_what_is_missing(blank: Target, tmp_path: Path, capsys: pytest.CaptureFi
     assert splatfix("install", str(source), "--python", blank.python) == 1
     said = capsys.readouterr().err
     assert printed(said, shlex.quote(blank.python) + " -m") == [
-        blank.python, "-m", "pip", "install", "pybind11>=2.12",
-    ]  # fmt: skip
+        blank.python,
+        "-m",
+        "pip",
+        "install",
+        "pybind11>=2.12",
+    ]
 
 
 def test_an_incomplete_checkout(blank: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,9 +16,9 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
-from splatfix.install import Journal, Status, WheelCache, carry_out, revert
+from splatfix.install import Journal, Status, WheelCache, execute, revert
 from splatfix.install.target import Target
-from splatfix.resolve import Action, Plan, Request, make_plan
+from splatfix.plan import Action, Plan, Request, make_plan
 
 from .environments import run_in, snapshot, write_extension
 
@@ -81,7 +81,7 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Target, tmp_p
     before = snapshot(environment)
     plan, facts = planned(environment, *two(tmp_path))
     heard, runner, cache = Heard(), Meeting(), WheelCache(tmp_path / "wheels")
-    carry_out(plan, facts, runner=runner, progress=heard, cache=cache)
+    execute(plan, facts, runner=runner, progress=heard, cache=cache)
 
     assert runner.jobs == ["1", "1"], "both builds have their part of the two compilers"
     assert run_in(environment, "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())")
@@ -109,7 +109,7 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Target, tmp_p
     assert snapshot(environment) == before
 
     heard.lines.clear()
-    carry_out(plan, facts, progress=heard, cache=cache)
+    execute(plan, facts, progress=heard, cache=cache)
     kept = [line for line in heard.lines if line.startswith("done build-wheel")]
     assert len(kept) == 2 and all(line.endswith("from the wheel cache") for line in kept)
 
@@ -124,7 +124,7 @@ def test_one_that_fails_stops_the_other_and_nothing_is_installed(environment: Ta
     plan, facts = planned(environment, one, other)
     started = time.monotonic()
     with pytest.raises(SplatfixError) as caught:
-        carry_out(plan, facts)
+        execute(plan, facts)
     assert time.monotonic() - started < 240, "it waited for the other build"
     assert caught.value.code == "build-failed" and "one_probe" in caught.value.what
     assert snapshot(environment) == before and not mark.exists()
@@ -162,7 +162,7 @@ class LittleMemory(ProcessRunner):
 def test_a_compiler_killed_beside_another_is_run_again_alone(environment: Target, tmp_path: Path) -> None:
     plan, facts = planned(environment, *two(tmp_path))
     runner = LittleMemory()
-    carry_out(plan, facts, runner=runner)
+    execute(plan, facts, runner=runner)
     assert len(runner.killed) == 1
     answers = run_in(
         environment, "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
@@ -175,7 +175,7 @@ def test_a_plan_without_a_budget_builds_one_after_the_other(environment: Target,
     plan, facts = planned(environment, *two(tmp_path), jobs=1)
     assert plan.jobs == 1
     heard = Heard()
-    carry_out(dataclasses.replace(plan, jobs=0), facts, progress=heard, cache=WheelCache(tmp_path / "wheels"))
+    execute(dataclasses.replace(plan, jobs=0), facts, progress=heard, cache=WheelCache(tmp_path / "wheels"))
     order = [line.partition(":")[0] for line in heard.lines if "build-wheel" in line]
     assert order == [
         "1/8 build-wheel one_probe",

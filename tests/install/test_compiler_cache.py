@@ -11,7 +11,7 @@ import pytest
 
 from splatfix.install.compiler_cache import compiler_cache
 from splatfix.install.identity import identity_of
-from splatfix.resolve.plan import BuildWheel
+from splatfix.plan.plan import BuildWheel
 
 ACTION = BuildWheel("x", "/x", ("sm_120",), {"CXX": "/usr/bin/g++", "MAX_JOBS": "2"}, (), ())
 

@@ -13,11 +13,11 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
-from splatfix.install import WheelCache, carry_out, revert
+from splatfix.install import WheelCache, execute, revert
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.target import Target
-from splatfix.resolve import Request, make_plan
-from splatfix.resolve.swap_table import swap_of
+from splatfix.plan import Request, make_plan
+from splatfix.plan.swap_table import swap_of
 
 from .environments import make_environment, snapshot, write_extension
 from .test_cli import fake_torch
@@ -64,17 +64,20 @@ def test_whatever_is_free_the_environment_is_as_before_or_finished(small_disk: P
     facts = gather(target.python)
     plan = make_plan(Request(("fused_ssim", "simple_knn"), backend="pure"), facts)
     failed = finished = 0
-    import_check = "splatfix.install.carry_out.check_import"
+    import_check = "splatfix.install.execute.check_import"
     from splatfix.core.proof import Rung, RungName
 
     for leave in (0, 4, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 2048):
         ballast = fill(small_disk, leave * KIB)
         with pytest.MonkeyPatch.context() as patch:
             # there is no real torch on so small a disk; what is imported is another test's matter
-            patch.setattr(sys.modules[import_check.rpartition(".")[0]], "check_import",
-                          lambda *_: Rung(RungName.LOADS, True, "not looked at"))  # fmt: skip
+            patch.setattr(
+                sys.modules[import_check.rpartition(".")[0]],
+                "check_import",
+                lambda *_: Rung(RungName.LOADS, True, "not looked at"),
+            )
             try:
-                carry_out(plan, facts)
+                execute(plan, facts)
             except SplatfixError as error:
                 failed += 1
                 ballast.unlink()
@@ -109,7 +112,7 @@ def test_a_build_on_a_disk_that_fills_up_is_as_before_or_finished(small_disk: Pa
     for leave in (0, 8, 24, 64, 200, 400, 600, 700, 800, 900, 1000, 3000):
         ballast = fill(small_disk, leave * KIB)
         try:
-            carry_out(plan, facts, cache=cache)
+            execute(plan, facts, cache=cache)
         except SplatfixError as error:
             codes.append(error.code)
             assert error.code in _HONEST, f"{leave} KiB free: {error.code}: {error.what}"

@@ -11,11 +11,11 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
-from splatfix.install import Journal, Status, carry_out, revert
+from splatfix.install import Journal, Status, execute, revert
 from splatfix.install.edit import apply_edits
 from splatfix.install.target import Target
-from splatfix.resolve import BuildWheel, EditSource, InstallWheel, Plan, Request, make_plan
-from splatfix.resolve.edits import PlannedEdit
+from splatfix.plan import BuildWheel, EditSource, InstallWheel, Plan, Request, make_plan
+from splatfix.plan.edits import PlannedEdit
 
 from .environments import snapshot, write_extension
 
@@ -57,7 +57,7 @@ def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Target, tm
     source = source_with_work(tmp_path / "source")
     before, environment_before = files(source), snapshot(environment)
     facts = gather(environment.python)
-    carry_out(planned(environment, source, facts), facts)
+    execute(planned(environment, source, facts), facts)
 
     now = files(source)
     changed = {name for name in now if now[name] != before.get(name)}
@@ -81,7 +81,7 @@ def test_a_failed_installation_leaves_the_checkout_as_it_was(environment: Target
     before = files(source)
     facts = gather(environment.python)
     with pytest.raises(SplatfixError) as caught:
-        carry_out(planned(environment, source, facts), facts, runner=PipFails())
+        execute(planned(environment, source, facts), facts, runner=PipFails())
     assert caught.value.code == "pip-failed" and files(source) == before
     assert Journal(environment.own_folder).entries()[-1].status is Status.ROLLED_BACK
 
@@ -89,7 +89,7 @@ def test_a_failed_installation_leaves_the_checkout_as_it_was(environment: Target
 def test_work_done_since_is_not_thrown_away(environment: Target, tmp_path: Path) -> None:
     source = source_with_work(tmp_path / "source")
     facts = gather(environment.python)
-    carry_out(planned(environment, source, facts), facts)
+    execute(planned(environment, source, facts), facts)
     with (source / "probe.c").open("ab") as file:
         file.write(b"// a day's work\r\n")
     held = snapshot(environment)
@@ -108,7 +108,7 @@ def test_a_checkout_that_cannot_be_edited_is_said_before_the_build(
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != source and real(path, mode))
     with pytest.raises(SplatfixError) as caught:
-        carry_out(plan, facts)
+        execute(plan, facts)
     assert caught.value.code == "cannot-write-source" and "probe.c" in caught.value.what
     assert not environment.own_folder.exists()
 
@@ -128,7 +128,7 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
         for item in made.actions
     )
     with pytest.raises(SplatfixError) as caught:
-        carry_out(dataclasses.replace(made, actions=actions), facts)
+        execute(dataclasses.replace(made, actions=actions), facts)
     error = caught.value
     # a C compiler has no <cstdint>, which is the first thing wrong then, in a line that the source has not
     assert error.what.partition("failed: ")[2].startswith("probe.c:")

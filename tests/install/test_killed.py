@@ -16,7 +16,7 @@ from splatfix.install.pip import pip_install
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.target import Target
 from splatfix.install.undo import recover
-from splatfix.resolve.swap_table import swap_of
+from splatfix.plan.swap_table import swap_of
 
 from .environments import run_in, snapshot, write_extension
 from .test_cli import fake_torch
@@ -45,12 +45,12 @@ def counted(function):
     return wrapper
 
 from splatfix.facts import gather
-from splatfix.install import carry_out, revert
+from splatfix.install import execute, revert
 from splatfix.core.proof import Rung, RungName
-from splatfix.resolve import Request, make_plan
+from splatfix.plan import Request, make_plan
 
 # whether the module imports is another test's matter, and torch is slow to load
-sys.modules["splatfix.install.carry_out"].check_import = lambda *_: Rung(RungName.LOADS, True, "not looked at")
+sys.modules["splatfix.install.execute"].check_import = lambda *_: Rung(RungName.LOADS, True, "not looked at")
 # and a folder that a kill left without its owner's note waits a minute for it, which is long here
 sys.modules["splatfix.install.owned"]._A_MOMENT = 2.0
 
@@ -66,12 +66,12 @@ if what == "build":
     facts = gather(python)
     plan = make_plan(Request(tuple(sources), jobs=2), facts)
     start_counting()
-    carry_out(plan, facts, cache=WheelCache())
+    execute(plan, facts, cache=WheelCache())
 elif what == "install":
     facts = gather(python)
     plan = make_plan(Request(("fused_ssim",), backend="pure"), facts)
     start_counting()
-    carry_out(plan, facts)
+    execute(plan, facts)
 else:
     start_counting()
     revert(python)

@@ -12,10 +12,10 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
-from splatfix.install import Journal, carry_out
+from splatfix.install import Journal, execute
 from splatfix.install.target import Target
 from splatfix.install.wheel_file import MANIFEST
-from splatfix.resolve import BuildWheel, Plan, Request, make_plan
+from splatfix.plan import BuildWheel, Plan, Request, make_plan
 
 from .environments import snapshot, write_extension
 from .test_cli import fake_torch
@@ -58,14 +58,14 @@ def planned(target: Target, source: Path, mismatch: str) -> tuple[Plan, object]:
 def test_torch_refuses_unless_it_is_forced(environment: Target, source: Path) -> None:
     plan, facts = planned(environment, source, "")
     with pytest.raises(SplatfixError) as caught:
-        carry_out(plan, facts)  # type: ignore[arg-type]
+        execute(plan, facts)  # type: ignore[arg-type]
     assert "mismatches the version" in caught.value.what + caught.value.meaning
 
 
 def test_forced_in_the_child_only_and_branded(environment: Target, source: Path) -> None:
     torch_before = {name: held for name, held in snapshot(environment).items() if "/torch/" in name}
     plan, facts = planned(environment, source, WORDS)
-    outcome = carry_out(plan, facts)  # type: ignore[arg-type]
+    outcome = execute(plan, facts)  # type: ignore[arg-type]
 
     log = (Path(outcome.log) / "build-tiny_probe.log").read_text()
     assert "torch's check of the CUDA version is silenced" in log

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from splatfix.install.build_lines import BuildLines
+from splatfix.plan import BuildWheel, CheckImport, VerifyWheel
 from splatfix.report.install_progress import InstallProgress
-from splatfix.resolve import BuildWheel, CheckImport, VerifyWheel
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,11 @@ def test_resumed_after_a_kill(
 ) -> None:
     source = write_extension(tmp_path / "source")
     done = ProcessRunner().run(
-        [sys.executable, "-c", DRIVER, environment.python], timeout=120.0, cwd=source,
+        [sys.executable, "-c", DRIVER, environment.python],
+        timeout=120.0,
+        cwd=source,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     dead = Journal(environment.own_folder).entries()[-1]
     assert dead.status is Status.RUNNING

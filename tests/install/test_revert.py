@@ -11,9 +11,9 @@ import pytest
 
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import gather
-from splatfix.install import Journal, RevertOutcome, Status, WheelCache, carry_out, revert, revert_all
+from splatfix.install import Journal, RevertOutcome, Status, WheelCache, execute, revert, revert_all
 from splatfix.install.target import Target
-from splatfix.resolve import Request, make_plan
+from splatfix.plan import Request, make_plan
 
 from .environments import snapshot, write_extension
 from .test_cli import splatfix
@@ -21,7 +21,7 @@ from .test_cli import splatfix
 
 def install(target: Target, *sources: Path) -> None:
     facts = gather(target.python)
-    carry_out(make_plan(Request(tuple(map(str, sources))), facts), facts, cache=WheelCache())
+    execute(make_plan(Request(tuple(map(str, sources))), facts), facts, cache=WheelCache())
 
 
 def pip_uninstall(target: Target, name: str) -> None:

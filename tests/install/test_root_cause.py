@@ -157,14 +157,20 @@ def test_cause(log: str, kind: str, line: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("said", "code", "kind", "lines", "words"),
     [
-        (TRACE.format(line=2, said="NoGpuHere: no GPU"), 1, "python", ("NoGpuHere: no GPU",), "line 2 of setup.py"),
+        (
+            TRACE.format(line=2, said="NoGpuHere: no GPU"),
+            1,
+            "python",
+            ("NoGpuHere: no GPU",),
+            "line 2 of setup.py",
+        ),
         (TRACE.format(line=9, said="AssertionError"), 1, "python", ("AssertionError",), "line 9 of setup.py"),
         ("  this needs a licence\n", 1, "unknown", ("this needs a licence",), ""),
         ("", 7, "unknown", ("its setup.py ended with exit code 7 and said nothing",), ""),
         ("", -11, "crash", ("the process that ran its setup.py was ended by SIGSEGV",), "crashed"),
         ("", -9, "killed", ("the process that ran its setup.py was ended by SIGKILL",), "memory"),
     ],
-)  # fmt: skip
+)
 def test_a_setup_script_that_does_not_get_through(
     said: str, code: int, kind: str, lines: tuple[str, ...], words: str
 ) -> None:
@@ -195,7 +201,10 @@ def test_what_cmake_misses_is_given_whole() -> None:
     [
         ("g++: error: unrecognized command-line option '-mwindows'", "compiler"),
         ("cc1plus: error: bad value ('sapphire') for '-march=' switch", "compiler"),
-        ("x86_64-linux-gnu-gcc-12: fatal error: cannot execute 'cc1plus': No such file or directory", "compiler"),
+        (
+            "x86_64-linux-gnu-gcc-12: fatal error: cannot execute 'cc1plus': No such file or directory",
+            "compiler",
+        ),
         ("/tmp/ccq.s:123: Error: no such instruction: `vpdpbusd'", "compiler"),
         ("ptxas /tmp/x.ptx, line 12; error   : Feature '.bf16' requires .target sm_90", "compiler"),
         ("nvlink error   : Undefined reference to '_Z3foov' in 'a.o'", "compiler"),
@@ -204,7 +213,7 @@ def test_what_cmake_misses_is_given_whole() -> None:
         ("terminate called after throwing an instance of 'std::bad_alloc'", "killed"),
         ("OSError: [Errno 12] Cannot allocate memory", "killed"),
     ],
-)  # fmt: skip
+)
 def test_words_of_many_programs(line: str, kind: str) -> None:
     cause = find_root_cause(f"  [1/9] c++ -c a.cpp\n  {line}\n  error: command failed with exit code 1\n")
     assert (cause.kind, cause.lines[0]) == (kind, line)

@@ -21,8 +21,8 @@ from splatfix.facts.python_source import read_package_source
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.wheel_file import open_wheel
 from splatfix.knowledge.stacks import explain_mismatch, variant, variants
-from splatfix.resolve.swap_table import SWAPS, refusal, swap_for_variant, swap_of
-from splatfix.resolve.swaps import choose_swaps
+from splatfix.plan.swap_table import SWAPS, refusal, swap_for_variant, swap_of
+from splatfix.plan.swaps import choose_swaps
 
 from .environments import make_environment
 from .test_cli import splatfix
@@ -59,11 +59,22 @@ def camera(package: ModuleType, **options: Any) -> Any:
     projection[0, 0], projection[1, 1], projection[3, 2] = 1 / tan_x, 1 / tan_y, 1.0
     projection[2, 2], projection[2, 3] = 1.0001, -0.010001
     values = {
-        "image_height": height, "image_width": width, "tanfovx": tan_x, "tanfovy": tan_y,
-        "bg": torch.tensor([0.1, 0.2, 0.3]), "scale_modifier": 1.0, "viewmatrix": torch.eye(4),
-        "projmatrix": projection.T.contiguous(), "sh_degree": 3, "campos": torch.zeros(3), "prefiltered": False,
-        "debug": False, "antialiasing": True, "kernel_size": 0.1, "subpixel_offset": torch.full((32, 40, 2), 0.25),
-    }  # fmt: skip
+        "image_height": height,
+        "image_width": width,
+        "tanfovx": tan_x,
+        "tanfovy": tan_y,
+        "bg": torch.tensor([0.1, 0.2, 0.3]),
+        "scale_modifier": 1.0,
+        "viewmatrix": torch.eye(4),
+        "projmatrix": projection.T.contiguous(),
+        "sh_degree": 3,
+        "campos": torch.zeros(3),
+        "prefiltered": False,
+        "debug": False,
+        "antialiasing": True,
+        "kernel_size": 0.1,
+        "subpixel_offset": torch.full((32, 40, 2), 0.25),
+    }
     fields = package.GaussianRasterizationSettings._fields
     return package.GaussianRasterizationSettings(**{name: (values | options)[name] for name in fields})
 
@@ -107,9 +118,15 @@ def test_renders_and_differentiates_as_the_kernel_does(drop_in: ModuleType) -> N
     )
     kernel_settings = rasterizer.GaussianRasterizationSettings(**settings._asdict())
     wanted = rasterizer.rasterize(
-        kernel_settings, same["means3D"], same_points, same["opacities"], same["shs"], None,
-        same["scales"], same["rotations"],
-    )  # fmt: skip
+        kernel_settings,
+        same["means3D"],
+        same_points,
+        same["opacities"],
+        same["shs"],
+        None,
+        same["scales"],
+        same["rotations"],
+    )
     assert torch.equal(result[0], wanted.color) and torch.equal(result[1], wanted.radii)
     assert result[0].shape == (3, 32, 40) and result[1].dtype == torch.int32
     weight = torch.randn(3, 32, 40)
@@ -163,9 +180,16 @@ def test_precomputed_colours_and_covariances_and_the_function(drop_in: ModuleTyp
         cov3D_precomp=covariance,
     )
     again, _ = drop_in.rasterize_gaussians(
-        inputs["means3D"], screen(inputs), empty, colors, inputs["opacities"], inputs["scales"],
-        inputs["rotations"], empty, settings,
-    )  # fmt: skip
+        inputs["means3D"],
+        screen(inputs),
+        empty,
+        colors,
+        inputs["opacities"],
+        inputs["scales"],
+        inputs["rotations"],
+        empty,
+        settings,
+    )
     assert torch.allclose(color, again, atol=1e-5) and color.std() > 0.01
     copied = drop_in.cpu_deep_copy_tuple((inputs["means3D"], 3))
     assert torch.equal(copied[0], inputs["means3D"]) and copied[0] is not inputs["means3D"] and copied[1] == 3
@@ -211,9 +235,7 @@ def test_sparse_adam(drop_in: ModuleType) -> None:
     step = 0.1 * 0.1 / math.sqrt(0.001)
     assert torch.allclose(param[:, 0], torch.tensor([1 - step, 1, 1 - step, 1]), atol=1e-5)
     flat, zeros = torch.ones(8), torch.zeros(8)
-    drop_in._C.adamUpdate(
-        flat, torch.ones(8), zeros, zeros.clone(), visible, 0.1, 0.9, 0.999, 1e-15, 4, 2
-    )  # fmt: skip
+    drop_in._C.adamUpdate(flat, torch.ones(8), zeros, zeros.clone(), visible, 0.1, 0.9, 0.999, 1e-15, 4, 2)
     assert torch.allclose(flat, param.detach().reshape(-1), atol=1e-6)
 
 
@@ -272,7 +294,7 @@ def test_every_rasterizer_variant_is_served_or_refused_with_a_reason() -> None:
 
 
 def face_text(name: str) -> str:
-    from splatfix.install.swap_faces import face_of
+    from splatfix.install.dropin_templates import face_of
 
     swap = swap_of("diff-gaussian-rasterization", name)
     return face_of(swap)[swap.face]
@@ -353,8 +375,11 @@ def test_what_is_refused_comes_with_the_drop_ins_that_its_stack_uses(named: str,
 
 def test_names_and_checkouts(tmp_path: Path) -> None:
     assert choose_swaps([f"{NAME}@inria-2024-dr_aa"])[0].variant == "dr_aa"
-    for text, code in ((NAME, "variant-not-said"), (f"{NAME}@taming", "nothing-replaces-it"),
-                       (f"{NAME}@nonsense", "unknown-swap")):  # fmt: skip
+    for text, code in (
+        (NAME, "variant-not-said"),
+        (f"{NAME}@taming", "nothing-replaces-it"),
+        (f"{NAME}@nonsense", "unknown-swap"),
+    ):
         with pytest.raises(SplatfixError) as caught:
             choose_swaps([text])
         assert caught.value.code == code

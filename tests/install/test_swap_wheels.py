@@ -12,7 +12,7 @@ from splatfix.facts import gather
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.target import Target
 from splatfix.install.wheel_file import open_wheel
-from splatfix.resolve.swap_table import SWAPS
+from splatfix.plan.swap_table import SWAPS
 
 from .environments import make_environment, run_in, snapshot
 from .test_cli import splatfix

@@ -11,8 +11,8 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.install.toolkit import _NEEDED, provide_toolkit
-from splatfix.resolve import ProvideToolkit
-from splatfix.resolve.provided import MARKER
+from splatfix.plan import ProvideToolkit
+from splatfix.plan.provided import MARKER
 
 
 class FakePip(ProcessRunner):

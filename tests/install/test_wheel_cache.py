@@ -11,7 +11,7 @@ from splatfix.install import WheelCache
 from splatfix.install.identity import identity_of
 from splatfix.install.target import Target
 from splatfix.install.wheel_cache import wheel_key
-from splatfix.resolve import BuildWheel
+from splatfix.plan import BuildWheel
 
 from .environments import run_in, write_extension
 from .test_cli import splatfix

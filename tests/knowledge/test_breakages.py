@@ -1,14 +1,14 @@
-"""Breakages and impostors: known ones are told, unknown ones are None."""
+"""Breakages and lookalikes: known ones are told, unknown ones are None."""
 
 from __future__ import annotations
 
-from splatfix.knowledge.breakages import breakage, breakages, impostor
+from splatfix.knowledge.breakages import breakage, breakages, lookalike
 
 
 def test_impostors() -> None:
-    row = impostor("simple_knn")
+    row = lookalike("simple_knn")
     assert row is not None and row.found == "2.0.1" and "classifier" in row.really
-    assert impostor("gsplat") is None
+    assert lookalike("gsplat") is None
 
 
 def test_breakages() -> None:

@@ -1,4 +1,4 @@
-"""Stacks: recognition of checkouts, identification of installed variants, breakages and impostors."""
+"""Stacks: recognition of checkouts, identification of installed variants, breakages and lookalikes."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def read_everything() -> None:
         [torch_releases.wheel_obstacle(item, python=(3, 11), glibc=(2, 35)) for item in row.builds]
     toolkits.provision(13), toolkits.recipe("13.0"), toolkits.wheel_contents(), toolkits.cuda_of_torch("2.11")
     stacks.recognise_checkout(["train.py"]), stacks.identify("simple_knn"), stacks.breakages()
-    stacks.impostor("simple-knn"), stacks.pure_torch_substitute("fused_ssim"), failures.failure_classes()
+    stacks.lookalike("simple-knn"), stacks.pure_torch_substitute("fused_ssim"), failures.failure_classes()
     fatbin.kinds(), fatbin.flags(), fatbin.magics(), fatbin.sections("elf")
     nvml.nvml_error(18), nvml.generation(10), nvml.library_names("linux"), uv_backends((580,))
     host_compilers.limits((12, 8)), host_compilers.library_unreadable((11, 5), 11)
@@ -326,8 +326,10 @@ def test_every_section_of_every_table_takes_a_row_of_ones_own_and_a_changed_fiel
 
 def test_a_mirror_of_the_wheel_index_and_the_reach_of_a_table(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('[torch_releases]\nindex_url = "https://mirror.example/whl/{tag}"\n[drivers]\n'
-                    "driver_levels_known_through = 700\n[archs]\nnewest_toolkit = [14, 2]\n")  # fmt: skip
+    path.write_text(
+        '[torch_releases]\nindex_url = "https://mirror.example/whl/{tag}"\n[drivers]\n'
+        "driver_levels_known_through = 700\n[archs]\nnewest_toolkit = [14, 2]\n"
+    )
     with using(path):
         assert torch_releases.pip_command("2.9.1", "cu128").endswith("https://mirror.example/whl/cu128")
         assert cuda_level_of_driver("699.1") is not None

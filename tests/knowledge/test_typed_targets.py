@@ -9,9 +9,19 @@ from splatfix.knowledge import Arch, parse_target, parse_targets
 
 @pytest.mark.parametrize(
     ("text", "cc"),
-    [("4090", "8.9"), ("rtx4090", "8.9"), ("3090", "8.6"), ("1080", "6.1"), ("gtx1080", "6.1"), ("h100", "9.0"),
-     ("90", "9.0"), ("sm_90a", "9.0a"), ("2080", "7.5"), ("NVIDIA GeForce RTX 3060", "8.6")],
-)  # fmt: skip
+    [
+        ("4090", "8.9"),
+        ("rtx4090", "8.9"),
+        ("3090", "8.6"),
+        ("1080", "6.1"),
+        ("gtx1080", "6.1"),
+        ("h100", "9.0"),
+        ("90", "9.0"),
+        ("sm_90a", "9.0a"),
+        ("2080", "7.5"),
+        ("NVIDIA GeForce RTX 3060", "8.6"),
+    ],
+)
 def test_products_with_and_without_their_make(text: str, cc: str) -> None:
     assert parse_target(text) == Arch.parse(cc)
 

@@ -62,8 +62,16 @@ def test_functions_keep_their_parameters() -> None:
     classic, taming, ssim = variant("inria-v1"), variant("taming"), variant("fused-ssim")
     assert classic is not None and taming is not None and ssim is not None
     assert classic.functions["rasterize_gaussians"] == (
-        "means3D", "means2D", "sh", "colors_precomp", "opacities", "scales", "rotations", "cov3Ds_precomp", "raster_settings",
-    )  # fmt: skip
+        "means3D",
+        "means2D",
+        "sh",
+        "colors_precomp",
+        "opacities",
+        "scales",
+        "rotations",
+        "cov3Ds_precomp",
+        "raster_settings",
+    )
     assert len(taming.functions["rasterize_gaussians"]) == len(classic.functions["rasterize_gaussians"]) + 1
     assert ssim.functions["fused_ssim"][:2] == ("img1", "img2")
     assert all(row.functions for row in RASTERIZERS if row.verified), "read sources name their functions"

@@ -31,11 +31,24 @@ LINUX_PLATFORMS = [
     f"{name}_{machine}"
     for machine in ("x86_64", "aarch64", "i686")
     for name in (
-        "linux", "manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_4", "manylinux_2_5", "manylinux_2_12",
-        "manylinux_2_17", "manylinux_2_24", "manylinux_2_28", "manylinux_2_35", "manylinux_2_39", "manylinux_2_41",
-        "manylinux_3_0", "musllinux_1_1", "musllinux_1_2",
+        "linux",
+        "manylinux1",
+        "manylinux2010",
+        "manylinux2014",
+        "manylinux_2_4",
+        "manylinux_2_5",
+        "manylinux_2_12",
+        "manylinux_2_17",
+        "manylinux_2_24",
+        "manylinux_2_28",
+        "manylinux_2_35",
+        "manylinux_2_39",
+        "manylinux_2_41",
+        "manylinux_3_0",
+        "musllinux_1_1",
+        "musllinux_1_2",
     )
-]  # fmt: skip
+]
 WINDOWS_PLATFORMS = ["win_amd64", "win32", "win_arm64"]
 
 
@@ -199,8 +212,10 @@ def interpreters() -> list[str]:
     return [path for path in dict.fromkeys(found) if path]
 
 
-_ASK = ("import importlib.machinery as m, json, platform, sys, sysconfig; print(json.dumps([sys.version_info[:2], "
-        "m.EXTENSION_SUFFIXES, sysconfig.get_config_var('EXT_SUFFIX'), platform.python_implementation()]))")  # fmt: skip
+_ASK = (
+    "import importlib.machinery as m, json, platform, sys, sysconfig; print(json.dumps([sys.version_info[:2], "
+    "m.EXTENSION_SUFFIXES, sysconfig.get_config_var('EXT_SUFFIX'), platform.python_implementation()]))"
+)
 
 
 def test_files_that_interpreters_import() -> None:
@@ -215,8 +230,17 @@ def test_files_that_interpreters_import() -> None:
         ):
             asked.append(answer)
     assert asked
-    foreign = [".cpython-310-x86_64-linux-gnu.so", ".cpython-313t-x86_64-linux-gnu.so", ".cpython-311-darwin.so",
-               ".cp311-win_amd64.pyd", ".abi3.pyd", ".pyd", ".dll", ".py", ".so.1"]  # fmt: skip
+    foreign = [
+        ".cpython-310-x86_64-linux-gnu.so",
+        ".cpython-313t-x86_64-linux-gnu.so",
+        ".cpython-311-darwin.so",
+        ".cp311-win_amd64.pyd",
+        ".abi3.pyd",
+        ".pyd",
+        ".dll",
+        ".py",
+        ".so.1",
+    ]
     endings = {ending for _, suffixes, _, _ in asked for ending in suffixes} | set(foreign)
     for version, suffixes, own, _ in asked:
         abi_tag = own.strip(".").rpartition(".")[0]
@@ -227,9 +251,16 @@ def test_files_that_interpreters_import() -> None:
 
 @pytest.mark.parametrize(
     ("name", "python"),
-    [("_C.cpython-310-x86_64-linux-gnu.so", (3, 10)), ("_C.cp39-win_amd64.pyd", (3, 9)), ("_C.cpython-37m-darwin.so", (3, 7)),
-     ("_C.cpython-313t-x86_64-linux-gnu.so", (3, 13)), ("_C.abi3.so", None), ("_C.so", None), ("libcpython-310.so", None)],
-)  # fmt: skip
+    [
+        ("_C.cpython-310-x86_64-linux-gnu.so", (3, 10)),
+        ("_C.cp39-win_amd64.pyd", (3, 9)),
+        ("_C.cpython-37m-darwin.so", (3, 7)),
+        ("_C.cpython-313t-x86_64-linux-gnu.so", (3, 13)),
+        ("_C.abi3.so", None),
+        ("_C.so", None),
+        ("libcpython-310.so", None),
+    ],
+)
 def test_the_python_that_a_name_names(name: str, python: tuple[int, int] | None) -> None:
     assert python_of_file(name) == python
 

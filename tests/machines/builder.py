@@ -19,24 +19,45 @@ HERE = Path(__file__).parent
 # What `nvcc --list-gpu-code` of each release prints, from the releases' own nvcc or ptxas (compat.md section 1).
 _TO_12 = "50 52 53 60 61 62 70 72 75 80 86 87 89 90"
 GPU_CODES = {
-    "11.5": "35 37 50 52 53 60 61 62 70 72 75 80 86 87", "11.8": f"35 37 {_TO_12}", "12.1": _TO_12, "12.4": _TO_12, "12.6": _TO_12, "12.8": f"{_TO_12} 100 101 120",
-    "12.9": f"{_TO_12} 100 101 103 120 121", "13.0": "75 80 86 87 88 89 90 100 110 103 120 121",
-}  # fmt: skip
+    "11.5": "35 37 50 52 53 60 61 62 70 72 75 80 86 87",
+    "11.8": f"35 37 {_TO_12}",
+    "12.1": _TO_12,
+    "12.4": _TO_12,
+    "12.6": _TO_12,
+    "12.8": f"{_TO_12} 100 101 120",
+    "12.9": f"{_TO_12} 100 101 103 120 121",
+    "13.0": "75 80 86 87 88 89 90 100 110 103 120 121",
+}
 # (full version, gcc max, clang below, msvc below) of each release's crt/host_config.h (compat.md section 3)
 TOOLKITS = {
-    "11.5": ("11.5.119", 11, 13, 1930), "11.8": ("11.8.89", 11, 15, 1940), "12.1": ("12.1.105", 12, 16, 1940), "12.4": ("12.4.131", 13, 18, 1950),
-    "12.6": ("12.6.68", 13, 19, 1950), "12.8": ("12.8.93", 14, 20, 1950), "12.9": ("12.9.86", 14, 20, 1950),
+    "11.5": ("11.5.119", 11, 13, 1930),
+    "11.8": ("11.8.89", 11, 15, 1940),
+    "12.1": ("12.1.105", 12, 16, 1940),
+    "12.4": ("12.4.131", 13, 18, 1950),
+    "12.6": ("12.6.68", 13, 19, 1950),
+    "12.8": ("12.8.93", 14, 20, 1950),
+    "12.9": ("12.9.86", 14, 20, 1950),
     "13.0": ("13.0.88", 15, 21, 1950),
-}  # fmt: skip
+}
 HEADERS = (
-    "cuda_runtime.h", "cuda_runtime_api.h", "cublas_v2.h", "cublasLt.h", "cusparse.h", "cusolverDn.h",
+    "cuda_runtime.h",
+    "cuda_runtime_api.h",
+    "cublas_v2.h",
+    "cublasLt.h",
+    "cusparse.h",
+    "cusolverDn.h",
     "cooperative_groups.h",
-)  # fmt: skip
+)
 _ARCHS_OF_TORCH = (
-    ((0, 0), "3.5 3.7 5.0 5.2 5.3 6.0 6.1 6.2 7.0 7.2 7.5 8.0 8.6"), ((2, 0), "8.9 9.0"), ((2, 1), "8.7"),
-    ((2, 3), "9.0a"), ((2, 6), "10.0"), ((2, 7), "10.0a 12.0 12.0a"), ((2, 8), "10.3 10.3a 12.1 12.1a"),
+    ((0, 0), "3.5 3.7 5.0 5.2 5.3 6.0 6.1 6.2 7.0 7.2 7.5 8.0 8.6"),
+    ((2, 0), "8.9 9.0"),
+    ((2, 1), "8.7"),
+    ((2, 3), "9.0a"),
+    ((2, 6), "10.0"),
+    ((2, 7), "10.0a 12.0 12.0a"),
+    ((2, 8), "10.3 10.3a 12.1 12.1a"),
     ((2, 9), "11.0 11.0a"),
-)  # fmt: skip
+)
 
 
 class Machine:
@@ -91,10 +112,18 @@ def gpu(index: int, name: str, cc: str, mebibytes: int | None, bus: str, **more:
     """One GPU as NVML answers through pynvml."""
     total = mebibytes * 2**20 if mebibytes else None
     return {
-        "index": index, "name": name, "cc": [int(n) for n in cc.split(".")], "memory_total": total,
-        "memory_free": total - 700 * 2**20 if total else None, "bus_id": bus,
-        "uuid": f"GPU-00000000-0000-0000-0000-{index + 1:012d}", "mig": None, "mig_devices": [], "display": False, **more,
-    }  # fmt: skip
+        "index": index,
+        "name": name,
+        "cc": [int(n) for n in cc.split(".")],
+        "memory_total": total,
+        "memory_free": total - 700 * 2**20 if total else None,
+        "bus_id": bus,
+        "uuid": f"GPU-00000000-0000-0000-0000-{index + 1:012d}",
+        "mig": None,
+        "mig_devices": [],
+        "display": False,
+        **more,
+    }
 
 
 def linux(
@@ -116,8 +145,11 @@ def linux(
     )
     mask = f"{(1 << cores) - 1:x}"
     groups = [mask[max(0, end - 8) : end] for end in range(len(mask), 0, -8)]
-    m.file("/proc/self/status", f"Name:\tpython\nState:\tR (running)\nCpus_allowed:\t{','.join(groups[::-1])}\n"
-           f"Cpus_allowed_list:\t0-{cores - 1}\n")  # fmt: skip
+    m.file(
+        "/proc/self/status",
+        f"Name:\tpython\nState:\tR (running)\nCpus_allowed:\t{','.join(groups[::-1])}\n"
+        f"Cpus_allowed_list:\t0-{cores - 1}\n",
+    )
     m.file("/proc/self/cgroup", "0::/user.slice/user-1000.slice/session-3.scope\n")
     m.exists("/sys/fs/cgroup/cgroup.controllers", "/dev/shm", "/usr/bin/getconf", "/usr/bin/ldd")
     m.file(
@@ -140,8 +172,10 @@ def linux(
         35: ("GLIBCXX_3.4.30", "CXXABI_1.3.13"),
         39: ("GLIBCXX_3.4.33", "CXXABI_1.3.15"),
     }  # Ubuntu 22.04 and 24.04
-    provided = {"libc.so.6": [f"GLIBC_2.{n}" for n in (17, *range(28, minor + 1))],
-                "libstdc++.so.6": ["GLIBCXX_3.4.29", "CXXABI_1.3.11", *gnu.get(minor, gnu[35])]}  # fmt: skip
+    provided = {
+        "libc.so.6": [f"GLIBC_2.{n}" for n in (17, *range(28, minor + 1))],
+        "libstdc++.so.6": ["GLIBCXX_3.4.29", "CXXABI_1.3.11", *gnu.get(minor, gnu[35])],
+    }
     for name in ("libc.so.6", "libstdc++.so.6", "libgcc_s.so.1"):
         m.exists(f"{folder}/{name}")
         for place in (f"{folder}/{name}", f"/usr{folder}/{name}"):
@@ -179,8 +213,16 @@ def user_driver(m: Machine, version: str, folder: str = "/usr/lib/x86_64-linux-g
     for name in ("libcuda.so", "libnvidia-ml.so"):
         m.exists(f"{folder}/{name}.1")
         m.paths["links"][f"{folder}/{name}.1"] = f"{folder}/{name}.{version}"
-    m.file("/usr/share/vulkan/icd.d/nvidia_icd.json", json.dumps(
-        {"file_format_version": "1.0.1", "ICD": {"library_path": "libGLX_nvidia.so.0", "api_version": "1.4.303"}}, indent=4))  # fmt: skip
+    m.file(
+        "/usr/share/vulkan/icd.d/nvidia_icd.json",
+        json.dumps(
+            {
+                "file_format_version": "1.0.1",
+                "ICD": {"library_path": "libGLX_nvidia.so.0", "api_version": "1.4.303"},
+            },
+            indent=4,
+        ),
+    )
 
 
 def ubuntu_gcc(m: Machine, version: str, package: str) -> None:
@@ -190,15 +232,21 @@ def ubuntu_gcc(m: Machine, version: str, package: str) -> None:
         for path in (f"/usr/bin/{kind}", f"/usr/bin/{kind}-{major}"):
             m.exists(path)
             name = path.rsplit("/", 1)[-1]
-            m.command([path, "--version"], f"{name} ({package}) {version}\nCopyright (C) 2023 Free Software Foundation, Inc.\n"
-                      "This is free software; see the source for copying conditions.  There is NO\nwarranty; not even for "
-                      "MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.\n\n")  # fmt: skip
+            m.command(
+                [path, "--version"],
+                f"{name} ({package}) {version}\nCopyright (C) 2023 Free Software Foundation, Inc.\n"
+                "This is free software; see the source for copying conditions.  There is NO\nwarranty; not even for "
+                "MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.\n\n",
+            )
 
 
 def tools(m: Machine, **versions: str) -> None:
     """ninja, cmake and git with their answers."""
-    words = {"ninja": "{}\n", "cmake": "cmake version {}\n\nCMake suite maintained and supported by Kitware (kitware.com/cmake).\n",
-             "git": "git version {}\n"}  # fmt: skip
+    words = {
+        "ninja": "{}\n",
+        "cmake": "cmake version {}\n\nCMake suite maintained and supported by Kitware (kitware.com/cmake).\n",
+        "git": "git version {}\n",
+    }
     for name, version in versions.items():
         m.exists(f"C:/Program Files/Git/cmd/{name}.exe" if m.windows else f"/usr/bin/{name}")
         m.command([name, "--version"], words[name].format(version))
@@ -211,8 +259,12 @@ def toolkit(
     root = root or f"/usr/local/cuda-{release}"
     exe = ".exe" if m.windows else ""
     nvcc_answers(m, f"{root}/bin/nvcc{exe}", release, f"{root}/bin/..")
-    m.exists(*(f"{root}/{name}" for name in _headers(release)), *(f"{root}/bin/{part}{exe}" for part in ("ptxas", "cudafe++")),
-             f"{root}/nvvm/bin/cicc{exe}", f"{root}/nvvm/libdevice/libdevice.10.bc")  # fmt: skip
+    m.exists(
+        *(f"{root}/{name}" for name in _headers(release)),
+        *(f"{root}/bin/{part}{exe}" for part in ("ptxas", "cudafe++")),
+        f"{root}/nvvm/bin/cicc{exe}",
+        f"{root}/nvvm/libdevice/libdevice.10.bc",
+    )
     m.file(f"{root}/include/crt/host_config.h", host_config(*TOOLKITS[release][1:]))
     if m.windows:
         m.exists(f"{root}/lib/x64/cudart.lib")
@@ -237,8 +289,14 @@ def debian_toolkit(m: Machine, release: str) -> None:
             "#$ LIBRARIES=  -L/usr/lib/x86_64-linux-gnu/stubs -L/usr/lib/x86_64-linux-gnu\n"
         )
     m.paths["scripts"].append("/usr/bin/nvcc")
-    m.exists(*(f"/usr/{name}" for name in _headers(release)), "/usr/bin/ptxas", "/usr/bin/cudafe++", f"{own}/bin/cicc",
-             f"{own}/libdevice/libdevice.10.bc", "/usr/lib/x86_64-linux-gnu/libcudart.so")  # fmt: skip
+    m.exists(
+        *(f"/usr/{name}" for name in _headers(release)),
+        "/usr/bin/ptxas",
+        "/usr/bin/cudafe++",
+        f"{own}/bin/cicc",
+        f"{own}/libdevice/libdevice.10.bc",
+        "/usr/lib/x86_64-linux-gnu/libcudart.so",
+    )
     m.file("/usr/include/crt/host_config.h", host_config(*TOOLKITS[release][1:]))
 
 
@@ -251,18 +309,26 @@ def nvcc_answers(m: Machine, nvcc: str, release: str, top: str) -> None:
     """What an nvcc says to ``--version``, ``--list-gpu-code`` and a dry run."""
     full, null = TOOLKITS[release][0], "NUL" if m.windows else "/dev/null"
     m.exists(nvcc)
-    m.command([nvcc, "--version"], "nvcc: NVIDIA (R) Cuda compiler driver\nCopyright (c) 2005-2025 NVIDIA Corporation\n"
-              f"Built on Tue_May_27_02:21:03_PDT_2025\nCuda compilation tools, release {release}, V{full}\n"
-              f"Build cuda_{release}.r{release}/compiler.36037853_0\n")  # fmt: skip
+    m.command(
+        [nvcc, "--version"],
+        "nvcc: NVIDIA (R) Cuda compiler driver\nCopyright (c) 2005-2025 NVIDIA Corporation\n"
+        f"Built on Tue_May_27_02:21:03_PDT_2025\nCuda compilation tools, release {release}, V{full}\n"
+        f"Build cuda_{release}.r{release}/compiler.36037853_0\n",
+    )
     m.command([nvcc, "--list-gpu-code"], "".join(f"sm_{code}\n" for code in GPU_CODES[release].split()))
-    m.command([nvcc, "--dryrun", "-x", "cu", "-c", null, "-o", null], stderr="#$ _NVVM_BRANCH_=nvvm\n#$ _SPACE_= \n"
-              f"#$ _HERE_={nvcc.rpartition('/')[0]}\n#$ TOP={top}\n#$ CICC_PATH={top}/nvvm/bin\n")  # fmt: skip
+    m.command(
+        [nvcc, "--dryrun", "-x", "cu", "-c", null, "-o", null],
+        stderr="#$ _NVVM_BRANCH_=nvvm\n#$ _SPACE_= \n"
+        f"#$ _HERE_={nvcc.rpartition('/')[0]}\n#$ TOP={top}\n#$ CICC_PATH={top}/nvvm/bin\n",
+    )
 
 
 def host_config(gcc: int, clang: int, msvc: int) -> str:
     """The lines of crt/host_config.h that refuse compilers, as its releases have them."""
-    said = "The nvcc flag '-allow-unsupported-compiler' can be used to override this version check; however, using an " \
-           "unsupported host compiler may cause compilation failure or incorrect run time execution. Use at your own risk."  # fmt: skip
+    said = (
+        "The nvcc flag '-allow-unsupported-compiler' can be used to override this version check; however, using an "
+        "unsupported host compiler may cause compilation failure or incorrect run time execution. Use at your own risk."
+    )
     return (
         f"#if defined(__GNUC__)\n\n#if __GNUC__ > {gcc}\n\n#error -- unsupported GNU version! gcc versions later than {gcc} "
         f"are not supported! {said}\n\n#endif /* __GNUC__ > {gcc} */\n\n#if (__clang_major__ >= {clang}) || (__clang_major__ < 3)"
@@ -290,15 +356,26 @@ def python(
         site, executable = f"{prefix}/lib/python{short}/site-packages", f"{prefix}/bin/python"
         suffix, platform = f".cpython-{tag}-{arch}-linux-gnu.so", f"linux-{arch}"
     answer = {
-        "executable": executable, "version": version, "implementation": "CPython", "ext_suffix": suffix,
-        "platform": platform, "prefix": prefix, "base_prefix": prefix if kind == "conda" else base,
-        "conda": kind == "conda", "externally_managed": False, "site_packages": [site], "path": [site], "bits": 64,
+        "executable": executable,
+        "version": version,
+        "implementation": "CPython",
+        "ext_suffix": suffix,
+        "platform": platform,
+        "prefix": prefix,
+        "base_prefix": prefix if kind == "conda" else base,
+        "conda": kind == "conda",
+        "externally_managed": False,
+        "site_packages": [site],
+        "path": [site],
+        "bits": 64,
         "abiflags": "",
-    }  # fmt: skip
+    }
     m.about |= {"python": executable, "own_python": executable}
     if not m.windows and not any("libcuda.so.1" in path for path in m.paths["exists"]):
-        m.command([executable, "{splatfix}/facts/probe_cuda.py", "libcuda.so.1"],
-                  '{"error": "libcuda.so.1: cannot open shared object file: No such file or directory"}')  # fmt: skip
+        m.command(
+            [executable, "{splatfix}/facts/probe_cuda.py", "libcuda.so.1"],
+            '{"error": "libcuda.so.1: cannot open shared object file: No such file or directory"}',
+        )
     m.command([executable, "{splatfix}/facts/probe_env.py"], json.dumps(answer) + "\n")
     slash = "\\" if m.windows else "/"
     m.exists(site, executable)
@@ -323,12 +400,23 @@ def python(
     return site
 
 
-def torch(m: Machine, site: str, version: str, cuda: str | None, archs: str = "", *, hip: str | None = None,
-          ptx: tuple[str, str] | None = None) -> None:  # fmt: skip
+def torch(
+    m: Machine,
+    site: str,
+    version: str,
+    cuda: str | None,
+    archs: str = "",
+    *,
+    hip: str | None = None,
+    ptx: tuple[str, str] | None = None,
+) -> None:
     """An installed torch: its text files as the wheels have them, and what its big library carries."""
     git = "5811a8d7da873dd699ff6687092c225caffcf1bb"
-    m.file(f"{site}/torch/version.py", "from typing import Optional\n\n__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']\n"
-           f"__version__ = {version!r}\ndebug = False\ncuda: Optional[str] = {cuda!r}\ngit_version = {git!r}\nhip: Optional[str] = {hip!r}\n")  # fmt: skip
+    m.file(
+        f"{site}/torch/version.py",
+        "from typing import Optional\n\n__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']\n"
+        f"__version__ = {version!r}\ndebug = False\ncuda: Optional[str] = {cuda!r}\ngit_version = {git!r}\nhip: Optional[str] = {hip!r}\n",
+    )
     start = '"""\nThe torch package contains data structures for multi-dimensional tensors.\n"""\n'
     m.file(f"{site}/torch/__init__.py", start)
     digest = base64.urlsafe_b64encode(hashlib.sha256(start.encode()).digest()).decode().rstrip("=")
@@ -339,8 +427,11 @@ def torch(m: Machine, site: str, version: str, cuda: str | None, archs: str = ""
     release = tuple(int(n) for n in version.split("+")[0].split(".")[:2])
     known = " ".join(words for since, words in _ARCHS_OF_TORCH if since <= release).split()
     shown = ", ".join(f"'{arch}'" for arch in known)
-    m.file(f"{site}/torch/utils/cpp_extension.py", "import setuptools\nfrom setuptools.command.build_ext import build_ext\n\n"
-           f"def _get_cuda_arch_flags(cflags=None):\n    supported_arches = [{shown}]\n")  # fmt: skip
+    m.file(
+        f"{site}/torch/utils/cpp_extension.py",
+        "import setuptools\nfrom setuptools.command.build_ext import build_ext\n\n"
+        f"def _get_cuda_arch_flags(cflags=None):\n    supported_arches = [{shown}]\n",
+    )
     windows = m.windows
     names = ("c10", "torch", "torch_cpu", "torch_python", *(("c10_cuda", "torch_cuda") if cuda else ()))
     if cuda:  # the runtime library comes with torch's own NVIDIA packages
@@ -362,13 +453,32 @@ def torch(m: Machine, site: str, version: str, cuda: str | None, archs: str = ""
         }
 
 
-def extension(m: Machine, site: str, package: str, module: str, code: Iterable[str], *, cudart: str, python_tag: str,
-              version: str = "0.0.0") -> None:  # fmt: skip
+def extension(
+    m: Machine,
+    site: str,
+    package: str,
+    module: str,
+    code: Iterable[str],
+    *,
+    cudart: str,
+    python_tag: str,
+    version: str = "0.0.0",
+) -> None:
     """A compiled splatting extension, built here from source, with one container per .cu file."""
     suffix = f".{python_tag}.pyd" if m.windows else f".{python_tag}-{m.about['machine']}-linux-gnu.so"
     path = f"{module}/_C{suffix}"
-    needed = ["libc10.so", "libtorch.so", "libtorch_cpu.so", "libtorch_python.so", f"libcudart.so.{cudart}",
-              "libc10_cuda.so", "libtorch_cuda.so", "libstdc++.so.6", "libgcc_s.so.1", "libc.so.6"]  # fmt: skip
+    needed = [
+        "libc10.so",
+        "libtorch.so",
+        "libtorch_cpu.so",
+        "libtorch_python.so",
+        f"libcudart.so.{cudart}",
+        "libc10_cuda.so",
+        "libtorch_cuda.so",
+        "libstdc++.so.6",
+        "libgcc_s.so.1",
+        "libc.so.6",
+    ]
     if m.windows:
         needed = [
             "c10.dll",
@@ -384,9 +494,19 @@ def extension(m: Machine, site: str, package: str, module: str, code: Iterable[s
     m.file(f"{info}/RECORD", f"{module}/__init__.py,,\n{path},,\n")
     m.exists(f"{site}/{module}/__init__.py")
     m.binaries[f"{site}/{path}"] = {
-        "format": "pe" if m.windows else "elf", "size": 1_900_000, "needed": needed,
+        "format": "pe" if m.windows else "elf",
+        "size": 1_900_000,
+        "needed": needed,
         "containers": [{"code": list(code), "count": 3}],
-    }  # fmt: skip
-    m.symbols.append({"call": "symbol_needs", "arguments": [f"{site}/{path}"],
-                      "answer": {"imported": [], "weak": [], "versions": [["libstdc++.so.6", "GLIBCXX_3.4.29"],
-                                                                           ["libc.so.6", "GLIBC_2.32"]]}})  # fmt: skip
+    }
+    m.symbols.append(
+        {
+            "call": "symbol_needs",
+            "arguments": [f"{site}/{path}"],
+            "answer": {
+                "imported": [],
+                "weak": [],
+                "versions": [["libstdc++.so.6", "GLIBCXX_3.4.29"], ["libc.so.6", "GLIBC_2.32"]],
+            },
+        }
+    )

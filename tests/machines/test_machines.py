@@ -54,10 +54,15 @@ def test_the_machines_are_there_and_say_where_their_formats_come_from() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_findings_read_as_the_golden(name: str) -> None:
     found = [
-        {"code": item.code, "status": item.status.value, "subject": item.subject, "summary": item.summary,
-         "remedy": [step.text for step in item.remedy]}
+        {
+            "code": item.code,
+            "status": item.status.value,
+            "subject": item.subject,
+            "summary": item.summary,
+            "remedy": [step.text for step in item.remedy],
+        }
         for item in run(facts_of(name), Goal())
-    ]  # fmt: skip
+    ]
     golden = HERE / name / "findings.json"
     if UPDATE:
         write_json(golden, found)
@@ -104,7 +109,7 @@ FACTS = [
     ("gb10-dgx-spark", "NVIDIA GB10", "12.1", "13.0", True, None, 20),
     ("rtx-4090-windows-vs2022", "NVIDIA GeForce RTX 4090", "8.9", "12.6", None, None, 32),
     ("driver-without-reboot", "NVIDIA GeForce RTX 3080", "8.6", "12.8", False, None, 16),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "gpu", "cc", "cuda", "is_open", "container", "cores"), FACTS)
@@ -145,4 +150,8 @@ def test_facts_of_single_machines() -> None:
     stale = facts_of("driver-without-reboot").machine.driver.value
     assert stale is not None
     assert (stale.version, stale.library_version, stale.nvml_error, stale.cuda_error) == (
-        "570.195.03", "570.211.01", 18, 803)  # fmt: skip
+        "570.195.03",
+        "570.211.01",
+        18,
+        803,
+    )

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from splatfix.core.files import dumps, write_json
+from splatfix.plan import Aim, Lane, Road, find_ways
 from splatfix.report.ways import ways_part
-from splatfix.resolve import Aim, Lane, Road, find_ways
 from tests.machines.test_machines import HERE, NAMES, UPDATE, facts_of
 
 TARGETS = ("auto", "sm_120", "sm_90", "sm_75")

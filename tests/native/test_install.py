@@ -18,10 +18,10 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import Fact, gather
-from splatfix.install import carry_out
+from splatfix.install import execute
 from splatfix.install.target import Target
 from splatfix.knowledge import Arch
-from splatfix.resolve import BuildWheel, Request, make_plan
+from splatfix.plan import BuildWheel, Request, make_plan
 
 pytestmark = pytest.mark.native
 
@@ -181,7 +181,7 @@ def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Target, cuobjdump
     plan = make_plan(replace(request, ptx=True), facts)
     (build,) = (action for action in plan.actions if isinstance(action, BuildWheel))
     assert build.variables["TORCH_CUDA_ARCH_LIST"] == "9.0+PTX"
-    outcome = carry_out(plan, facts)
+    outcome = execute(plan, facts)
     built = next(rung for rung in outcome.items[0].proof if rung.name is RungName.BUILT)
     assert "sm_120 (ptx) in every one of its 2 containers" in built.shown_by
 

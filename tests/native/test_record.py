@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from splatfix.cli import app
 from splatfix.knowledge import Arch
-from splatfix.resolve.edits import rules
+from splatfix.plan.edits import rules
 
 PATH = Path(__file__).parents[1] / "records" / "native_builds.json"
 TEXT = PATH.read_text(encoding="utf-8")

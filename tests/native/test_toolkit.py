@@ -9,9 +9,9 @@ import pytest
 
 from splatfix.core.proof import RungName
 from splatfix.facts import Fact, gather
-from splatfix.install import carry_out
+from splatfix.install import execute
 from splatfix.install.target import Target
-from splatfix.resolve import BuildWheel, ProvideToolkit, Request, make_plan
+from splatfix.plan import BuildWheel, ProvideToolkit, Request, make_plan
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
@@ -27,7 +27,7 @@ def test_an_extension_is_built_with_a_toolkit_from_wheels(native: Target) -> Non
     request = Request((str(PROBE),), ("sm_120",), provide_toolkit=True)
     plan = make_plan(request, bare)
     assert isinstance(plan.actions[0], ProvideToolkit)
-    outcome = carry_out(plan, bare)
+    outcome = execute(plan, bare)
     (item,) = outcome.items
     reached = {rung.name for rung in item.proof if rung.reached}
     assert {RungName.BUILT, RungName.LOADS} <= reached

@@ -85,9 +85,12 @@ def test_how_a_scene_was_trained_and_what_its_files_lacked_is_told() -> None:
 def test_a_scene_that_cannot_be_read_is_named_and_not_called_a_refusal(rendering: Any) -> None:
     why = "data/attic/transforms.json is not JSON. The file is damaged. Export the scene again."
     run = SceneRun(
-        "attic", (Criterion("scene-readable", Outcome.NOT_MEASURED, why, "a scene that can be read"),), 1.0,
-        {"error": {}}, unreadable=why,
-    )  # fmt: skip
+        "attic",
+        (Criterion("scene-readable", Outcome.NOT_MEASURED, why, "a scene that can be read"),),
+        1.0,
+        {"error": {}},
+        unreadable=why,
+    )
     subject = dataclasses.replace(certificate(), granted=False, scenes=(run,))
     assert (subject.undetermined, exit_code(subject)) == (True, Exit.UNDETERMINED)
     text = rendering(subject)

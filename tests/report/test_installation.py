@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from splatfix.plan import Request, make_plan
 from splatfix.report.installation import show_plan
-from splatfix.resolve import Request, make_plan
-from tests.resolve.test_condemned import mcmc_source, package, with_rasterizer
+from tests.plan.test_condemned import mcmc_source, package, with_rasterizer
 
 
 def test_that_another_stacks_rasterizer_is_replaced_is_shown_with_the_plan(tmp_path: Path) -> None:

@@ -86,12 +86,29 @@ def test_every_truncation_is_refused(short_run, written, data):
 
 
 PLACES = (
-    ["format"], ["iteration"], ["sh_degree"], ["params"], ["params", "xyz"], ["params", "f_rest"], ["moments"],
-    ["moments", "scaling"], ["moments", "xyz", "exp_avg"], ["moments", "xyz", "step"], ["strategy"],
-    ["strategy", "gradient_sum"], ["generator"], ["rest"], ["rest", "bag"], ["rest", "losses"], ["rest", "norms"],
-    ["rest", "norms", "opacity"], ["rest", "counts"], ["rest", "train_views"],
-    ["rest", "initial_count"], ["rest", "initial_quality"],
-)  # fmt: skip
+    ["format"],
+    ["iteration"],
+    ["sh_degree"],
+    ["params"],
+    ["params", "xyz"],
+    ["params", "f_rest"],
+    ["moments"],
+    ["moments", "scaling"],
+    ["moments", "xyz", "exp_avg"],
+    ["moments", "xyz", "step"],
+    ["strategy"],
+    ["strategy", "gradient_sum"],
+    ["generator"],
+    ["rest"],
+    ["rest", "bag"],
+    ["rest", "losses"],
+    ["rest", "norms"],
+    ["rest", "norms", "opacity"],
+    ["rest", "counts"],
+    ["rest", "train_views"],
+    ["rest", "initial_count"],
+    ["rest", "initial_quality"],
+)
 VALUES = st.sampled_from(
     [None, -1, 7, "words", [], {}, [1, 2], {"xyz": 1}, torch.zeros(3), torch.zeros(2, 3), torch.zeros(())]
 )

@@ -49,8 +49,13 @@ def test_a_gaussian_is_born_as_large_as_its_neighbours_are_far():
     color = 0.5 + SH_C0 * model.params["f_dc"][:, 0].detach().numpy()
     assert color == pytest.approx(points.rgb / 255.0, abs=1e-6)
     assert {name: tuple(model.params[name].shape[1:]) for name in GROUPS} == {
-        "xyz": (3,), "f_dc": (1, 3), "f_rest": (15, 3), "opacity": (1,), "scaling": (3,), "rotation": (4,),
-    }  # fmt: skip
+        "xyz": (3,),
+        "f_dc": (1, 3),
+        "f_rest": (15, 3),
+        "opacity": (1,),
+        "scaling": (3,),
+        "rotation": (4,),
+    }
 
 
 def test_two_equal_points_do_not_make_a_gaussian_of_no_size():
@@ -84,8 +89,13 @@ def test_sh_degree_rises_to_its_maximum_and_no_further():
 def test_every_group_has_its_own_rate_and_epsilon():
     groups = {group["name"]: group for group in born().optimizer.param_groups}
     assert {name: group["lr"] for name, group in groups.items()} == {
-        "xyz": 1.6e-4, "f_dc": 2.5e-3, "f_rest": 1.25e-4, "opacity": 0.05, "scaling": 5e-3, "rotation": 1e-3,
-    }  # fmt: skip
+        "xyz": 1.6e-4,
+        "f_dc": 2.5e-3,
+        "f_rest": 1.25e-4,
+        "opacity": 0.05,
+        "scaling": 5e-3,
+        "rotation": 1e-3,
+    }
     assert all(group["eps"] == 1e-15 for group in groups.values())
 
 

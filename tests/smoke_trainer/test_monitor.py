@@ -120,8 +120,15 @@ def test_heldout_quality_on_the_way_is_told_when_it_was_asked_for(short_run):
     assert len(told) == 15 and not any("heldout_psnr" in state for state in told)
 
 
-STATE = {"iteration": 5, "iterations": 9, "loss": 0.25, "psnr": 21.5, "gaussians": 77, "seconds": 2.0,
-         "iterations_per_second": 2.5}  # fmt: skip
+STATE = {
+    "iteration": 5,
+    "iterations": 9,
+    "loss": 0.25,
+    "psnr": 21.5,
+    "gaussians": 77,
+    "seconds": 2.0,
+    "iterations_per_second": 2.5,
+}
 
 
 def test_the_progress_line_says_what_is_known():

@@ -19,8 +19,20 @@ from smoke_trainer.renderers.inria import InriaRenderer, variant_of
 from splatfix.kernels import rasterizer
 
 CPU = torch.device("cpu")
-B = ("image_height", "image_width", "tanfovx", "tanfovy", "bg", "scale_modifier", "viewmatrix", "projmatrix",
-     "sh_degree", "campos", "prefiltered", "debug")  # fmt: skip
+B = (
+    "image_height",
+    "image_width",
+    "tanfovx",
+    "tanfovy",
+    "bg",
+    "scale_modifier",
+    "viewmatrix",
+    "projmatrix",
+    "sh_degree",
+    "campos",
+    "prefiltered",
+    "debug",
+)
 
 
 def splats_at(points, scale=0.01, color=(1.0, 1.0, 1.0), grad=False):

@@ -1,0 +1,57 @@
+"""Runs slow probes beside each other, each under a time limit, so that one that hangs or breaks costs only its own fact."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def within(seconds: float, work: Callable[[], T]) -> tuple[T | None, str]:
+    """The result of ``work``, or None and the reason: it broke, or it was not done in time.
+
+    What hangs is left behind in a daemon thread (a driver call or a dead network drive cannot be interrupted), which
+    does not keep the process alive.
+    """
+    return Job(work).result(time.monotonic() + seconds, seconds)
+
+
+def parallel(seconds: float, works: Mapping[str, Callable[[], Any]]) -> dict[str, tuple[Any, str]]:
+    """All of them at once, each as :func:`within`; the limit counts from now for all."""
+    jobs = {name: Job(work) for name, work in works.items()}
+    deadline = time.monotonic() + seconds
+    return {name: job.result(deadline, seconds) for name, job in jobs.items()}
+
+
+class Job:
+    """One probe under way in a thread of its own."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._value: Any = None
+        self._problem = ""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._work()
+        except Exception as error:  # noqa: BLE001 - told in words to whoever waits; the other probes go on
+            self._problem = f"the probe itself broke: {type(error).__name__}: {error}"
+
+    def value(self) -> Any:
+        """The value, however long it takes; raises RuntimeError when the work broke."""
+        self._thread.join()
+        if self._problem:
+            raise RuntimeError(self._problem)
+        return self._value
+
+    def result(self, deadline: float, seconds: float) -> tuple[Any, str]:
+        """The value, or None and the reason; waits until ``deadline`` (:func:`time.monotonic`) at most."""
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            return None, f"no answer within {seconds:g} s"
+        return self._value, self._problem

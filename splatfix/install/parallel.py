@@ -1,0 +1,72 @@
+"""Runs independent pieces of work side by side within a budget of compilers; the first failure stops the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Piece(Generic[Result]):
+    """One piece of work."""
+
+    cost: int
+    """How many compilers it runs at once."""
+    work: Callable[[threading.Event], Result]
+    """Called in a thread of its own; it ends soon after the event is set."""
+    begin: Callable[[], None]
+    """Called in the caller's thread before the work starts."""
+    end: Callable[[Result], None]
+    """Called in the caller's thread when the work is done."""
+
+
+def parallel(
+    pieces: Sequence[Piece[Result]], budget: int, *, crowded_out: Callable[[Exception], bool]
+) -> None:
+    """Do all pieces, in order as far as ``budget`` allows; one that costs more than there is runs when nothing else does.
+
+    Args:
+        crowded_out: whether an error can come from running beside others; such a piece is done once more, alone.
+
+    Raises:
+        Exception: the first error of a piece, when all others have been stopped and have ended.
+    """
+    waiting, lonely = list(range(len(pieces))), list[int]()
+    running: dict[Future[Result], int] = {}
+    had_company: set[int] = set()
+    stop = threading.Event()
+    with ThreadPoolExecutor(max_workers=max(1, len(pieces)), thread_name_prefix="build") as pool:
+
+        def start(index: int) -> None:
+            pieces[index].begin()
+            running[pool.submit(pieces[index].work, stop)] = index
+
+        try:
+            while waiting or lonely or running:
+                free = budget - sum(pieces[index].cost for index in running.values())
+                for index in tuple(waiting):
+                    if pieces[index].cost <= free or not running:
+                        waiting.remove(index)
+                        start(index)
+                        free -= pieces[index].cost
+                if lonely and not running:
+                    index = lonely.pop(0)
+                    running[pool.submit(pieces[index].work, stop)] = index
+                if len(running) > 1:
+                    had_company.update(running.values())
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    index = running.pop(future)
+                    error = future.exception()
+                    if isinstance(error, Exception) and index in had_company and crowded_out(error):
+                        had_company.discard(index)
+                        lonely.append(index)
+                    else:
+                        pieces[index].end(future.result())
+        except BaseException:
+            stop.set()  # leaving the pool waits for them
+            raise

@@ -1,0 +1,165 @@
+"""Which host compilers a build uses: the first that nvcc and torch both take; else which one to install."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from splatfix.checks.build_resources import brings_own_glibc, glibc_clash
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Compiler, Facts, Toolkit, Torch
+from splatfix.knowledge.cpp_extension import compiler_verdict
+from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
+from splatfix.plan.plan import RoadNotTaken
+from splatfix.plan.versions import release_numbers
+
+
+@dataclass(frozen=True)
+class CompilerDecision:
+    """The C and C++ compilers a build takes."""
+
+    cc: str
+    cxx: str
+    version: str
+    why: str
+    rejected: tuple[RoadNotTaken, ...]
+
+
+def choose_compilers(
+    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
+) -> CompilerDecision:
+    """A pair of host compilers inside nvcc's limits (its own host_config.h) and torch's table.
+
+    CC and CXX as the person set them come first, then the plain names, then the newest versioned pair.
+
+    Raises:
+        SplatfixError: ``no-host-compiler`` with every candidate and what speaks against it.
+    """
+    rejected: list[RoadNotTaken] = []
+    found = facts.machine.compilers.value or ()
+    for cxx in sorted((item for item in found if item.kind in ("g++", "clang++", "cl")), key=_preference):
+        objection = _compiler_objection(cxx, torch, toolkit, version) or _glibc_objection(facts, cxx, toolkit)
+        cc = cxx.path if cxx.kind == "cl" else _partner(cxx, found)
+        if objection is None and cc is None:
+            objection = "the C compiler of the same version is not there"
+        if objection is None and cc is not None:
+            why = f"{cxx.kind} {cxx.version}, inside nvcc's and torch's limits; found via {', '.join(cxx.found_via)}"
+            return CompilerDecision(cc, cxx.path, cxx.version or "", why, tuple(rejected))
+        rejected.append(RoadNotTaken(f"compiler {cxx.path}", objection or ""))
+    raise _no_compiler(facts, torch, toolkit, version, rejected)
+
+
+def _preference(compiler: Compiler) -> tuple[int, list[int], str]:
+    by_variable = "CXX" in compiler.found_via
+    plain = compiler.path.replace("\\", "/").rsplit("/", 1)[-1] in ("g++", "g++.exe", "cl.exe", "cl")
+    rank = 0 if by_variable else 1 if plain else 2 if compiler.kind == "g++" else 3
+    return rank, [-n for n in release_numbers(compiler.version or "")], compiler.path
+
+
+def _compiler_objection(
+    compiler: Compiler, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
+) -> str | None:
+    numbers = release_numbers(compiler.version or "")
+    if not numbers:
+        return compiler.error or "it does not say its version"
+    if compiler.kind == "cl":
+        bounds = limits(version)
+        code = numbers[0] * 100 + numbers[1] if len(numbers) > 1 else 0
+        fits = bounds.accepts("msvc", code) if bounds else None
+        return f"nvcc {toolkit.version} does not accept _MSC_VER {code}" if fits is False else None
+    family = "gcc" if compiler.kind == "g++" else "clang"
+    most = toolkit.gcc_max if family == "gcc" else toolkit.clang_max
+    if most is not None and numbers[0] > most:
+        return f"{family} {compiler.version}: nvcc {toolkit.version} accepts up to {family} {most}"
+    if family == "gcc" and library_unreadable(version, numbers[0]):
+        return f"gcc {compiler.version}: nvcc {toolkit.version} cannot read its C++ library (std_function.h)"
+    oldest = oldest_gcc_of_torch(torch.version) if family == "gcc" else None
+    if oldest and numbers[0] < oldest:
+        return f"gcc {compiler.version}: the headers of torch {torch.version} need gcc {oldest} or newer"
+    verdict = compiler_verdict("gcc" if family == "gcc" else "clang", numbers, version, torch.version)
+    if verdict in ("too-new", "too-old"):
+        return f"{family} {compiler.version} is {verdict.replace('-', ' ')} for torch {torch.version} with CUDA {toolkit.version}"
+    return None
+
+
+def _glibc_objection(facts: Facts, compiler: Compiler, toolkit: Toolkit) -> str | None:
+    """Only a compiler with an older glibc of its own helps a toolkit whose headers clash with the machine's."""
+    if brings_own_glibc(compiler) or not glibc_clash(facts, toolkit):
+        return None
+    return f"with it nvcc {toolkit.version} meets the headers of glibc {facts.machine.glibc}, which clash with its own"
+
+
+def _partner(cxx: Compiler, found: Iterable[Compiler]) -> str | None:
+    """The C compiler beside this C++ compiler: same folder and version, name without the pluses."""
+    folder, _, name = cxx.path.replace("\\", "/").rpartition("/")
+    kind = {"g++": "gcc", "clang++": "clang"}[cxx.kind]
+    wanted = f"{folder}/{name.replace(cxx.kind, kind)}"
+    same = [item for item in found if item.kind == kind and item.version == cxx.version]
+    exact = [item.path for item in same if item.path.replace("\\", "/") == wanted]
+    return next(iter(exact + [item.path for item in same]), None)
+
+
+def _no_compiler(
+    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...], rejected: Sequence[RoadNotTaken]
+) -> SplatfixError:
+    compilers = facts.machine.compilers
+    seen = (
+        "; ".join(f"{road.what.removeprefix('compiler ')}: {road.why}" for road in rejected)
+        if rejected
+        else "none was found"
+        if compilers.value is not None
+        else f"which are here is not known ({compilers.error})"
+    )
+    return SplatfixError(
+        "no-host-compiler",
+        f"No host compiler fits nvcc {toolkit.version} and torch: {seen}.",
+        meaning="nvcc hands the C++ half of every file to a host compiler, and both nvcc and torch limit its version.",
+        todo=compiler_to_install(facts, torch, toolkit, version),
+        details={"rejected": [{"what": road.what, "why": road.why} for road in rejected]},
+    )
+
+
+def compiler_to_install(
+    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
+) -> tuple[str, ...]:
+    """Which host compiler to get for a toolkit and a torch, as sentences with the usual commands."""
+    if facts.machine.system == "windows":
+        return (_visual_studio(facts, toolkit, version),)
+    majors = [
+        major
+        for major in range(oldest_gcc_of_torch(torch.version) or 7, (toolkit.gcc_max or 13) + 1)
+        if compiler_verdict("gcc", (major,), version, torch.version) not in ("too-new", "too-old")
+        and not library_unreadable(version, major)
+    ]
+    if not majors:
+        return (
+            f"No gcc suits both nvcc {toolkit.version} and torch {torch.version}: use another CUDA toolkit.",
+        )
+    best = majors[-1]
+    ways = [f"Install gcc {best} ({majors[0]} at least)."]
+    interpreter = facts.environment.interpreter.value
+    if interpreter and interpreter.kind == "conda":
+        # no root, and an older glibc comes along
+        package = f"gxx_linux-{'aarch64' if facts.machine.machine in ('aarch64', 'arm64') else '64'}"
+        ways.append(f"conda install -p {shlex.quote(interpreter.prefix)} -c conda-forge {package}={best}")
+    elif glibc_clash(facts, toolkit):
+        ways = [f"Install conda's gcc {best}, which brings an older glibc, and name it with CC and CXX."]
+    elif re.search(r"Red Hat|Rocky|Alma|CentOS|Oracle", facts.machine.distribution):
+        ways.append(
+            f"sudo dnf install gcc-toolset-{best}-gcc-c++, then: source /opt/rh/gcc-toolset-{best}/enable"
+        )
+    elif re.search(r"Debian|Ubuntu|Mint", facts.machine.distribution) or not facts.machine.distribution:
+        ways.append(f"On Debian and Ubuntu: sudo apt-get install g++-{best}")
+    return tuple(ways)
+
+
+def _visual_studio(facts: Facts, toolkit: Toolkit, version: tuple[int, ...]) -> str:
+    """What to get of Visual Studio: an older toolset beside one that is too new, or all of it."""
+    most = toolkit.msvc_max or next((b.msvc[1] for b in (limits(version),) if b and b.msvc), None)
+    if any(item.kind == "cl" for item in facts.machine.compilers.value or ()):
+        which = f' ("MSVC v143 C++ x64 build tools", toolset 14.{most % 100} at most)' if most else ""
+        return f"Add an older toolset in the Visual Studio Installer{which}, or use a newer CUDA toolkit."
+    limit = f" (toolset 14.{most % 100} at most)" if most else ""
+    return f'Install the Build Tools for Visual Studio with "Desktop development with C++"{limit}.'

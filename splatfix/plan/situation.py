@@ -1,0 +1,254 @@
+"""What the facts mean for the ways out: the targets, the torch, the driver and the native parts that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from packaging.utils import canonicalize_name
+
+from splatfix.checks import Finding, Goal, Status, run, select
+from splatfix.checks.coverage import judge
+from splatfix.checks.driver import driver_words
+from splatfix.facts import ContainerGroup, Facts, Torch
+from splatfix.knowledge import Arch, drivers
+from splatfix.knowledge.drivers import Platform
+from splatfix.plan.native_parts import NativePart, native_parts
+from splatfix.plan.targets import archs_here, driver_level, resolve_targets
+from splatfix.plan.torch_builds import glibc_of, no_wheels, platform_of, python_of
+from splatfix.plan.versions import release_numbers
+from splatfix.plan.ways import Aim, ByHand
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One architecture to serve."""
+
+    arch: Arch
+    here: bool
+    """A GPU of this architecture is in this machine."""
+
+
+@dataclass(frozen=True)
+class Serves:
+    """Whether some code runs on a GPU (None: it cannot be told), and the sentence that says so."""
+
+    ok: bool | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Situation:
+    """The facts, as the ways out look at them."""
+
+    facts: Facts
+    aim: Aim
+    wanted: tuple[Wanted, ...]
+    parts: tuple[NativePart, ...]
+    repairs: tuple[ByHand, ...] = ()
+    """What must be done to driver or container before anything runs on this machine's GPU."""
+
+    @property
+    def archs(self) -> tuple[Arch, ...]:
+        """The architectures to serve."""
+        return tuple(item.arch for item in self.wanted)
+
+    @property
+    def here(self) -> bool:
+        """At least one target is a GPU of this machine, so that its driver has a say."""
+        return any(item.here for item in self.wanted)
+
+    @property
+    def away(self) -> tuple[Arch, ...]:
+        """The targets that no GPU of this machine is."""
+        return tuple(item.arch for item in self.wanted if not item.here)
+
+    @property
+    def not_asked_for(self) -> tuple[Arch, ...]:
+        """GPUs of this machine that are no target."""
+        asked = {arch.plain for arch in self.archs}
+        return tuple(arch for arch in sorted(archs_here(self.facts)) if arch not in asked)
+
+    @property
+    def torch(self) -> Torch | None:
+        """The installed torch, when it can be read."""
+        return self.facts.environment.torch.value
+
+    @property
+    def platform(self) -> Platform | None:
+        """``linux`` or ``windows``; None where there is no CUDA (macOS)."""
+        return platform_of(self.facts)
+
+    @property
+    def driver(self) -> tuple[int, ...] | None:
+        """The driver that will have to run it; None when no target is here, or none is known."""
+        return self.own_driver if self.here else None
+
+    @property
+    def own_driver(self) -> tuple[int, ...] | None:
+        """This machine's driver, whether or not a target is here."""
+        return drivers.parse_driver(self.driver_words) if self.driver_words else None
+
+    @property
+    def driver_words(self) -> str:
+        """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
+        found = self.facts.machine.driver.value
+        return (found.library_version or found.version or "") if found else ""
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Names of the extensions that are to be left as they are, however a person has spelt them."""
+        wished = {canonicalize_name(name) for name in self.aim.keep}
+        return tuple(part.name for part in self.parts if canonicalize_name(part.name) in wished)
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Names of the extensions that are meant."""
+        return tuple(part.name for part in self.parts)
+
+    @property
+    def python(self) -> tuple[int, int] | None:
+        """(major, minor) of the target interpreter."""
+        return python_of(self.facts)
+
+    @property
+    def glibc(self) -> tuple[int, int] | None:
+        """(major, minor) of the C library."""
+        return glibc_of(self.facts)
+
+    @property
+    def no_wheels(self) -> str:
+        """Why PyTorch publishes no wheel at all that this machine could use; "" where it does."""
+        return no_wheels(self.facts)
+
+    @property
+    def words(self) -> str:
+        """The targets for a sentence."""
+        return ", ".join(arch.sm for arch in self.archs)
+
+
+def situation(aim: Aim, facts: Facts) -> Situation:
+    """Read the facts for an aim.
+
+    Raises:
+        SplatfixError: ``unknown-arch``, or ``no-gpu-to-target`` when ``auto`` finds no NVIDIA GPU.
+    """
+    here = archs_here(facts)
+    wanted = tuple(Wanted(arch, arch.plain in here) for arch in resolve_targets(aim.targets, facts))
+    found = Situation(facts, aim, wanted, tuple(native_parts(aim, facts, [item.arch for item in wanted])))
+    return replace(found, repairs=_repairs(facts)) if found.here else found
+
+
+def code_serves(
+    code: Sequence[ContainerGroup],
+    arch: Arch,
+    *,
+    level: str | None,
+    cuda: str | None,
+    unread: str = "",
+    counted: bool = True,
+) -> Serves:
+    """Whether every container of a library has something for a GPU.
+
+    Args:
+        counted: count the containers for the reason, of which torch has thousands.
+    """
+    if not code:
+        return Serves(None, unread or "it shows no GPU code")
+    numbers = release_numbers(cuda or "")
+    build = (numbers[0], numbers[1]) if len(numbers) > 1 else None
+    verdict = judge(code, arch, driver_cuda=level, build_cuda=build)  # equal containers have equal verdicts
+    if not verdict.usable and counted:
+        each = tuple(group for group in code for _ in range(group.count))  # so that the reason counts right
+        return Serves(False, judge(each, arch, driver_cuda=level, build_cuda=build).reason)
+    return Serves(None if verdict.usable and verdict.ptx_unsure else verdict.usable, verdict.reason)
+
+
+def lacks_code(found: Situation, part: NativePart) -> bool:
+    """It is not there, cannot be used, or is known to hold nothing for one of the targets."""
+    if not part.installed or part.error or part.unfit:
+        return True
+    if part.swap:
+        return False
+    cuda = found.torch.cuda if found.torch else None
+    answers = (
+        code_serves(part.code, arch, level=driver_level(found.facts, arch), cuda=cuda, counted=False)
+        for arch in found.archs
+    )
+    return any(answer.ok is False for answer in answers)
+
+
+def torch_obstacles(found: Situation) -> tuple[list[str], list[str]]:
+    """What speaks against building for the targets beside the torch that is here, and what is not known about it."""
+    torch = found.torch
+    if torch is None:
+        return [_why_no_torch(found.facts)], []
+    if torch.cuda is None:
+        return [f"torch {torch.version} is a {torch.built_for} build"], []
+    against, unsure = [], []
+    for arch in found.archs:
+        verdict = code_serves(
+            torch.code,
+            arch,
+            level=driver_level(found.facts, arch),
+            cuda=torch.cuda,
+            unread=f"what GPU code torch {torch.version} carries is not known",
+            counted=False,
+        )
+        if verdict.ok is False:
+            against.append(f"torch {torch.version} itself has no code for {arch.sm}")
+        elif verdict.ok is None:
+            unsure.append(f"whether torch {torch.version} runs on {arch.sm}: {verdict.why}")
+    objection = driver_objection(found, torch.cuda)
+    if objection.ok is False:
+        against.append(objection.why)
+    elif objection.ok is None and found.here:
+        unsure.append(objection.why)
+    return against, unsure
+
+
+def _why_no_torch(facts: Facts) -> str:
+    interpreter = facts.environment.interpreter
+    if facts.environment.torch_installed.value is False:
+        return "torch is not installed"
+    if interpreter.value is None:
+        return f"the target Python cannot be used ({interpreter.error or 'it is not known'}), so nothing is known of its torch"
+    return "the installed torch cannot be read"
+
+
+def driver_objection(found: Situation, cuda: str) -> Serves:
+    """Whether this machine's driver starts a CUDA runtime; asked only where a target is here."""
+    if not found.here:
+        return Serves(None, "no target is in this machine, so its driver has no say")
+    return own_driver_starts(found, cuda)
+
+
+def own_driver_starts(found: Situation, cuda: str) -> Serves:
+    """Whether this machine's driver starts a CUDA runtime, wherever the targets are."""
+    numbers = release_numbers(cuda)
+    floor = drivers.runtime_floor((numbers[0], numbers[1]), found.platform or "linux")
+    if floor is None:
+        return Serves(None, f"the oldest driver for CUDA {cuda} is not in the tables")
+    need = driver_words(floor)
+    if found.own_driver is None:
+        return Serves(None, f"no driver version is known here; CUDA {cuda} needs {need} or newer")
+    have = found.driver_words
+    if found.own_driver < floor:
+        return Serves(False, f"driver {have} is too old for CUDA {cuda}, which needs {need} or newer")
+    return Serves(True, f"driver {have} starts CUDA {cuda} (needs {need})")
+
+
+# Driver findings whose cure comes before everything else, whatever road is taken.
+_BROKEN = ("gpu-without-driver", "driver-library-mismatch", "driver-library-missing", "no-gpu-visible")
+
+
+def _repairs(facts: Facts) -> tuple[ByHand, ...]:
+    findings = run(facts, Goal(), select(_BROKEN, ()))
+    return tuple(repair_of(finding) for finding in findings if finding.status is Status.FAIL)
+
+
+def repair_of(finding: Finding) -> ByHand:
+    """A finding's own remedy as a step of a plan."""
+    said = [step.text for step in finding.remedy if not step.command]
+    commands = tuple(step.text for step in finding.remedy if step.command)
+    return ByHand(" ".join(said) or finding.summary, commands)

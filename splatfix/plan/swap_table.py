@@ -1,0 +1,118 @@
+"""The table of drop-ins: what splatfix can replace by pure PyTorch, under which names, and what nothing replaces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Swap:
+    """One drop-in: the distribution it takes the place of, and what it is made of."""
+
+    distribution: str
+    module: str
+    kernels: tuple[str, ...]
+    """Files of ``splatfix.kernels`` it carries copies of."""
+    face: str
+    """The module in the drop-in that has the original's names, as a path."""
+    note: str
+    serves: tuple[str, ...]
+    """Keys of the variants (``splatfix.knowledge.stacks``) whose calls it answers, the one it follows first."""
+    variant: str = ""
+    """Which of the packages of that name it is, where several share one."""
+
+    @property
+    def name(self) -> str:
+        """As a person names it: ``simple_knn``, ``diff_gaussian_rasterization@dr_aa``."""
+        return f"{self.module}@{self.variant}" if self.variant else self.module
+
+
+_SLOW = "plain PyTorch: the same image and gradients within rounding, for small scenes; far slower than CUDA"
+
+
+def _rasterizer(variant_name: str, *serves: str, helpers: bool = False, note: str = "") -> Swap:
+    kernels = ("rasterizer.py", "helpers.py") if helpers else ("rasterizer.py",)
+    return Swap(
+        "diff-gaussian-rasterization",
+        "diff_gaussian_rasterization",
+        kernels,
+        "diff_gaussian_rasterization/__init__.py",
+        _SLOW + (f"; {note}" if note else ""),
+        serves,
+        variant_name,
+    )
+
+
+SWAPS: tuple[Swap, ...] = (
+    Swap(
+        "fused-ssim",
+        "fused_ssim",
+        ("ssim.py",),
+        "fused_ssim/__init__.py",
+        "the same formula in plain PyTorch: same numbers within rounding, slower, more memory",
+        ("fused-ssim",),
+    ),
+    Swap(
+        "simple-knn",
+        "simple_knn",
+        ("knn.py",),
+        "simple_knn/_C.py",
+        "exact nearest neighbours in plain PyTorch; called once, when training starts",
+        ("simple-knn-86710c2", "simple-knn-44f7642", "simple-knn-camenduru"),
+    ),
+    _rasterizer("v1", "inria-v1", "sugar"),
+    _rasterizer("dr_aa", "inria-2024-dr_aa"),
+    _rasterizer("mip", "mip"),
+    _rasterizer(
+        "3dgs_accel",
+        "3dgs-accel",
+        helpers=True,
+        note="signatures as the 2024 trainer calls them (source not read)",
+    ),
+    _rasterizer("mcmc", "mcmc", helpers=True, note="is_used costs a second pass over the image"),
+    _rasterizer("scaffold", "scaffold"),
+)
+
+# Asked for, and honestly refused, by variant. Source: what they return, read from their sources (stacks.json).
+IRREPLACEABLE_VARIANTS = {
+    "taming": "its forward also returns eleven lists and counts of its own, which decide where taming-3dgs densifies",
+    "gof": "its nine-channel output and integrate() have no stand-in here (Gaussian opacity fields)",
+    "rade": "its depth, coordinate and normal maps and integrate() have no stand-in here (RaDe-GS)",
+    "speedy": "its backward pass fills per-Gaussian scores by which Speedy-Splat prunes",
+    "fastgs": "its per-Gaussian metric counts, by which FastGS densifies, have no stand-in here",
+    "2dgs-surfel": "its depth, normal and distortion maps have no stand-in here (2D Gaussian splatting)",
+    "pgsr": "its plane and normal outputs have no stand-in here (PGSR)",
+    "triangle": "it draws triangles, not Gaussians",
+    "mesh": "it draws triangles, not Gaussians",
+    "fused-ssim-fastgs": "its functions are not those of fused_ssim (FastGS ships its own)",
+}
+IRREPLACEABLE = {
+    "diff-surfel-rasterization": IRREPLACEABLE_VARIANTS["2dgs-surfel"],
+    "diff-plane-rasterization": IRREPLACEABLE_VARIANTS["pgsr"],
+    "diff-triangle-rasterization": IRREPLACEABLE_VARIANTS["triangle"],
+    "diff-triangle-mesh-rasterization": IRREPLACEABLE_VARIANTS["mesh"],
+    "diff-gaussian-rasterization-fastgs": IRREPLACEABLE_VARIANTS["fastgs"],
+    "tetra-nerf": "it needs CGAL's tetrahedra; it is CPU code, so no GPU plays a part in its build",
+    "effrdel": "it computes Delaunay meshes; it is CPU code, so no GPU plays a part in its build",
+    "gsplat": "it is a library of kernels of its own; build it instead",
+}
+
+
+def swap_of(distribution: str, variant_name: str = "") -> Swap:
+    """The drop-in of this distribution and variant, which must be one of ``SWAPS``."""
+    return next(item for item in SWAPS if (item.distribution, item.variant) == (distribution, variant_name))
+
+
+def known_names() -> str:
+    """What can be replaced, for a sentence."""
+    return ", ".join(swap.name for swap in SWAPS)
+
+
+def refusal(variant_key: str) -> str | None:
+    """Why nothing replaces this variant; None when something does, or when it is not known."""
+    return IRREPLACEABLE_VARIANTS.get(variant_key)
+
+
+def swap_for_variant(variant_key: str) -> Swap | None:
+    """The drop-in that answers the calls of this variant."""
+    return next((swap for swap in SWAPS if variant_key in swap.serves), None)

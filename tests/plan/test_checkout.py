@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.install.fetch import FETCHABLE
+from splatfix.plan.checkout import sources_in
+from splatfix.plan.folders import install_of
+from splatfix.plan.swaps import choose_swaps
+
+from .machines import cuda_source
+
+
+def taming(folder: Path) -> Path:
+    """The files by which a checkout of taming-3dgs is known."""
+    for name in ("train.py", "full_eval.py", "convert.py", "LICENSE_ORIGINAL.md", "utils/taming_utils.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+    for name in ("arguments", "scene", "gaussian_renderer", "lpipsPyTorch", "web_viewer"):
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text("")
+    for name in ("simple-knn", "diff-gaussian-rasterization"):
+        cuda_source(folder / "submodules" / name, name.replace("-", "_"))
+    return folder
+
+
+def test_a_checkout_stands_for_its_extensions(tmp_path: Path) -> None:
+    sources, notes = sources_in([str(taming(tmp_path))])
+    assert [source.name for source in sources] == ["diff_gaussian_rasterization", "simple_knn"]
+    assert "aming" in notes[0] and "diff-gaussian-rasterization, simple-knn" in notes[0]
+
+
+def test_a_source_named_twice_counts_once(tmp_path: Path) -> None:
+    folder = taming(tmp_path)
+    named = [str(folder / "submodules" / "simple-knn"), str(folder)]
+    sources, _ = sources_in(named)
+    assert [source.name for source in sources] == ["simple_knn", "diff_gaussian_rasterization"]
+
+
+def test_a_submodule_that_is_empty_stops_it_and_a_viewer_does_not(tmp_path: Path) -> None:
+    folder = taming(tmp_path)
+    (folder / "SIBR_viewers").mkdir()
+    (folder / ".gitmodules").write_text("\tpath = SIBR_viewers\n\tpath = submodules/fused-ssim\n")
+    with pytest.raises(SplatfixError) as caught:
+        sources_in([str(folder)])
+    assert caught.value.code == "source-incomplete"
+    assert "submodules/fused-ssim is missing" in caught.value.what and "SIBR" not in caught.value.what
+    cuda_source(folder / "submodules" / "fused-ssim", "fused_ssim")
+    assert len(sources_in([str(folder)])[0]) == 3
+
+
+def test_a_home_folder_and_a_disk_are_no_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    cuda_source(home / "clones" / "simple-knn", "simple_knn")
+    monkeypatch.setattr(Path, "home", classmethod(lambda cls: home))
+    for folder, words in ((home, "your home folder"), (Path("/"), "the root of a disk")):
+        with pytest.raises(SplatfixError) as caught:
+            sources_in([str(folder)])
+        assert caught.value.code == "not-a-checkout" and words in caught.value.what
+
+
+def refused(folder: Path | str) -> SplatfixError:
+    with pytest.raises(SplatfixError) as caught:
+        sources_in([str(folder)])
+    assert int(caught.value.exit_code) == 2
+    return caught.value
+
+
+def test_a_folder_of_checkouts_is_none_and_they_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    taming(tmp_path / "taming")
+    cuda_source(tmp_path / "clones" / "simple-knn", "simple_knn")
+    cuda_source(tmp_path / "too" / "far" / "down", "down")
+    (tmp_path / "photos").mkdir()
+    error = refused(".")
+    assert error.code == "not-a-checkout"
+    assert [line for line in error.todo if line.startswith("splatfix")] == [
+        "splatfix install ./clones/simple-knn",
+        "splatfix install ./taming",
+    ]
+    assert refused("photos").code == "not-an-extension"
+    with pytest.raises(SplatfixError) as caught:
+        choose_swaps(["clones"])
+    assert "splatfix install ./clones/simple-knn --backend pure" in caught.value.todo
+
+
+def test_a_clone_of_an_unknown_stack_stands_for_its_extensions(tmp_path: Path) -> None:
+    for mark in (".git", "submodules"):
+        folder = tmp_path / mark.strip(".")
+        (folder / mark).mkdir(parents=True)
+        cuda_source(folder / "cuda" / "simple-knn", "simple_knn")
+        assert [source.name for source in sources_in([str(folder)])[0]] == ["simple_knn"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gsplat", "splatfix install gsplat==1.5.3 --target ARCH"),
+        ("gsplat>=1.4", "splatfix install gsplat==1.5.3 --target ARCH"),
+        ("git+https://github.com/a/b.git@v1", "git clone --recursive https://github.com/a/b.git"),
+        ("https://github.com/a/b", "splatfix install b --target ARCH"),
+        ("git@github.com:a/b.git", "git clone --recursive git@github.com:a/b.git"),
+    ],
+)
+def test_what_is_no_folder_is_answered_with_what_to_do(text: str, said: str) -> None:
+    assert said in " | ".join(refused(text).todo)
+
+
+def test_the_release_that_is_named_for_gsplat_is_one_that_install_takes() -> None:
+    assert FETCHABLE.fullmatch(install_of("gsplat"))
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["checkout", "extension"])
+def test_a_refused_drop_in_names_the_source_that_was_given(tmp_path: Path, inside: bool) -> None:
+    folder = tmp_path / "a stack" / "surfel"
+    cuda_source(folder / "submodules" / "diff-surfel-rasterization", "diff_surfel_rasterization")
+    given = folder / "submodules" / "diff-surfel-rasterization" if inside else folder
+    with pytest.raises(SplatfixError) as caught:
+        choose_swaps([str(given)])
+    assert caught.value.code == "nothing-replaces-it"
+    assert caught.value.todo[0] == f"splatfix install '{given}' --target sm_120"
+    with pytest.raises(SplatfixError) as caught:
+        choose_swaps(["gsplat"])
+    assert caught.value.todo[0] == "splatfix install gsplat==1.5.3 --target sm_120"
+
+
+def test_a_folder_of_everything_is_no_checkout(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    cuda_source(tmp_path / "a" / "simple-knn", "simple_knn")
+    for number in range(3001):
+        (tmp_path / f"photos{number}").mkdir()
+    with pytest.raises(SplatfixError) as caught:
+        sources_in([str(tmp_path)])
+    assert caught.value.code == "not-a-checkout" and "3000 folders" in caught.value.what
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda_source(tmp_path / "submodules" / "simple-knn", "simple_knn")
+    (tmp_path / "locked").mkdir()
+    real = os.scandir
+
+    def scandir(path: str | Path = ".") -> object:
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    sources, notes = sources_in([str(tmp_path)])
+    assert len(sources) == 1
+    assert notes[-1] == f"{tmp_path / 'locked'} cannot be read and was not looked into"

@@ -1,0 +1,178 @@
+"""What is installed is kept only where it can be used: not another stack's variant, not what a check found unusable."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from splatfix.checks import Goal, Status, run, select
+from splatfix.facts import (
+    Checkout,
+    Distribution,
+    Extension,
+    Fact,
+    Facts,
+    Linkage,
+    RenderCall,
+    SplatPackage,
+)
+from splatfix.knowledge.stacks import variant
+from splatfix.plan import Aim, Request, Road, aim_at, find_ways, make_plan
+from splatfix.plan.condemned import other_variant, variants_of_source, who_loses_it
+from splatfix.plan.ways import Rebuild
+from tests.plan.machines import cuda_source
+from tests.plan.test_ways import SITE, code, healthy, plan, roads, why_shut
+
+NAME = "diff_gaussian_rasterization"
+
+
+def package(key: str, **changes: object) -> SplatPackage:
+    """The variant of this key as it is installed."""
+    row = variant(key)
+    assert row and row.settings
+    made = SplatPackage(
+        NAME,
+        f"{SITE}/{NAME}",
+        (NAME,),
+        (f"{NAME}._C",),
+        settings=row.settings,
+        forward=row.forward,
+        forward_required=3,
+        returns=len(row.returns or ()),
+        exports=tuple(sorted(row.exports)),
+        classes=("GaussianRasterizationSettings", row.rasterizer_class or "", *row.extra_classes),
+    )
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def with_rasterizer(shown: SplatPackage, *, linkage: Linkage | None = None, swap: bool = False) -> Facts:
+    """A healthy RTX 5080 with this rasterizer: compiled for it, or one of splatfix's drop-ins."""
+    facts = healthy()
+    environment = facts.environment
+    one = Distribution(NAME, "0.0.0", SITE, made_by_splatfix="swap" if swap else "")
+    file = Extension(f"{NAME}/_C.so", SITE, NAME, code("sm_120"), (), True, True, 1, linkage=linkage)
+    return dataclasses.replace(
+        facts,
+        environment=dataclasses.replace(
+            environment,
+            packages=Fact((shown,), "test"),
+            extensions=Fact(() if swap else (file,), "test"),
+            distributions=Fact((*(environment.distributions.value or ()), one), "test"),
+        ),
+    )
+
+
+def aim(*keys: str) -> Aim:
+    return Aim(extensions=(NAME,), variants={NAME: keys})
+
+
+def test_the_variant_that_is_meant_is_kept() -> None:
+    assert roads(find_ways(aim("mip"), with_rasterizer(package("mip"))))[0] is Road.KEEP
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["compiled", "drop-in"])
+def test_another_stacks_variant_is_not_kept_but_rebuilt(swap: bool) -> None:
+    ways = find_ways(aim("mcmc"), with_rasterizer(package("mip"), swap=swap))
+    assert "the variant mip, and mcmc is meant" in why_shut(ways, "keep")
+    rebuild = plan(ways, Road.REBUILD)
+    assert next(step for step in rebuild.steps if isinstance(step, Rebuild)).subjects == (NAME,)
+    assert any("that of Mip-Splatting; its trainer will no longer run" in r.text for r in rebuild.reasons)
+
+
+def test_twins_of_one_interface_are_no_other_variant() -> None:
+    assert other_variant(package("inria-v1"), ("sugar",)) == ""
+    assert other_variant(package("inria-v1"), ("inria-2024-dr_aa",)) != ""
+    assert other_variant(package("inria-v1"), ("simple-knn-86710c2",)) == "", "that is no rasterizer"
+
+
+def test_a_drop_in_is_known_by_how_it_is_called() -> None:
+    """It has no compiled part and classes of its own, so that not all its traits are those of the variant."""
+    bare = package("mip", exports=(), classes=("GaussianRasterizer", "Other"), forward=("anything",))
+    assert other_variant(bare, ("mip",)) == ""
+    assert "mcmc is meant" in other_variant(bare, ("mcmc",))
+    assert "that of Mip-Splatting" in who_loses_it(bare, ("mcmc",))
+
+
+def test_a_stack_by_name_means_its_variant() -> None:
+    ways = find_ways(Aim(stack="mcmc"), with_rasterizer(package("mip")))
+    assert "mcmc is meant" in why_shut(ways, "keep")
+
+
+def test_what_the_checkout_itself_calls_decides_over_the_name_of_the_variant() -> None:
+    row = variant("inria-v1")
+    assert row and row.settings and row.forward
+
+    def calling(unpacks: int) -> Facts:
+        call = RenderCall(
+            "r.py",
+            1,
+            "render",
+            NAME,
+            settings=row.settings or (),
+            settings_positional=0,
+            forward=row.forward or (),
+            unpacks=unpacks,
+        )
+        facts = with_rasterizer(package("inria-v1"))
+        return dataclasses.replace(facts, checkout=Fact(Checkout("/src", (), calls=(call,)), "test"))
+
+    assert roads(find_ways(aim("scaffold"), calling(2)))[0] is Road.KEEP, "the call fits"
+    for meant in (aim("inria-v1"), Aim(extensions=(NAME,))):
+        ways = find_ways(meant, calling(3))
+        assert "does not fit the installed diff_gaussian_rasterization" in why_shut(ways, "keep")
+        assert roads(ways)[0] is Road.REBUILD
+
+
+def test_whatever_check_fails_an_installed_part_it_is_not_kept() -> None:
+    """Not a list of checks: every failure that names the part, by its subject or by the files it stands on."""
+    broken = {
+        "torch-abi-mismatch": with_rasterizer(package("mip"), linkage=Linkage(torch_missing=("_ZN3c10",))),
+        "ext-link-incomplete": with_rasterizer(package("mip"), linkage=Linkage(own_missing=("_Zown",))),
+        "compiled-part-mismatch": with_rasterizer(package("mip", exports_missing=("f",))),
+        "compiled-part-missing": with_rasterizer(package("mip", native_missing=(f"{NAME}._C",))),
+    }
+    for name, facts in broken.items():
+        found = [item for item in run(facts, Goal(), select((name,), ())) if item.status is Status.FAIL]
+        ways = find_ways(aim("mip"), facts)
+        assert found and found[0].summary.rstrip(".") in why_shut(ways, "keep"), name
+        step = next(step for step in plan(ways, Road.REBUILD).steps if isinstance(step, Rebuild))
+        assert step.subjects == (NAME,), name
+
+
+def mcmc_source(folder: Path) -> Path:
+    """A rasterizer's source with the interface of 3DGS-MCMC's."""
+    row = variant("mcmc")
+    assert row and row.settings and row.forward and row.returns
+    cuda_source(folder, NAME)
+    lines = [
+        "from typing import NamedTuple",
+        "from . import _C",
+        "class GaussianRasterizationSettings(NamedTuple):",
+    ]
+    lines += [f"    {name}: int" for name in row.settings]
+    lines += ["class GaussianRasterizer:", f"    def forward(self, {', '.join(row.forward)}):"]
+    lines += [f"        return {', '.join(row.returns)}"]
+    lines += [f"_C.{name}()" for name in sorted(row.exports)]
+    (folder / NAME).mkdir()
+    (folder / NAME / "__init__.py").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_the_source_itself_tells_which_variant_is_meant_and_the_plan_says_who_loses_it(
+    tmp_path: Path,
+) -> None:
+    folder = mcmc_source(tmp_path / "dgr")
+    assert "mcmc" in variants_of_source(str(folder))
+    request = Request((str(folder),), ("sm_120",))
+    facts = with_rasterizer(package("mip"))
+    assert "mcmc" in why_shut(find_ways(aim_at(request, facts), facts), "keep")
+    said = (
+        "the installed diff_gaussian_rasterization is that of Mip-Splatting; its trainer will no longer run"
+    )
+    assert any(said in note for note in make_plan(request, facts).notes)
+    pure = dataclasses.replace(request, backend="pure")
+    assert any(said in note for note in make_plan(pure, facts).notes)
+    own = with_rasterizer(package("mcmc"))
+    assert not any("no longer run" in note for note in make_plan(request, own).notes)

@@ -1,0 +1,365 @@
+"""The edit rules on small texts of the shapes they are for; each is safe to apply twice and leaves all else alone."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.codec import from_json, to_json
+from splatfix.core.errors import SplatfixError
+from splatfix.facts.source import read_source
+from splatfix.knowledge import Arch
+from splatfix.plan.edits import (
+    Context,
+    PlannedEdit,
+    Rule,
+    edit_context,
+    edited,
+    needed_edits,
+    rule,
+    rules,
+)
+
+from .machines import cuda_source
+
+LINUX_13 = Context((13, 0), (2, 11), "linux")
+
+HEADER = """\
+// a licence text
+
+#pragma once
+
+#include <iostream>
+#include <vector>
+
+struct State { uint32_t* touched; };
+"""
+FORWARD = """\
+#include "forward.h"
+#include <cub/cub.cuh>
+#ifdef DEBUG
+#include <iostream>
+#endif
+#include <cooperative_groups.h>
+
+__global__ void k() { x.Reduce(depth, cub::Max()); y(cub::Sum{}); cub::MaxNotThis(); }
+"""
+
+
+@pytest.mark.parametrize("item", rules(), ids=lambda item: item.id)
+def test_every_rule_says_what_and_why(item: Rule) -> None:
+    assert len(item.cures) > 20 and item.source and item.files and bool(item.edits) != bool(item.refuse)
+    assert set(item.when) <= {
+        "cuda_from",
+        "cuda_below",
+        "torch_from",
+        "torch_below",
+        "system",
+        "arch_missing",
+        "sources_match",
+        "arch_below",
+        "builder",
+    }
+
+
+SAMPLES = {
+    "cstdint": ("state.h", HEADER, "#pragma once\n#include <cstdint>\n\n#include <iostream>"),
+    "cfloat": ("knn.cu", "#include <cuda.h>\nfloat x = FLT_MAX;\n", "#include <cfloat>\n#include <cuda.h>\n"),
+    "cub-functors": ("forward.cu", FORWARD, "Reduce(depth, splatfix_cub::Max())"),
+    "cxx-standard-20": ("setup.py", 'flags = ["-std=c++17", "/std:c++14"]', '["-std=c++20", "/std:c++20"]'),
+    "cxx-standard-17": ("setup.py", 'flags = ["-std=c++14"]', '["-std=c++17"]'),
+    "fixed-architectures": (
+        "setup.py",
+        """x = ["-O3", "-gencode", "arch=compute_70,code=sm_70", '-gencode=arch=compute_75,code=sm_75', "-arch=sm_80"]
+os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5;8.0"
+""",
+        'x = ["-O3", "-DSPLATFIX_TORCH_DECIDES", "-DSPLATFIX_TORCH_DECIDES", "-DSPLATFIX_TORCH_DECIDES"]\n'
+        'os.environ.get("TORCH_CUDA_ARCH_LIST")\n',
+    ),
+    "type-is-cuda": ("ext.cpp", "CHECK(x.type().is_cuda());", "CHECK(x.is_cuda());"),
+    "thrust-headers": (
+        "knn.cu",
+        "#include <cuda.h>\nthrust::device_vector<int> v;",
+        "#include <thrust/device_vector.h>\n#include <cuda.h>",
+    ),
+    "windows-small-char": ("setup.py", '{"cxx": ["-O3"], "nvcc": []}', '"nvcc": ["-DWIN32_LEAN_AND_MEAN", ]'),
+    "computed-architecture": (
+        "setup.py",
+        """name = f"sm_{cc}"
+flags.append(f"-arch={name}")
+flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=compute_{cc},code={name}"]
+""",
+        'name = f"sm_{cc}"\nflags.append("-DSPLATFIX_TORCH_DECIDES")\n'
+        'flags += [\'-O3\', "-DSPLATFIX_TORCH_DECIDES", "-DSPLATFIX_TORCH_DECIDES"]\n',
+    ),
+    "cmake-architectures": (
+        "CMakeLists.txt",
+        "set(CMAKE_CUDA_ARCHITECTURES 60-real 70 75 86)\n"
+        'set_target_properties(x PROPERTIES CUDA_ARCHITECTURES "80;70-virtual;72")\n'
+        'set_target_properties(y PROPERTIES CUDA_ARCHITECTURES "61")\n',
+        "set(CMAKE_CUDA_ARCHITECTURES 75 86)\n"
+        'set_target_properties(x PROPERTIES CUDA_ARCHITECTURES "80")\n'
+        'set_target_properties(y PROPERTIES CUDA_ARCHITECTURES "75")\n',
+    ),
+    "cub-iterators": (
+        "reduce.cu",
+        "#include <cub/cub.cuh>\ncub::TransformInputIterator<float, Twice, float*> twice(x, f);\n",
+        "\nsplatfix_cub_iterators::TransformInputIterator<float, Twice, float*> twice(x, f);\n",
+    ),
+    "thrust-functors": (
+        "reduce.cu",
+        "#include <thrust/functional.h>\nstruct F : public thrust::unary_function <int, int> {};\n",
+        "\nstruct F : public splatfix_thrust::unary_function <int, int> {};\n",
+    ),
+    "thrust-execution-policy": (
+        "sort.cu",
+        "#include <thrust/sort.h>\nthrust::sort(thrust::device, a, b);\n",
+        "#include <thrust/execution_policy.h>\n#include <thrust/sort.h>\n",
+    ),
+    "gnu-unique": ("setup.py", '{"nvcc": ["-O3"]}', '{"nvcc": ["-Xcompiler", "-fno-gnu-unique", "-O3"]}'),
+}
+
+
+@pytest.mark.parametrize("item", [item for item in rules() if not item.refuse], ids=lambda item: item.id)
+def test_every_rule_does_its_edit_once(item: Rule) -> None:
+    name, before, expected = SAMPLES[item.id]
+    assert item.concerns(name, before)
+    after = item.apply(before)
+    assert expected in after
+    assert item.apply(after) == after, "applied twice, it changed something twice"
+    assert not item.concerns(name, after), "the cured file still seems to need it"
+    assert not item.concerns("notes.txt", before)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        '"-gencode=arch=compute_70,code=sm_70"',
+        '"-gencode", "arch=compute_70,code=[sm_70,compute_70]"',
+        "'--generate-code=arch=compute_70,code=sm_70'",
+        '"--generate-code", "arch=compute_90a,code=sm_90a"',
+        '"-arch", "sm_86"',
+        '"-arch=native"',
+        '"-arch", "all-major"',
+        '"--gpu-architecture=sm_86"',
+        '"--gpu-architecture=compute_86", "--gpu-code=sm_86"',
+        '"-arch=compute_86", "-code", "sm_86,compute_86"',
+    ],
+)
+def test_every_way_to_name_an_architecture_leaves_the_choice_to_torch(flags: str) -> None:
+    """As nvcc --help names the options; what is left may not hold the word that switches torch's own choice off."""
+    item = rule("fixed-architectures")
+    text = f'nvcc = ["-O3", {flags}, "-std=c++17"]\n'
+    assert item.concerns("setup.py", text)
+    left = item.apply(text)
+    compiled = ast.literal_eval(left.partition(" = ")[2])
+    assert compiled[0] == "-O3" and compiled[-1] == "-std=c++17"
+    assert set(compiled[1:-1]) == {"-DSPLATFIX_TORCH_DECIDES"} and "arch" not in left
+    assert item.apply(left) == left
+
+
+@pytest.mark.parametrize(
+    "text", ['nvcc = ["-O3", "-march=native"]', 'nvcc = ["--maxrregcount=64"]', 'all = "-arch"']
+)
+def test_other_flags_name_no_architecture(text: str) -> None:
+    assert not rule("fixed-architectures").concerns("setup.py", text)
+
+
+def test_functors_stand_after_the_includes_and_before_their_use() -> None:
+    after = rule("cub-functors").apply(FORWARD)
+    assert (
+        after.index("cooperative_groups")
+        < after.index("namespace splatfix_cub {")
+        < after.index("__global__")
+    )
+    assert "cub::MaxNotThis" in after and "splatfix_cub::Sum{}" in after
+
+
+def test_an_include_guard_is_respected() -> None:
+    text = "#ifndef X_H\n#define X_H\n#include <cub/cub.cuh>\nint a = cub::Max;\n#endif\n"
+    after = rule("cub-functors").apply(text)
+    assert after.index("cub/cub.cuh") < after.index("namespace splatfix_cub") < after.index("int a")
+
+
+def test_a_file_without_includes() -> None:
+    assert rule("cstdint").apply("uint8_t x;\n") == "#include <cstdint>\nuint8_t x;\n"
+
+
+def test_which_rules_a_source_needs(tmp_path: Path) -> None:
+    folder = cuda_source(tmp_path)
+    (folder / "forward.cu").write_text(FORWARD)
+    (folder / "state.h").write_text(HEADER)
+    (folder / "third_party" / "glm").mkdir(parents=True)
+    (folder / "third_party" / "glm" / "x.h").write_text("uint32_t x;")
+    source = read_source(folder)
+
+    def needed(context: Context) -> dict[str, tuple[str, ...]]:
+        return {edit.rule: edit.files for edit in needed_edits(source, context)}
+
+    assert needed(LINUX_13) == {
+        "cstdint": ("state.h",),
+        "cub-functors": ("forward.cu",),
+        "gnu-unique": ("setup.py",),
+    }
+    assert set(needed(Context((12, 8), (2, 11), "linux"))) == {"cstdint", "gnu-unique"}
+    assert set(needed(Context((13, 0), (2, 11), "windows"))) == {
+        "cstdint",
+        "cub-functors",
+        "windows-small-char",
+    }
+    edits = needed_edits(source, LINUX_13)
+    assert from_json(tuple[PlannedEdit, ...], to_json(edits)) == edits  # type: ignore[arg-type]
+    text = (folder / "state.h").read_text()
+    assert "<cstdint>" in edited("state.h", text, edits) and edited("other.h", text, edits) == text
+
+
+def test_the_functors_compute(tmp_path: Path) -> None:
+    """What they are replaced by compiles as C++ and gives the same results as the names say."""
+    body = "int main() { return splatfix_cub::Max()(1, 2) == 2 && splatfix_cub::Min{}(1, 2) == 1 && "
+    body += "splatfix_cub::Sum()(1, 2) == 3 && splatfix_cub::Difference()(5, 2) == 3 && "
+    body += "splatfix_cub::Division()(6, 2) == 3 && splatfix_cub::Equality()(1, 1) && "
+    body += "!splatfix_cub::Inequality()(1, 1) ? 0 : 1; }\n"
+    text = "#define __host__\n#define __device__\n" + rule("cub-functors").apply("// cub::Max\n") + body
+    (tmp_path / "x.cpp").write_text(text)
+    subprocess.run(["g++", "-std=c++17", "-o", tmp_path / "x", tmp_path / "x.cpp"], check=True)
+    assert subprocess.run([tmp_path / "x"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["cub-functors", "cub-iterators", "thrust-functors"])
+def test_a_header_and_what_includes_it_may_both_be_cured(name: str) -> None:
+    """Both get what was taken out; the second of them in one translation unit must not define it again."""
+    text = {
+        "cub-iterators": "cub::CountingInputIterator<int> a;",
+        "thrust-functors": "thrust::identity<int> a;",
+    }
+    cured = rule(name).apply(text.get(name, "cub::Max a;"))
+    lines = [line for line in cured.splitlines() if line and not line.startswith("#include")]
+    assert lines[0].startswith("#ifndef SPLATFIX_") and lines[-2] == "#endif"
+    assert lines[1] == f"#define {lines[0].split()[1]}"
+
+
+OLD_CCCL = """\
+#include <cub/cub.cuh>
+#include <thrust/device_vector.h>
+#include <thrust/transform.h>
+struct Twice : public thrust::unary_function<float, float> {
+  __host__ __device__ float operator()(const float &x) const { return 2 * x; }
+};
+struct Add : public thrust::binary_function<float, float, Twice::result_type> { cub::Equality same; };
+void run(float *in, float *out, void *temp, size_t bytes, int n) {
+  cub::CountingInputIterator<int> count(0);
+  cub::ConstantInputIterator<float, int> one(1.0f);
+  cub::TransformInputIterator<float, Twice, float *> twice(in, Twice());
+  cub::DiscardOutputIterator<> nothing;
+  cub::DeviceReduce::Reduce(temp, bytes, twice, out, n, cub::Max(), 0.0f);
+  cub::DeviceScan::ExclusiveScan(temp, bytes, one, out, cub::Difference(), 0.0f, n);
+  cub::DeviceRunLengthEncode::Encode(temp, bytes, count, nothing, nothing, (int *)out, n);
+  thrust::transform(thrust::device, in, in + n, out, thrust::identity<float>());
+}
+"""
+
+
+@pytest.mark.native
+def test_what_cccl_3_took_out_compiles_with_cuda_13_once_edited(tmp_path: Path) -> None:
+    nvcc = next((path for path in Path("/usr/local").glob("cuda-13*/bin/nvcc") if path.is_file()), None)
+    if nvcc is None:
+        pytest.skip("no CUDA 13 toolkit below /usr/local")
+
+    def compiled(text: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "x.cu").write_text(text)
+        argv = [nvcc, "-std=c++17", "-arch=sm_90", "-c", "x.cu", "-o", "x.o"]
+        return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
+
+    refused = compiled(OLD_CCCL)
+    assert refused.returncode != 0 and "CountingInputIterator" in refused.stderr
+    text = OLD_CCCL
+    for name in ("cub-functors", "cub-iterators", "thrust-functors", "thrust-execution-policy"):
+        text = rule(name).apply(text)
+    # once more as its own header, as where a source is spread over several files
+    done = compiled(
+        text.replace("void run", "void first") + text.replace("Twice", "Two").replace("Add", "Plus")
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("identity", "before", "after"),
+    [
+        ("cxx-standard-17", "-std=c++11", "-std=c++17"),
+        ("cxx-standard-17", "-std=gnu++14", "-std=gnu++17"),
+        ("cxx-standard-20", "-std=c++11", "-std=c++20"),
+        ("cxx-standard-20", "/std:c++17", "/std:c++20"),
+    ],
+)
+def test_old_standards_in_every_spelling(identity: str, before: str, after: str) -> None:
+    assert rule(identity).concerns("setup.py", f'cxx = ["{before}"]')
+    assert rule(identity).apply(f'cxx = ["{before}"]') == f'cxx = ["{after}"]'
+    assert not rule(identity).concerns("setup.py", f'cxx = ["{after}"]')
+
+
+KERNEL = """\
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void add(const int *ids, float *sums, float value) {
+  auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+  auto same = cg::labeled_partition(warp, ids[threadIdx.x]);
+  if (same.thread_rank() == 0) atomicAdd(&sums[ids[threadIdx.x]], value * same.size());
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arch", "text", "refused"),
+    [
+        ((6, 1), KERNEL, True),
+        ((7, 0), KERNEL, False),
+        ((), KERNEL, False),
+        ((6, 1), "// no cg::labeled_partition(warp, id) here\nint x;\n", False),
+        ((6, 1), f"#if __CUDA_ARCH__ >= 700\n{KERNEL}#endif\n", False),
+    ],
+)
+def test_what_no_edit_cures_stops_before_anything_is_built(
+    tmp_path: Path, arch: tuple[int, ...], text: str, refused: bool
+) -> None:
+    folder = cuda_source(tmp_path)
+    (folder / "add.cu").write_text(text)
+    context = Context((12, 6), (2, 6), "linux", arch=arch)
+    if not refused:
+        assert needed_edits(read_source(folder), context) == ()
+        return
+    with pytest.raises(SplatfixError) as caught:
+        needed_edits(read_source(folder), context)
+    assert caught.value.code == "refused-by-rule"
+    assert "6.1" in caught.value.what and "add.cu" in caught.value.what and "7.0" in caught.value.what
+
+
+def test_cmake_lists_count_only_where_cmake_builds(tmp_path: Path) -> None:
+    """Inria's rasterizers carry a CMakeLists.txt that their setup.py never looks at."""
+    folder = cuda_source(tmp_path / "both")
+    (folder / "CMakeLists.txt").write_text("set(CMAKE_CUDA_ARCHITECTURES 70 86)\n")
+    archs = [Arch.parse("sm_120")]
+    source = read_source(folder)
+    assert needed_edits(source, edit_context(source, (13, 0), (2, 11), "linux", archs)) == ()
+
+    alone = tmp_path / "cmake"
+    alone.mkdir()
+    (alone / "CMakeLists.txt").write_text("set(CMAKE_CUDA_ARCHITECTURES 70 86)\n")
+    (alone / "pyproject.toml").write_text('[build-system]\nrequires = ["scikit-build-core"]\n')
+    source = read_source(alone)
+    (edit,) = needed_edits(source, edit_context(source, (13, 0), (2, 11), "linux", archs))
+    assert (edit.rule, edit.files) == ("cmake-architectures", ("CMakeLists.txt",))
+    assert needed_edits(source, edit_context(source, (12, 8), (2, 11), "linux", archs)) == ()
+
+
+def test_lists_that_cuda_13_knows_are_left_alone() -> None:
+    for text in (
+        "set(CMAKE_CUDA_ARCHITECTURES 75 86)",
+        'CUDA_ARCHITECTURES "120;100-real"',
+        "set(CMAKE_CUDA_ARCHITECTURES native)",
+        "set(OTHER 70 75)",
+    ):
+        assert not rule("cmake-architectures").concerns("CMakeLists.txt", f"{text}\n")
+        assert rule("cmake-architectures").apply(f"{text}\n") == f"{text}\n"

@@ -1,0 +1,81 @@
+"""The notes beside the ways out: what is not here, what else is served, and what --keep really keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from splatfix.facts import Fact, Facts, Gpu
+from splatfix.plan import Aim, Road, find_ways
+from splatfix.plan.ways import Keep, Rebuild
+from tests.plan.machines import CUDA_12, machine
+from tests.plan.test_ways import (
+    RTX_4090,
+    RTX_5080,
+    TORCH_128,
+    code,
+    healthy,
+    plan,
+    roads,
+    why_shut,
+    with_driver,
+    with_extension,
+)
+
+OLD = Gpu(1, "NVIDIA GeForce GTX 1080 Ti", cc="6.1")
+STILL_SERVED = "to keep serving this machine's own"
+
+
+def notes(facts: Facts, *targets: str) -> str:
+    return "\n".join(find_ways(Aim(targets), facts).notes)
+
+
+def test_a_gpu_that_runs_the_code_for_a_target_loses_nothing() -> None:
+    """sm_86 code runs on an RTX 4090; sm_120 code does not."""
+    facts = with_driver(machine(torch=TORCH_128, gpus=(RTX_4090,), toolkits=(CUDA_12,)), "580.95.05", "13.0")
+    facts = with_extension(facts, "simple_knn", code("sm_89"))
+    assert STILL_SERVED not in notes(facts, "sm_86")
+    assert f"{STILL_SERVED} sm_89" in notes(facts, "sm_120")
+
+
+def test_gpus_that_nothing_serves_at_once_are_to_be_asked_for_one_by_one() -> None:
+    facts = with_driver(
+        machine(torch=TORCH_128, gpus=(RTX_5080, OLD), toolkits=(CUDA_12,)), "580.95.05", "13.0"
+    )
+    assert "no road to native code serves sm_120, sm_61 at once" in notes(facts)
+    assert "at once" not in notes(facts, "sm_120") and "at once" not in notes(healthy())
+
+
+def test_what_is_kept_is_known_under_either_spelling() -> None:
+    facts = with_extension(
+        with_extension(healthy(), "simple_knn", code("sm_120")), "fused_ssim", code("sm_90")
+    )
+    ways = find_ways(Aim(keep=("Simple-KNN",), source="./gs"), facts)
+    step = next(item for item in plan(ways, Road.REBUILD).steps if isinstance(item, Rebuild))
+    assert step.subjects == ("fused_ssim",)
+    assert "simple_knn is to be left as it is" in why_shut(ways, "another build")
+    assert ways.notes == ("./gs may hold simple_knn too: name the folders of the others in its place",)
+
+
+def test_drop_ins_are_kept_for_what_they_are() -> None:
+    facts = with_extension(healthy(), "fused_ssim", code("sm_120"))
+    (package,) = facts.environment.packages.value or ()
+    (distribution,) = (d for d in facts.environment.distributions.value or () if d.name == "fused_ssim")
+    others = tuple(d for d in facts.environment.distributions.value or () if d.name != "fused_ssim")
+    swapped = dataclasses.replace(
+        facts.environment,
+        extensions=Fact((), "test"),
+        packages=Fact((dataclasses.replace(package, native=()),), "test"),
+        distributions=Fact((*others, dataclasses.replace(distribution, made_by_splatfix="swap")), "test"),
+    )
+    ways = find_ways(Aim(), dataclasses.replace(facts, environment=swapped))
+    assert roads(ways)[0] is Road.KEEP
+    way = plan(ways, Road.KEEP)
+    assert way.steps[0] == Keep(("fused_ssim",))
+    assert [reason.text for reason in way.reasons] == [
+        "splatfix's drop-ins run wherever torch does: fused_ssim"
+    ]
+
+
+def test_one_target_elsewhere_and_several() -> None:
+    assert "sm_90 is not in this machine: it can" in notes(healthy(), "sm_90")
+    assert "sm_90, sm_75 are not in this machine: they can" in notes(healthy(), "sm_90", "sm_75")

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Fact
+from splatfix.knowledge.stacks import stack, stacks, variant
+from splatfix.plan.checkout import sources_in
+from splatfix.plan.edits import rules
+from splatfix.plan.recipes import recipe, recipes
+from splatfix.plan.recipes.loader import BUILDERS, ORIGINS
+
+from .machines import CUDA_12, CUDA_13, cuda_source, machine
+
+
+def test_every_stack_has_a_recipe_and_every_recipe_a_stack() -> None:
+    assert {item.stack for item in recipes()} == {item.key for item in stacks()}
+    for item in recipes():
+        assert item.parts or (item.needs and item.note), item.stack
+
+
+def test_recipes_speak_of_things_that_exist() -> None:
+    known_rules = {rule.id for rule in rules()}
+    for item in recipes():
+        row = stack(item.stack)
+        assert row is not None
+        for part in item.parts:
+            assert part.builder in BUILDERS and part.origin in ORIGINS
+            assert part.arch_variable, f"{item.stack}: {part.path} does not say what decides on GPUs"
+            assert set(part.edits) <= known_rules, part
+            assert part.path or part.note, f"{item.stack}: nothing to build and nothing said"
+            assert not part.variant or variant(part.variant), part.variant
+            assert bool(part.replaced_by) != bool(part.why_irreplaceable)
+        named = {part.variant for part in item.parts}
+        assert {key for key in row.needs if variant(key)} <= named, item.stack
+        for path in row.submodules:
+            part = next(part for part in item.parts if part.path == path)
+            assert part.origin == "submodule", (item.stack, path)
+
+
+def test_edits_follow_the_traps_that_the_sources_are_known_for() -> None:
+    cure = {"missing_cstdint": "cstdint", "missing_cfloat": "cfloat", "cub_max_removed": "cub-functors"}
+    for item in recipes():
+        for part in item.parts:
+            row = variant(part.variant) if part.variant else None
+            for trap in row.traps if row else ():
+                assert trap not in cure or cure[trap] in part.edits, (item.stack, part.path, trap)
+
+
+def checkout_of(key: str, folder: Path) -> Path:
+    """What a checkout of this stack has by which it is known, and every source of its recipe."""
+    row, known = stack(key), recipe(key)
+    assert row and known
+    for path in row.recognise:
+        place = folder / path
+        if re.search(r"\.\w+$", path):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("")
+        else:
+            place.mkdir(parents=True, exist_ok=True)
+    for part in known.parts:
+        if part.path and part.builder == "setup.py":
+            cuda_source(
+                folder / part.path, Path(part.path).name.replace("-", "_") if part.path != "." else "gsplat"
+            )
+    return folder
+
+
+BUILDABLE = [
+    item.stack
+    for item in recipes()
+    if item.stack != "speedy" and any(part.path and part.builder == "setup.py" for part in item.parts)
+]
+
+
+@pytest.mark.parametrize("key", BUILDABLE)
+def test_a_checkout_is_built_in_the_order_of_its_recipe(key: str, tmp_path: Path) -> None:
+    known = recipe(key)
+    assert known is not None
+    sources, notes = sources_in([str(checkout_of(key, tmp_path))])
+    wanted = [
+        (tmp_path / part.path).resolve() for part in known.parts if part.path and part.builder == "setup.py"
+    ]
+    assert [Path(source.folder) for source in sources] == wanted
+    assert known.name in notes[0]
+    for part in known.parts:
+        assert not part.note or any(part.note in note for note in notes)
+
+
+@pytest.mark.parametrize("key", [key for key in BUILDABLE if key not in ("gsplat", "faster-gs")])
+def test_a_source_that_is_not_there_is_named_with_the_git_command(key: str, tmp_path: Path) -> None:
+    folder, known = checkout_of(key, tmp_path), recipe(key)
+    assert known is not None
+    last = next(part.path for part in reversed(known.parts) if part.path and part.builder == "setup.py")
+    (folder / last / "setup.py").unlink()
+    with pytest.raises(SplatfixError) as caught:
+        sources_in([str(folder)])
+    assert caught.value.code == "source-incomplete" and last in caught.value.what
+    assert f"git -C {folder.resolve()} submodule update --init --recursive" in caught.value.todo[0]
+
+
+def test_a_part_that_a_fork_left_out_is_said_and_left_out(tmp_path: Path) -> None:
+    folder = checkout_of("taming", tmp_path)
+    (folder / "submodules/fused-ssim").rename(tmp_path / "elsewhere")
+    for file in (tmp_path / "elsewhere").iterdir():
+        file.unlink()
+    sources, notes = sources_in([str(folder)])
+    assert [source.label for source in sources] == ["diff_gaussian_rasterization", "simple_knn"]
+    assert any("submodules/fused-ssim is not in this checkout" in note for note in notes)
+
+
+def test_an_extension_beside_those_of_the_recipe_comes_last(tmp_path: Path) -> None:
+    folder = checkout_of("taming", tmp_path)
+    cuda_source(folder / "submodules" / "aaa", "aaa")
+    assert [source.name for source in sources_in([str(folder)])[0]][-1] == "aaa"
+
+
+def test_nerfstudio_has_nothing_to_build(tmp_path: Path) -> None:
+    folder = checkout_of("nerfstudio", tmp_path)
+    (folder / "pyproject.toml").write_text('[project]\nname = "nerfstudio"\n')
+    with pytest.raises(SplatfixError) as caught:
+        sources_in([str(folder)])
+    assert caught.value.code == "no-extension-of-its-own" and "gsplat==1.4.0" in (caught.value.meaning or "")
+
+
+@pytest.mark.parametrize("key", ["lichtfeld", "opensplat", "brush"])
+def test_a_program_is_refused_with_what_the_machine_has_for_it(key: str, tmp_path: Path) -> None:
+    folder = checkout_of(key, tmp_path)
+
+    def said(*toolkits: object, tools: dict[str, str]) -> SplatfixError:
+        facts = machine(toolkits=toolkits)  # type: ignore[arg-type]
+        facts = dataclasses.replace(
+            facts,
+            machine=dataclasses.replace(facts.machine, tools=tools, adapters=Fact(None, "", "no loader")),
+        )
+        with pytest.raises(SplatfixError) as caught:
+            sources_in([str(folder)], facts)
+        return caught.value
+
+    good = said(CUDA_13, CUDA_12, tools={"cmake": "3.30.1", "ninja": "1.11", "cargo": "1.90"})
+    bad = said(tools={})
+    assert good.code == bad.code == "not-a-python-extension"
+    needs = recipe(key).needs  # type: ignore[union-attr]
+    assert needs is not None
+    count = len(needs.tools) + bool(needs.cuda)
+    assert (good.meaning or "").count("✓") == count and (bad.meaning or "").count("✗") == count
+    assert (good.meaning or "").count("? a graphics adapter") == bool(needs.adapters)

@@ -1,0 +1,51 @@
+"""Which architectures are here, and what their driver says of PTX."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from splatfix.cli.options import arch_names
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Fact, Gpu
+from splatfix.knowledge import Arch
+from splatfix.plan import Aim, find_ways
+from splatfix.plan.targets import archs_here, check_spelling, driver_level, resolve_targets
+from tests.plan.machines import machine
+from tests.plan.test_ways import RTX_4090, RTX_5080, with_driver
+
+
+def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:
+    radeon = Gpu(3, "AMD Radeon RX 7900 XTX", vendor="amd")
+    unread = Gpu(2, "NVIDIA PCI device 2b85")
+    facts = machine(gpus=(RTX_5080, RTX_4090, unread, radeon, dataclasses.replace(RTX_4090, index=4)))
+    assert archs_here(facts) == (Arch(12, 0), Arch(8, 9))
+    assert resolve_targets(("auto", "sm_90"), facts) == (Arch(12, 0), Arch(8, 9), Arch(9, 0))
+
+
+@pytest.mark.parametrize(("target", "level"), [("sm_120", "12.8"), ("sm_120a", "12.8"), ("sm_90", None)])
+def test_a_driver_speaks_for_the_gpus_that_are_here(target: str, level: str | None) -> None:
+    facts = with_driver(machine(gpus=(RTX_5080,)), "570.86.15", "12.8")
+    assert driver_level(facts, Arch.parse(target)) == level
+    nothing_known = dataclasses.replace(facts.machine, driver=Fact(None, "", "could not be read"))
+    assert driver_level(dataclasses.replace(facts, machine=nothing_known), Arch.parse(target)) is None
+
+
+def test_gpus_that_could_not_be_asked_for_are_not_called_absent() -> None:
+    facts = machine()
+    unknown = dataclasses.replace(facts.machine, gpus=Fact(None, "", "NVML did not answer in time"))
+    facts = dataclasses.replace(facts, machine=unknown)
+    with pytest.raises(SplatfixError) as caught:
+        resolve_targets((), facts)
+    assert "is not known (NVML did not answer in time)" in caught.value.what
+    assert "shows no NVIDIA GPU" not in find_ways(Aim(), facts).rejected[0].why
+
+
+def test_a_list_is_several_targets() -> None:
+    facts = machine(gpus=(RTX_5080,))
+    assert resolve_targets(("auto,sm_90", "8.9;9.0"), facts) == (Arch(12, 0), Arch(9, 0), Arch(8, 9))
+    assert arch_names(["12.0;8.9", "sm_90,sm_89"]) == ("sm_120", "sm_89", "sm_90")
+    with pytest.raises(SplatfixError) as caught:
+        check_spelling(("sm_120,blackwell",))
+    assert caught.value.code == "unknown-arch" and "'blackwell' is a generation" in caught.value.what

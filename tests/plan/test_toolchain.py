@@ -1,0 +1,183 @@
+"""Which toolkit is taken: where glibc has a say, and where a driver does that translates PTX."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from splatfix.checks import Goal, Status, run, select
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Compiler, Driver, Fact, Facts, Gpu
+from splatfix.knowledge import Arch
+from splatfix.plan import Aim, Road, find_ways
+from splatfix.plan.compilers import choose_compilers
+from splatfix.plan.ptx import choose_ptx
+from splatfix.plan.toolchain import choose_toolkit
+from splatfix.plan.ways import ByHand
+from tests.plan.machines import CUDA_12, INTERPRETER, TORCH, compilers, machine
+from tests.plan.test_ways import RTX_4090, RTX_5080, TORCH_128, plan, roads, why_shut, with_driver
+
+SM_120, SM_100 = Arch(12, 0), Arch(10, 0)
+CONDA = dataclasses.replace(INTERPRETER, prefix="/opt/miniforge/envs/gs", kind="conda")
+GCC_OF_CONDA = tuple(
+    Compiler(kind, f"{CONDA.prefix}/bin/x86_64-conda-linux-gnu-{kind}", "13.3.0", ("the conda environment",))
+    for kind in ("gcc", "g++")
+)
+
+
+def debian_13(facts: Facts) -> Facts:
+    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, glibc="2.41"))
+
+
+@pytest.mark.parametrize(("root", "fits"), [("/usr", True), ("/usr/local/cuda-12.8", False)])
+def test_a_distributions_own_package_fits_its_glibc_and_the_check_agrees(root: str, fits: bool) -> None:
+    """Debian 13 has patched its CUDA 12.4; NVIDIA's own 12.x does not compile there."""
+    facts = debian_13(machine(torch=TORCH_128, toolkits=(dataclasses.replace(CUDA_12, root=root),)))
+    assert (Road.REBUILD in roads(find_ways(Aim(("sm_120",)), facts))) is fits
+    found = run(facts, Goal(), select(("glibc-cuda-math-conflict",), ()))
+    assert any(item.status is Status.WARN for item in found) is not fits
+
+
+def test_beside_condas_compiler_the_systems_own_is_not_taken() -> None:
+    """conda's brings an older glibc; the plain g++ of the same machine would still meet the new one."""
+    facts = debian_13(
+        machine(torch=TORCH_128, toolkits=(CUDA_12,), host=(*compilers("12.2.0"), *GCC_OF_CONDA))
+    )
+    decision = choose_toolkit(facts, TORCH_128, (SM_120,))
+    chosen = choose_compilers(facts, TORCH_128, decision.toolkit, decision.version)
+    assert chosen.cxx == "/opt/miniforge/envs/gs/bin/x86_64-conda-linux-gnu-g++"
+    assert "headers of glibc 2.41" in next(
+        r.why for r in chosen.rejected if r.what == "compiler /usr/bin/g++"
+    )
+
+
+def test_in_a_conda_environment_the_older_glibc_can_be_had_without_root() -> None:
+    facts = debian_13(machine(torch=TORCH_128, toolkits=(CUDA_12,), interpreter=CONDA))
+    step = plan(find_ways(Aim(("sm_120",)), facts), Road.REBUILD).steps[0]
+    assert isinstance(step, ByHand)
+    (command,) = step.commands
+    assert command.startswith("conda install -p /opt/miniforge/envs/gs -c conda-forge gxx_linux-64=")
+    arm = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, machine="aarch64"))
+    step = plan(find_ways(Aim(("sm_120",)), arm), Road.REBUILD).steps[0]
+    assert isinstance(step, ByHand) and "gxx_linux-aarch64=" in step.commands[0]
+
+
+def test_the_compiler_named_for_a_clash_is_one_that_cures_it() -> None:
+    facts = debian_13(
+        machine(torch=TORCH_128, toolkits=(CUDA_12,), host=compilers("15.1.0", folder="/opt/conda/bin"))
+    )
+    decision = choose_toolkit(facts, TORCH_128, (SM_120,))
+    with pytest.raises(SplatfixError) as caught:
+        choose_compilers(facts, TORCH_128, decision.toolkit, decision.version)
+    assert "conda's gcc 14" in caught.value.todo[0] and "apt-get" not in " ".join(caught.value.todo)
+
+
+OLD = dataclasses.replace(
+    CUDA_12, root="/usr/local/cuda-12.6", version="12.6.68", archs=("sm_80", "sm_89", "sm_90"), gcc_max=13
+)
+
+
+def test_a_driver_has_a_say_about_ptx_for_its_own_gpus_only() -> None:
+    """An RTX 4090 here on CUDA 12.2's driver, an RTX 5080 elsewhere: PTX of 12.6 is for the driver there to read."""
+    facts = with_driver(machine(torch=TORCH_128, gpus=(RTX_4090,), toolkits=(OLD,)), "535.183.01", "12.2")
+    decision = choose_ptx(facts, TORCH_128, (Arch(8, 9), SM_120))
+    assert decision.ptx == Arch(9, 0) and decision.unsure
+    own = with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,)), "535.183.01", "12.2")
+    with pytest.raises(SplatfixError) as caught:
+        choose_ptx(own, TORCH_128, (SM_120,))
+    assert "PTX 8.5 is newer than a driver of CUDA 12.2 translates" in caught.value.what
+
+
+def test_a_driver_that_waits_for_its_reboot_says_nothing_of_ptx() -> None:
+    facts = machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,))
+    stale = Driver("535.183.01", "12.2", library_version="580.95.05", nvml_error=18)
+    facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, driver=Fact(stale, "test")))
+    assert choose_ptx(facts, TORCH_128, (SM_120,)).unsure
+
+
+def test_a_torch_whose_list_is_not_known_rules_out_no_ptx() -> None:
+    unknown = dataclasses.replace(TORCH_128, knows_archs=())
+    assert choose_ptx(machine(torch=unknown, toolkits=(OLD,)), unknown, (SM_120,)).ptx == Arch(9, 0)
+
+
+def test_a_letter_of_the_machines_own_gpu_is_that_gpu() -> None:
+    facts = with_driver(machine(gpus=(Gpu(0, "RTX 5080", cc="12.0"),)), "580.95.05", "13.0")
+    assert find_ways(Aim(("sm_120a",)), facts).notes == ()
+
+
+def test_tools_that_could_not_be_looked_for_are_not_called_absent() -> None:
+    facts = with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,)), "580.95.05", "13.0")
+    unknown = Fact(None, "", "nvcc did not answer in time")
+    facts = dataclasses.replace(
+        facts, machine=dataclasses.replace(facts.machine, toolkits=unknown, compilers=unknown)
+    )
+    ways = find_ways(Aim(), facts)
+    for title in ("toolkit that is here", "PTX"):
+        why = why_shut(ways, title)
+        assert (
+            "which are here is not known (nvcc did not answer in time)" in why and "none was found" not in why
+        )
+    way = plan(ways, Road.INSTALL_TOOLKIT)
+    assert any("which toolkits are here" in text for text in way.unsure)
+    assert "none was found" not in " ".join(reason.text for reason in way.reasons)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"), [((), "Install the Build Tools"), (("19.50",), "Add an older toolset")]
+)
+def test_windows_without_any_compiler_is_not_told_of_an_older_toolset(
+    found: tuple[str, ...], words: str
+) -> None:
+    host = tuple(Compiler("cl", "C:/VS/cl.exe", version, ("vswhere",)) for version in found)
+    toolkit = dataclasses.replace(CUDA_12, version="12.4.131", archs=())
+    facts = machine(torch=TORCH_128, toolkits=(toolkit,), host=host)
+    facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, system="windows"))
+    with pytest.raises(SplatfixError) as caught:
+        choose_compilers(facts, TORCH_128, toolkit, (12, 4, 131))
+    assert words in caught.value.todo[0] and "toolset 14." in caught.value.todo[0]
+
+
+def test_condas_toolkit_is_named_by_its_labelled_channel() -> None:
+    """The plain channel mixes releases: its nvcc may be newer than the toolkit that was asked for."""
+    with pytest.raises(SplatfixError) as caught:
+        choose_toolkit(machine(toolkits=()), TORCH_128, (SM_120,))
+    assert 'conda install -c "nvidia/label/cuda-12.8.0" cuda-toolkit' in caught.value.todo[-1]
+
+
+@pytest.mark.parametrize(
+    ("targets", "python", "words"),
+    [
+        (("6.1",), "3.11.7", '"/env/bin/python" -m pip install torch==2.11.0+cu126'),
+        (("6.1",), "3.9.1", '"/env/bin/python" -m pip install "torch==2.8.*"'),
+        (("6.1", "12.0"), "3.11.7", "No torch in the tables serves sm_61, sm_120 here"),
+    ],
+)
+def test_the_torch_named_for_a_dropped_gpu_serves_every_target_on_this_python(
+    targets: tuple[str, ...], python: str, words: str
+) -> None:
+    facts = machine(toolkits=(), interpreter=dataclasses.replace(INTERPRETER, version=python))
+    knows_all = dataclasses.replace(TORCH, knows_archs=("6.1", *TORCH.knows_archs))
+    environment = dataclasses.replace(facts.environment, torch=Fact(knows_all, "test"))
+    with pytest.raises(SplatfixError) as caught:
+        choose_toolkit(
+            dataclasses.replace(facts, environment=environment), knows_all, tuple(map(Arch.parse, targets))
+        )
+    assert caught.value.code == "arch-dropped-by-cuda"
+    assert caught.value.todo[0].startswith(words)
+
+
+def test_a_second_toolkit_of_the_same_version_is_not_called_farther() -> None:
+    twin = dataclasses.replace(CUDA_12, root="/opt/cuda-12.8")
+    far = dataclasses.replace(CUDA_12, root="/opt/cuda-12.9", version="12.9.86")
+    decision = choose_toolkit(machine(toolkits=(CUDA_12, twin, far)), TORCH_128, (SM_120,))
+    whys = {road.what: road.why for road in decision.rejected}
+    assert "no nearer to torch's" in whys["toolkit /opt/cuda-12.8"]
+    assert "farther from torch's" in whys["toolkit /opt/cuda-12.9"]
+
+
+def test_no_older_ptx_stands_in_for_an_architecture_with_a_letter() -> None:
+    """sm_100a code exists for what plain code cannot do; CUDA 12.8 can name it, this torch cannot."""
+    with pytest.raises(SplatfixError) as caught:
+        choose_ptx(machine(torch=TORCH_128, toolkits=(CUDA_12,)), TORCH_128, (Arch(10, 0, "a"),))
+    assert caught.value.code == "arch-unknown-to-torch"

@@ -1,0 +1,155 @@
+"""Over a grid of machines: no plan holds a combination that the tables call impossible. The rules are asked anew here."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import product
+
+import pytest
+
+from splatfix.facts import Code, ContainerGroup, Driver, EntryKind, Fact, Facts, Gpu, Toolkit, Torch
+from splatfix.knowledge import Arch, cubin_runs_on, drivers, ptx_runs_on, toolkit_supports
+from splatfix.knowledge.cpp_extension import behaviour
+from splatfix.knowledge.host_compilers import limits
+from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstacle
+from splatfix.plan import Aim, Road, WayOut, find_ways
+from splatfix.plan.ways import GetToolkit, InstallTorch, Rebuild
+from tests.plan.machines import CUDA_13, compilers, machine
+
+TORCHES = (
+    "1.13.1+cu117",
+    "2.1.2+cu118",
+    "2.5.1+cu124",
+    "2.7.1+cu126",
+    "2.8.0+cu128",
+    "2.9.1+cu126",
+    "2.11.0+cu130",
+    "cpu",
+    "none",
+)
+DRIVERS = ("470.57.02", "535.183.01", "570.86.15", "580.95.05", "999.1")
+TOOLKITS = ((), ("11.8.89",), ("12.4.131",), ("12.8.93",), ("13.0.88",), ("11.5.119", "12.6.68", "13.2.10"))
+COMPILERS = ("8.5.0", "11.4.0", "13.2.0", "15.1.0")
+GPUS = ("6.1", "7.5", "8.9", "9.0", "12.0", "12.1")
+ELSEWHERE = ((), ("sm_120",), ("sm_90", "sm_75"))
+
+GRID = list(product(TORCHES, DRIVERS, TOOLKITS, COMPILERS, GPUS, ELSEWHERE))
+
+
+def torch_named(name: str) -> Torch | None:
+    if name == "none":
+        return None
+    if name == "cpu":
+        return Torch("2.13.0+cpu", None, None, "/x")
+    known = build(name)
+    assert known is not None, name
+    code = known.code["linux-x86_64"]
+    entries = [Code(EntryKind.SASS, arch.sm) for arch in code.cubins]
+    entries += [Code(EntryKind.PTX, arch.sm, drivers.ptx_isa_of_cuda(known.cuda)) for arch in code.ptx]
+    rules = behaviour(name)
+    return Torch(
+        name,
+        f"{known.cuda[0]}.{known.cuda[1]}",
+        None,
+        "/x",
+        code=(ContainerGroup(tuple(entries), 5),),
+        knows_archs=rules.supported_arches if rules else (),
+    )
+
+
+def toolkit(version: str) -> Toolkit:
+    numbers = tuple(int(part) for part in version.split("."))
+    bounds = limits(numbers)
+    name = ".".join(version.split(".")[:2])
+    return dataclasses.replace(
+        CUDA_13,
+        root=f"/usr/local/cuda-{name}",
+        version=version,
+        archs=(),
+        gcc_max=bounds.gcc_max_major if bounds else None,
+    )
+
+
+def build_machine(torch: str, driver: str, toolkits: tuple[str, ...], compiler: str, gpu: str) -> Facts:
+    facts = machine(
+        torch=torch_named(torch),
+        toolkits=tuple(toolkit(item) for item in toolkits),
+        host=compilers(compiler),
+        gpus=(Gpu(0, "GPU", cc=gpu),),
+    )
+    level = drivers.cuda_level_of_driver(driver)
+    words = f"{level[0]}.{level[1]}" if level else None
+    return dataclasses.replace(
+        facts,
+        machine=dataclasses.replace(facts.machine, driver=Fact(Driver(driver, words), "grid"), glibc="2.35"),
+    )
+
+
+def check(facts: Facts, plan: WayOut, targets: tuple[Arch, ...], driver: str) -> None:
+    """One plan against the tables, asked directly."""
+    new = next((step for step in plan.steps if isinstance(step, InstallTorch)), None)
+    installed = facts.environment.torch.value
+    here = {Arch.parse(gpu.cc or "") for gpu in facts.machine.gpus.value or ()}
+    cuda: tuple[int, int] | None = None
+    if new is not None:
+        known = build(new.version.replace("*", "0"), new.tag)
+        assert known is not None, new
+        assert wheel_obstacle(known, python=(3, 11), glibc=(2, 35)) is None
+        assert new.tag in new.command
+        for arch in targets:
+            assert build_runs_on(known, arch) is not False, (new, arch)
+        cuda = known.cuda
+    elif installed and installed.cuda:
+        major, _, minor = installed.cuda.partition(".")
+        cuda = (int(major), int(minor))
+    rebuild = next((step for step in plan.steps if isinstance(step, Rebuild)), None)
+    if rebuild is None:
+        return
+    assert cuda is not None, "nothing is compiled beside a torch without CUDA"
+    floor = drivers.runtime_floor(cuda)
+    if here & set(targets) and floor and plan.road is not Road.DRIVER:
+        assert drivers.parse_driver(driver) >= floor, (driver, cuda)
+    numbers = [int(part) for part in rebuild.toolkit.split("CUDA ")[1].split(" ")[0].split(".")[:2]]
+    assert numbers[0] == cuda[0], "torch refuses another major"
+    if any(isinstance(step, GetToolkit) for step in plan.steps):
+        assert numbers[0] >= 13, "no compiler of an older CUDA is on PyPI"
+    sass = [Arch.parse(item) for item in rebuild.arch_list.split(";") if "+PTX" not in item]
+    ptx = [Arch.parse(item.removesuffix("+PTX")) for item in rebuild.arch_list.split(";") if "+PTX" in item]
+    for arch in (*sass, *ptx):
+        assert toolkit_supports((numbers[0], numbers[1]), arch) is not False, (numbers, arch)
+    for arch in targets:
+        native = any(cubin_runs_on(item, arch) for item in sass)
+        assert native or any(ptx_runs_on(item, arch) for item in ptx), (rebuild.arch_list, arch)
+        if not native and arch in here and plan.road is not Road.DRIVER:
+            isa, level = (
+                drivers.ptx_isa_of_cuda((numbers[0], numbers[1])),
+                drivers.cuda_level_of_driver(driver),
+            )
+            assert isa is None or drivers.ptx_jit_ok(isa, level) is not False
+    bounds = limits((numbers[0], numbers[1]))
+    if rebuild.compiler and bounds:
+        found = next(item for item in facts.machine.compilers.value or () if item.path == rebuild.compiler)
+        assert int((found.version or "0").split(".")[0]) <= bounds.gcc_max_major
+
+
+def run_cell(cell: tuple[str, str, tuple[str, ...], str, str, tuple[str, ...]]) -> int:
+    torch, driver, toolkits, compiler, gpu, elsewhere = cell
+    facts = build_machine(torch, driver, toolkits, compiler, gpu)
+    ways = find_ways(Aim(elsewhere), facts)
+    targets = tuple(Arch.parse(item) for item in elsewhere) or (Arch.parse(gpu),)
+    assert len(ways.plans) + len(ways.rejected) == len(Road)
+    for plan in ways.plans:
+        check(facts, plan, targets, driver)
+    return sum(1 for plan in ways.plans if any(isinstance(step, Rebuild) for step in plan.steps))
+
+
+def test_a_part_of_the_grid() -> None:
+    assert sum(run_cell(cell) for cell in GRID[::67]) > 100, "the plans that compile were really met"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("torch", TORCHES)
+def test_a_third_of_the_grid(torch: str) -> None:
+    for cell in GRID[::3]:
+        if cell[0] == torch:
+            run_cell(cell)
