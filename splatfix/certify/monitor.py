@@ -14,8 +14,9 @@ from pathlib import Path
 from splatfix.certify.event_file import EventFile
 from splatfix.certify.watched import Command, Target
 from splatfix.core.files import make_folder, set_aside, write_json
-from splatfix.facts.system import LiveSystem, System
-from splatfix.facts.vram import GpuMeter, GpuUse, HostUse, NvmlMeter, alive, host_use
+from splatfix.facts import LiveSystem, System
+from splatfix.facts.machine.nvml import GpuMeter, GpuUse, NvmlMeter
+from splatfix.facts.machine.resources import HostUse, alive, host_use
 
 GIB = float(1 << 30)
 SETTLED_OVER = 10  # samples in a row ...

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.facts.system import LiveSystem, System
-from splatfix.facts.vram import alive
+from splatfix.facts import LiveSystem, System
+from splatfix.facts.machine.resources import alive
 
 
 class Target(Protocol):

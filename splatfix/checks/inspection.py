@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from splatfix.checks.coverage import Coverage, judge
 from splatfix.core.errors import Exit
-from splatfix.facts import Binary, loaded_containers
-from splatfix.facts.files import NativeFiles
+from splatfix.facts import Binary, NativeFiles, loaded_containers
 from splatfix.knowledge.archs import Arch
 
 

@@ -21,7 +21,7 @@ def inspect_files(
     """Show the SASS and PTX inside native files, and whether each GPU architecture can run them."""
     from splatfix.checks import inspection as checks
     from splatfix.core.files import dumps
-    from splatfix.facts.files import read_files
+    from splatfix.facts import read_files
     from splatfix.report import inspection
 
     result = checks.inspect_files(read_files(paths), options.arch_names(target))

@@ -1,19 +1,12 @@
-"""What is true of a machine and of one Python environment: frozen dataclasses and the probes that fill them."""
+"""What is true of a machine, of one Python environment and of a checkout: frozen dataclasses and the probes that fill them."""
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
-import posixpath
-from concurrent.futures import Future
-from pathlib import Path
-
-from splatfix import __version__
 from splatfix.binaries import Binary, EntryKind, FatContainer
-from splatfix.core.codec import CodecError, from_json
-from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.files import read_json
-from splatfix.facts.interpreters import refuse_other_program, resolve_python
+from splatfix.facts.collect import gather, load, probe_environment
+from splatfix.facts.environment.interpreter import refuse_other_program, resolve_python
+from splatfix.facts.environment.linkage import of_torch
+from splatfix.facts.files import NativeFiles, read_files
 from splatfix.facts.model import (
     SCHEMA_VERSION,
     Adapter,
@@ -39,12 +32,14 @@ from splatfix.facts.model import (
     JitCache,
     Linkage,
     MachineFacts,
+    NativeModule,
     Pin,
     RenderCall,
     Resources,
     RuntimeCopy,
     RuntimeLibrary,
     Shadow,
+    Source,
     SplatPackage,
     Submodule,
     Toolkit,
@@ -52,10 +47,15 @@ from splatfix.facts.model import (
     Torch,
     group_containers,
     loaded_containers,
+    unknown,
 )
-from splatfix.facts.system import LiveSystem, System
+from splatfix.facts.source.checkout import commit_of, git_folder, remote_of
+from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
+from splatfix.facts.source.python_source import read_package_source
+from splatfix.facts.system.live import LiveSystem, System
 
 __all__ = [
+    "MOST_FOLDERS",
     "SCHEMA_VERSION",
     "Adapter",
     "Binary",
@@ -84,139 +84,36 @@ __all__ = [
     "Linkage",
     "LiveSystem",
     "MachineFacts",
+    "NativeFiles",
+    "NativeModule",
     "Pin",
     "RenderCall",
     "Resources",
     "RuntimeCopy",
     "RuntimeLibrary",
     "Shadow",
+    "Source",
     "SplatPackage",
     "Submodule",
     "System",
     "Toolkit",
     "ToolkitChoice",
     "Torch",
+    "commit_of",
+    "extension_folders",
     "gather",
+    "git_folder",
     "group_containers",
     "load",
     "loaded_containers",
+    "of_torch",
     "probe_environment",
+    "read_files",
+    "read_package_source",
+    "read_source",
+    "refuse_other_program",
+    "remote_of",
     "resolve_python",
+    "unknown",
+    "walk_extensions",
 ]
-
-
-def gather(
-    python: str | None = None,
-    *,
-    system: System | None = None,
-    try_imports: bool = False,
-    record: Path | None = None,
-    redact: bool = True,
-    repo: Path | None = None,
-) -> Facts:
-    """All facts about this machine and the environment of ``python``.
-
-    Args:
-        python: the target environment's interpreter (see :func:`resolve_python`); None is splatfix's own.
-        try_imports: also import torch and every extension in a child process (seconds instead of milliseconds).
-        record: a new folder for the raw answers, to be played back elsewhere (``diagnose --record``).
-        redact: keep what is personal out of that folder.
-        repo: the checkout of a stack, to be read as well (``diagnose --repo``).
-
-    Raises:
-        SplatfixError: ``no-interpreter`` (exit code 2) when ``python`` is some other program on this machine.
-    """
-    live = system or LiveSystem()
-    if record is None:
-        from splatfix.facts.caching_system import CachingSystem
-
-        facts = _gather(CachingSystem(live), python, try_imports)
-        answer = facts.environment.interpreter
-        if system is None and python and answer.value is None:
-            refuse_other_program(python, str(answer.error).rpartition(" did not describe itself: ")[2])
-        return _with_checkout(facts, repo)
-    from splatfix.facts.record import RecordingSystem
-
-    recording = RecordingSystem(live, record)  # refuses a folder in use before anything is asked
-    facts = _gather(recording, python, try_imports)
-    recording.write(python or live.python, redact=redact, imports=try_imports)
-    return _with_checkout(facts, repo)
-
-
-def _with_checkout(facts: Facts, repo: Path | None) -> Facts:
-    if repo is None:
-        return facts
-    from splatfix.facts.checkout import read_checkout
-
-    return dataclasses.replace(facts, checkout=read_checkout(repo))
-
-
-def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
-    from splatfix.facts import environment, machine, toolkits
-    from splatfix.facts.parallel import Job
-
-    interpreter = python or live.python
-    folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))
-    packaged: Future[machine.Packaged] = Future()
-    # the machine's slow questions are under way while the environment is read
-    job = Job(lambda: machine.probe(live, folder, packaged.result))
-    try:
-        facts, raw = environment.probe(live, interpreter)
-        packaged.set_result(
-            machine.Packaged(
-                tuple(environment.packaged_toolkits(live, raw)),
-                toolkits.packaged_includes(live, raw.get("site_packages", ())),
-            )
-        )
-    except BaseException as error:
-        packaged.set_exception(error)
-        raise
-    modules: list[str] = []
-    if facts.torch_installed.value and (try_imports or not environment.torch_as_installed(live, facts)):
-        modules.append("torch")
-    if try_imports:
-        modules += [environment.module_name(item) for item in facts.extensions.value or () if item.importable]
-    probes = tuple(environment.try_import(live, interpreter, module) for module in modules)
-    return Facts(
-        machine=job.value(),
-        environment=dataclasses.replace(facts, imports=probes),
-        splatfix=__version__,
-        gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-    )
-
-
-def probe_environment(system: System, python: str) -> EnvironmentFacts:
-    """Only the environment's facts, for those who changed it and look again."""
-    from splatfix.facts import environment
-
-    return environment.probe(system, python)[0]
-
-
-def load(path: Path) -> Facts:
-    """Facts that ``diagnose --save`` wrote, on this machine or another; or those of a machine that ``--record`` wrote.
-
-    Raises:
-        SplatfixError: exit code 2, when the file is no such document or comes from a newer splatfix.
-    """
-    if path.is_dir():
-        from splatfix.facts.recorded import RecordedSystem
-
-        played = RecordedSystem(path)
-        return gather(played.target, system=played, try_imports=bool(played.about.get("imports")))
-    document = read_json(path, "a facts file of splatfix")
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise usage_error(
-            "facts-too-new",
-            f"{path} has schema_version {version}; this splatfix reads up to {SCHEMA_VERSION}.",
-            "Upgrade splatfix: pip install --upgrade splatfix",
-        )
-    try:
-        return from_json(Facts, document)
-    except CodecError as error:
-        raise SplatfixError(
-            "not-facts",
-            f"{path} is not a facts file of splatfix ({error}).",
-            todo=("Make one with: splatfix diagnose --save facts.json",),
-            exit_code=Exit.USAGE,
-        ) from error

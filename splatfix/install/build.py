@@ -12,7 +12,7 @@ from splatfix import __version__
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
-from splatfix.facts.source import read_source
+from splatfix.facts import read_source
 from splatfix.install.build_lines import BuildLines
 from splatfix.install.compiler_cache import compiler_cache
 from splatfix.install.edit import apply_edits

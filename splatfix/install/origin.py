@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from splatfix.facts.git_folder import commit_of, git_folder, remote_of
+from splatfix.facts import commit_of, git_folder, remote_of
 
 
 def origin_of(folder: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Runner
-from splatfix.facts.interpreters import refuse_other_program
+from splatfix.facts import refuse_other_program
 
 # pip's own rule for headers: in a virtual environment they go to include/site, elsewhere where Python's own are
 _SCRIPT = """

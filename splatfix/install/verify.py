@@ -13,8 +13,7 @@ from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, 
 from splatfix.checks.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
-from splatfix.facts import Facts, Interpreter, Torch, loaded_containers
-from splatfix.facts.shared_objects import of_torch
+from splatfix.facts import Facts, Interpreter, Torch, loaded_containers, of_torch
 from splatfix.install.distributions import find_installed
 from splatfix.install.owned import temporary_folder
 from splatfix.install.target import Target

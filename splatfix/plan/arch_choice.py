@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from splatfix.core.errors import SplatfixError
-from splatfix.facts.source import Source
+from splatfix.facts import Source
 from splatfix.knowledge import Arch
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
 
@@ -50,7 +50,7 @@ def choose(
     """What makes ``source`` compile for ``build_archs``, and for ``ptx`` as PTX too where that is given.
 
     The order is torch's own: a setup.py that hands nvcc any flag with "arch" in it makes torch add nothing, so then
-    only setup.py's own means count (read from the source's text; see :mod:`splatfix.facts.setup_py`).
+    only setup.py's own means count (read from the source's text; see :mod:`splatfix.facts.source.setup_py`).
 
     Raises:
         SplatfixError: ``arch-fixed-in-source`` when the numbers written in setup.py leave a target out;

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from splatfix.checks.build_resources import MEMORY_PER_JOB
-from splatfix.facts import Facts, Toolkit, Torch
-from splatfix.facts.source import Source
+from splatfix.facts import Facts, Source, Toolkit, Torch
 from splatfix.plan.compiler_cache import compiler_cache
 from splatfix.plan.compilers import CompilerDecision
 from splatfix.plan.plan import Reason

@@ -11,8 +11,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.shell import quoted
-from splatfix.facts import Facts
-from splatfix.facts.source import MOST_FOLDERS, Source, read_source, walk_extensions
+from splatfix.facts import MOST_FOLDERS, Facts, Source, read_source, walk_extensions
 from splatfix.plan.folders import is_checkout, no_checkout, other_spellings, stacks_of
 from splatfix.plan.programs import refuse_program
 from splatfix.plan.recipes import Recipe, recipe

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from splatfix.facts import Facts, Toolkit
-from splatfix.facts.source import Source
+from splatfix.facts import Facts, Source, Toolkit
 from splatfix.plan.plan import Reason
 
 # ccache first: it needs no server, and knows nvcc's -MD.

@@ -10,8 +10,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status
 from splatfix.checks.packages import leaf, variant_names
-from splatfix.facts import Extension, Facts, SplatPackage
-from splatfix.facts.python_source import read_package_source
+from splatfix.facts import Extension, Facts, SplatPackage, read_package_source
 from splatfix.knowledge.stacks import explain_mismatch, identify, stacks, variant, variants
 
 

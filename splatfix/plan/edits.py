@@ -14,7 +14,7 @@ from typing import Any
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import bundled
-from splatfix.facts.source import Source
+from splatfix.facts import Source
 from splatfix.knowledge import Arch
 
 # Sources brought along are not ours to judge, and big ones (glm) would only cost time.

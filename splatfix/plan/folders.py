@@ -10,7 +10,7 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.shell import quoted
-from splatfix.facts.source import walk_extensions
+from splatfix.facts import walk_extensions
 from splatfix.knowledge.stacks import Stack, recognise_checkout
 
 # A folder of clones has some dozens; the temporary folder of a server has thousands, and none is looked for there.

@@ -10,8 +10,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.facts import Facts
-from splatfix.facts.source import Source, read_source
+from splatfix.facts import Facts, Source, read_source
 from splatfix.plan.arch_choice import ArchChoice, Decider, choose
 from splatfix.plan.build_environment import build_environment, job_count
 from splatfix.plan.checkout import sources_in

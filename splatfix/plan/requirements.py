@@ -17,8 +17,7 @@ from splatfix.checks.advice import pip
 from splatfix.checks.torch_build import torch_for
 from splatfix.core.errors import SplatfixError
 from splatfix.core.shell import quoted
-from splatfix.facts import Facts, Interpreter, Torch
-from splatfix.facts.source import Source
+from splatfix.facts import Facts, Interpreter, Source, Torch
 from splatfix.knowledge import parse_target, split_targets
 
 # setuptools >= 70.1 writes wheels itself; before, the wheel project did

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 
-from splatfix.facts.source import Source
+from splatfix.facts import Source
 from splatfix.plan.plan import BuildWheel, Reason
 
 _PREFIX = "MAX_JOBS="

@@ -10,8 +10,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.shell import quoted
-from splatfix.facts.python_source import read_package_source
-from splatfix.facts.source import extension_folders, read_source
+from splatfix.facts import extension_folders, read_package_source, read_source
 from splatfix.knowledge.stacks import identify, recognise_checkout, stacks, variant, variants
 from splatfix.plan.folders import install_of, is_checkout, no_checkout
 from splatfix.plan.swap_table import (

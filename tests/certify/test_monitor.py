@@ -23,8 +23,9 @@ from splatfix.certify.monitor import (
 )
 from splatfix.certify.watched import Command, Running, target_of
 from splatfix.core.errors import SplatfixError
-from splatfix.facts.system import LiveSystem
-from splatfix.facts.vram import GpuUse, HostUse
+from splatfix.facts import LiveSystem
+from splatfix.facts.machine.nvml import GpuUse
+from splatfix.facts.machine.resources import HostUse
 
 MIB, GIB = 1 << 20, 1 << 30
 ME = os.getpid()

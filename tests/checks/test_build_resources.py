@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
-from splatfix.facts import Compiler, Distribution, Fact, Facts, HeaderCopy, Resources, Torch
-from splatfix.facts.source import NativeModule, Source
+from splatfix.facts import (
+    Compiler,
+    Distribution,
+    Fact,
+    Facts,
+    HeaderCopy,
+    NativeModule,
+    Resources,
+    Source,
+    Torch,
+)
 from splatfix.plan import build_environment
 
 from .conftest import Changer

@@ -23,14 +23,15 @@ from splatfix.facts import (
     Gpu,
     GuardedImport,
     Linkage,
+    NativeModule,
     Pin,
     RenderCall,
+    Source,
     Submodule,
     Toolkit,
     ToolkitChoice,
     Torch,
 )
-from splatfix.facts.source import NativeModule, Source
 from splatfix.knowledge import stacks
 
 from .conftest import Changer, extension, sass

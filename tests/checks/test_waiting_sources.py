@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
-from splatfix.facts import CheckoutSource, Fact, Facts, Gpu
-from splatfix.facts.source import NativeModule, Source, read_source
+from splatfix.facts import CheckoutSource, Fact, Facts, Gpu, NativeModule, Source, read_source
 
 from .conftest import Changer
 from .test_checkout_checks import source, with_checkout

@@ -14,7 +14,7 @@ from rich.console import Console
 from splatfix.binaries import Binary, EntryKind, FatContainer, FatEntry
 from splatfix.checks import inspection as checks
 from splatfix.core.errors import Exit
-from splatfix.facts.files import NativeFiles
+from splatfix.facts import NativeFiles
 from splatfix.report import inspection
 
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts.recorded import RecordedSystem, file_name
+from splatfix.facts.system.recorded import RecordedSystem, file_name
 
 MachineOf = Callable[..., RecordedSystem]
 

@@ -11,8 +11,8 @@ import pytest
 
 from splatfix.binaries import BinaryError
 from splatfix.core.runner import Completed
-from splatfix.facts.caching_system import CachingSystem
-from splatfix.facts.system import LiveSystem
+from splatfix.facts import LiveSystem
+from splatfix.facts.system.caching import CachingSystem
 
 
 class Slow(LiveSystem):

@@ -12,7 +12,7 @@ import pytest
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.facts import Checkout
-from splatfix.facts.checkout import read_checkout
+from splatfix.facts.source.checkout import read_checkout
 
 GIT_ENV = {
     "GIT_AUTHOR_NAME": "t",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.facts import compilers
-from splatfix.facts.recorded import RecordedSystem
+from splatfix.facts.machine import compilers
+from splatfix.facts.system.recorded import RecordedSystem
 
 MachineOf = Callable[..., RecordedSystem]
 GXX = "g++ (Ubuntu 13.3.0-6ubuntu2~24.04) 13.3.0\nCopyright (C) 2023 Free Software Foundation, Inc.\n"

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts import BuildRecord, Distribution
-from splatfix.facts.distributions import read_distributions
-from splatfix.facts.system import LiveSystem
+from splatfix.facts import BuildRecord, Distribution, LiveSystem
+from splatfix.facts.environment.distributions import read_distributions
 
 MANIFEST = {
     "schema_version": 1,

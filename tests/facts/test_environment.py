@@ -15,8 +15,9 @@ import pytest
 from splatfix import facts
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import environment
-from splatfix.facts.system import LiveSystem
+from splatfix.facts import LiveSystem
+from splatfix.facts.environment import probe as environment
+from splatfix.facts.environment.extensions import module_name
 
 SYSTEM = LiveSystem()
 
@@ -174,7 +175,7 @@ def test_a_damaged_module_is_a_fact_with_its_error(empty_venv: Path, site_packag
     assert found.extensions.value is not None
     (extension,) = found.extensions.value
     assert extension.error
-    assert environment.module_name(extension) == "pkg._C"
+    assert module_name(extension) == "pkg._C"
 
 
 @pytest.mark.parametrize("name", ["no/such/python", "."])

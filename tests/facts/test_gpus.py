@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.facts import gpus, pci
-from splatfix.facts.recorded import RecordedSystem
+from splatfix.facts.machine import adapters as pci
+from splatfix.facts.machine import gpu as gpus
+from splatfix.facts.system.recorded import RecordedSystem
 
 MachineOf = Callable[..., RecordedSystem]
 
@@ -17,7 +18,7 @@ SMI = (
     "--query-gpu=index,name,compute_cap,driver_version,memory.total,memory.free,pci.bus_id,uuid",
     "--format=csv,noheader,nounits",
 )
-CUDA = ("py", "{splatfix}/facts/probe_cuda.py", "libcuda.so.1")
+CUDA = ("py", "{splatfix}/facts/machine/probe_cuda.py", "libcuda.so.1")
 NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
 
 

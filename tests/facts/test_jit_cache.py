@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import JitCache, environment
-from splatfix.facts.jit_cache import cache_roots, own_tag
-from splatfix.facts.system import LiveSystem
+from splatfix.facts import JitCache, LiveSystem
+from splatfix.facts.environment import probe as environment
+from splatfix.facts.environment.jit_cache import cache_roots, own_tag
 
 from .native_files import NEW_ABI, library, needs_gcc, torch_in
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.facts import adapters, machine, nvml, resources
-from splatfix.facts.parallel import parallel, within
-from splatfix.facts.recorded import RecordedSystem
-from splatfix.facts.system import LiveSystem
+from splatfix.facts import LiveSystem
+from splatfix.facts.machine import adapters, nvml, resources
+from splatfix.facts.machine import probe as machine
+from splatfix.facts.system.parallel import parallel, within
+from splatfix.facts.system.recorded import RecordedSystem
 
 MachineOf = Callable[..., RecordedSystem]
 GIB = 2**30

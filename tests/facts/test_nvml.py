@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts import nvml
+from splatfix.facts.machine import nvml
 
 
 class NVMLError(Exception):

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import EnvironmentFacts, SplatPackage, environment
-from splatfix.facts.distributions import claimed_modules, editable_source, read_distributions
-from splatfix.facts.packages import read_shadows
-from splatfix.facts.python_source import guarded_imports, imported_modules, read_package_source, render_calls
-from splatfix.facts.system import LiveSystem
+from splatfix.facts import EnvironmentFacts, LiveSystem, SplatPackage, read_package_source
+from splatfix.facts.environment import probe as environment
+from splatfix.facts.environment.distributions import claimed_modules, editable_source, read_distributions
+from splatfix.facts.environment.extensions import module_name
+from splatfix.facts.environment.packages import read_shadows
+from splatfix.facts.source.python_source import guarded_imports, imported_modules, render_calls
 
 from .native_files import NEW_ABI, TAG, extension, library, needs_gcc, torch_in
 
@@ -173,7 +174,7 @@ def test_an_editable_install_runs_from_its_source(
     assert editable_source(item) == str(source)
     (native,) = (one for one in found.extensions.value or () if one.links_torch)
     assert (native.folder, native.distribution) == (str(source), "diff_gaussian_rasterization")
-    assert environment.module_name(native) == "diff_gaussian_rasterization._C"
+    assert module_name(native) == "diff_gaussian_rasterization._C"
     assert package(found).folder == f"{source}/diff_gaussian_rasterization"
 
 
@@ -208,7 +209,7 @@ def test_an_egg_folder(empty_venv: Path, site_packages: Path) -> None:
         ("simple_knn", "0.0.0")
     ]
     (native,) = found.extensions.value or ()
-    assert environment.module_name(native) == "simple_knn._C"
+    assert module_name(native) == "simple_knn._C"
     item = package(found, "simple_knn")
     assert (item.distributions, item.native) == (("simple_knn",), ("simple_knn._C",))
 

@@ -16,8 +16,12 @@ from hypothesis import strategies as st
 from splatfix.checks import Goal, Status, run
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.runner import Completed
-from splatfix.facts import MachineFacts, adapters, compilers, gpus, load, machine, pci, resources, toolkits
-from splatfix.facts.recorded import RecordedSystem
+from splatfix.facts import MachineFacts, load
+from splatfix.facts.machine import adapters, compilers, resources, toolkits
+from splatfix.facts.machine import adapters as pci
+from splatfix.facts.machine import gpu as gpus
+from splatfix.facts.machine import probe as machine
+from splatfix.facts.system.recorded import RecordedSystem
 
 MACHINES = Path(__file__).parents[1] / "machines"
 NAMES = sorted(path.parent.name for path in MACHINES.glob("*/machine.json"))

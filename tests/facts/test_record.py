@@ -14,11 +14,10 @@ import pytest
 from splatfix.checks import Goal, run
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import Facts, gather, load
-from splatfix.facts.record import RecordingSystem
-from splatfix.facts.recorded import RecordedSystem
-from splatfix.facts.redact import HIDDEN, Redactor
-from splatfix.facts.system import LiveSystem
+from splatfix.facts import Facts, LiveSystem, gather, load
+from splatfix.facts.system.recorded import RecordedSystem
+from splatfix.facts.system.recording import RecordingSystem
+from splatfix.facts.system.redact import HIDDEN, Redactor
 
 UUID = "GPU-e24bed87-5853-1036-cbfc-b54eac6acda1"
 

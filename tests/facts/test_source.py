@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts.source import Source, extension_folders, read_source, walk_extensions
+from splatfix.facts import Source, extension_folders, read_source, walk_extensions
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 

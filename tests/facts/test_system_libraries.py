@@ -11,14 +11,13 @@ import pytest
 from splatfix.checks import Goal, run
 from splatfix.core.codec import to_json
 from splatfix.core.files import write_json
-from splatfix.facts import Colmap, load, toolkits
-from splatfix.facts import system_libraries as look
+from splatfix.facts import Colmap, LiveSystem, load, read_source
 from splatfix.facts.code_matches import passages_of
-from splatfix.facts.extensions import _has_init
-from splatfix.facts.packages import _imports_torch
-from splatfix.facts.recorded import RecordedSystem
-from splatfix.facts.source import read_source
-from splatfix.facts.system import LiveSystem
+from splatfix.facts.environment.extensions import _has_init
+from splatfix.facts.environment.packages import _imports_torch
+from splatfix.facts.machine import libraries as look
+from splatfix.facts.machine import toolkits
+from splatfix.facts.system.recorded import RecordedSystem
 
 MachineOf = Callable[..., RecordedSystem]
 LIBS = "/usr/lib/x86_64-linux-gnu"

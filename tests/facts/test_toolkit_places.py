@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from splatfix.facts import toolkits
-from splatfix.facts.recorded import RecordedSystem
+from splatfix.facts.machine import toolkits
+from splatfix.facts.system.recorded import RecordedSystem
 
 MachineOf = Callable[..., RecordedSystem]
 VERSION = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 12.4, V12.4.131\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import toolkits
-from splatfix.facts.system import LiveSystem
+from splatfix.facts import LiveSystem
+from splatfix.facts.machine import toolkits
 
 # Verbatim lines of nvcc 13.0.88's answers.
 NVCC_13 = """\

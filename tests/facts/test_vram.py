@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts.system import LiveSystem
-from splatfix.facts.vram import _PAGE, _TICKS, GpuUse, NvmlMeter, alive, host_use
+from splatfix.facts import LiveSystem
+from splatfix.facts.machine.nvml import GpuUse, NvmlMeter
+from splatfix.facts.machine.resources import _PAGE, _TICKS, alive, host_use
 
 
 class NVMLError(Exception):

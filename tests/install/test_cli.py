@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.cli import main
-from splatfix.facts.toolkits import NEEDED_HEADERS
+from splatfix.facts.machine.toolkits import NEEDED_HEADERS
 from splatfix.install.target import Target
 
 from .environments import run_in, snapshot, write_extension

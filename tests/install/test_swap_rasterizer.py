@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.facts.python_source import read_package_source
+from splatfix.facts import read_package_source
 from splatfix.install.swap_wheels import make_swap_wheel
 from splatfix.install.wheel_file import open_wheel
 from splatfix.knowledge.stacks import explain_mismatch, variant, variants

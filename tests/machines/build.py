@@ -422,7 +422,7 @@ def jetson_orin() -> Machine:
     tools(m, git="2.34.1", cmake="3.22.1")
     site = python(m, "/home/user/gs/venv", "3.10.12", "venv", OLD_TOOLS)
     m.command(
-        [m.about["python"], "{splatfix}/facts/probe_cuda.py", "libcuda.so.1"],
+        [m.about["python"], "{splatfix}/facts/machine/probe_cuda.py", "libcuda.so.1"],
         json.dumps(
             {
                 "init": 0,
@@ -652,7 +652,7 @@ def driver_without_reboot() -> Machine:
     tools(m, git="2.34.1")
     site = python(m, "/home/user/gs/venv", "3.10.12", "venv", TOOLS)
     m.command(
-        [m.about["python"], "{splatfix}/facts/probe_cuda.py", "libcuda.so.1"],
+        [m.about["python"], "{splatfix}/facts/machine/probe_cuda.py", "libcuda.so.1"],
         '{"init": 803, "cuda": 12080, "gpus": []}',
     )
     torch(m, site, "2.8.0+cu128", "12.8", CU128)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from splatfix.facts.recorded import file_name
+from splatfix.facts.system.recorded import file_name
 
 HERE = Path(__file__).parent
 # What `nvcc --list-gpu-code` of each release prints, from the releases' own nvcc or ptxas (compat.md section 1).
@@ -373,10 +373,10 @@ def python(
     m.about |= {"python": executable, "own_python": executable}
     if not m.windows and not any("libcuda.so.1" in path for path in m.paths["exists"]):
         m.command(
-            [executable, "{splatfix}/facts/probe_cuda.py", "libcuda.so.1"],
+            [executable, "{splatfix}/facts/machine/probe_cuda.py", "libcuda.so.1"],
             '{"error": "libcuda.so.1: cannot open shared object file: No such file or directory"}',
         )
-    m.command([executable, "{splatfix}/facts/probe_env.py"], json.dumps(answer) + "\n")
+    m.command([executable, "{splatfix}/facts/environment/probe_env.py"], json.dumps(answer) + "\n")
     slash = "\\" if m.windows else "/"
     m.exists(site, executable)
     if kind == "venv":

@@ -8,8 +8,8 @@ import pytest
 
 from splatfix.checks import Goal, Status, run
 from splatfix.core.runner import ProcessRunner
-from splatfix.facts import Extension, Linkage, environment, gather
-from splatfix.facts.system import LiveSystem
+from splatfix.facts import Extension, Linkage, LiveSystem, gather
+from splatfix.facts.environment import probe as environment
 from splatfix.install.target import Target
 from tests.facts.native_files import NEW_ABI, OLD_ABI, extension, load
 

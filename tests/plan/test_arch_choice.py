@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.facts.source import read_source
+from splatfix.facts import read_source
 from splatfix.knowledge import Arch
 from splatfix.plan.arch_choice import ArchChoice, Decider, choose
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from splatfix.facts import Facts
-from splatfix.facts.source import Source, read_source
+from splatfix.facts import Facts, Source, read_source
 from splatfix.plan.compiler_cache import compiler_cache
 
 from .machines import CUDA_13, cuda_source, machine

@@ -8,16 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.checks import Goal, Status, run, select
-from splatfix.facts import (
-    Checkout,
-    Distribution,
-    Extension,
-    Fact,
-    Facts,
-    Linkage,
-    RenderCall,
-    SplatPackage,
-)
+from splatfix.facts import Checkout, Distribution, Extension, Fact, Facts, Linkage, RenderCall, SplatPackage
 from splatfix.knowledge.stacks import variant
 from splatfix.plan import Aim, Request, Road, aim_at, find_ways, make_plan
 from splatfix.plan.condemned import other_variant, variants_of_source, who_loses_it

@@ -10,7 +10,7 @@ import pytest
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.facts.source import read_source
+from splatfix.facts import read_source
 from splatfix.knowledge import Arch
 from splatfix.plan.edits import (
     Context,

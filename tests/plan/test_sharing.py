@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splatfix.facts.source import NativeModule, Source
+from splatfix.facts import NativeModule, Source
 from splatfix.plan.plan import BuildWheel, Reason
 from splatfix.plan.sharing import share_jobs, shares
 

@@ -1,0 +1,135 @@
+"""Gathers all facts, or loads those that were saved or recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import posixpath
+from concurrent.futures import Future
+from pathlib import Path
+
+from splatfix import __version__
+from splatfix.core.codec import CodecError, from_json
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.files import read_json
+from splatfix.facts.environment import probe as environment
+from splatfix.facts.environment.extensions import module_name
+from splatfix.facts.environment.interpreter import refuse_other_program
+from splatfix.facts.machine import probe as machine
+from splatfix.facts.machine import toolkits
+from splatfix.facts.model import SCHEMA_VERSION, EnvironmentFacts, Facts
+from splatfix.facts.source.checkout import read_checkout
+from splatfix.facts.system.caching import CachingSystem
+from splatfix.facts.system.live import LiveSystem, System
+from splatfix.facts.system.parallel import Job
+
+
+def gather(
+    python: str | None = None,
+    *,
+    system: System | None = None,
+    try_imports: bool = False,
+    record: Path | None = None,
+    redact: bool = True,
+    repo: Path | None = None,
+) -> Facts:
+    """All facts about this machine and the environment of ``python``.
+
+    Args:
+        python: the target environment's interpreter (see :func:`resolve_python`); None is splatfix's own.
+        try_imports: also import torch and every extension in a child process (seconds instead of milliseconds).
+        record: a new folder for the raw answers, to be played back elsewhere (``diagnose --record``).
+        redact: keep what is personal out of that folder.
+        repo: the checkout of a stack, to be read as well (``diagnose --repo``).
+
+    Raises:
+        SplatfixError: ``no-interpreter`` (exit code 2) when ``python`` is some other program on this machine.
+    """
+    live = system or LiveSystem()
+    if record is None:
+        facts = _gather(CachingSystem(live), python, try_imports)
+        answer = facts.environment.interpreter
+        if system is None and python and answer.value is None:
+            refuse_other_program(python, str(answer.error).rpartition(" did not describe itself: ")[2])
+        return _with_checkout(facts, repo)
+    from splatfix.facts.system.recording import RecordingSystem
+
+    recording = RecordingSystem(live, record)  # refuses a folder in use before anything is asked
+    facts = _gather(recording, python, try_imports)
+    recording.write(python or live.python, redact=redact, imports=try_imports)
+    return _with_checkout(facts, repo)
+
+
+def _with_checkout(facts: Facts, repo: Path | None) -> Facts:
+    if repo is None:
+        return facts
+
+    return dataclasses.replace(facts, checkout=read_checkout(repo))
+
+
+def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
+
+    interpreter = python or live.python
+    folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))
+    packaged: Future[machine.Packaged] = Future()
+    # the machine's slow questions are under way while the environment is read
+    job = Job(lambda: machine.probe(live, folder, packaged.result))
+    try:
+        facts, raw = environment.probe(live, interpreter)
+        packaged.set_result(
+            machine.Packaged(
+                tuple(environment.packaged_toolkits(live, raw)),
+                toolkits.packaged_includes(live, raw.get("site_packages", ())),
+            )
+        )
+    except BaseException as error:
+        packaged.set_exception(error)
+        raise
+    modules: list[str] = []
+    if facts.torch_installed.value and (try_imports or not environment.torch_as_installed(live, facts)):
+        modules.append("torch")
+    if try_imports:
+        modules += [module_name(item) for item in facts.extensions.value or () if item.importable]
+    probes = tuple(environment.try_import(live, interpreter, module) for module in modules)
+    return Facts(
+        machine=job.value(),
+        environment=dataclasses.replace(facts, imports=probes),
+        splatfix=__version__,
+        gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+def probe_environment(system: System, python: str) -> EnvironmentFacts:
+    """Only the environment's facts, for those who changed it and look again."""
+
+    return environment.probe(system, python)[0]
+
+
+def load(path: Path) -> Facts:
+    """Facts that ``diagnose --save`` wrote, on this machine or another; or those of a machine that ``--record`` wrote.
+
+    Raises:
+        SplatfixError: exit code 2, when the file is no such document or comes from a newer splatfix.
+    """
+    if path.is_dir():
+        from splatfix.facts.system.recorded import RecordedSystem
+
+        played = RecordedSystem(path)
+        return gather(played.target, system=played, try_imports=bool(played.about.get("imports")))
+    document = read_json(path, "a facts file of splatfix")
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise usage_error(
+            "facts-too-new",
+            f"{path} has schema_version {version}; this splatfix reads up to {SCHEMA_VERSION}.",
+            "Upgrade splatfix: pip install --upgrade splatfix",
+        )
+    try:
+        return from_json(Facts, document)
+    except CodecError as error:
+        raise SplatfixError(
+            "not-facts",
+            f"{path} is not a facts file of splatfix ({error}).",
+            todo=("Make one with: splatfix diagnose --save facts.json",),
+            exit_code=Exit.USAGE,
+        ) from error

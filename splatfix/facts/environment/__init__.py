@@ -1,0 +1,1 @@
+"""Probes of one Python environment, read from its files."""

@@ -1,0 +1,285 @@
+"""What is true of one Python environment, read from its files; its interpreter only says where they lie."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from splatfix.binaries import BinaryError
+from splatfix.core.runner import Completed
+from splatfix.facts.environment.distributions import read_distributions
+from splatfix.facts.environment.extensions import read_extensions
+from splatfix.facts.environment.jit_cache import own_tag, read_jit_caches
+from splatfix.facts.environment.linkage import runtime_libraries, torch_abi
+from splatfix.facts.environment.packages import read_packages, read_shadows
+from splatfix.facts.machine import toolkits
+from splatfix.facts.machine.libraries import Loader
+from splatfix.facts.model.environment import EnvironmentFacts, ImportProbe, Interpreter, Torch
+from splatfix.facts.model.fact import ContainerGroup, Fact, group_containers, unknown
+from splatfix.facts.system.live import System
+
+_PROBE = Path(__file__).with_name("probe_env.py")
+_TIMEOUT = 20.0
+
+# The module is imported after torch (import order matters to extensions that link libc10), and the interpreter
+# flushes before it ends so that a crash later in teardown cannot hide the answer.
+_IMPORT_SCRIPT = """
+import importlib, sys
+if sys.argv[1] != "torch":
+    try:
+        import torch
+    except ImportError:
+        pass
+importlib.import_module(sys.argv[1])
+print("splatfix-import-ok", flush=True)
+"""
+
+
+def probe(
+    system: System, python: str, *, timeout: float = _TIMEOUT
+) -> tuple[EnvironmentFacts, dict[str, Any]]:
+    """The environment of the interpreter ``python``.
+
+    Args:
+        timeout: seconds the interpreter gets to describe itself.
+
+    Returns:
+        The facts, and the probe's raw answer (empty when there was none) for further look-ups.
+    """
+    done = system.run([python, str(_PROBE)], timeout)
+    raw = _answer(done)
+    if raw is None:
+        reason = (
+            f"the interpreter {python} did not describe itself: {done.why() or 'its answer is not readable'}"
+        )
+        lost = unknown(reason, python)
+        return EnvironmentFacts(lost, lost, lost, lost, lost, lost), {}
+    sites = tuple(raw["site_packages"])
+    distributions = tuple(read_distributions(system, sites))
+    torch_folder = next(
+        (f"{path}/torch" for path in raw["path"] if system.exists(f"{path}/torch/version.py")), None
+    )
+    torch: Fact[Torch] = (
+        read_torch(system, torch_folder)
+        if torch_folder
+        else unknown("torch is not installed in this environment")
+    )
+    loader = Loader(
+        system,
+        system.realpath(raw["executable"]),
+        raw["base_prefix"],
+        sites,
+        torch_folder,
+        conda=bool(raw.get("conda")) or system.exists(f"{raw['base_prefix']}/conda-meta"),
+    )
+    if torch.value is not None and (abi := torch_abi(loader)) is not None:
+        torch = dataclasses.replace(torch, value=dataclasses.replace(torch.value, cxx11_abi=abi))
+    is_cuda = torch.value is not None and torch.value.cuda is not None
+    native = read_extensions(loader, sites, distributions)
+    packages = read_packages(system, sites, distributions, native.extensions)
+    here = system.realpath(".")
+    facts = EnvironmentFacts(
+        interpreter=Fact(_interpreter(system, raw), f"{_PROBE.name} run by {python}"),
+        distributions=Fact(distributions, "*.dist-info and *.egg-info in site-packages"),
+        torch=torch,
+        torch_installed=Fact(torch_folder is not None, "sys.path searched for the torch package"),
+        toolkit_choice=(
+            Fact(
+                toolkits.torch_choice(system, torch_is_cuda=is_cuda), "rules of torch/utils/cpp_extension.py"
+            )
+            if torch.known
+            else unknown("no torch to choose a toolkit")
+        ),
+        extensions=Fact(native.extensions, "native files in site-packages, read as bytes"),
+        packages=Fact(packages, "__init__.py of splatting packages, read as source text"),
+        runtime_libraries=Fact(
+            runtime_libraries(loader), "version definitions of the libraries the loader finds"
+        ),
+        runtime_copies=Fact(native.copies, "names of native files in site-packages"),
+        shadows=(
+            Fact(() if here in sites else read_shadows(system, here, packages), "names in the current folder")
+        ),
+        jit_caches=Fact(
+            read_jit_caches(loader, own_tag(raw, torch.value)),
+            "torch's cache of extensions compiled at first use",
+        ),
+    )
+    return facts, raw
+
+
+def packaged_toolkits(system: System, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Toolkit folders that pip put into the environment (``nvidia/cu13``), as (folder, how it came up)."""
+    found = []
+    for site in raw.get("site_packages", ()):
+        for name in system.listdir(f"{site}/nvidia"):
+            if re.fullmatch(r"cu\d+", name):
+                found.append((f"{site}/nvidia/{name}", f"pip packages in the environment (nvidia/{name})"))
+    return found
+
+
+def try_import(system: System, python: str, module: str, timeout: float = 120.0) -> ImportProbe:
+    """Import ``module`` (after torch) in a child of the target interpreter and say how that ended."""
+    done = system.run([python, "-c", _IMPORT_SCRIPT, module], timeout)
+    if "splatfix-import-ok" in done.stdout and done.returncode == 0:
+        return ImportProbe(module, True, "ok", seconds=done.seconds)
+    if done.returncode is None:
+        return ImportProbe(module, False, "timeout", done.error, done.seconds)
+    if done.returncode < 0:
+        return ImportProbe(module, False, "signal", done.why(), done.seconds)
+    said = (
+        done.stderr.strip()
+        or done.stdout.strip()
+        or f"exit code {done.returncode} before the import was done"
+    )
+    last = said.splitlines()[-1]
+    missing = re.match(r"ModuleNotFoundError: No module named '([^']+)'", last)
+    if missing and missing.group(1) == module:
+        return ImportProbe(module, False, "not installed", last, done.seconds)
+    return ImportProbe(module, False, "exception", last, done.seconds)
+
+
+def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
+    """Whether ``torch/__init__.py`` is byte for byte what pip installed, by its RECORD.
+
+    Importing torch takes seconds, so a torch that looks as it should is not imported to see whether it can be.
+    """
+    for distribution in facts.distributions.value or ():
+        if distribution.name != "torch":
+            continue
+        info = f"{distribution.location}/torch-{distribution.version}.dist-info"
+        line = re.search(
+            r"^torch/__init__\.py,sha256=([\w-]+)", system.read(f"{info}/RECORD") or "", re.MULTILINE
+        )
+        text = system.read(f"{distribution.location}/torch/__init__.py")
+        if line and text is not None:
+            digest = (
+                base64.urlsafe_b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode().rstrip("=")
+            )
+            return digest == line.group(1)
+    return False
+
+
+def _holds_torch(system: System, folder: str) -> bool:
+    return system.exists(f"{folder}/version.py") or system.exists(f"{folder}/__init__.py")
+
+
+def read_torch(system: System, folder: str) -> Fact[Torch]:
+    """torch's version and build from ``torch/version.py`` as text, its GPU code from ``libtorch_cuda``'s bytes."""
+    text = system.read(f"{folder}/version.py")
+    if text is None:
+        return unknown("torch/version.py cannot be read", folder)
+    try:
+        values = _assignments(text)
+    except SyntaxError as error:
+        return unknown(f"torch/version.py is damaged: {error}", folder)
+    if not isinstance(values.get("__version__"), str):
+        return unknown("torch/version.py names no version", folder)
+    code: tuple[ContainerGroup, ...] = ()
+    code_error, abi = "", None
+    library = "lib/torch_cuda.dll" if system.name == "windows" else "lib/libtorch_cuda.so"
+    if values.get("cuda"):
+        try:
+            code = group_containers(system.read_binary(f"{folder}/{library}").containers)
+        except (BinaryError, OSError) as error:
+            code_error = f"{library}: {error}"
+    builder = system.read(f"{folder}/utils/cpp_extension.py") or ""
+    release = tuple(int(n) for n in re.findall(r"\d+", values["__version__"])[:2])
+    if system.name == "linux" and release >= (2, 7):
+        abi = True  # every wheel from 2.7 on; compat.md section 4
+    return Fact(
+        Torch(
+            version=values["__version__"],
+            cuda=values.get("cuda"),
+            hip=values.get("hip"),
+            folder=folder,
+            cxx11_abi=abi,
+            code=code,
+            code_error=code_error,
+            knows_archs=_known_archs(builder),
+            builder_imports=_builder_imports(builder),
+        ),
+        "torch/version.py read as text",
+    )
+
+
+def _answer(done: Completed) -> dict[str, Any] | None:
+    if not done.ok:
+        return None
+    # sitecustomize or .pth files may print before the answer, which is the last line
+    for line in reversed(done.stdout.splitlines()):
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            continue
+        return answer if isinstance(answer, dict) and "site_packages" in answer else None
+    return None
+
+
+def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
+    prefix = raw["prefix"]
+    config = system.read(f"{prefix}/pyvenv.cfg")
+    if raw.get("conda"):
+        kind = "conda"
+    elif config is None:
+        kind = "system"
+    elif system.exists(f"{prefix}/pipx_metadata.json"):
+        kind = "pipx"
+    elif match := re.search(r"^(uv|virtualenv)\s*=", config, re.MULTILINE):
+        kind = match.group(1)
+    else:
+        kind = "venv"
+    return Interpreter(
+        executable=raw["executable"],
+        version=raw["version"],
+        implementation=raw["implementation"],
+        abi_tag=re.sub(r"^\.|\.(so|pyd)$", "", raw["ext_suffix"]),
+        platform_tag=raw["platform"],
+        prefix=prefix,
+        base_prefix=raw["base_prefix"],
+        kind=kind,
+        site_packages=tuple(raw["site_packages"]),
+        externally_managed=bool(raw.get("externally_managed")),
+    )
+
+
+def _assignments(text: str) -> dict[str, Any]:
+    """Module-level constants of a small Python file, without running it."""
+    values: dict[str, Any] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value = [node.target], node.value
+        else:
+            continue
+        if isinstance(value, ast.Constant):
+            values.update({target.id: value.value for target in targets if isinstance(target, ast.Name)})
+    return values
+
+
+def _known_archs(source: str) -> tuple[str, ...]:
+    """The ``supported_arches`` list of cpp_extension, as its source spells it."""
+    match = re.search(r"supported_arches\s*=\s*\[([^\]]*)\]", source)
+    return tuple(re.findall(r"['\"]([\d.]+[af]?)['\"]", match.group(1))) if match else ()
+
+
+def _builder_imports(source: str) -> tuple[str, ...]:
+    """What cpp_extension takes from setuptools' family, at whatever depth of the file."""
+    found = re.findall(
+        r"^\s*(?:from|import)\s+(pkg_resources|setuptools|distutils)\b(.*)$", source, re.MULTILINE
+    )
+    names = {name for name, _ in found}
+    # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there
+    names |= {
+        f"{name}.packaging"
+        for name, rest in found
+        if name == "pkg_resources" and re.search(r"import\s+packaging", rest)
+    }
+    return tuple(sorted(names))

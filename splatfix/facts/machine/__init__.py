@@ -1,0 +1,1 @@
+"""Probes of the machine: GPUs, driver, toolkits, compilers, libraries, resources."""

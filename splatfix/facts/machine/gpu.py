@@ -1,0 +1,361 @@
+"""GPUs and the NVIDIA driver: NVML, libcuda, nvidia-smi, /proc, the device tree, the PCI bus."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splatfix.facts.machine import adapters as pci
+from splatfix.facts.model.fact import Fact, unknown
+from splatfix.facts.model.machine import Driver, Gpu
+from splatfix.facts.system.live import System
+
+_LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+_TIMEOUT = 8.0
+_LIBCUDA_PROBE = Path(__file__).with_name("probe_cuda.py")
+_SMI_FIELDS = "index,name,compute_cap,driver_version,memory.total,memory.free,pci.bus_id,uuid"
+_WSL = "/usr/lib/wsl/lib"
+# GPU of each Tegra chip (compat.md section 1); the device tree names the chip on every Jetson.
+_TEGRA = {
+    "tegra210": ("5.3", "Maxwell"),
+    "tegra186": ("6.2", "Pascal"),
+    "tegra194": ("7.2", "Volta"),
+    "tegra234": ("8.7", "Ampere"),
+    "tegra264": ("11.0", "Blackwell"),
+}
+SYSCTL_NAMES = ("hw.memsize", "hw.logicalcpu", "machdep.cpu.brand_string")
+
+
+def probe(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
+    """GPUs and NVIDIA driver of a machine.
+
+    Order: NVML, then libcuda in a child process, then nvidia-smi, then /proc/driver/nvidia, then the device tree of a
+    Jetson, then the PCI bus; the first that shows NVIDIA GPUs wins, and the misses are told in ``found_via``. What it
+    leaves open, the PCI bus fills in; cards of other makers come from there too. An empty tuple means that every road
+    was tried and no GPU is there; unknown means that something of NVIDIA's is there but nothing could be asked.
+    """
+    if system.name == "darwin":
+        return _of_a_mac(system)
+    on_bus = pci.cards(system)
+    kernel = _kernel_module(system)
+    reply = system.nvml()
+    nvml = _from_nvml(reply)
+    if nvml is not None and (nvml.gpus or not any(card.vendor == "nvidia" for card in on_bus)):
+        gpus, via = _completed(nvml.gpus, on_bus), "NVML"
+        return Fact(gpus, via), Fact(_driver(system, kernel, nvml, reply), _via("NVML", kernel))
+    misses = [f"NVML: {reply.get('error') or 'it shows no GPU'}"]
+    if not _anything_of_nvidia(system) and not any(card.vendor == "nvidia" for card in on_bus):
+        via = "; ".join([*misses, "no NVIDIA device files, no NVIDIA card on the PCI bus"])
+        return Fact(on_bus, via), Fact(None, via, "no NVIDIA driver on this machine")
+    by_cuda = libcuda(system, misses)
+    best = by_cuda if by_cuda and by_cuda.gpus else None
+    best = best or nvidia_smi(system, misses) or proc_files(system) or jetson(system)
+    known = dataclasses.replace(
+        best or Answer(""),
+        cuda=by_cuda.cuda if by_cuda else None,
+        cuda_error=by_cuda.cuda_error if by_cuda else None,
+    )
+    made = _driver(system, kernel, known, reply)
+    driver: Fact[Driver] = (
+        Fact(made, _via(known.via, kernel) or "libcuda")
+        if made.version or made.cuda
+        else Fact(None, "; ".join(misses), "no NVIDIA driver is loaded on this machine")
+    )
+    gpus = _completed(known.gpus, on_bus)
+    if any(gpu.vendor == "nvidia" for gpu in gpus):
+        told = known.via if known.gpus else "; ".join([*misses, "/sys/bus/pci/devices"])
+        return Fact(gpus, told), driver
+    return unknown("; ".join(misses)), driver
+
+
+def _of_a_mac(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
+    answer = apple(system)
+    no_driver: Fact[Driver] = Fact(None, "macOS", "there is no NVIDIA driver for this system")
+    if answer is None:
+        return unknown("system_profiler SPDisplaysDataType shows no GPU"), no_driver
+    return Fact(answer.gpus, answer.via), no_driver
+
+
+def _from_nvml(reply: dict[str, Any]) -> Answer | None:
+    """NVML's plain data (see :func:`splatfix.facts.machine.nvml.ask`) as GPUs; None when it gave none to read."""
+    items = reply.get("gpus")
+    if "error" in reply or not isinstance(items, list):
+        return None
+    gpus: list[Gpu] = []
+    for item in items:
+        if not isinstance(item, dict):
+            continue
+        mig_devices = item.get("mig_devices")
+        gpus.append(
+            Gpu(
+                index=len(gpus),
+                name=_text(item.get("name")) or "unknown",
+                cc=capability(item.get("cc")),
+                memory_total=_whole(item.get("memory_total")),
+                memory_free=_whole(item.get("memory_free")),
+                bus_id=_text(item.get("bus_id")),
+                uuid=_text(item.get("uuid")),
+                mig=item["mig"] if isinstance(item.get("mig"), bool) else None,
+                display=item["display"] if isinstance(item.get("display"), bool) else None,
+                mig_devices=tuple(map(str, mig_devices)) if isinstance(mig_devices, list) else (),
+            )
+        )
+    return Answer("NVML", tuple(gpus), cuda_level(reply.get("cuda")), _text(reply.get("driver")))
+
+
+def _driver(
+    system: System, kernel: tuple[str, bool | None] | None, answer: Answer, reply: dict[str, Any]
+) -> Driver:
+    code = reply.get("error_code")
+    return Driver(
+        version=kernel[0] if kernel else answer.driver,
+        cuda=answer.cuda,
+        open_module=kernel[1] if kernel else None,
+        library_version=answer.driver or _library_version(system),
+        nvml_error=code if isinstance(code, int) else None,
+        cuda_error=answer.cuda_error,
+    )
+
+
+def _library_version(system: System) -> str | None:
+    """The version in the real file name of the installed user-mode driver: ``libcuda.so.575.57.08``."""
+    for folder in _LIBRARY_FOLDERS:
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            if system.exists(f"{folder}/{name}"):
+                match = re.search(
+                    r"\.so\.([0-9]{3,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)$", system.realpath(f"{folder}/{name}")
+                )
+                if match:
+                    return match.group(1)
+    return None
+
+
+def _completed(gpus: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """GPUs that a driver showed with what the PCI bus adds; then the cards that only the bus shows."""
+    left = list(on_bus)
+    found = []
+    for gpu in gpus:
+        twin = next((card for card in left if pci.same_bus(card.bus_id, gpu.bus_id)), None)
+        if twin is not None:
+            left.remove(twin)
+            gpu = dataclasses.replace(
+                gpu,
+                cc=gpu.cc or twin.cc,
+                display=gpu.display if gpu.display is not None else twin.display,
+                pci_id=twin.pci_id,
+                kernel_driver=twin.kernel_driver,
+            )
+        found.append(gpu)
+    # a road without bus numbers (an old libcuda) already showed every NVIDIA card there is to use
+    if any(gpu.vendor == "nvidia" and gpu.bus_id is None for gpu in gpus):
+        left = [card for card in left if card.vendor != "nvidia"]
+    # NVIDIA's first, so that a processor's own graphics does not take CUDA's number 0
+    ordered = sorted([*found, *left], key=lambda gpu: gpu.vendor != "nvidia")
+    return tuple(dataclasses.replace(gpu, index=i) for i, gpu in enumerate(ordered))
+
+
+def _kernel_module(system: System) -> tuple[str, bool | None] | None:
+    """Version and openness of the loaded kernel module, from its own /proc file (or /sys, which is silent on that)."""
+    for line in (system.read("/proc/driver/nvidia/version") or "").splitlines():
+        match = re.match(r"NVRM version:.*?\s([0-9]{3,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)\s", line + " ")
+        if match:
+            return match.group(1), "Open Kernel Module" in line
+    plain = (system.read("/sys/module/nvidia/version") or "").strip()
+    return (plain, None) if re.fullmatch(r"[0-9]{3,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", plain) else None
+
+
+def _anything_of_nvidia(system: System) -> bool:
+    traces = (
+        "/proc/driver/nvidia",
+        "/dev/nvidiactl",
+        "/dev/dxg",
+        "/sys/module/nvidia",
+        "/dev/nvhost-gpu",
+        "/etc/nv_tegra_release",
+    )
+    return system.name == "windows" or any(system.exists(path) for path in traces)
+
+
+def _via(road: str, kernel: tuple[str, bool | None] | None) -> str:
+    said = "/proc/driver/nvidia/version" if kernel and kernel[1] is not None else "/sys/module/nvidia/version"
+    return " and ".join(part for part in (road, said if kernel else "") if part)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one road showed; the parts it cannot know are None or empty."""
+
+    via: str
+    gpus: tuple[Gpu, ...] = ()
+    cuda: str | None = None
+    driver: str | None = None
+    cuda_error: int | None = None
+
+
+def libcuda(system: System, misses: list[str]) -> Answer | None:
+    """Ask libcuda, loaded in a child of splatfix's own Python."""
+    if system.name == "windows":
+        names: tuple[str, ...] = ("nvcuda.dll",)
+    elif system.exists(f"{_WSL}/libcuda.so.1"):
+        names = (f"{_WSL}/libcuda.so.1", "libcuda.so.1")  # that folder may be off the loader's path
+    else:
+        names = ("libcuda.so.1",)
+    failed: Answer | None = None
+    for library in names:
+        done = system.run([system.python, str(_LIBCUDA_PROBE), library], _TIMEOUT)
+        reply = _object(done.stdout)
+        if reply is None:
+            misses.append(f"{library}: {done.why() or 'no readable answer'}")
+        elif "error" in reply:
+            misses.append(f"libcuda: {reply['error']}")
+        elif reply.get("init") != 0:
+            code = reply.get("init")
+            misses.append(f"{library}: cuInit gives error {code}")
+            failed = Answer(
+                "libcuda",
+                cuda=cuda_level(reply.get("cuda")),
+                cuda_error=code if isinstance(code, int) else None,
+            )
+        else:
+            return Answer("libcuda", _cuda_gpus(reply.get("gpus")), cuda_level(reply.get("cuda")))
+    return failed
+
+
+def nvidia_smi(system: System, misses: list[str]) -> Answer | None:
+    """Ask nvidia-smi, WSL's own first."""
+    programs = [f"{_WSL}/nvidia-smi"] if system.exists(f"{_WSL}/nvidia-smi") else []
+    for program in [*programs, "nvidia-smi"]:
+        done = system.run([program, f"--query-gpu={_SMI_FIELDS}", "--format=csv,noheader,nounits"], _TIMEOUT)
+        if not done.ok:
+            # its reason stands on stdout: "Failed to initialize NVML: Driver/library version mismatch"
+            said = (
+                next((line for line in done.stdout.splitlines() if line.strip()), "")
+                if not done.error
+                else ""
+            )
+            misses.append(f"nvidia-smi: {said.strip() or done.why()}")
+            continue
+        gpus, driver = [], None
+        for row in csv.reader(io.StringIO(done.stdout), skipinitialspace=True):
+            gpu = _smi_gpu([cell.strip() for cell in row])
+            if gpu is None:
+                misses.append(f"nvidia-smi: unexpected line {','.join(row)[:80]!r}")
+            else:
+                gpus.append(gpu)
+                driver = row[3].strip()
+        if gpus:
+            return Answer("nvidia-smi", tuple(gpus), driver=driver)
+    return None
+
+
+def proc_files(system: System) -> Answer | None:
+    """Read /proc/driver/nvidia/gpus/*/information, which the kernel module writes by itself."""
+    base = "/proc/driver/nvidia/gpus"
+    gpus: list[Gpu] = []
+    for bus in system.listdir(base):
+        text = system.read(f"{base}/{bus}/information") or ""
+        model = re.search(r"^Model:\s*(\S.*?)\s*$", text, re.MULTILINE)
+        uuid = re.search(r"^GPU UUID:\s*(\S+)", text, re.MULTILINE)
+        if model:
+            gpus.append(Gpu(len(gpus), model.group(1), bus_id=bus, uuid=uuid.group(1) if uuid else None))
+    return Answer(base, tuple(gpus)) if gpus else None
+
+
+def jetson(system: System) -> Answer | None:
+    """A Tegra board's GPU by its device tree: integrated, on no PCI bus."""
+    chips = (system.read("/proc/device-tree/compatible") or "").split("\0")
+    chip = next((c.removeprefix("nvidia,") for c in chips if c.removeprefix("nvidia,") in _TEGRA), None)
+    if chip is None:
+        return None
+    cc, family = _TEGRA[chip]
+    return Answer("/proc/device-tree/compatible", (Gpu(0, f"{family} GPU of NVIDIA {chip}", cc=cc),))
+
+
+def apple(system: System) -> Answer | None:
+    """The GPUs of a Mac, as system_profiler tells them."""
+    done = system.run(["system_profiler", "SPDisplaysDataType"], _TIMEOUT)
+    gpus: list[Gpu] = []
+    for block in re.split(r"^\s+Chipset Model:", done.stdout, flags=re.MULTILINE)[1:]:
+        name = block.splitlines()[0].strip()
+        vendor = next((v for v in ("AMD", "Intel", "NVIDIA") if v in name), "Apple").lower()
+        shared = _sysctl_memory(system) if vendor == "apple" else None  # one memory for CPU and GPU
+        gpus.append(Gpu(len(gpus), name, vendor, memory_total=shared, display="Online: Yes" in block))
+    return Answer("system_profiler SPDisplaysDataType", tuple(gpus)) if gpus else None
+
+
+def _sysctl_memory(system: System) -> int | None:
+    match = re.search(r"hw\.memsize: ([0-9]{1,18})\b", system.run(["sysctl", *SYSCTL_NAMES], _TIMEOUT).stdout)
+    return int(match.group(1)) if match else None
+
+
+def cuda_level(number: object) -> str | None:
+    """``13000`` -> ``13.0`` (CUDA driver API, cuDriverGetVersion)."""
+    return f"{number // 1000}.{number % 1000 // 10}" if isinstance(number, int) and number > 0 else None
+
+
+def capability(pair: object) -> str | None:
+    """``[12, 0]`` -> ``12.0``; None for what is no pair of numbers."""
+    if isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(n, int) for n in pair):
+        return f"{pair[0]}.{pair[1]}"
+    return None
+
+
+def _object(text: str) -> dict[str, object] | None:
+    try:
+        reply = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return reply if isinstance(reply, dict) else None
+
+
+def _cuda_gpus(items: object) -> tuple[Gpu, ...]:
+    found: list[Gpu] = []
+    for item in items if isinstance(items, list) else ():
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            continue
+        memory, bus = item.get("memory_total"), item.get("bus_id")
+        found.append(
+            Gpu(
+                len(found),
+                item["name"],
+                cc=capability(item.get("cc")),
+                memory_total=memory if isinstance(memory, int) and memory > 0 else None,
+                bus_id=bus if isinstance(bus, str) else None,
+            )
+        )
+    return tuple(found)
+
+
+def _smi_gpu(row: list[str]) -> Gpu | None:
+    if len(row) != len(_SMI_FIELDS.split(",")) or not row[0].isascii() or not row[0].isdigit():
+        return None
+    index, name, cc, _, total, free, bus, uuid = row
+    return Gpu(
+        int(index),
+        name,
+        cc=cc
+        if re.fullmatch(r"[0-9]{1,3}\.[0-9]", cc)
+        else None,  # old drivers have no such field, GB10's memory is [N/A]
+        memory_total=_mebibytes(total),
+        memory_free=_mebibytes(free),
+        bus_id=bus,
+        uuid=uuid,
+    )
+
+
+def _mebibytes(text: str) -> int | None:
+    return int(text) * 2**20 if re.fullmatch(r"[0-9]{1,9}", text) else None

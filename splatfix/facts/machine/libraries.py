@@ -1,0 +1,248 @@
+"""System libraries and headers: where the dynamic loader looks, libcuda, OpenGL, CUB, the MSVC runtime."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from splatfix.facts.model.fact import Fact, unknown
+from splatfix.facts.model.machine import Colmap, HeaderCopy
+from splatfix.facts.system.live import System, which_all
+
+# torch's libraries, those first that answer most names. Releases before 2.0 split libtorch_cuda in two.
+_TORCH_LIBRARIES = (
+    "c10",
+    "torch_cpu",
+    "torch_python",
+    "c10_cuda",
+    "torch_cuda",
+    "torch_cuda_cpp",
+    "torch_cuda_cu",
+    "c10_hip",
+    "torch_hip",
+    "torch",
+)
+_TIMEOUT = 8.0
+# A docker daemon finds the first of these on its PATH when --gpus is asked for; a CDI file serves newer ones.
+_CONTAINER_TOOLKIT = (
+    "nvidia-container-runtime-hook",
+    "nvidia-container-runtime",
+    "nvidia-ctk",
+    "nvidia-container-cli",
+)
+_CDI = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
+# What torch's Windows wheels load from the Visual C++ redistributable of 2015 to 2022.
+_MSVC_RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll")
+_GRAPHICS = ("EGL/egl.h", "GL/gl.h", "GLES3/gl3.h")
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Where the target interpreter's loader looks for libraries, once it has imported torch."""
+
+    system: System
+    executable: str
+    prefix: str
+    """The prefix whose interpreter runs: the base one of a venv."""
+    sites: tuple[str, ...]
+    torch_folder: str | None
+    conda: bool = False
+    _found: dict[tuple[str, str], str | None] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def folders(self) -> tuple[str, ...]:
+        """Folders that are searched for every library, in the loader's order."""
+        env = self.system.env
+        if self.system.name == "windows":
+            root = env.get("SYSTEMROOT", "C:\\Windows").replace("\\", "/")
+            own = (f"{self.prefix}", f"{self.prefix}/DLLs", f"{self.prefix}/Library/bin", f"{root}/System32")
+            return (*self.torch_folders, *own)
+        folders = [item for item in env.get("LD_LIBRARY_PATH", "").split(":") if item]
+        folders += self.torch_folders
+        if self.conda:  # its interpreter carries RPATH $ORIGIN/../lib, which holds for all it loads
+            folders.append(f"{self.prefix}/lib")
+        folders += self._configured("/etc/ld.so.conf")
+        triplet = f"{self.system.machine}-linux-gnu"
+        folders += [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
+        return tuple(dict.fromkeys(folders))
+
+    @cached_property
+    def torch_folders(self) -> tuple[str, ...]:
+        """Folders whose libraries are in the process once torch was imported (all of ``nvidia/*/lib`` is taken for it)."""
+        found = [f"{self.torch_folder}/lib"] if self.torch_folder else []
+        part = "bin" if self.system.name == "windows" else "lib"
+        for site in self.sites:
+            found += [f"{site}/nvidia/{name}/{part}" for name in self.system.listdir(f"{site}/nvidia")]
+        return tuple(found)
+
+    @cached_property
+    def torch_libraries(self) -> tuple[str, ...]:
+        """Paths of torch's own libraries."""
+        form = "{}.dll" if self.system.name == "windows" else "lib{}.so"
+        paths = [f"{self.torch_folder}/lib/{form.format(name)}" for name in _TORCH_LIBRARIES]
+        return tuple(path for path in paths if self.torch_folder and self.system.exists(path))
+
+    def find(self, name: str, rpath: Sequence[str] = (), origin: str = "") -> str | None:
+        """The file that a needed library name leads to; None when it lies nowhere."""
+        for folder in rpath:
+            path = f"{re.sub(r'[$]ORIGIN|[$][{]ORIGIN[}]', lambda _: origin, folder)}/{name}"
+            if self.system.exists(path):
+                return path
+        key = (name, origin if self.system.name == "windows" else "")
+        if key not in self._found:
+            self._found[key] = self._search(name, origin)
+        return self._found[key]
+
+    def _search(self, name: str, origin: str) -> str | None:
+        if "/" in name:
+            return name if self.system.exists(name) else None
+        if self.system.name == "windows":
+            for folder in (origin, *self.folders):
+                for entry in self.system.listdir(folder):
+                    if entry.lower() == name.lower():
+                        return f"{folder}/{entry}"
+            # forwarders that no folder holds; the system resolves them itself
+            return name if name.lower().startswith(("api-ms-", "ext-ms-")) else None
+        for folder in self.folders:
+            if self.system.exists(f"{folder}/{name}"):
+                return f"{folder}/{name}"
+        return None
+
+    def _configured(self, file: str, depth: int = 0) -> list[str]:
+        """Folders of ld.so.conf, from which ldconfig makes the loader's cache."""
+        folders: list[str] = []
+        for line in (self.system.read(file) or "").splitlines():
+            text = line.partition("#")[0].strip()
+            if text.startswith("include ") and depth < 3:
+                pattern = text.split(None, 1)[1]
+                folder, _, name = pattern.rpartition("/")
+                folder = folder if folder.startswith("/") else f"/etc/{folder}".rstrip("/")
+                ending = name.partition("*")[2] if "*" in name else name
+                for entry in self.system.listdir(folder):
+                    if entry.endswith(ending):
+                        folders += self._configured(f"{folder}/{entry}", depth + 1)
+            elif text.startswith("/"):
+                folders.append(text)
+        return folders
+
+
+def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:
+    """Every ``libcuda.so.1`` the loader would meet, the one it takes first, with links followed."""
+    if system.name != "linux":
+        return unknown(f"{system.name} has no libcuda.so.1")
+    folders = Loader(system, "", "", (), None).folders
+    if not any(system.exists(f"{folder}/libc.so.6") for folder in folders):
+        return unknown("the loader's folders could not be looked at")
+    found = (f"{folder}/libcuda.so.1" for folder in folders)
+    real = dict.fromkeys(system.realpath(path) for path in found if system.exists(path))
+    return Fact(tuple(real), "LD_LIBRARY_PATH, ld.so.conf and the loader's own folders")
+
+
+def linkable_libcuda(system: System) -> Fact[tuple[str, ...]]:
+    """Every ``libcuda.so`` that ``-lcuda`` can find without further flags: in LIBRARY_PATH and the system's folders."""
+    if system.name != "linux":
+        return unknown(f"{system.name} has no libcuda.so")
+    triplet = f"{system.machine}-linux-gnu"
+    folders = [item for item in system.env.get("LIBRARY_PATH", "").split(":") if item]
+    folders += [
+        f"/lib/{triplet}",
+        f"/usr/lib/{triplet}",
+        "/usr/lib64",
+        "/lib64",
+        "/usr/lib",
+        "/lib",
+        "/usr/local/lib",
+    ]
+    found = tuple(path for folder in folders if system.exists(path := f"{folder}/libcuda.so"))
+    return Fact(found, "LIBRARY_PATH and the linker's own folders")
+
+
+def missing_graphics(system: System) -> Fact[tuple[str, ...]]:
+    """Headers of OpenGL and EGL that nvdiffrast's GL rasterizer includes and that are not here."""
+    if system.name != "linux":
+        return unknown("looked at on Linux only")
+    folders = ["/usr/include", "/usr/local/include"]
+    if not system.exists("/usr/include/stdlib.h"):
+        return unknown("no C headers in /usr/include to judge by")
+    if prefix := system.env.get("CONDA_PREFIX"):
+        folders.append(f"{prefix}/include")
+    lost = (name for name in _GRAPHICS if not any(system.exists(f"{folder}/{name}") for folder in folders))
+    return Fact(tuple(lost), ", ".join(folders))
+
+
+def header_copies(system: System) -> Fact[tuple[HeaderCopy, ...]]:
+    """CUB and Thrust in folders that compilers search before or beside the toolkit's own."""
+    if system.name != "linux":
+        return unknown("looked at on Linux only")
+    return Fact(
+        tuple(_header_copies(system)), "CPATH, CPLUS_INCLUDE_PATH, CUB_HOME and the usual include folders"
+    )
+
+
+def cub_version(system: System, folder: str) -> str:
+    """``2.3.2`` from ``cub/version.cuh`` below an include folder; "" when it is not there."""
+    return _version(system.read(f"{folder}/cub/version.cuh"), "CUB_VERSION")
+
+
+def container_toolkit(system: System) -> Fact[tuple[str, ...]]:
+    """What of NVIDIA's container toolkit is here, where docker is; unknown without docker."""
+    if system.name != "linux" or not which_all(system, "docker"):
+        return unknown("there is no docker on PATH")
+    found = [path for name in _CONTAINER_TOOLKIT for path in which_all(system, name)[:1]]
+    found += [path for path in _CDI if system.exists(path)]
+    return Fact(tuple(found), "PATH and /etc/cdi")
+
+
+def missing_msvc_runtime(system: System) -> Fact[tuple[str, ...]]:
+    """DLLs of the Visual C++ redistributable that are not in System32."""
+    folder = f"{system.env.get('SYSTEMROOT') or 'C:/Windows'}/System32".replace("\\", "/")
+    if system.name != "windows" or not system.exists(f"{folder}/kernel32.dll"):
+        return unknown("System32 could not be looked at" if system.name == "windows" else "not Windows")
+    return Fact(tuple(name for name in _MSVC_RUNTIME if not system.exists(f"{folder}/{name}")), folder)
+
+
+def colmap(system: System) -> Fact[Colmap]:
+    """Version of the COLMAP on PATH, and whether it says of itself that it was built with CUDA."""
+    if not which_all(system, "colmap"):
+        return Fact(None, "PATH", "no colmap on PATH")
+    said = system.run(["colmap", "help"], _TIMEOUT)
+    version = re.search(r"COLMAP (\d[\d.]*)", said.stdout)
+    if version is None:
+        return unknown(f"colmap help: {said.why() or 'no version in its answer'}")
+    cuda = re.search(r"\b(with|without) CUDA\b", said.stdout)
+    return Fact(
+        Colmap(version.group(1).rstrip("."), cuda.group(1) == "with" if cuda else None), "colmap help"
+    )
+
+
+def _header_copies(system: System) -> Iterator[HeaderCopy]:
+    env = system.env
+    places: list[tuple[str, str]] = []
+    for name in ("CPATH", "CPLUS_INCLUDE_PATH", "CUB_HOME"):
+        places += [(folder, name) for folder in env.get(name, "").split(":") if folder]
+    if prefix := env.get("CONDA_PREFIX"):
+        places.append((f"{prefix}/include", "CONDA_PREFIX"))
+    places += [
+        ("/usr/local/include", "the compiler's own search"),
+        ("/usr/include", "the compiler's own search"),
+    ]
+    seen: set[str] = set()
+    for folder, via in places:
+        real = system.realpath(folder)
+        if real in seen:
+            continue
+        seen.add(real)
+        thrust = _version(system.read(f"{folder}/thrust/version.h"), "THRUST_VERSION")
+        if (cub := cub_version(system, folder)) or thrust:
+            yield HeaderCopy(folder, via, cub, thrust)
+
+
+def _version(text: str | None, macro: str) -> str:
+    """``#define CUB_VERSION 200302`` -> ``2.3.2`` (major * 100000 + minor * 100 + patch, as the headers say)."""
+    match = re.search(rf"^\s*#\s*define\s+{macro}\s+(\d+)", text or "", re.MULTILINE)
+    if match is None:
+        return ""
+    number = int(match.group(1))
+    return f"{number // 100000}.{number // 100 % 1000}.{number % 100}"

@@ -1,0 +1,219 @@
+"""NVML: driver and GPUs as plain data, and a meter of what each GPU uses right now."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from splatfix.facts.system.parallel import within
+
+_TIMEOUT = 10.0
+_WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
+_LIBRARY_NOT_FOUND = 12
+
+
+def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
+    """NVML's answers, or the reason why it gave none.
+
+    Args:
+        timeout: seconds until a driver that hangs (a GPU that fell off the bus) is given up.
+
+    Returns:
+        ``{"error": str, "error_code": int | None}`` when NVML could not be started; else ``driver`` (text), ``cuda``
+        (integer as ``cuDriverGetVersion`` gives it, e.g. 13000, or None) and ``gpus``, a list of ``index``, ``name``,
+        ``cc`` ([major, minor]), ``memory_total``/``memory_free`` (bytes), ``bus_id``, ``uuid``, ``mig``,
+        ``mig_devices`` (names), ``display``; what a card does not answer is None.
+    """
+    answer, problem = within(timeout, _ask)
+    return answer if answer is not None else {"error": f"NVML: {problem}", "error_code": None}
+
+
+def _library_is_there() -> bool:
+    """What the binding would find when it starts: asked first, because importing the binding costs a twentieth
+    of a diagnosis on a machine that has no NVIDIA driver at all."""
+    if sys.platform != "linux" or "pynvml" in sys.modules:
+        return True
+    for name in ("libnvidia-ml.so.1", _WSL_LIBRARY):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(name)
+            return True
+    return False
+
+
+def _ask() -> dict[str, Any]:
+    if not _library_is_there():
+        return {"error": "NVML Shared Library Not Found", "error_code": _LIBRARY_NOT_FOUND}
+    import pynvml
+
+    try:
+        start_nvml(pynvml)
+    except pynvml.NVMLError as error:
+        return {"error": str(error), "error_code": int(error.value)}
+    try:
+        return {
+            "driver": as_text(attempt(pynvml, pynvml.nvmlSystemGetDriverVersion)),
+            "cuda": attempt(pynvml, pynvml.nvmlSystemGetCudaDriverVersion_v2),
+            "gpus": [_gpu(pynvml, index) for index in range(attempt(pynvml, pynvml.nvmlDeviceGetCount) or 0)],
+        }
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def start_nvml(pynvml: Any) -> None:
+    """Start NVML; on WSL its library may lie off the loader's path, so it is loaded by hand and tried again."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        if int(error.value) != _LIBRARY_NOT_FOUND:
+            raise
+        try:
+            ctypes.CDLL(_WSL_LIBRARY)  # once it is loaded, the loader finds it by its name
+        except OSError:
+            raise error from None
+        pynvml.nvmlInit()
+
+
+def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
+    handle = attempt(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index)
+    if handle is None:
+        return {"index": index, "name": "unknown (the driver gives no handle: GPU lost?)"}
+    memory = attempt(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
+    pci = attempt(pynvml, pynvml.nvmlDeviceGetPciInfo, handle)
+    cc = attempt(pynvml, pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    mig = attempt(pynvml, pynvml.nvmlDeviceGetMigMode, handle)
+    return {
+        "index": index,
+        "name": as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, handle)),
+        "cc": list(cc) if cc else None,
+        "memory_total": int(memory.total) if memory else None,
+        "memory_free": int(memory.free) if memory else None,
+        "bus_id": as_text(pci.busId) if pci else None,
+        "uuid": as_text(attempt(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
+        "mig": bool(mig[0]) if mig else None,
+        "mig_devices": _mig_devices(pynvml, handle) if mig and mig[0] else [],
+        "display": _yes(attempt(pynvml, pynvml.nvmlDeviceGetDisplayMode, handle)),
+    }
+
+
+def _mig_devices(pynvml: Any, handle: Any) -> list[str]:
+    """Names such as ``NVIDIA A100-SXM4-40GB MIG 1g.5gb`` of the instances that a card is cut into."""
+    places = range(attempt(pynvml, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0)
+    instances = (
+        attempt(pynvml, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place) for place in places
+    )
+    names = (
+        as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, item)) for item in instances if item is not None
+    )
+    return [name for name in names if name]
+
+
+def attempt(pynvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
+    """The call's answer, or None for what this card or driver does not answer (NVML's own error)."""
+    try:
+        return call(*arguments)
+    except pynvml.NVMLError:
+        return None
+
+
+def as_text(value: Any) -> str | None:
+    """Older bindings answer in bytes, newer ones in text."""
+    if value is None:
+        return None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _yes(value: Any) -> bool | None:
+    return None if value is None else bool(value)
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """One GPU at one moment; what the driver does not answer is None.
+
+    ``processes`` maps process ids to bytes; a process whose share the driver hides (Windows, WSL) maps to None.
+    """
+
+    index: int
+    name: str
+    total: int | None
+    used: int | None
+    utilisation: int | None
+    """Per cent of the last sampling period in which a kernel ran."""
+    processes: dict[int, int | None]
+
+
+class GpuMeter(Protocol):
+    """The seam to NVML; tests hand in recorded answers."""
+
+    def read(self) -> tuple[GpuUse, ...]:
+        """Every GPU now; () where nothing can be measured."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be measured, in words; "" when it can."""
+        ...
+
+
+class NvmlMeter:
+    """NVML, started once and asked many times."""
+
+    def __init__(self, timeout: float = _TIMEOUT) -> None:
+        self._timeout = timeout
+        self._nvml: Any = None
+        started, problem = within(timeout, self._start)
+        self._problem = problem or (started or "")
+
+    @property
+    def problem(self) -> str:
+        """See :class:`GpuMeter`."""
+        return self._problem
+
+    def read(self) -> tuple[GpuUse, ...]:
+        """See :class:`GpuMeter`. A driver that stops answering is not asked again."""
+        if self._problem:
+            return ()
+        gpus, problem = within(self._timeout, self._read)
+        if gpus is None:
+            self._problem = f"NVML: {problem}"
+            return ()
+        return gpus
+
+    def _start(self) -> str:
+        import pynvml
+
+        try:
+            start_nvml(pynvml)
+        except pynvml.NVMLError as error:
+            return f"NVML: {error}"
+        self._nvml = pynvml
+        return ""
+
+    def _read(self) -> tuple[GpuUse, ...]:
+        count = attempt(self._nvml, self._nvml.nvmlDeviceGetCount) or 0
+        return tuple(_gpu_use(self._nvml, index) for index in range(count))
+
+
+def _gpu_use(nvml: Any, index: int) -> GpuUse:
+    handle = attempt(nvml, nvml.nvmlDeviceGetHandleByIndex, index)
+    if handle is None:
+        return GpuUse(index, "unknown", None, None, None, {})
+    memory = attempt(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    rates = attempt(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
+    processes: dict[int, int | None] = {}
+    # A process that computes and draws is in both lists with the same figure.
+    for listing in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetGraphicsRunningProcesses):
+        for item in attempt(nvml, listing, handle) or ():
+            processes[int(item.pid)] = None if item.usedGpuMemory is None else int(item.usedGpuMemory)
+    return GpuUse(
+        index,
+        as_text(attempt(nvml, nvml.nvmlDeviceGetName, handle)) or "unknown",
+        int(memory.total) if memory else None,
+        int(memory.used) if memory else None,
+        int(rates.gpu) if rates else None,
+        processes,
+    )

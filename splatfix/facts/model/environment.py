@@ -1,0 +1,264 @@
+"""A Python environment as data: interpreter, packages, torch, extensions, caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from splatfix.facts.model.fact import ContainerGroup, Fact
+from splatfix.facts.model.source import Shadow
+
+
+@dataclass(frozen=True)
+class ToolkitChoice:
+    """Which folder ``torch.utils.cpp_extension`` would take as CUDA_HOME, and by which of its rules."""
+
+    root: str | None
+    rule: str
+    nvcc: str | None = None
+    real_root: str | None = None
+    """The root the found nvcc names as its own, when that is another folder."""
+    has_headers: bool | None = None
+    """``include/cuda_runtime.h`` lies under ``root``."""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """The target environment's Python."""
+
+    executable: str
+    version: str
+    """``3.11.7``."""
+    implementation: str
+    abi_tag: str
+    """The extension-module suffix tag, e.g. ``cpython-311-x86_64-linux-gnu``."""
+    platform_tag: str
+    prefix: str
+    base_prefix: str
+    kind: str
+    """``venv``, ``virtualenv``, ``conda``, ``uv``, ``pipx`` or ``system``."""
+    site_packages: tuple[str, ...]
+    externally_managed: bool = False
+
+
+@dataclass(frozen=True)
+class BuildRecord:
+    """How splatfix built a wheel, as the manifest in it says."""
+
+    targets: tuple[str, ...] = ()
+    """``sm_120``; empty for a wheel without GPU code."""
+    cuda_mismatch: str = ""
+    """Both versions, in words, when torch's check of the toolkit was silenced; "" otherwise."""
+    edits: tuple[str, ...] = ()
+    """Names of the edits that its source needed."""
+    built_with: tuple[tuple[str, str], ...] = ()
+    """What went into the build and its version: ``torch`` (version and CUDA), ``toolkit``, ``python``, compilers."""
+
+    @property
+    def torch(self) -> str:
+        """Version and CUDA of the torch it was compiled against (``2.11.0+cu130 13.0``); "" when it is not known."""
+        return dict(self.built_with).get("torch", "")
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One installed distribution, as its metadata says."""
+
+    name: str
+    version: str
+    location: str
+    editable: bool = False
+    installer: str = ""
+    origin: str = ""
+    """Where it was installed from, when pip wrote it down (``direct_url.json``), or where an egg-link points."""
+    made_by_splatfix: str = ""
+    """``built`` or ``swap`` when splatfix installed it; "" otherwise."""
+    built: BuildRecord | None = None
+    """How splatfix built it; None for what it did not compile."""
+    source_gone: bool = False
+    """An editable install whose source folder is no longer there."""
+    pins: tuple[str, ...] = ()
+    """Its ``Requires-Dist`` entries that name torch, triton or numpy exactly (``torch==2.9.1``); read for torch's own
+    family of packages only."""
+
+
+@dataclass(frozen=True)
+class Torch:
+    """The installed torch, read as text from its own files; torch is not imported for this."""
+
+    version: str
+    cuda: str | None
+    """``torch.version.cuda``; None for a build without CUDA."""
+    hip: str | None
+    folder: str
+    cxx11_abi: bool | None = None
+    code: tuple[ContainerGroup, ...] = ()
+    """What the fat binaries of ``libtorch_cuda`` carry; empty for a CPU build."""
+    code_error: str = ""
+    """Why ``libtorch_cuda`` could not be read, when it could not."""
+    knows_archs: tuple[str, ...] = ()
+    """The list that its ``cpp_extension`` accepts in TORCH_CUDA_ARCH_LIST, read from its source."""
+    builder_imports: tuple[str, ...] = ()
+    """What its ``cpp_extension`` imports of setuptools' family, such as ``pkg_resources`` or ``pkg_resources.packaging``."""
+
+    @property
+    def built_for(self) -> str:
+        """``CUDA``, ``ROCm`` or ``CPU``."""
+        return "CUDA" if self.cuda else "ROCm" if self.hip else "CPU"
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """What the loader would find for one native file; nothing was loaded to learn it."""
+
+    unresolved: tuple[str, ...] = ()
+    """Libraries of ``needed`` that lie nowhere the loader would look, with torch imported first."""
+    versions: tuple[tuple[str, str], ...] = ()
+    """The highest symbol version wanted of each family, with its library: ``("libstdc++.so.6", "GLIBCXX_3.4.32")``."""
+    torch_symbols: int = 0
+    """How many of its imports are names of torch's C++ namespaces or Python glue."""
+    torch_missing: tuple[str, ...] = ()
+    """Those that the installed torch does not export (at most twenty are kept)."""
+    own_missing: tuple[str, ...] = ()
+    """Other imports that no library it needs, and not the interpreter, exports (at most twenty are kept)."""
+    cxx11_abi: bool | None = None
+    """std::string of the new C++ ABI in the names it imports from torch; None when no name tells."""
+    error: str = ""
+    """Why part of this could not be learned, when it could not."""
+
+
+@dataclass(frozen=True)
+class RuntimeLibrary:
+    """A library of the C and C++ runtime as the target interpreter would load it."""
+
+    name: str
+    """``libc.so.6`` or ``libstdc++.so.6``."""
+    path: str
+    versions: tuple[str, ...]
+    """The highest symbol version that it defines of each family: ``GLIBCXX_3.4.30``, ``CXXABI_1.3.13``."""
+
+
+@dataclass(frozen=True)
+class RuntimeCopy:
+    """One copy of a library of which a process should hold one: ``libcudart``, ``libc10``, ``libtorch``."""
+
+    library: str
+    """``libcudart``, ``libc10``..., without version and hash."""
+    path: str
+    """Relative to its site-packages folder."""
+    version: str
+    """The digits behind ``.so.`` ("" where there are none)."""
+    bundled: bool
+    """Renamed with a hash by a wheel-repair tool, so that a second copy is loaded beside torch's own."""
+
+
+@dataclass(frozen=True)
+class SplatPackage:
+    """The Python side of a splatting extension, read as source text."""
+
+    module: str
+    """Importable name: ``diff_gaussian_rasterization``."""
+    folder: str
+    distributions: tuple[str, ...] = ()
+    """Every installed distribution that ships or claims this module name."""
+    native: tuple[str, ...] = ()
+    """Compiled modules its source imports: ``diff_gaussian_rasterization._C``."""
+    native_missing: tuple[str, ...] = ()
+    """Those of ``native`` for which there is no file."""
+    settings: tuple[str, ...] | None = None
+    """Fields of its Settings tuple, in order; None where it has none."""
+    settings_defaults: int = 0
+    """How many fields, counted from the end, may be left out."""
+    classes: tuple[str, ...] = ()
+    forward: tuple[str, ...] | None = None
+    """Parameters of the rasterizer's forward, without self."""
+    forward_required: int = 0
+    """How many of them, counted from the start, a caller must give."""
+    returns: int | None = None
+    """How many values a forward gives back; None where the source does not say."""
+    exports: tuple[str, ...] = ()
+    """Functions of its compiled module that its source calls."""
+    exports_missing: tuple[str, ...] = ()
+    """Those of ``exports`` whose name is nowhere in the compiled file."""
+    imports_torch: bool | None = None
+    """Its ``__init__.py`` imports torch by itself; None where there is none, or where it leaves that to other files."""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class JitCache:
+    """One extension in torch's cache of extensions that were compiled at first use."""
+
+    name: str
+    folder: str
+    tag: str
+    """Folder of its Python and CUDA, such as ``py311_cu130``; "" under a TORCH_EXTENSIONS_DIR of the user's."""
+    current: bool
+    """It is the folder that the target environment itself would look in."""
+    built: str | None
+    """When the library was written (UTC, ISO 8601); None when there is none."""
+    locked: str | None
+    """When a ``lock`` file was left there (UTC, ISO 8601); None when there is none."""
+    library: str | None
+    code: tuple[ContainerGroup, ...] = ()
+    torch_folder: str = ""
+    """The torch whose headers build.ninja names."""
+    cuda_home: str = ""
+    """The toolkit whose nvcc build.ninja calls."""
+    gencode: tuple[str, ...] = ()
+    """The architecture flags in build.ninja."""
+    linkage: Linkage = field(default_factory=Linkage)
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Extension:
+    """One native module or library in the environment that links torch or carries GPU code."""
+
+    path: str
+    """Relative to its site-packages folder, with forward slashes."""
+    folder: str
+    distribution: str | None
+    """The distribution that owns the file, by its RECORD."""
+    code: tuple[ContainerGroup, ...]
+    needed: tuple[str, ...]
+    links_torch: bool
+    importable: bool
+    """Its name is that of a Python extension module (and not of a plain library)."""
+    size: int
+    error: str = ""
+    """Why the file could not be read, when it could not."""
+    python_module: bool | None = None
+    """It exports the ``PyInit_`` function that Python calls; None when that was not looked at (or could not be)."""
+    linkage: Linkage | None = None
+    """What the loader would find for it; None for a file that was not looked at so closely."""
+
+
+@dataclass(frozen=True)
+class ImportProbe:
+    """What happened when the target interpreter imported a module in a child process."""
+
+    module: str
+    ok: bool
+    outcome: str
+    """``ok``, ``exception``, ``signal``, ``timeout`` or ``not installed``."""
+    detail: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class EnvironmentFacts:
+    """What is true of one Python environment."""
+
+    interpreter: Fact[Interpreter] = field(default_factory=Fact)
+    distributions: Fact[tuple[Distribution, ...]] = field(default_factory=Fact)
+    torch: Fact[Torch] = field(default_factory=Fact)
+    """Unknown with an error when torch is absent or its files could not be read; see ``torch_installed``."""
+    torch_installed: Fact[bool] = field(default_factory=Fact)
+    toolkit_choice: Fact[ToolkitChoice] = field(default_factory=Fact)
+    extensions: Fact[tuple[Extension, ...]] = field(default_factory=Fact)
+    imports: tuple[ImportProbe, ...] = ()
+    packages: Fact[tuple[SplatPackage, ...]] = field(default_factory=Fact)
+    runtime_libraries: Fact[tuple[RuntimeLibrary, ...]] = field(default_factory=Fact)
+    runtime_copies: Fact[tuple[RuntimeCopy, ...]] = field(default_factory=Fact)
+    shadows: Fact[tuple[Shadow, ...]] = field(default_factory=Fact)
+    jit_caches: Fact[tuple[JitCache, ...]] = field(default_factory=Fact)

@@ -1,0 +1,81 @@
+"""One fact: a value with how it was learned, or why it is unknown; and the device code of a file as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from splatfix.binaries import EntryKind, FatContainer, arch_order
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Fact(Generic[T]):
+    """A value with how it was learned, or the reason why it is not known.
+
+    ``value is None`` means unknown; ``error`` then says why. A fact that is known to be nothing has a type whose
+    emptiness says so (an empty tuple of GPUs).
+    """
+
+    value: T | None = None
+    found_via: str = ""
+    error: str = ""
+
+    @property
+    def known(self) -> bool:
+        """There is a value to reason with."""
+        return self.value is not None
+
+
+def unknown(error: str, found_via: str = "") -> Fact[Any]:
+    """A fact nobody could learn, with the reason."""
+    return Fact(None, found_via, error)
+
+
+@dataclass(frozen=True)
+class Code:
+    """One entry of a fat binary: machine code or PTX for one architecture."""
+
+    kind: EntryKind
+    arch: str
+    """``sm_90a``; the same spelling for PTX, whose kind tells it apart."""
+    ptx_version: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class ContainerGroup:
+    """All fat-binary containers of a file that carry the same entries; big libraries have hundreds."""
+
+    entries: tuple[Code, ...]
+    count: int
+
+
+def group_containers(containers: Iterable[FatContainer]) -> tuple[ContainerGroup, ...]:
+    """Containers with equal entries counted together, most frequent first; empty containers are left out."""
+    counts = Counter(
+        tuple(
+            sorted({(entry.kind, entry.arch, entry.ptx_version) for entry in container.entries}, key=_order)
+        )
+        for container in loaded_containers(containers)
+    )
+    return tuple(ContainerGroup(tuple(Code(*entry) for entry in key), n) for key, n in counts.most_common())
+
+
+def loaded_containers(containers: Iterable[FatContainer]) -> tuple[FatContainer, ...]:
+    """The containers that a driver loads: not the empty ones, and of a separately compiled file (``-rdc=true``) only the
+    device-linked ones. Its relocatable containers are link-time input that stays behind in the file; they count only
+    where nothing was linked, as in an object file."""
+    filled = [container for container in containers if container.entries]
+    linked = tuple(container for container in filled if not container.relocatable)
+    return linked or tuple(filled)
+
+
+def _order(
+    entry: tuple[EntryKind, str, tuple[int, int] | None],
+) -> tuple[bool, tuple[int, str], tuple[int, int]]:
+    """Machine code before PTX, then by architecture number."""
+    kind, arch, version = entry
+    return kind is not EntryKind.SASS, arch_order(arch), version or (0, 0)

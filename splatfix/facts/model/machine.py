@@ -1,0 +1,193 @@
+"""The machine as data: GPUs, driver, toolkits, compilers, resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from splatfix.facts.model.fact import Fact
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as its driver, or failing that the PCI bus, shows it."""
+
+    index: int
+    name: str
+    vendor: str = "nvidia"
+    """``nvidia``, ``amd``, ``apple`` or ``intel``."""
+    cc: str | None = None
+    """Compute capability such as ``12.0``; None when nothing on this machine could tell."""
+    memory_total: int | None = None
+    """Bytes."""
+    memory_free: int | None = None
+    """Bytes, at the moment of the probe."""
+    bus_id: str | None = None
+    uuid: str | None = None
+    mig: bool | None = None
+    display: bool | None = None
+    """A screen is attached."""
+    pci_id: str | None = None
+    """Vendor and device such as ``10de:2c02``."""
+    kernel_driver: str | None = None
+    """The kernel driver bound to the card (``nvidia``, ``nouveau``, ``vfio-pci``, ``amdgpu``...); "" when none is."""
+    mig_devices: tuple[str, ...] = ()
+    """Names of its MIG instances, when it is cut into some."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The NVIDIA driver in two halves: kernel module and user-mode library."""
+
+    version: str | None
+    """Kernel-module version such as ``580.95.05``."""
+    cuda: str | None
+    """Highest CUDA level the user-mode driver offers, such as ``13.0``."""
+    open_module: bool | None = None
+    library_version: str | None = None
+    """Version of the user-mode library, when it differs from the kernel module's or is known apart."""
+    nvml_error: int | None = None
+    """NVML's own code when it refused to start (18: library and kernel module differ)."""
+    cuda_error: int | None = None
+    """``cuInit``'s code when the driver refused to start (803: as above; 100: no device)."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One device that a Vulkan or Metal program (a wgpu trainer such as brush) would see."""
+
+    name: str
+    backend: str
+    """``vulkan`` or ``metal``."""
+    kind: str
+    """``discrete``, ``integrated``, ``virtual``, ``cpu`` or ``other``."""
+    driver: str = ""
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """One CUDA toolkit on disk."""
+
+    root: str
+    version: str | None
+    """Such as ``13.0.88``, as nvcc says it; None when nvcc did not answer."""
+    found_via: tuple[str, ...]
+    """Every road that led to it, e.g. ``PATH (wrapper script)``."""
+    nvcc: str | None = None
+    archs: tuple[str, ...] = ()
+    """What it can compile for, from ``nvcc --list-gpu-code``."""
+    gcc_max: int | None = None
+    """Highest gcc major that its own ``crt/host_config.h`` accepts."""
+    clang_max: int | None = None
+    missing: tuple[str, ...] = ()
+    """Headers, libraries and compiler parts a splatting extension needs that are not there."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Missing headers that the environment's own NVIDIA packages hold, each with its include folder."""
+    msvc_max: int | None = None
+    """Highest ``_MSC_VER`` that its ``crt/host_config.h`` accepts, such as 1939."""
+    cudart_in: tuple[str, ...] = ()
+    """Folders below the root that hold the library to link against (``lib64``, ``targets/x86_64-linux/lib``)."""
+    has_lib64: bool | None = None
+    """There is a folder ``lib64``, which decides where torch's builder lets the linker look."""
+    cub: str = ""
+    """Version of its own CUB, such as ``2.3.2``; "" when that could not be read."""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """One host compiler."""
+
+    kind: str
+    """``gcc``, ``g++``, ``clang``, ``clang++`` or ``cl``."""
+    path: str
+    version: str | None
+    """Such as ``12.2.0``; for cl the ``_MSC_VER`` style ``19.39``."""
+    found_via: tuple[str, ...]
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class HeaderCopy:
+    """CUB or Thrust in an include folder, with their versions ("" for what is not there)."""
+
+    folder: str
+    via: str
+    """Why compilers search it: ``CPATH``, ``CUB_HOME``..."""
+    cub: str
+    thrust: str
+
+
+@dataclass(frozen=True)
+class Colmap:
+    """The COLMAP on PATH."""
+
+    version: str
+    cuda: bool | None
+    """Built with CUDA, as it says itself."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a build may use up."""
+
+    cores: int | None = None
+    memory_total: int | None = None
+    """Bytes; the smaller of RAM and the cgroup's limit."""
+    memory_available: int | None = None
+    swap_total: int | None = None
+    disk_free: Mapping[str, int] = field(default_factory=dict)
+    """Bytes free where builds (``temporary``), caches (``cache``) and the environment (``environment``) lie."""
+    shared_memory: int | None = None
+    """Bytes free in /dev/shm."""
+    limits: Mapping[str, str] = field(default_factory=dict)
+    """Soft limits of this process by name (``open files``: ``1024``, or ``unlimited``)."""
+    cgroup: str = ""
+    """``v1`` or ``v2`` when a control group holds memory or cores down; "" otherwise."""
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """What is true of the machine, whatever Python is used on it."""
+
+    system: str
+    """``linux``, ``windows`` or ``darwin``."""
+    machine: str
+    """``x86_64``, ``aarch64``, ``arm64``..."""
+    kernel: str = ""
+    distribution: str = ""
+    glibc: str | None = None
+    libc: Fact[str] = field(default_factory=Fact)
+    """Such as ``glibc 2.35`` or ``musl 1.2.4``; wheels of torch need glibc."""
+    model: str = ""
+    """The machine's own name where it decides something: ``NVIDIA Jetson AGX Orin Developer Kit``, ``Apple M2 Max``."""
+    l4t: str | None = None
+    """Release of NVIDIA's Linux for Tegra, such as ``36.4.3``."""
+    container: str | None = None
+    """``docker``, ``podman``, ``kubernetes``... or None."""
+    wsl: bool = False
+    wsl_version: int | None = None
+    """1 or 2; only 2 has a GPU."""
+    gpus: Fact[tuple[Gpu, ...]] = field(default_factory=Fact)
+    driver: Fact[Driver] = field(default_factory=Fact)
+    adapters: Fact[tuple[Adapter, ...]] = field(default_factory=Fact)
+    toolkits: Fact[tuple[Toolkit, ...]] = field(default_factory=Fact)
+    compilers: Fact[tuple[Compiler, ...]] = field(default_factory=Fact)
+    tools: Mapping[str, str] = field(default_factory=dict)
+    """Version of each build tool that was found: ninja, cmake, git, docker, ccache, colmap."""
+    libcuda: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """Every ``libcuda.so.1`` on the loader's way, the one that is loaded first."""
+    linkable_libcuda: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """Every ``libcuda.so`` that the linker finds for ``-lcuda``."""
+    header_copies: Fact[tuple[HeaderCopy, ...]] = field(default_factory=Fact)
+    """CUB and Thrust in include folders that are searched beside the toolkit's."""
+    missing_graphics: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """Headers of OpenGL and EGL that are not here."""
+    missing_msvc_runtime: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """DLLs of the Visual C++ redistributable that are not here."""
+    container_toolkit: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """Parts of NVIDIA's container toolkit, where docker is."""
+    colmap: Fact[Colmap] = field(default_factory=Fact)
+    resources: Resources = field(default_factory=Resources)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables that decide something in a splatting build or run."""

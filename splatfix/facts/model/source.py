@@ -1,0 +1,178 @@
+"""A stack's checkout and its extension sources as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """A module or package in a folder that Python searches first, of the name of an installed one."""
+
+    module: str
+    path: str
+    native: bool
+    """It holds compiled modules itself (built in place), so that importing it can work."""
+
+
+@dataclass(frozen=True)
+class Submodule:
+    """One entry of a checkout's .gitmodules."""
+
+    path: str
+    url: str
+    empty: bool
+    """Its folder is missing or holds nothing."""
+    commit: str | None = None
+    """The commit that is checked out in it, when git wrote it down."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One requirement that a checkout writes down."""
+
+    file: str
+    name: str
+    spec: str
+    """``==1.12.1``, ``>=2.0`` or "" for any version."""
+
+
+@dataclass(frozen=True)
+class CodeMatch:
+    """A place in an extension's C++ or CUDA source on which builds are known to break."""
+
+    kind: str
+    """``cub-max``, ``no-cstdint``, ``no-cfloat`` or ``no-thrust-sequence``."""
+    file: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class CheckoutSource:
+    """One extension source inside a checkout."""
+
+    path: str
+    """Relative to the checkout."""
+    source: Source
+    cxx_flags: tuple[str, ...] = ()
+    """Flags in setup.py that set a C++ standard, for either compiler."""
+    own_path_in_flags: bool = False
+    """nvcc is handed the source's own absolute path, as part of an include flag."""
+    passages: tuple[CodeMatch, ...] = ()
+
+
+@dataclass(frozen=True)
+class GuardedImport:
+    """An import whose failure the code hides, and goes on without."""
+
+    file: str
+    line: int
+    module: str
+    names: tuple[str, ...]
+    catches: str
+    """``everything``, or the exceptions that are named."""
+
+
+@dataclass(frozen=True)
+class RenderCall:
+    """Where a checkout calls a rasterizer, and with what."""
+
+    file: str
+    line: int
+    function: str
+    """The function that calls; the calls in it are each other's alternatives."""
+    module: str
+    settings: tuple[str, ...] = ()
+    """Keywords of the Settings call."""
+    settings_positional: int = 0
+    forward: tuple[str, ...] = ()
+    """Keywords of the rasterizer's call."""
+    unpacks: int | None = None
+    """How many values it takes apart; None when it keeps them together."""
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A stack's folder, read as text."""
+
+    folder: str
+    paths: tuple[str, ...]
+    """Names by which a stack is recognised: the upper two levels, as far as they are code."""
+    remote: str = ""
+    """Where it was cloned from, without credentials."""
+    commit: str | None = None
+    branch: str = ""
+    submodules: tuple[Submodule, ...] = ()
+    pins: tuple[Pin, ...] = ()
+    sources: tuple[CheckoutSource, ...] = ()
+    imports: tuple[str, ...] = ()
+    """Top-level names of splatting extensions that its Python files import, and fail without."""
+    guarded: tuple[GuardedImport, ...] = ()
+    calls: tuple[RenderCall, ...] = ()
+    shadows: tuple[Shadow, ...] = ()
+    colmap_options: tuple[str, ...] = ()
+    """Options that convert.py gives COLMAP and that changed their names: ``SiftExtraction.use_gpu``."""
+    unreadable: tuple[str, ...] = ()
+    """Python files that are not Python this version can read."""
+
+
+@dataclass(frozen=True)
+class NativeModule:
+    """One extension module that setup.py declares."""
+
+    name: str
+    """Dotted name such as ``simple_knn._C``."""
+    sources: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Declared sources that are not in the folder."""
+    cuda: bool = True
+    """Declared with ``CUDAExtension``."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One extension source folder."""
+
+    folder: str
+    build_files: tuple[str, ...]
+    """Those of ``setup.py``, ``pyproject.toml``, ``CMakeLists.txt`` that are there."""
+    name: str | None = None
+    """The distribution name it gives itself; None when it is computed."""
+    version: str | None = None
+    packages: tuple[str, ...] = ()
+    modules: tuple[NativeModule, ...] = ()
+    needs_cuda: bool = False
+    """It declares a ``CUDAExtension``, or has .cu files among its sources."""
+    uses_torch_builder: bool = False
+    """It builds with ``torch.utils.cpp_extension``."""
+    build_backend: str = ""
+    build_requires: tuple[str, ...] = ()
+    """``build-system.requires`` of pyproject.toml; empty without one."""
+    requires: tuple[str, ...] = ()
+    """What it says it needs when it is imported: ``install_requires`` and pyproject.toml's ``dependencies``."""
+    python: str = ""
+    """Versions of Python it takes, such as ``>=3.10``, as pyproject.toml, setup.py or setup.cfg says; "" for any."""
+    reads: tuple[str, ...] = ()
+    """Environment variables that setup.py reads."""
+    sets: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that setup.py sets before the build; "" for a computed value."""
+    nvcc_flags: tuple[str, ...] = ()
+    """Literal texts that reach nvcc's flags."""
+    literals: tuple[str, ...] = ()
+    """Every literal text in setup.py that speaks of a GPU architecture."""
+    libraries: tuple[str, ...] = ()
+    """Libraries that setup.py has its modules linked against by name (``cuda`` of ``-lcuda``)."""
+    imports: tuple[str, ...] = ()
+    """What its setup.py imports of setuptools' family and cannot do without: ``pkg_resources``, ``distutils.core``."""
+    missing_folders: tuple[str, ...] = ()
+    """Include folders and git submodules it needs that are absent or empty."""
+    error: str = ""
+    """Why setup.py could not be read as Python, when it could not."""
+
+    @property
+    def label(self) -> str:
+        """What to call it: its name, or its folder's."""
+        return self.name or Path(self.folder).name

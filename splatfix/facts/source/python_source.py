@@ -1,0 +1,252 @@
+"""What Python source of splatting packages and trainers says, read as syntax trees and never executed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from splatfix.facts.model.source import GuardedImport, RenderCall
+
+SPLAT_MODULE = re.compile(
+    r"(diff_\w*rasteriz\w+|\w*rasterization\w*|simple_knn|fused_ssim|gsplat)(_cuda)?(\..+)?"
+)
+_NATIVE_NAME = re.compile(r"_C|\w+_cuda")
+
+
+@dataclass(frozen=True)
+class PackageSource:
+    """The face of one splatting package, as its ``__init__.py`` shows it."""
+
+    native: tuple[str, ...] = ()
+    settings: tuple[str, ...] | None = None
+    settings_defaults: int = 0
+    classes: tuple[str, ...] = ()
+    forward: tuple[str, ...] | None = None
+    forward_required: int = 0
+    returns: int | None = None
+    exports: tuple[str, ...] = ()
+
+
+def read_package_source(module: str, text: str) -> PackageSource:
+    """Read a package's ``__init__.py``.
+
+    Raises:
+        SyntaxError, ValueError: when it is not Python that this version can read.
+    """
+    tree = ast.parse(text)
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    settings = next((item for item in classes if _is_settings(item)), None)
+    fields = [
+        node
+        for node in (settings.body if settings else ())
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    ]
+    forward = next(
+        (
+            method
+            for item in classes
+            if item.name.endswith("Rasterizer")
+            if (method := _method(item, "forward"))
+        ),
+        None,
+    )
+    parameters = [arg.arg for arg in forward.args.args[1:]] if forward else []
+    native, exports = _native_use(module, tree)
+    return PackageSource(
+        native=native,
+        settings=tuple(node.target.id for node in fields if isinstance(node.target, ast.Name))
+        if settings
+        else None,
+        settings_defaults=sum(node.value is not None for node in fields),
+        classes=tuple(item.name for item in classes),
+        forward=tuple(parameters) if forward else None,
+        forward_required=len(parameters) - len(forward.args.defaults) if forward else 0,
+        returns=_returns(classes),
+        exports=exports,
+    )
+
+
+def imported_names(tree: ast.AST) -> dict[str, tuple[str, str]]:
+    """Local name -> (module, name there) of every absolute ``from module import name`` in the tree."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                found[alias.asname or alias.name] = (node.module, alias.name)
+    return found
+
+
+def imported_modules(tree: ast.AST, without_lines: Collection[int] = ()) -> tuple[str, ...]:
+    """Every module that the tree imports by its absolute name, in order of the text; not by the lines named."""
+    found: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if getattr(node, "lineno", 0) in without_lines:
+            continue
+        if isinstance(node, ast.Import):
+            found.update(dict.fromkeys(alias.name for alias in node.names))
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found[node.module] = None
+    return tuple(found)
+
+
+def guarded_imports(file: str, tree: ast.AST) -> Iterator[GuardedImport]:
+    """Imports of splatting extensions whose failure is caught and not raised again."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Try):
+            continue
+        handlers = [
+            item for item in node.handlers if not any(isinstance(n, ast.Raise) for n in ast.walk(item))
+        ]
+        if not handlers:
+            continue
+        for statement in node.body:
+            if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+                named = {statement.module: tuple(alias.name for alias in statement.names)}
+            elif isinstance(statement, ast.Import):
+                named = {alias.name: () for alias in statement.names}
+            else:
+                continue
+            for module, names in named.items():
+                if SPLAT_MODULE.fullmatch(module):
+                    yield GuardedImport(file, statement.lineno, module, names, _caught(handlers))
+
+
+def render_calls(file: str, tree: ast.AST) -> Iterator[RenderCall]:
+    """Every call of a rasterizer that was imported by name, with the settings built in the same function."""
+    names = imported_names(tree)
+    modules = {
+        local: module
+        for local, (module, name) in names.items()
+        if SPLAT_MODULE.fullmatch(module) and name.endswith(("Settings", "Rasterizer"))
+    }
+    if not modules:
+        return
+    for function in ast.walk(tree):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _calls_in(file, function, names, modules)
+
+
+def _calls_in(
+    file: str,
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    names: Mapping[str, tuple[str, str]],
+    modules: Mapping[str, str],
+) -> Iterator[RenderCall]:
+    settings: ast.Call | None = None
+    rasterizers: dict[str, str] = {}  # variable -> module
+    targets: dict[int, ast.expr] = {}
+    calls: list[tuple[ast.Call, str]] = []
+    nodes = sorted(
+        (node for node in ast.walk(function) if isinstance(node, (ast.Assign, ast.Call))),
+        key=lambda node: (node.lineno, node.col_offset),
+    )
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            targets[id(node.value)] = node.targets[0]
+            callee = _callee(node.value)
+            if callee in modules and names[callee][1].endswith("Rasterizer"):
+                rasterizers.update(dict.fromkeys(_target_names(node.targets[0]), modules[callee]))
+        elif (callee := _callee(node)) in modules and names[callee][1].endswith("Settings"):
+            settings = node
+        elif callee in rasterizers:
+            calls.append((node, rasterizers[callee]))
+        elif (inner := _callee(node.func)) in modules and names[inner][1].endswith("Rasterizer"):
+            calls.append((node, modules[inner]))  # GaussianRasterizer(settings)(means3D=...)
+    keywords, positional = _arguments(settings)
+    for call, module in calls:
+        yield RenderCall(
+            file=file,
+            line=call.lineno,
+            function=function.name,
+            module=module,
+            settings=keywords,
+            settings_positional=positional,
+            forward=_arguments(call)[0],
+            unpacks=_unpacked(targets.get(id(call))),
+        )
+
+
+def _arguments(call: ast.Call | None) -> tuple[tuple[str, ...], int]:
+    """(keywords, how many come by position); a ``**mapping`` makes the call unknown: no keywords, -1."""
+    if call is None:
+        return (), -1
+    if any(item.arg is None for item in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
+        return (), -1
+    return tuple(item.arg for item in call.keywords if item.arg), len(call.args)
+
+
+def _unpacked(target: ast.expr | None) -> int | None:
+    if not isinstance(target, ast.Tuple) or any(isinstance(item, ast.Starred) for item in target.elts):
+        return None
+    return len(target.elts)
+
+
+def _target_names(target: ast.expr) -> tuple[str, ...]:
+    return (target.id,) if isinstance(target, ast.Name) else ()
+
+
+def _callee(node: ast.AST) -> str:
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+
+
+def _caught(handlers: list[ast.ExceptHandler]) -> str:
+    words = []
+    for handler in handlers:
+        if handler.type is None:
+            return "everything"
+        words += [node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)]
+    return "everything" if {"Exception", "BaseException"} & set(words) else ", ".join(words)
+
+
+def _is_settings(node: ast.ClassDef) -> bool:
+    bases = {base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases}
+    return "NamedTuple" in bases and node.name.endswith("Settings")
+
+
+def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    return next((item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == name), None)
+
+
+def _returns(classes: list[ast.ClassDef]) -> int | None:
+    """How many values the forward of the autograd function ``_Rasterize...`` returns."""
+    for node in classes:
+        method = _method(node, "forward") if node.name.startswith("_Rasterize") else None
+        if method is None:
+            continue
+        counts = {
+            len(item.value.elts) if isinstance(item.value, ast.Tuple) else 1
+            for item in ast.walk(method)
+            if isinstance(item, ast.Return)
+        }
+        return counts.pop() if len(counts) == 1 else None
+    return None
+
+
+def _native_use(module: str, tree: ast.AST) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Compiled modules that the source imports, and the functions it takes from them."""
+    native: dict[str, None] = {}
+    exports: dict[str, None] = {}
+    handles: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            home = f"{module}.{node.module}".rstrip(".") if node.level and node.module else node.module or ""
+            base = module if node.level and not node.module else home
+            if _NATIVE_NAME.fullmatch(base.rpartition(".")[2]):
+                native[base] = None
+                exports.update(dict.fromkeys(alias.name for alias in node.names))
+                continue
+            for alias in node.names:
+                if _NATIVE_NAME.fullmatch(alias.name) and base == module:
+                    native[f"{base}.{alias.name}"] = None
+                    handles.add(alias.asname or alias.name)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if _NATIVE_NAME.fullmatch(alias.name.rpartition(".")[2]):
+                    native[alias.name] = None
+                    handles.add(alias.asname or alias.name)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in handles:
+            exports[node.attr] = None
+    return tuple(native), tuple(exports)

@@ -1,0 +1,1 @@
+"""The edge to a machine: live, cached, recorded and played back."""

@@ -1,0 +1,251 @@
+"""The edge between probes and a machine: files, folders, environment variables, other programs."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import platform
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from splatfix.binaries import (
+    Binary,
+    SymbolNeeds,
+    missing_exports,
+    provided_versions,
+    read_binary,
+    read_needs,
+)
+from splatfix.core.runner import Completed, ProcessRunner, Runner
+
+
+class System(Protocol):
+    """What a probe may ask of a machine. Tests hand in a recorded one; probes never look around it."""
+
+    @property
+    def name(self) -> str:
+        """``linux``, ``windows`` or ``darwin``."""
+        ...
+
+    @property
+    def machine(self) -> str:
+        """``x86_64``, ``aarch64``, ``arm64``..."""
+        ...
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The environment variables."""
+        ...
+
+    @property
+    def python(self) -> str:
+        """splatfix's own interpreter, for children that load native libraries."""
+        ...
+
+    def read(self, path: str) -> str | None:
+        """A text file's content; None when it is not there or not readable."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """The file or folder is there."""
+        ...
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        """Sorted names in a folder; empty when it is not there."""
+        ...
+
+    def realpath(self, path: str) -> str:
+        """The path with every symbolic link followed."""
+        ...
+
+    def run(self, argv: Sequence[str], timeout: float) -> Completed:
+        """Run a program (seconds until it is given up)."""
+        ...
+
+    def read_binary(self, path: str) -> Binary:
+        """Links and fat binaries of a native file.
+
+        Raises:
+            BinaryError: when the file is not one, or is damaged.
+        """
+        ...
+
+    def symbol_needs(self, path: str) -> SymbolNeeds:
+        """Symbols and symbol versions that a native file wants from others.
+
+        Raises:
+            BinaryError: when the file is not one, or is damaged.
+        """
+        ...
+
+    def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
+        """Those of ``names`` that none of the libraries exports.
+
+        Raises:
+            BinaryError: when a library is not one, or is damaged.
+        """
+        ...
+
+    def provided_versions(self, path: str) -> tuple[str, ...]:
+        """Symbol versions that a library defines.
+
+        Raises:
+            BinaryError: when the file is not one, or is damaged.
+        """
+        ...
+
+    def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
+        """Those of ``texts`` that the file's bytes hold, each ended by a zero byte as a C string is.
+
+        Raises:
+            OSError, BinaryError: when the file cannot be read.
+        """
+        ...
+
+    def modified(self, path: str) -> float | None:
+        """When the file was last written, in seconds since 1970; None when it is not there."""
+        ...
+
+    def starts_with_script(self, path: str) -> bool:
+        """The file begins with ``#!``: it is a script, not a program."""
+        ...
+
+    def nvml(self) -> dict[str, Any]:
+        """NVML's raw answers; see :func:`splatfix.facts.machine.nvml.ask`."""
+        ...
+
+    def free_bytes(self, path: str) -> int | None:
+        """Free space on the disk that holds ``path`` or its nearest existing parent."""
+        ...
+
+
+class LiveSystem:
+    """The machine splatfix runs on."""
+
+    def __init__(self, runner: Runner | None = None, env: Mapping[str, str] | None = None) -> None:
+        self._runner = runner or ProcessRunner()
+        self._env = dict(os.environ if env is None else env)
+
+    @property
+    def name(self) -> str:
+        """See :class:`System`."""
+        return {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
+
+    @property
+    def machine(self) -> str:
+        """See :class:`System`."""
+        found = platform.machine()
+        return {"AMD64": "x86_64", "ARM64": "arm64"}.get(found, found)
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """See :class:`System`."""
+        return self._env
+
+    @property
+    def python(self) -> str:
+        """See :class:`System`."""
+        return sys.executable
+
+    def read(self, path: str) -> str | None:
+        """See :class:`System`."""
+        # hundreds of files are read and asked for: a Path object would cost as much as the answer
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+                return file.read()
+        except (OSError, ValueError):  # ValueError: a null byte in a path that some file named
+            return None
+
+    def exists(self, path: str) -> bool:
+        """See :class:`System`."""
+        return os.path.exists(path)  # noqa: PTH110
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        """See :class:`System`."""
+        try:
+            return tuple(sorted(os.listdir(path)))  # noqa: PTH208 - names only, and fast
+        except (OSError, ValueError):
+            return ()
+
+    def realpath(self, path: str) -> str:
+        """See :class:`System`."""
+        return os.path.realpath(path)
+
+    def run(self, argv: Sequence[str], timeout: float) -> Completed:
+        """See :class:`System`."""
+        return self._runner.run(argv, timeout=timeout, env=self._env)
+
+    def read_binary(self, path: str) -> Binary:
+        """See :class:`System`."""
+        return read_binary(path)
+
+    def symbol_needs(self, path: str) -> SymbolNeeds:
+        """See :class:`System`."""
+        return read_needs(path)
+
+    def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
+        """See :class:`System`."""
+        return missing_exports(names, [Path(library) for library in libraries])
+
+    def provided_versions(self, path: str) -> tuple[str, ...]:
+        """See :class:`System`."""
+        return provided_versions(path)
+
+    def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
+        """See :class:`System`."""
+        with Path(path).open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                return ()
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return tuple(text for text in texts if content.find(text.encode() + b"\0") >= 0)
+
+    def modified(self, path: str) -> float | None:
+        """See :class:`System`."""
+        try:
+            return Path(path).stat().st_mtime
+        except OSError:
+            return None
+
+    def starts_with_script(self, path: str) -> bool:
+        """See :class:`System`."""
+        try:
+            with Path(path).open("rb") as file:
+                return file.read(2) == b"#!"
+        except OSError:
+            return False
+
+    def nvml(self) -> dict[str, Any]:
+        """See :class:`System`."""
+        from splatfix.facts.machine.nvml import ask
+
+        return ask()
+
+    def free_bytes(self, path: str) -> int | None:
+        """See :class:`System`."""
+        import shutil
+
+        folder = Path(path)
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        try:
+            return shutil.disk_usage(folder).free
+        except OSError:
+            return None
+
+
+def which_all(system: System, program: str) -> tuple[str, ...]:
+    """Every executable of that name on PATH, in PATH's order, each folder once."""
+    separator = ";" if system.name == "windows" else ":"
+    slash = "\\" if system.name == "windows" else "/"
+    names = [program + ".exe"] if system.name == "windows" else [program]
+    found: list[str] = []
+    for folder in system.env.get("PATH", "").split(separator):
+        if not folder:
+            continue
+        for name in names:
+            path = folder.rstrip("/\\") + slash + name
+            if path not in found and system.exists(path):
+                found.append(path)
+    return tuple(found)
