@@ -12,7 +12,7 @@ CPU_INDEX := https://download.pytorch.org/whl/cpu
 # splatfix looks at the activated environment first; what is made here is looked at with its own.
 unexport VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: help demo test check lint types native native-slow native-venv slow docker-test benchmarks gpu-check clean
+.PHONY: help demo test check lint types docs coverage native native-slow native-venv slow docker-test benchmarks gpu-check clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,7 +55,19 @@ demo: $(VENV)/.demo ## Diagnose this machine, then certify a real training on th
 	@echo; echo "The report is in $(REPORT)/: certificate.md to read, certificate.json for programs."
 
 test: $(VENV)/.dev ## The tests that need neither CUDA nor Docker
-	$(PY) -m pytest -q -m "not native and not gpu and not docker and not slow"
+	$(PY) -m pytest -q -n auto -m "not native and not gpu and not docker and not slow"
+
+coverage: $(VENV)/.dev ## The same tests with branch coverage, into build/coverage
+	$(PY) -m pytest -q -n auto -m "not native and not gpu and not docker and not slow" \
+	  --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP) install -q -c constraints.txt -e ".[docs]"
+	@touch $@
+
+docs: $(VENV)/.docs ## The documentation site, into build/site; a broken link fails
+	$(PY) -m tools.docs build/docs
+	$(VENV)/bin/zensical build --clean --strict
 
 check: lint types ## ruff, mypy --strict, and the import table of the design
 

@@ -1,0 +1,1 @@
+"""What makes the samples and the documentation; not part of the installed program."""

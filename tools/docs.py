@@ -1,0 +1,223 @@
+"""Writes the pages of the documentation: docs/ with its markers filled in, a page for each check, and the tables.
+
+``python -m tools.docs OUT`` copies ``docs/`` to OUT and generates the rest from what the program itself knows, so that the
+two cannot drift apart. ``make docs`` then builds the site from OUT.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from splatfix.checks import Check, all_checks
+from splatfix.cli import app
+from splatfix.knowledge.failures import failure_class
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLES = ROOT / "splatfix" / "knowledge" / "data"
+
+# (file, section, heading, columns; every column of the section where none are named)
+COMPATIBILITY: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
+    ("archs", "archs", "GPU architectures", ("name", "first_toolkit", "last_toolkit", "gpus")),
+    ("drivers", "runtime_floors", "Oldest driver for each CUDA major", ("linux", "windows")),
+    ("drivers", "driver_levels", "CUDA level of each driver branch", ("cuda",)),
+    ("drivers", "ptx_isa", "PTX ISA version of each toolkit", ("ptx",)),
+    ("drivers", "gpu_floors", "Oldest driver branch for an architecture", ()),
+    ("drivers", "gpu_ceilings", "Last driver branch for an architecture", ()),
+    ("host_compilers", "limits", "Host compilers that nvcc accepts", ()),
+    (
+        "torch_releases",
+        "releases",
+        "PyTorch releases",
+        ("python_min", "python_max", "pypi_linux_default", "cxx_std", "min_glibc"),
+    ),
+    ("toolkits", "majors", "CUDA toolkits as PyPI wheels", ("compiler", "wheel", "holds")),
+    ("stacks", "stacks", "Stacks that are recognised", ("name", "repository", "commit", "license")),
+    (
+        "stacks",
+        "variants",
+        "Rasterizers and other extensions, told apart by their API",
+        ("kind", "module", "repository", "commit"),
+    ),
+)
+
+
+def main(out: Path) -> None:
+    """Write every page below ``out``, which is emptied first."""
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", out)
+    for page in sorted(out.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        text = re.sub(r"<!-- options: (.+?) -->", lambda m: options_of(m[1].split()), text)
+        text = re.sub(r"<!-- output: (.+?) -->", lambda m: output_of(m[1]), text)
+        page.write_text(text, encoding="utf-8")
+    _write_checks(out / "checks")
+    (out / "compatibility.md").write_text(compatibility(), encoding="utf-8")
+
+
+def options_of(words: Iterable[str]) -> str:
+    """The arguments and options of a command as a table; of each subcommand where it is a group."""
+    command: Any = typer.main.get_command(app)  # click's types: typer carries a click of its own
+    for word in words:
+        command = command.commands[word]
+    if hasattr(command, "commands"):
+        parts = [
+            f"## {name}\n\n{(item.help or '').strip()}\n\n{_options(item)}"
+            for name, item in command.commands.items()
+        ]
+        return "\n\n".join(parts)
+    return _options(command)
+
+
+def _options(command: Any) -> str:
+    rows = []
+    for item in command.params:
+        if getattr(item, "hidden", False):
+            continue
+        if item.param_type_name == "option":
+            names = ", ".join(f"`{name}`" for name in (*item.opts, *item.secondary_opts) if name.strip())
+            value = item.metavar or "|".join(getattr(item.type, "choices", ()))
+            rows.append((f"{names} {value.replace('|', ' or ')}".strip(), item.help or ""))
+        else:
+            rows.append((f"`{item.metavar or item.name.upper()}`", getattr(item, "help", None) or ""))
+    return _table(("", ""), rows) if rows else "No options."
+
+
+def output_of(line: str) -> str:
+    """What ``splatfix LINE`` prints at 80 columns, as it is now; --facts names a simulated machine of the tests."""
+    words = shlex.split(line)
+    typed = [
+        f"tests/machines/{word}" if at and words[at - 1] == "--facts" else word
+        for at, word in enumerate(words)
+    ]
+    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(
+        [sys.executable, "-m", "splatfix", *typed],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"splatfix {line} ended with {done.returncode}: {done.stderr}")
+    return f"```console\n$ splatfix {line}\n{done.stdout.rstrip()}\n```"
+
+
+def _write_checks(folder: Path) -> None:
+    folder.mkdir()
+    families: dict[str, list[Check]] = {}
+    for item in all_checks():
+        families.setdefault(item.family, []).append(item)
+        (folder / f"{item.code}.md").write_text(_check_page(item), encoding="utf-8")
+    parts = [
+        "# Checks",
+        f"{sum(map(len, families.values()))} checks; `splatfix checks show CODE` prints the same pages.",
+    ]
+    for family, checks in families.items():
+        rows = [(f"[`{item.code}`]({item.code}.md)", _escaped(item.title)) for item in checks]
+        parts += [f"## {family}", _table(("code", "what is checked"), rows)]
+    (folder / "index.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _check_page(item: Check) -> str:
+    text = item.page.partition("\n\nForesees:")[0]
+    parts = [
+        f"# {item.code}",
+        f"**{_escaped(item.title)}** (family: {item.family})",
+        _escaped(text),
+        f"```sh\nsplatfix diagnose --only {item.code}\n```",
+    ]
+    rows = []
+    for name in item.foresees:
+        known = failure_class(name)
+        if known is not None:
+            reports = ", ".join(_report_link(example) for example in known.examples)
+            rows.append((f"`{name}`", _escaped(known.definition), _escaped(known.fix), reports))
+    if rows:
+        parts += [
+            "## Failures it predicts",
+            _table(("class", "what happens", "usual fix", "reports"), rows),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _report_link(example: str) -> str:
+    repository, _, number = example.partition("#")
+    return f"[{example}](https://github.com/{repository}/issues/{number})" if number.isdigit() else example
+
+
+def compatibility() -> str:
+    """Every table of COMPATIBILITY with its sources, from the data files that the program reads."""
+    parts = [
+        "# Compatibility tables",
+        "What splatfix knows, straight from its data files (`splatfix/knowledge/data/`), each row with its source. "
+        "*unverified* marks what could not be confirmed. `splatfix --knowledge FILE` overrides rows.",
+    ]
+    for name, section, heading, columns in COMPATIBILITY:
+        document = json.loads((TABLES / f"{name}.json").read_text(encoding="utf-8"))
+        parts += [f"## {heading}", _section(document, document[section], columns)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(
+    document: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...]
+) -> str:
+    hidden = {"source", "verified", "note", "cc"}
+    named = columns or tuple(dict.fromkeys(key for row in rows.values() for key in row if key not in hidden))
+    used = [column for column in named if any(row.get(column) is not None for row in rows.values())]
+    lines = []
+    for key, row in rows.items():
+        marks = " (unverified)" if row.get("verified") is False else ""
+        lines.append(
+            (f"{key}{marks}", *(_cell(row.get(column)) for column in used), _cell(row.get("source")))
+        )
+    keys = dict.fromkeys(
+        key for row in rows.values() for key in re.split(r",\s*", str(row.get("source") or ""))
+    )
+    sources = [f"- *{key}*: {_escaped(document['source'][key])}" for key in keys if key in document["source"]]
+    table = _table(("", *(column.replace("_", " ") for column in used), "source"), lines)
+    return table + ("\n\nSources:\n\n" + "\n".join(sources) if sources else "")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        versions = len(value) in (2, 3) and all(isinstance(item, int) for item in value)
+        return (".".join if versions else ", ".join)(str(item) for item in value)
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_cell(item)}" for key, item in value.items())
+    return _escaped(str(value))
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
+        for line in lines
+    )
+
+
+def _escaped(text: str) -> str:
+    """Markdown that shows ``<cstdint>`` outside of code as it is."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        part if part.startswith("`") else part.replace("<", "&lt;").replace("*", "\\*") for part in parts
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
