@@ -12,7 +12,7 @@ CPU_INDEX := https://download.pytorch.org/whl/cpu
 # splatfix looks at the activated environment first; what is made here is looked at with its own.
 unexport VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: help demo test check lint types docs coverage native native-slow native-venv slow docker-test benchmarks gpu-check clean
+.PHONY: help demo test check lint types docs coverage samples native native-slow native-venv slow docker-test benchmarks gpu-check clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -77,6 +77,9 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(PY) -m mypy
+
+samples: $(VENV)/.dev ## Regenerate the sample scenes from their recipes (some minutes)
+	$(PY) -m tools.scenes
 
 native-venv: $(NATIVE)/.made
 

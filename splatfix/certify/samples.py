@@ -1,39 +1,100 @@
-"""The sample scenes, listed, made and checked by the trainer's own code inside the target environment (it needs numpy)."""
+"""The sample scenes that come with splatfix: what they are, whether their files are intact, and copies of them."""
 
 from __future__ import annotations
 
-import re
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splatfix.certify.trainer_tool import ask_trainer
-from splatfix.core.errors import SplatfixError
-from splatfix.core.runner import Runner
-
-TIMEOUT = 1800.0  # making all six takes a few minutes on two cores
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.resources import smoke_trainer_folder
 
 
-def samples(
-    action: str, names: tuple[str, ...], root: Path | None, python: str, *, runner: Runner | None = None
-) -> dict[str, Any]:
-    """What ``python -m smoke_trainer.scenes ACTION --json`` says: ``exit_code``, and a row per scene in ``scenes``.
+@dataclass(frozen=True)
+class Sample:
+    """One sample scene. ``size`` is (width, height) of its images in pixels; ``files`` maps each file to its SHA-256."""
 
-    Args:
-        action: ``list``, ``make`` or ``check``.
-        root: the folder with one folder per scene; None for the bundled ones.
+    name: str
+    kind: str
+    layout: str
+    views: int
+    size: tuple[int, int]
+    points: int
+    files: Mapping[str, str]
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the checksums, for JSON."""
+        row = {key: value for key, value in vars(self).items() if key != "files"}
+        return {**row, "size": list(self.size)}
+
+
+def samples_folder() -> Path:
+    """The folder with one folder per sample scene, and their index."""
+    return smoke_trainer_folder() / "samples"
+
+
+def find_samples(names: Iterable[str] = ()) -> tuple[Sample, ...]:
+    """The samples of those names, all without one.
 
     Raises:
-        SplatfixError: a name that no sample has, a folder that is not there, an environment that cannot run it.
+        SplatfixError: ``unknown-scene`` (exit code 2).
     """
-    where = () if root is None else ("--root", str(root.absolute()))
+    index = json.loads((samples_folder() / "samples.json").read_text(encoding="utf-8"))
+    known = {row["name"]: Sample(**{**row, "size": tuple(row["size"])}) for row in index["scenes"]}
+    chosen = tuple(names) or tuple(known)
+    for name in chosen:
+        if name not in known:
+            raise usage_error(
+                "unknown-scene", f"There is no sample scene {name!r}.", f"Choose from: {', '.join(known)}"
+            )
+    return tuple(known[name] for name in chosen)
+
+
+def check_sample(sample: Sample, root: Path | None = None) -> tuple[str, ...]:
+    """The files of ``root/NAME`` (default: the bundled scene) that are missing or changed, each with that word.
+
+    Raises:
+        SplatfixError: ``scene-not-found`` (exit code 3) where that folder does not exist.
+    """
+    folder = (root or samples_folder()) / sample.name
+    if not folder.is_dir():
+        raise SplatfixError(
+            "scene-not-found",
+            f"There is no scene {folder}.",
+            todo=(f"Create it: splatfix scenes export {sample.name} --out {folder.parent}",),
+            exit_code=Exit.UNDETERMINED,
+        )
+    problems = []
+    for name, digest in sample.files.items():
+        path = folder / name
+        if not path.is_file():
+            problems.append(f"{name} is missing")
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            problems.append(f"{name} has changed")
+    return tuple(problems)
+
+
+def export_sample(sample: Sample, out: Path) -> Path:
+    """Copy a sample scene to ``out/NAME`` and return that folder.
+
+    Raises:
+        SplatfixError: ``cannot-write`` (exit code 3).
+    """
+    folder = out / sample.name
     try:
-        return ask_trainer("scenes", (action, *names, "--json", *where), python, TIMEOUT, runner)
-    except SplatfixError as error:
-        error.todo = tuple(_in_our_words(item) for item in error.todo)
-        raise
-
-
-def _in_our_words(advice: str) -> str:
-    """The trainer's advice names its own command and option; a person here has those of ``splatfix scenes make``."""
-    ours = re.sub(r"\bpython -m smoke_trainer\.scenes make\b", "splatfix scenes make", advice)
-    return re.sub(r"(?<=\s)--root\b", "--out", ours)
+        for name in sample.files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(samples_folder() / sample.name / name, folder / name)
+    except OSError as error:
+        raise SplatfixError(
+            "cannot-write",
+            f"Cannot write {folder}: {error.strerror or error}.",
+            meaning="The scene was not exported, or only in part.",
+            todo=("Choose another folder with --out, or free space on that disk.",),
+            exit_code=Exit.UNDETERMINED,
+        ) from error
+    return folder

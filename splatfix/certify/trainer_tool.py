@@ -1,4 +1,4 @@
-"""Asks one of the trainer's own tools (``smoke_trainer.scenes``, ``smoke_trainer.data``) inside the target environment."""
+"""Asks one of the trainer's own tools (``smoke_trainer.data``) inside the target environment."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ def ask_trainer(
     try:
         document: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise _not_ready(f"The scenes could not be looked at with {python}: {done.why()}", python) from None
+        raise SplatfixError(
+            "environment-not-ready",
+            f"{python} could not list the scenes: {done.why()}",
+            todo=("Choose another environment with --python.",),
+            exit_code=Exit.UNDETERMINED,
+        ) from None
     if "error" in document:
         said = document["error"]
-        if said["code"] == "package-missing":
-            raise _not_ready(_sentence(said["happened"]), python)
         raise SplatfixError(
             str(said["code"]),
             _sentence(said["happened"]),
@@ -42,16 +45,6 @@ def ask_trainer(
             exit_code=Exit(document["exit_code"]),
         )
     return document
-
-
-def _not_ready(what: str, python: str) -> SplatfixError:
-    return SplatfixError(
-        "environment-not-ready",
-        what,
-        meaning="Scenes are the smoke trainer's work, which needs numpy and Pillow in that environment.",
-        todo=(f'"{python}" -m pip install numpy pillow', "Or name another one with --python."),
-        exit_code=Exit.UNDETERMINED,
-    )
 
 
 def _sentence(words: str) -> str:

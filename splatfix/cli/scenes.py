@@ -7,9 +7,9 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from splatfix.cli import interrupted, options
+from splatfix.cli import options
 
-app = typer.Typer(help="The sample scenes: list them, make them anew, check them.", no_args_is_help=True)
+app = typer.Typer(help="List, check or export the sample scenes.", no_args_is_help=True)
 
 Names = Annotated[
     Optional[list[str]], typer.Argument(help="Sample scenes (default: all).", metavar="[NAME...]")
@@ -17,21 +17,24 @@ Names = Annotated[
 
 
 @app.command("list")
-def list_scenes(python: options.Python = None, as_json: options.Json = False) -> None:
-    """Every sample scene: kind, layout, number and size of its views."""
-    document = _ask("list", (), None, python, as_json)
+def list_scenes(as_json: options.Json = False) -> None:
+    """List the sample scenes: layout, number and size of views, kind."""
+    from splatfix.certify.samples import find_samples
     from splatfix.report.console import out
     from splatfix.report.layout import table
 
+    samples = find_samples()
+    if as_json:
+        _end([sample.summary() for sample in samples])
     rows = [
-        (row["name"], row["layout"], str(row["views"]), "{}x{}".format(*row["size"]), row["kind"])
-        for row in document["scenes"]
+        (sample.name, sample.layout, str(sample.views), "{}x{}".format(*sample.size), sample.kind)
+        for sample in samples
     ]
     table(out(), ("scene", "layout", "views", "size", "kind"), rows)
 
 
-@app.command("make")
-def make(
+@app.command("export")
+def export(
     names: Names = None,
     out_folder: Annotated[
         Path,
@@ -42,23 +45,20 @@ def make(
             callback=options.to_be_filled,
         ),
     ] = Path("splatfix-scenes"),
-    python: options.Python = None,
     as_json: options.Json = False,
 ) -> None:
-    """Render sample scenes from their recipes (10 to 60 s each)."""
-    with interrupted.on_interrupt(lambda: _half_made(out_folder)):
-        document = _ask("make", tuple(names or ()), out_folder, python, as_json)
+    """Copy sample scenes to a folder."""
+    from splatfix.certify.samples import export_sample, find_samples
     from splatfix.report.console import out
 
-    for row in document["scenes"]:
-        said = f"{row['folder']}: {row['bytes'] / 1e6:.2f} MB in {row['seconds']:.1f} s"
-        out().print(said, markup=False, soft_wrap=True)
-
-
-def _half_made(folder: Path) -> str:
-    if not folder.is_dir():
-        return ""
-    return f"Interrupted: the last scene in {folder} may be there in part only; make it again."
+    rows = [
+        {"name": sample.name, "folder": str(export_sample(sample, out_folder))}
+        for sample in find_samples(names or ())
+    ]
+    if as_json:
+        _end(rows)
+    for row in rows:
+        out().print(row["folder"], markup=False, soft_wrap=True)
 
 
 @app.command("check")
@@ -70,36 +70,30 @@ def check(
             "--root", help="Folder with one folder per scene.", show_default="the bundled ones", metavar="DIR"
         ),
     ] = None,
-    python: options.Python = None,
     as_json: options.Json = False,
 ) -> None:
-    """Render a few views of stored scenes again and compare them."""
-    document = _ask("check", tuple(names or ()), root, python, as_json)
+    """Compare sample scenes with their checksums."""
     from rich.markup import escape
 
+    from splatfix.certify.samples import check_sample, find_samples
+    from splatfix.core.errors import Exit
     from splatfix.report.console import out
     from splatfix.report.layout import prose
 
-    for row in document["scenes"]:
-        said = "; ".join(row["problems"]) or "as its recipe makes it"
-        prose(out(), f"{row['name']}: ", escape(said))
-    raise typer.Exit(document["exit_code"])
+    problems = {sample.name: check_sample(sample, root) for sample in find_samples(names or ())}
+    exit_code = Exit.FAILURE if any(problems.values()) else Exit.OK
+    if as_json:
+        _end([{"name": name, "problems": list(found)} for name, found in problems.items()], exit_code)
+    for name, found in problems.items():
+        prose(out(), f"{name}: ", escape("; ".join(found) or "OK"))
+    raise typer.Exit(exit_code)
 
 
-def _ask(
-    action: str, names: tuple[str, ...], root: Path | None, python: str | None, as_json: bool
-) -> dict[str, Any]:
-    """The trainer's answer; with ``--json`` it is printed and the command ends here."""
-    from splatfix import facts
-    from splatfix.certify.samples import samples
+def _end(rows: list[dict[str, Any]], exit_code: int = 0) -> None:
+    """Print the JSON document and end the command."""
     from splatfix.core.errors import Exit
     from splatfix.core.files import dumps
     from splatfix.report.document import envelope
 
-    document = samples(action, names, root, facts.resolve_python(python))
-    if as_json:
-        typer.echo(
-            dumps(envelope("scenes", Exit(document["exit_code"]), scenes=document["scenes"])), nl=False
-        )
-        raise typer.Exit(document["exit_code"])
-    return document
+    typer.echo(dumps(envelope("scenes", Exit(exit_code), scenes=rows)), nl=False)
+    raise typer.Exit(exit_code)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from splatfix.certify.samples import samples_folder
 from splatfix.certify.trainer_tool import ask_trainer
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
@@ -29,14 +30,17 @@ def test_the_child_gets_what_every_child_of_a_certification_gets(monkeypatch: py
     monkeypatch.setenv("PYTHONHOME", "/elsewhere")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     heard = Heard('{"scenes": []}')
-    assert ask_trainer("scenes", ("list",), "python", 5.0, heard) == {"scenes": []}
+    assert ask_trainer("data", ("list",), "python", 5.0, heard) == {"scenes": []}
     assert "PYTHONHOME" not in heard.env
     assert "splatfix-trainer-" in heard.env["PYTHONPATH"] and "elsewhere" not in heard.env["PYTHONPATH"]
 
 
-def test_a_bare_environment_is_told_by_what_it_lacks(empty_venv: Path) -> None:
+def test_a_bare_environment_can_list_scenes(empty_venv: Path) -> None:
+    document = ask_trainer("data", (str(samples_folder()), "--json"), str(empty_venv), 60.0)
+    assert len(document["scenes"]) == 6
+
+
+def test_an_interpreter_that_fails_is_not_ready() -> None:
     with pytest.raises(SplatfixError) as caught:
-        ask_trainer("scenes", ("list", "--json"), str(empty_venv), 60.0)
+        ask_trainer("data", (), "python", 5.0, Heard("no JSON"))
     assert (caught.value.code, int(caught.value.exit_code)) == ("environment-not-ready", 3)
-    assert caught.value.what.endswith("lacks numpy, Pillow.")
-    assert caught.value.todo[0] == f'"{empty_venv}" -m pip install numpy pillow'

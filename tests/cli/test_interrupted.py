@@ -83,7 +83,6 @@ def is_gone(mark: Path) -> bool:
         (["diagnose", "--json"], NOTHING),
         (["install", "--dry-run"], NOTHING),
         (["revert"], NOTHING),
-        (["scenes", "list"], NOTHING),
         (["verify"], "Interrupted: no kernel was found right or wrong; nothing was changed.\n"),
     ],
 )
@@ -112,15 +111,6 @@ def test_what_other_threads_started_is_ended_too_and_nothing_waits_for_it(
     assert (done.returncode, done.stderr) == (130, NOTHING)
     assert time.monotonic() - started < 60
     assert is_gone(mark)
-
-
-def test_a_scene_that_was_being_made_is_called_half_made(mark: Path, tmp_path: Path, script: Script) -> None:
-    out = tmp_path / "scenes"
-    python = script(tmp_path / "python", f"#!/bin/sh\nmkdir -p {out}/fruit\n: > {mark}\nexec sleep 600\n")
-    words = ["scenes", "make", "fruit", "--out", str(out), "--python", str(python)]
-    done = interrupted(*words, when=mark)
-    expected = f"Interrupted: the last scene in {out} may be there in part only; make it again.\n"
-    assert (done.returncode, done.stderr) == (130, expected)
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import torch
 
 from smoke_trainer.config import TrainConfig, scaled_to
 from smoke_trainer.data.camera import Camera, Distortion
-from smoke_trainer.scenes.raytrace import Picture, render_view
-from smoke_trainer.scenes.recipes import RECIPES, Recipe, orbit
-from smoke_trainer.scenes.sfm import Observed, reconstruct
-from smoke_trainer.scenes.write import write_scene
+from tools.scenes.raytrace import Picture, render_view
+from tools.scenes.recipes import RECIPES, Recipe, orbit
+from tools.scenes.sfm import Observed, reconstruct
+from tools.scenes.write import write_scene
 
 TINY = Camera(48, 36, 45.0, 46.0, 25.0, 17.0)
 LENS = Distortion(k1=-0.3, k2=0.05, p1=0.002, p2=-0.001)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -53,32 +52,3 @@ def test_a_package_that_is_there_and_does_not_load_is_told_apart(line, words, tm
     with pytest.raises(PackageMissing, match=r"torch is installed for .* but cannot be loaded") as caught:
         require(("torch",))
     assert words in caught.value.happened
-
-
-@pytest.mark.parametrize("words", [["list"], ["make", "fruit"], ["check", "--json"]])
-def test_without_numpy_and_pillow_the_scenes_say_so(words, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-S", "-m", "smoke_trainer.scenes", *words, "--root", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = json.loads(done.stdout)["error"] if "--json" in words else None
-    told = f"{said['code']}: {said['happened']}\n{said['remedy']}" if said else done.stderr
-    assert done.returncode == 3 and "Traceback" not in done.stderr
-    assert f"{sys.executable} lacks numpy, Pillow\n" in told and "torch" not in told
-    assert "package-missing" in told and f"{sys.executable} -m pip install numpy Pillow" in told
-
-
-def test_help_needs_nothing():
-    words = [sys.executable, "-S", "-m", "smoke_trainer.scenes", "--help"]
-    assert subprocess.run(words, cwd=ROOT, capture_output=True, check=False).returncode == 0
-
-
-def test_the_scenes_face_is_whole_and_no_larger():
-    from smoke_trainer import scenes
-
-    assert [getattr(scenes, name).__name__ for name in ("Recipe", "check_scene", "make_scene")]
-    with pytest.raises(AttributeError, match="no_such"):
-        _ = scenes.no_such

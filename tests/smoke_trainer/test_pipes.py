@@ -17,7 +17,6 @@ from smoke_trainer.pipes import HUNG_UP
     [
         ["smoke_trainer.data", str(SAMPLES)],
         ["smoke_trainer.data", str(SAMPLES), "--json"],
-        ["smoke_trainer.scenes", "list"],
     ],
 )
 def test_a_reader_that_is_gone_is_no_error(words):

@@ -6,8 +6,8 @@ import pytest
 
 from smoke_trainer.__main__ import config_from, parser
 from smoke_trainer.presets import PRESETS
-from smoke_trainer.scenes import RECIPES
 from smoke_trainer.train import train
+from tools.scenes.recipes import RECIPES
 
 
 def run(scene, preset, seed, tmp_path):

@@ -15,7 +15,7 @@ from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.undistort import distort_points, pinhole_for, source_positions, undistort_points
 from smoke_trainer.metrics import psnr
-from smoke_trainer.scenes.raytrace import render_view
+from tools.scenes.raytrace import render_view
 
 CAMERA = Camera(64, 48, 60.0, 61.0, 33.0, 22.0)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import List, Sequence, Tuple
 
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
 from smoke_trainer.data.undistort import distort_points
-from smoke_trainer.scenes.raytrace import Picture, pixel_rays
+from tools.scenes.raytrace import Picture, pixel_rays
 
 Array = np.ndarray
 
@@ -26,10 +26,10 @@ class Observed:
     xyz: Array
     rgb: Array
     error: Array
-    tracks: List[List[Tuple[int, float, float]]]
+    tracks: list[list[tuple[int, float, float]]]
 
 
-def project(camera: Camera, world_to_camera: Array, lens: Distortion, points: Array) -> Tuple[Array, Array]:
+def project(camera: Camera, world_to_camera: Array, lens: Distortion, points: Array) -> tuple[Array, Array]:
     """Points [N, 3] to pixels [N, 2] (centres at +0.5) and depth [N]."""
     local = points @ world_to_camera[:3, :3].T + world_to_camera[:3, 3]
     depth = local[:, 2]
@@ -70,7 +70,7 @@ def reconstruct(
     rng = np.random.default_rng(seed)
     per_view = max(1, int(np.ceil(1.6 * count / len(pictures))))
     candidates, colors = [], []
-    for picture, pose in zip(pictures, poses):
+    for picture, pose in zip(pictures, poses, strict=True):
         index = _keypoints(picture, per_view, rng)
         row, column = np.divmod(index, camera.width)
         pixels = np.stack([column + 0.5, row + 0.5], axis=1)
@@ -96,9 +96,9 @@ def _tracks(
     lens: Distortion,
     xyz: Array,
     rng: np.random.Generator,
-) -> List[List[Tuple[int, float, float]]]:
+) -> list[list[tuple[int, float, float]]]:
     """For every point the views that see it, with the noisy pixel in each."""
-    tracks: List[List[Tuple[int, float, float]]] = [[] for _ in range(len(xyz))]
+    tracks: list[list[tuple[int, float, float]]] = [[] for _ in range(len(xyz))]
     for view in rng.permutation(len(pictures)).tolist():
         pixels, depth = project(camera, poses[view], lens, xyz)
         pixels = pixels + rng.normal(0.0, PIXEL_NOISE, pixels.shape)

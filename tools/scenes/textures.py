@@ -6,13 +6,13 @@ same scene comes out on every machine.
 
 from __future__ import annotations
 
-from typing import Callable, Sequence, Tuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 Array = np.ndarray
 Texture = Callable[[Array], Array]
-Color = Tuple[float, float, float]
+Color = tuple[float, float, float]
 
 
 def lattice_hash(cells: Array, seed: int) -> Array:
@@ -106,7 +106,7 @@ def bricks(size: float, brick: Color, mortar: Color, seed: int = 0) -> Texture:
     return texture
 
 
-def planks(width: float, colors: Sequence[Color], axes: Tuple[int, int] = (0, 2), seed: int = 0) -> Texture:
+def planks(width: float, colors: Sequence[Color], axes: tuple[int, int] = (0, 2), seed: int = 0) -> Texture:
     """Boards of the given `width` across `axes[0]`, with grain that runs along `axes[1]`."""
 
     def texture(points: Array) -> Array:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
-
 import numpy as np
 
-from smoke_trainer.scenes.primitives import Box, Material, Primitive, Rod, Sphere
-from smoke_trainer.scenes.raytrace import World
-from smoke_trainer.scenes.textures import (
+from tools.scenes.raytrace import Box, Material, Primitive, Rod, Sphere, World
+from tools.scenes.textures import (
     Array,
     Texture,
     bricks,
@@ -46,7 +43,7 @@ def _landscape(radius: float, seed: int) -> Sphere:
     return Sphere((0.0, 0.0, 0.0), radius, Material(texture, unlit=True))
 
 
-def _tree(x: float, z: float, height: float, seed: int) -> List[Primitive]:
+def _tree(x: float, z: float, height: float, seed: int) -> list[Primitive]:
     bark = Material(noise(0.08, [(0.25, 0.16, 0.10), (0.50, 0.36, 0.22)], 2, seed))
     leaves = Material(noise(0.12, [(0.10, 0.28, 0.08), (0.30, 0.52, 0.15), (0.62, 0.68, 0.28)], 2, seed + 1))
     return [
@@ -61,7 +58,7 @@ def courtyard() -> World:
     """Outdoor: a small house, trees and a gilded ball on a lawn, with hills and sky far behind."""
     lawn = noise(0.35, [(0.20, 0.32, 0.12), (0.42, 0.52, 0.22), (0.66, 0.62, 0.36)], 4, 11)
     paving = checker(0.4, (0.62, 0.58, 0.52), (0.48, 0.44, 0.40), 0.25, 12)
-    shapes: List[Primitive] = [
+    shapes: list[Primitive] = [
         _landscape(45.0, 3),
         _ground(lawn, 14.0),
         Box((0.0, -0.01, 0.0), (1.6, 0.02, 1.6), 0.3, Material(paving)),
@@ -92,7 +89,7 @@ def courtyard() -> World:
     return World(shapes, sun=(0.5, -0.8, -0.4), ambient=0.45)
 
 
-def _room_texture(half: Tuple[float, float, float]) -> Texture:
+def _room_texture(half: tuple[float, float, float]) -> Texture:
     floor = planks(0.35, [(0.42, 0.26, 0.14), (0.66, 0.46, 0.28), (0.78, 0.60, 0.40)], (0, 2), 41)
     paper = stripes(0.3, [(0.72, 0.74, 0.62), (0.60, 0.66, 0.58)], 0)
     paper_side = stripes(0.3, [(0.74, 0.66, 0.60), (0.64, 0.56, 0.54)], 2)
@@ -120,7 +117,7 @@ def study() -> World:
         0.16, [(0.15, 0.35, 0.65), (0.25, 0.50, 0.75), (0.45, 0.62, 0.30), (0.75, 0.66, 0.42)], 3, 53
     )
     picture = noise(0.3, [(0.2, 0.2, 0.45), (0.9, 0.55, 0.3), (0.95, 0.9, 0.7)], 3, 54)
-    shapes: List[Primitive] = [
+    shapes: list[Primitive] = [
         Box((0.0, -1.3, 0.0), half, 0.0, Material(_room_texture(half))),
         Box((0.3, -0.75, 0.2), (0.8, 0.04, 0.5), 0.35, wood),
         *[
@@ -161,7 +158,7 @@ def fruit() -> World:
         ((-0.3, -0.22, -0.38), 0.22),
         ((0.2, -0.15, -0.45), 0.15),
     ]
-    shapes: List[Primitive] = [
+    shapes: list[Primitive] = [
         _ground(cloth, 3.0),
         Box(
             (0.0, -1.0, 2.0),
@@ -190,7 +187,7 @@ def figurine() -> World:
     cloth = bricks(0.07, (0.25, 0.45, 0.70), (0.85, 0.85, 0.60), 71)
     skin = Material(noise(0.15, [(0.80, 0.58, 0.42), (0.95, 0.78, 0.62)], 2, 72), 0.25)
     metal = Material(stripes(0.06, [(0.85, 0.85, 0.88), (0.45, 0.47, 0.52)], 1), 0.5, 12.0)
-    shapes: List[Primitive] = [
+    shapes: list[Primitive] = [
         Box((0.0, 0.0, 0.0), (0.36, 0.42, 0.24), 0.2, Material(cloth)),
         Sphere((0.0, -0.72, 0.0), 0.30, skin),
         Sphere((0.12, -0.76, -0.26), 0.06, Material(flat((0.1, 0.1, 0.12)), 0.6)),
@@ -228,7 +225,7 @@ def trellis() -> World:
     mural = noise(
         0.5, [(0.15, 0.35, 0.40), (0.45, 0.62, 0.50), (0.90, 0.80, 0.50), (0.80, 0.42, 0.30)], 4, 81
     )
-    shapes: List[Primitive] = [
+    shapes: list[Primitive] = [
         _ground(checker(0.3, (0.70, 0.66, 0.60), (0.50, 0.48, 0.46), 0.25, 82), 5.0),
         Box((0.6, -1.3, 1.6), (2.9, 1.5, 0.05), 0.15, Material(mural)),
         Box(
@@ -251,7 +248,7 @@ def trellis() -> World:
 def plaza() -> World:
     """Wide baseline: a column and blocks on a paved square, seen from few places far apart."""
     stone = noise(0.25, [(0.50, 0.46, 0.40), (0.72, 0.68, 0.60), (0.88, 0.85, 0.78)], 4, 91)
-    shapes: List[Primitive] = [
+    shapes: list[Primitive] = [
         _landscape(40.0, 7),
         _ground(checker(0.6, (0.68, 0.60, 0.52), (0.52, 0.50, 0.50), 0.2, 92), 12.0),
         Rod(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Sequence
 
 import numpy as np
 
 from smoke_trainer.data.camera import NO_DISTORTION, Camera, Distortion
-from smoke_trainer.scenes import worlds
-from smoke_trainer.scenes.raytrace import World
+from tools.scenes import worlds
+from tools.scenes.raytrace import World
 
 Array = np.ndarray
 
@@ -29,7 +29,7 @@ class Recipe:
     downscale: int
     image_folder: str
     world: Callable[[], World]
-    poses: Callable[[], List[Array]]
+    poses: Callable[[], list[Array]]
     points: int
     seed: int
     distortion: Distortion = NO_DISTORTION
@@ -56,7 +56,7 @@ def look_at(eye: Sequence[float], target: Sequence[float]) -> Array:
 
 def orbit(
     count: int, radius: float, height: float, target: Sequence[float], span: float = 360.0, start: float = 0.0
-) -> List[Array]:
+) -> list[Array]:
     """Cameras around a target over `span` degrees, rising and falling a little so that no two lie in one plane."""
     closed = span >= 360.0
     angles = np.radians(start + np.linspace(0.0, span, count, endpoint=not closed))
@@ -69,7 +69,7 @@ def orbit(
     return poses
 
 
-def _inside(count: int) -> List[Array]:
+def _inside(count: int) -> list[Array]:
     """Cameras that stand along the walls of the study and look across it."""
     angles = np.linspace(0.0, 2.0 * np.pi, count, endpoint=False)
     eyes = [(2.0 * np.sin(a), -1.35 - 0.25 * np.sin(3.0 * a), -2.0 * np.cos(a)) for a in angles]
@@ -83,7 +83,7 @@ SMALL = Camera(160, 120, 150.0, 150.0, 80.0, 60.0)
 WIDE = Camera(640, 480, 520.0, 520.0, 320.0, 240.0)
 LENS = Distortion(k1=-0.12, k2=0.03, p1=0.002, p2=-0.001)
 
-RECIPES: Dict[str, Recipe] = {
+RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         Recipe(

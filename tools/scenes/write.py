@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from smoke_trainer.data.camera import Camera
-from smoke_trainer.scenes.raytrace import Picture
-from smoke_trainer.scenes.recipes import Recipe
-from smoke_trainer.scenes.sfm import Observed
+from tools.scenes.raytrace import Picture
+from tools.scenes.recipes import Recipe
+from tools.scenes.sfm import Observed
 
 Array = np.ndarray
-KeypointRows = List[List[Tuple[float, float, int]]]
+KeypointRows = list[list[tuple[float, float, int]]]
 
 # COLMAP's numbers for its camera models (src/colmap/sensor/models.h).
 PINHOLE_ID, SIMPLE_RADIAL_ID = 1, 2
@@ -35,7 +36,7 @@ def image_name(index: int) -> str:
     return f"view_{index:03d}.png"
 
 
-def quaternion(rotation: Array) -> Tuple[float, float, float, float]:
+def quaternion(rotation: Array) -> tuple[float, float, float, float]:
     """(w, x, y, z) of a rotation matrix, by the eigenvector of Bar-Itzhack's symmetric matrix (never divides by zero)."""
     m = rotation
     k = np.array(
@@ -59,7 +60,7 @@ def _save_images(pictures: Sequence[Picture], folder: Path, with_alpha: bool = F
         Image.fromarray(data).save(folder / image_name(index), optimize=True)
 
 
-def _colmap_camera(recipe: Recipe) -> Tuple[int, str, List[float]]:
+def _colmap_camera(recipe: Recipe) -> tuple[int, str, list[float]]:
     """(model number, model name, parameters) of the recipe's camera."""
     camera = recipe.camera
     if recipe.distortion.is_zero:
@@ -69,10 +70,10 @@ def _colmap_camera(recipe: Recipe) -> Tuple[int, str, List[float]]:
 
 def _keypoint_rows(
     points: Observed, views: int, scale: float
-) -> Tuple[List[List[Tuple[float, float, int]]], List[List[Tuple[int, int]]]]:
+) -> tuple[list[list[tuple[float, float, int]]], list[list[tuple[int, int]]]]:
     """Keypoints of every view as (x, y, point id), and tracks of every point as (image id, keypoint index)."""
     rows: KeypointRows = [[] for _ in range(views)]
-    tracks: List[List[Tuple[int, int]]] = []
+    tracks: list[list[tuple[int, int]]] = []
     for point, track in enumerate(points.tracks):
         tracks.append([])
         for view, x, y in track:
@@ -155,7 +156,7 @@ def write_points_ply(points: Observed, path: Path) -> None:
     path.write_bytes("\n".join(header).encode() + table.tobytes())
 
 
-def _frames(poses: Sequence[Array], indices: Sequence[int], folder: str, suffix: str) -> List[Dict[str, Any]]:
+def _frames(poses: Sequence[Array], indices: Sequence[int], folder: str, suffix: str) -> list[dict[str, Any]]:
     """Frames of a transforms file: camera-to-world in OpenGL axes."""
     frames = []
     for index in indices:
@@ -210,7 +211,7 @@ def write_nerfstudio(
 
 
 Writer = Callable[[Recipe, Sequence[Picture], Sequence[Array], Observed, Path], None]
-WRITERS: Dict[str, Writer] = {
+WRITERS: dict[str, Writer] = {
     "colmap-binary": write_colmap_binary,
     "colmap-text": write_colmap_text,
     "blender": write_blender,
