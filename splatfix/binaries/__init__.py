@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from splatfix.binaries.folder import find_binaries
-from splatfix.binaries.model import Binary, BinaryError, EntryKind, FatContainer, FatEntry, arch_order
+from splatfix.binaries.model import Binary, BinaryError, EntryKind, Fatbin, FatbinEntry, arch_order
 from splatfix.binaries.paths import read_path
 from splatfix.binaries.reader import is_binary, read_binary
 from splatfix.binaries.symbols import SymbolNeeds, missing_exports, provided_versions, read_needs
@@ -13,8 +13,8 @@ __all__ = [
     "Binary",
     "BinaryError",
     "EntryKind",
-    "FatContainer",
-    "FatEntry",
+    "Fatbin",
+    "FatbinEntry",
     "SymbolNeeds",
     "arch_order",
     "find_binaries",

@@ -6,7 +6,7 @@ import re
 
 from splatfix.binaries.elf import Elf
 from splatfix.binaries.fatbin import arch_name
-from splatfix.binaries.model import BinaryError, EntryKind, FatContainer, FatEntry
+from splatfix.binaries.model import BinaryError, EntryKind, Fatbin, FatbinEntry
 
 SECTION = "(cubin)"
 _TOOLKIT_NOTE = ".note.nv.tkinfo"
@@ -16,8 +16,8 @@ _PREFIX_VARIANT_A = 0x100000
 _ABI7_A = 0x800
 
 
-def container(elf: Elf) -> FatContainer:
-    """A container of one entry for a cubin given as a file.
+def fatbin(elf: Elf) -> Fatbin:
+    """A fatbin of one entry for a cubin given as a file.
 
     The architecture number stands in `e_flags`: the low byte before ABI 8, the second byte from ABI 8 on (CUDA 13).
     From ABI 8 on the letters of `sm_100a` and `sm_100f` are not in the flags; they are taken from the assembler's
@@ -34,8 +34,8 @@ def container(elf: Elf) -> FatContainer:
     if noted is not None and noted[1] == number:
         arch = noted[0]
     debug = bool(elf.named_sections((".debug_info",)))
-    entry = FatEntry(EntryKind.SASS, arch, None, None, elf.reader.size, 0, debug)
-    return FatContainer(0, SECTION, (entry,))
+    entry = FatbinEntry(EntryKind.SASS, arch, None, None, elf.reader.size, 0, debug)
+    return Fatbin(0, SECTION, (entry,))
 
 
 def _noted_arch(elf: Elf) -> tuple[str, int] | None:

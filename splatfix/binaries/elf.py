@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from splatfix.binaries import fatbin
 from splatfix.binaries._bytes import Reader, decode
-from splatfix.binaries.model import BinaryError, FatContainer
+from splatfix.binaries.model import BinaryError, Fatbin
 
 MAGIC = b"\x7fELF"
 MACHINE_CUDA = 190
@@ -208,10 +208,10 @@ class Elf:
 
     # -- device code ------------------------------------------------------------------------------------------
 
-    def containers(self) -> tuple[FatContainer, ...]:
+    def fatbins(self) -> tuple[Fatbin, ...]:
         """The fat binaries of the file; a file without section names is searched for them."""
         budget = fatbin.Budget()
-        found: list[FatContainer] = []
+        found: list[Fatbin] = []
         if self._names is None:
             for start, end in self._loaded_ranges():
                 found += fatbin.search(self.reader, start, end, budget)

@@ -1,13 +1,13 @@
-"""CUDA fat binaries: containers, and the SASS, PTX and LTO entries in them, read from headers alone.
+"""CUDA fat binaries: the SASS, PTX and LTO entries in them, read from headers alone.
 
 Layout (all little-endian), as observed in the output of nvcc 11.8 to 13.2:
 
-    container  u32 magic 0xBA55ED50 | u16 version 1 | u16 header size 16 | u64 bytes of entries that follow
+    header     u32 magic 0xBA55ED50 | u16 version 1 | u16 header size 16 | u64 bytes of entries that follow
     entry      0x00 u16 kind        0x02 u16 version        0x04 u32 header size (64 to 128 seen)
                0x08 u64 payload     0x10 u32 compressed size (0: raw)
                0x18 u16 minor, u16 major (PTX: ISA version) 0x1c u32 architecture number
                0x28 u64 flags
-    next entry = entry + header size + payload; zero bytes may separate containers.
+    next entry = entry + header size + payload; zero bytes may separate fatbins.
 
 Payloads are never touched, so nothing is ever decompressed.
 """
@@ -18,7 +18,7 @@ import struct
 from functools import lru_cache
 
 from splatfix.binaries._bytes import Reader
-from splatfix.binaries.model import BinaryError, EntryKind, FatContainer, FatEntry
+from splatfix.binaries.model import BinaryError, EntryKind, Fatbin, FatbinEntry
 
 MAGIC = b"\x50\xed\x55\xba"
 ELF_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
@@ -36,7 +36,7 @@ _FLAG_ZSTD = 0x8000
 _FLAG_A = 0x100000
 _FLAG_F = 0x200000
 
-# Bounds against hostile files. cublasLt, the richest library known, has 2,782 containers and 5,737 entries.
+# Bounds against hostile files. cublasLt, the richest library known, has 2,782 fatbins and 5,737 entries.
 MAX_RECORDS = 100_000
 _MAX_ARCH = 9_999
 
@@ -49,7 +49,7 @@ def arch_name(number: int, variant: int = 0) -> str:
 
 
 class Budget:
-    """Counts containers and entries over a whole file, so that a forged one cannot exhaust memory."""
+    """Counts fatbins and entries over a whole file, so that a forged one cannot exhaust memory."""
 
     def __init__(self, limit: int = MAX_RECORDS) -> None:
         """Allow `limit` records."""
@@ -65,30 +65,28 @@ class Budget:
             )
 
 
-def walk(reader: Reader, section: str, start: int, size: int, budget: Budget) -> list[FatContainer]:
-    """Every container of the region [start, start + size).
+def walk(reader: Reader, section: str, start: int, size: int, budget: Budget) -> list[Fatbin]:
+    """Every fatbin of the region [start, start + size).
 
-    Raises `BinaryError` where anything but a container or zero padding is found, or where a size leads outside.
+    Raises `BinaryError` where anything but a fatbin or zero padding is found, or where a size leads outside.
     """
     reader.require(start, size, f"section {section}")
     end = start + size
-    containers = []
+    fatbins = []
     offset = reader.skip_zeros(start, end)
     while offset < end:
         budget.take(offset)
-        container, after = read_container(reader, section, offset, end, budget)
-        containers.append(container)
+        fatbin, after = read_fatbin(reader, section, offset, end, budget)
+        fatbins.append(fatbin)
         offset = after
-        # containers nearly always touch; look for padding only where there is some
+        # fatbins nearly always touch; look for padding only where there is some
         if offset < end and reader.buffer[reader.base + offset] == 0:
             offset = reader.skip_zeros(offset, end)
-    return containers
+    return fatbins
 
 
-def read_container(
-    reader: Reader, section: str, offset: int, end: int, budget: Budget
-) -> tuple[FatContainer, int]:
-    """The container at `offset` and the offset behind it; it must not reach past `end`."""
+def read_fatbin(reader: Reader, section: str, offset: int, end: int, budget: Budget) -> tuple[Fatbin, int]:
+    """The fatbin at `offset` and the offset behind it; it must not reach past `end`."""
     if offset + _CONTAINER.size > end:
         raise BinaryError(f"{section}: a fat binary header at offset {offset:#x} is cut off")
     magic, version, header, body = reader.unpack(_CONTAINER, offset, "fat binary header")
@@ -104,13 +102,13 @@ def read_container(
             f"{section}: fat binary at offset {offset:#x} claims {body} bytes, more than there are"
         )
     entries, unknown = _read_entries(reader, section, offset + header, after, budget)
-    return FatContainer(offset, section, tuple(entries), tuple(unknown)), after
+    return Fatbin(offset, section, tuple(entries), tuple(unknown)), after
 
 
 def _read_entries(
     reader: Reader, section: str, offset: int, end: int, budget: Budget
-) -> tuple[list[FatEntry], list[int]]:
-    entries: list[FatEntry] = []
+) -> tuple[list[FatbinEntry], list[int]]:
+    entries: list[FatbinEntry] = []
     unknown: list[int] = []
     while offset < end:
         budget.take(offset)
@@ -133,7 +131,7 @@ def _read_entries(
                     f"{section}: entry at offset {offset:#x} names the impossible architecture {arch}"
                 )
             entries.append(
-                FatEntry(
+                FatbinEntry(
                     kind=kind,
                     arch=arch_name(arch, flags & (_FLAG_A | _FLAG_F)),
                     ptx_version=(major, minor) if kind is EntryKind.PTX else None,
@@ -147,25 +145,25 @@ def _read_entries(
     return entries, unknown
 
 
-def search(reader: Reader, start: int, end: int, budget: Budget) -> list[FatContainer]:
+def search(reader: Reader, start: int, end: int, budget: Budget) -> list[Fatbin]:
     """Containers of a region that is not known to be a fat binary section: a file without section names.
 
     The magic number alone also occurs by chance inside compressed code, so that a hit counts only if it is
-    8-aligned and all of it reads as a container; the search then goes on behind it.
+    8-aligned and all of it reads as a fatbin; the search then goes on behind it.
     """
-    containers = []
+    fatbins = []
     offset = reader.find(MAGIC, start, end)
     while offset >= 0:
         budget.take(offset)
         after = offset + len(MAGIC)
         if offset % 8 == 0:
             try:
-                container, after = read_container(reader, UNNAMED_SECTION, offset, end, budget)
+                fatbin, after = read_fatbin(reader, UNNAMED_SECTION, offset, end, budget)
             except BinaryError:
                 if budget.left < 0:
                     raise
                 # else a chance hit: look on behind it
             else:
-                containers.append(container)
+                fatbins.append(fatbin)
         offset = reader.find(MAGIC, after, end)
-    return containers
+    return fatbins

@@ -23,8 +23,8 @@ class EntryKind(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class FatEntry:
-    """One piece of device code inside a container.
+class FatbinEntry:
+    """One piece of device code inside a fatbin.
 
     `arch` is always spelled `sm_90a`; `kind` says whether it names a real or a virtual architecture.
     `stored_size` is the payload as stored, in bytes; `offset` is that of the entry's header from the start of the file
@@ -41,30 +41,30 @@ class FatEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class FatContainer:
+class Fatbin:
     """One fat binary: the device code of one .cu file (or of one device link), for several architectures.
 
-    `entries` may be empty: nvcc writes size-0 containers beside PTX-only code, and callers ignore them.
+    `entries` may be empty: nvcc writes size-0 fatbins beside PTX-only code, and callers ignore them.
     `unknown_kinds` lists the numeric kind of every entry this reader has no name for; they are not in `entries`.
     """
 
     offset: int
     section: str
-    entries: tuple[FatEntry, ...]
+    entries: tuple[FatbinEntry, ...]
     unknown_kinds: tuple[int, ...] = ()
 
     @property
     def relocatable(self) -> bool:
         """Whether this is `-rdc=true` code: input of a device link.
 
-        nvcc leaves such containers in a linked library beside the result of the link, which lies in `.nv_fatbin`.
+        nvcc leaves such fatbins in a linked library beside the result of the link, which lies in `.nv_fatbin`.
         In an object file they are all there is.
         """
         return self.section.startswith("__nv_rel")
 
     @property
     def empty(self) -> bool:
-        """Whether the container holds nothing at all, not even an entry of unknown kind."""
+        """Whether the fatbin holds nothing at all, not even an entry of unknown kind."""
         return not self.entries and not self.unknown_kinds
 
 
@@ -81,7 +81,7 @@ class Binary:
     format: Literal["elf", "pe", "fatbin"]
     machine: str
     size: int
-    containers: tuple[FatContainer, ...] = ()
+    fatbins: tuple[Fatbin, ...] = ()
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
     soname: str | None = None
@@ -91,9 +91,9 @@ class Binary:
     def archs(self) -> tuple[tuple[EntryKind, str], ...]:
         """Every distinct (kind, arch) of the file, SASS before PTX before LTO, each in order of architecture.
 
-        A summary for people. It is *not* enough to judge the file: a GPU must be served by every container.
+        A summary for people. It is *not* enough to judge the file: a GPU must be served by every fatbin.
         """
-        found = {(entry.kind, entry.arch) for box in self.containers for entry in box.entries}
+        found = {(entry.kind, entry.arch) for box in self.fatbins for entry in box.entries}
         return tuple(sorted(found, key=lambda pair: (_KIND_ORDER[pair[0]], arch_order(pair[1]))))
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from splatfix.binaries import fatbin
 from splatfix.binaries._bytes import Reader
-from splatfix.binaries.model import BinaryError, FatContainer
+from splatfix.binaries.model import BinaryError, Fatbin
 
 MAGIC = b"MZ"
 MACHINES = {0x14C: "x86", 0x8664: "x86_64", 0xAA64: "aarch64", 0x1C0: "arm"}
@@ -74,10 +74,10 @@ class Pe:
         """Name of the processor."""
         return MACHINES.get(self.machine_number, f"pe-machine-{self.machine_number:#x}")
 
-    def containers(self) -> tuple[FatContainer, ...]:
+    def fatbins(self) -> tuple[Fatbin, ...]:
         """The fat binaries of the file."""
         budget = fatbin.Budget()
-        found: list[FatContainer] = []
+        found: list[Fatbin] = []
         last_end = 0
         for section in sorted(self.sections, key=lambda one: one.raw_offset):
             name = section.name.rstrip(b"\0").decode("latin-1")

@@ -50,14 +50,14 @@ def parse(reader: Reader, path: str, *, fatbin: bool = True, links: bool = True)
 def _parse_elf(reader: Reader, path: str, device: bool, links: bool) -> Binary:
     elf = Elf(reader)
     if elf.machine_number == MACHINE_CUDA:
-        containers = (cubin.container(elf),) if device else ()
-        return Binary(path, "elf", elf.machine, reader.size, containers)
+        fatbins = (cubin.fatbin(elf),) if device else ()
+        return Binary(path, "elf", elf.machine, reader.size, fatbins)
     return Binary(
         path=path,
         format="elf",
         machine=elf.machine,
         size=reader.size,
-        containers=elf.containers() if device else (),
+        fatbins=elf.fatbins() if device else (),
         needed=elf.needed() if links else (),
         rpath=elf.rpath() if links else (),
         soname=elf.soname() if links else None,
@@ -71,7 +71,7 @@ def _parse_pe(reader: Reader, path: str, device: bool, links: bool) -> Binary:
         format="pe",
         machine=pe.machine,
         size=reader.size,
-        containers=pe.containers() if device else (),
+        fatbins=pe.fatbins() if device else (),
         needed=pe.imported_libraries() if links else (),
         soname=pe.own_name() if links else None,
         delay_needed=pe.delayed_libraries() if links else (),

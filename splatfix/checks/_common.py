@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from splatfix.checks.model import Goal, Remedy
 from splatfix.checks.visible import hidden_gpus
-from splatfix.facts import CheckoutSource, Compiler, ContainerGroup, Facts, Toolkit, ToolkitChoice, Torch
+from splatfix.facts import CheckoutSource, Compiler, Facts, FatbinGroup, Toolkit, ToolkitChoice, Torch
 from splatfix.knowledge import drivers
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.drivers import Platform
@@ -268,8 +268,8 @@ def family_of(compiler: Compiler) -> str:
     return {"g++": "gcc", "clang++": "clang"}.get(compiler.kind, compiler.kind)
 
 
-def code_words(groups: tuple[ContainerGroup, ...]) -> str:
-    """``sm_80 sm_90 +PTX 9.0 for sm_90`` over all containers, for evidence lines; partial ones are marked with n/total."""
+def code_words(groups: tuple[FatbinGroup, ...]) -> str:
+    """``sm_80 sm_90 +PTX 9.0 for sm_90`` over all fatbins, for evidence lines; partial ones are marked with n/total."""
     total = sum(group.count for group in groups)
     seen: dict[tuple[str, str, tuple[int, int] | None], int] = {}
     for group in groups:
@@ -282,7 +282,7 @@ def code_words(groups: tuple[ContainerGroup, ...]) -> str:
     ):
         ptx = f" {version[0]}.{version[1]}" if version else ""
         name = arch if kind == "sass" else f"{kind.upper()}{ptx} for {arch}"
-        words.append(name if count == total else f"{name} ({count} of {total} containers)")
+        words.append(name if count == total else f"{name} ({count} of {total} fatbins)")
     return ", ".join(words)
 
 

@@ -19,7 +19,7 @@ class _Entry(Protocol):
     def ptx_version(self) -> tuple[int, int] | None: ...
 
 
-class _Container(Protocol):
+class _Fatbin(Protocol):
     @property
     def entries(self) -> Sequence[_Entry]: ...
 
@@ -30,38 +30,47 @@ class Coverage:
 
     target: str
     usable: bool
-    """Every non-empty container has an entry that this GPU can run."""
+    """Every non-empty fatbin has an entry that this GPU can run."""
     via: str
     """``sass``, ``ptx`` (the driver compiles at first use), ``mixed``, or ``none``."""
     missing: tuple[int, ...]
-    """Numbers of the containers (counted over non-empty ones) that have nothing for this GPU."""
+    """Numbers of the fatbins (counted over non-empty ones) that have nothing for this GPU."""
     too_new_ptx: tuple[int, ...]
-    """Containers whose only hope is PTX newer than the driver can compile (CUDA error 222)."""
+    """Fatbins whose only hope is PTX newer than the driver can compile (CUDA error 222)."""
     ptx_unsure: bool
-    """Some container depends on PTX, and whether the driver can compile it is not known."""
+    """Some fatbin depends on PTX, and whether the driver can compile it is not known."""
+    total: int
+    """How many fatbins hold code."""
 
     @property
     def reason(self) -> str:
         """One line for a person."""
         if self.usable:
-            how = {"sass": "machine code", "ptx": "PTX, compiled by the driver at first use"}
-            note = " (whether the driver can compile this PTX is not known)" if self.ptx_unsure else ""
-            return f"runs on {self.target} by {how.get(self.via, 'machine code and PTX')}{note}"
+            if self.via == "sass":
+                return f"has native {self.target} code"
+            how = "PTX" if self.via == "ptx" else "native code and PTX"
+            note = " (it is unknown whether this driver can compile it)" if self.ptx_unsure else ""
+            return f"runs on {self.target} with {how}, compiled by the driver at first use{note}"
         if self.too_new_ptx and not self.missing:
             return f"its PTX is newer than the driver can compile for {self.target}"
-        return f"{len(self.missing) + len(self.too_new_ptx)} container(s) hold nothing that {self.target} can run"
+        if not self.total:
+            return "it carries no GPU code"
+        lacking = len(self.missing) + len(self.too_new_ptx)
+        verb = "has" if lacking == 1 else "have"
+        plural = "" if self.total == 1 else "s"
+        return f"{lacking} of {self.total} fatbin{plural} {verb} no code for {self.target}"
 
 
 def judge(
-    containers: Iterable[_Container],
+    fatbins: Iterable[_Fatbin],
     target: archs.Arch,
     *,
     driver_cuda: str | None = None,
     build_cuda: tuple[int, int] | None = None,
 ) -> Coverage:
-    """Judge containers (or groups of equal ones) against one GPU.
+    """Judge fatbins (or groups of equal ones) against one GPU.
 
-    A file is usable only if *every* non-empty container (one per .cu file) has a usable entry; a union over the file
+    A file is usable only if *every* non-empty fatbin (one per .cu file) has a usable entry; a union over the file
     would call a mixed library good. Rules: CUDA binary compatibility and PTX compatibility, section 0 of the notes in
     :mod:`splatfix.knowledge.archs`.
 
@@ -74,9 +83,9 @@ def judge(
     too_new: list[int] = []
     roads: set[str] = set()
     unsure = False
-    filled = [container for container in containers if container.entries]
-    for number, container in enumerate(filled):
-        road, certain = _road(container, target, level, build_cuda)
+    filled = [fatbin for fatbin in fatbins if fatbin.entries]
+    for number, fatbin in enumerate(filled):
+        road, certain = _road(fatbin, target, level, build_cuda)
         if road == "none":
             missing.append(number)
         elif road == "too-new":
@@ -86,18 +95,18 @@ def judge(
             unsure |= not certain
     usable = bool(filled) and not missing and not too_new
     via = "none" if not roads else ("mixed" if len(roads) > 1 else next(iter(roads)))
-    return Coverage(target.sm, usable, via, tuple(missing), tuple(too_new), unsure)
+    return Coverage(target.sm, usable, via, tuple(missing), tuple(too_new), unsure, len(filled))
 
 
 def _road(
-    container: _Container,
+    fatbin: _Fatbin,
     target: archs.Arch,
     level: tuple[int, int] | None,
     build_cuda: tuple[int, int] | None,
 ) -> tuple[str, bool]:
-    """How this container runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
+    """How this fatbin runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
     outcome = ("none", True)
-    for entry in container.entries:
+    for entry in fatbin.entries:
         arch = archs.Arch.parse(entry.arch)
         if entry.kind is EntryKind.SASS and archs.cubin_runs_on(arch, target, build_cuda=build_cuda):
             return "sass", True

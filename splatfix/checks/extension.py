@@ -20,8 +20,8 @@ _CUDART = re.compile(r"libcudart\.so\.(\d+)|cudart64_(\d{2})\d?\.dll", re.IGNORE
 
 @check("no-kernel-image", "extension", "Extensions carry code for the GPU")
 def no_kernel_image(facts: Facts, goal: Goal) -> Iterator[Finding]:
-    """Reads the fat binaries of every native extension and judges every container (one per .cu file) against each GPU.
-    One container without code for the GPU is enough: unchecked launches then fail silently, and the rasterizer answers
+    """Reads the fat binaries of every native extension and judges every fatbin (one per .cu file) against each GPU.
+    One fatbin without code for the GPU is enough: unchecked launches then fail silently, and the rasterizer answers
     with garbage such as "Tried to allocate 131060 GiB"."""
     extensions = facts.environment.extensions
     if extensions.value is None:
@@ -231,9 +231,9 @@ def _meant_for(item: Extension) -> Arch | None:
 
 def _verdict(facts: Facts, item: Extension, target: Target) -> Coverage:
     # each group as often as it occurs, so that the reason counts right
-    containers = tuple(group for group in item.code for _ in range(group.count))
+    fatbins = tuple(group for group in item.code for _ in range(group.count))
     return judge(
-        containers, target.arch, driver_cuda=driver_level(facts, target.arch), build_cuda=torch_cuda(facts)
+        fatbins, target.arch, driver_cuda=driver_level(facts, target.arch), build_cuda=torch_cuda(facts)
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from splatfix.checks.coverage import Coverage, judge
 from splatfix.core.errors import Exit
-from splatfix.facts import Binary, NativeFiles, loaded_containers
+from splatfix.facts import Binary, NativeFiles, loaded_fatbins
 from splatfix.knowledge.archs import Arch
 
 
@@ -19,8 +19,8 @@ class InspectedFile:
 
     @property
     def carries_gpu_code(self) -> bool:
-        """At least one container is not empty."""
-        return any(container.entries for container in self.binary.containers)
+        """At least one fatbin is not empty."""
+        return any(fatbin.entries for fatbin in self.binary.fatbins)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def inspect_files(native: NativeFiles, targets: tuple[str, ...]) -> Inspection:
     archs = [Arch.parse(name) for name in targets]
     files = []
     for binary in native.binaries:
-        loaded = loaded_containers(binary.containers)
+        loaded = loaded_fatbins(binary.fatbins)
         verdicts = tuple(judge(loaded, arch) for arch in archs) if loaded else ()
         files.append(InspectedFile(binary, verdicts))
     return Inspection(targets, tuple(files), native.unreadable, native.skipped)

@@ -135,7 +135,7 @@ def cpu_only_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
 
 @check("torch-arch-unsupported", "torch", "torch carries code for the GPU")
 def torch_arch_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
-    """Reads the fat binaries of `libtorch_cuda` and judges every container against each GPU: a cubin of the same major
+    """Reads the fat binaries of `libtorch_cuda` and judges every fatbin against each GPU: a cubin of the same major
     and no newer minor runs (sm_89 runs the 8.6 code, sm_121 the 12.0 code), and so does PTX that the driver can compile.
     Without either, the first kernel ends in "no kernel image is available for execution on the device"."""
     torch = torch_of(facts)
@@ -221,7 +221,7 @@ def arch_unknown_to_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
 
 
 def own_archs(torch: Torch) -> tuple[str, ...]:
-    """torch's list of its own architectures: those that most of its containers have (single kernels may have more)."""
+    """torch's list of its own architectures: those that most of its fatbins have (single kernels may have more)."""
     total = sum(group.count for group in torch.code)
     seen: dict[str, int] = {}
     for group in torch.code:

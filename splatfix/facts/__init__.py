@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splatfix.binaries import Binary, EntryKind, FatContainer
+from splatfix.binaries import Binary, EntryKind, Fatbin
 from splatfix.facts.collect import gather, load, probe_environment
 from splatfix.facts.environment.interpreter import refuse_other_program, resolve_python
 from splatfix.facts.environment.linkage import of_torch
@@ -17,13 +17,13 @@ from splatfix.facts.model import (
     CodeMatch,
     Colmap,
     Compiler,
-    ContainerGroup,
     Distribution,
     Driver,
     EnvironmentFacts,
     Extension,
     Fact,
     Facts,
+    FatbinGroup,
     Gpu,
     GuardedImport,
     HeaderCopy,
@@ -45,8 +45,8 @@ from splatfix.facts.model import (
     Toolkit,
     ToolkitChoice,
     Torch,
-    group_containers,
-    loaded_containers,
+    group_fatbins,
+    loaded_fatbins,
     unknown,
 )
 from splatfix.facts.source.checkout import commit_of, git_folder, remote_of
@@ -66,7 +66,6 @@ __all__ = [
     "CodeMatch",
     "Colmap",
     "Compiler",
-    "ContainerGroup",
     "Distribution",
     "Driver",
     "EntryKind",
@@ -74,7 +73,8 @@ __all__ = [
     "Extension",
     "Fact",
     "Facts",
-    "FatContainer",
+    "Fatbin",
+    "FatbinGroup",
     "Gpu",
     "GuardedImport",
     "HeaderCopy",
@@ -103,9 +103,9 @@ __all__ = [
     "extension_folders",
     "gather",
     "git_folder",
-    "group_containers",
+    "group_fatbins",
     "load",
-    "loaded_containers",
+    "loaded_fatbins",
     "of_torch",
     "probe_environment",
     "read_files",

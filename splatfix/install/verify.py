@@ -13,7 +13,7 @@ from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, 
 from splatfix.checks.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
-from splatfix.facts import Facts, Interpreter, Torch, loaded_containers, of_torch
+from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch
 from splatfix.install.distributions import find_installed
 from splatfix.install.owned import temporary_folder
 from splatfix.install.target import Target
@@ -28,7 +28,7 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expe
     """Everything that can be known of a wheel without installing it.
 
     Args:
-        targets: architectures every container of every native member must serve.
+        targets: architectures every fatbin of every native member must serve.
         expects_gpu_code: the source holds CUDA code, so a wheel without any is wrong.
 
     Returns:
@@ -49,7 +49,7 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expe
             meaning="Nothing was installed.",
         ) from error
     _check_suffixes(wheel, natives, interpreter)
-    carrying = [binary for binary in natives if any(not box.empty for box in binary.containers)]
+    carrying = [binary for binary in natives if any(not box.empty for box in binary.fatbins)]
     if expects_gpu_code and not carrying:
         raise SplatfixError(
             "no-gpu-code",
@@ -95,7 +95,7 @@ def refuse_unplanned(wheel: WheelFile, subject: str, target: Target) -> None:
 
 def _check_code(binary: Binary, targets: Sequence[str], driver_cuda: str | None) -> str:
     member = binary.path.rpartition("!")[2]
-    filled = loaded_containers(binary.containers)
+    filled = loaded_fatbins(binary.fatbins)
     roads = []
     for name in targets:
         coverage = judge(filled, Arch.parse(name), driver_cuda=driver_cuda)
@@ -115,7 +115,7 @@ def _check_code(binary: Binary, targets: Sequence[str], driver_cuda: str | None)
                 },
             )
         roads.append(f"{name} ({'machine code' if coverage.via == 'sass' else coverage.via})")
-    count = f"{len(filled)} container{'s' if len(filled) > 1 else ''}"
+    count = f"{len(filled)} fatbin{'s' if len(filled) > 1 else ''}"
     return f"{member}: {', '.join(roads)} in every one of its {count}"
 
 

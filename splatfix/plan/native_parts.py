@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from splatfix.checks import Finding, Goal, run, select
 from splatfix.checks.packages import leaf, variant_names
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import ContainerGroup, Facts, SplatPackage
+from splatfix.facts import Facts, FatbinGroup, SplatPackage
 from splatfix.knowledge import Arch
 from splatfix.knowledge.stacks import variant, variants
 from splatfix.plan.condemned import files_of, its_call_fits, other_variant, what_condemns, who_loses_it
@@ -28,7 +28,7 @@ class NativePart:
     installed: bool = False
     swap: bool = False
     """It is one of splatfix's own drop-ins, which runs wherever torch does."""
-    code: tuple[ContainerGroup, ...] = ()
+    code: tuple[FatbinGroup, ...] = ()
     error: str = ""
     """Why what is installed cannot be used or read; "" when it can."""
     unfit: tuple[str, ...] = ()

@@ -126,9 +126,7 @@ class VerifyWheel:
         if not self.targets:
             return f"verify the wheel of {self.subject}: tags and contents"
         goal = ", ".join(self.targets)
-        return (
-            f"verify the wheel of {self.subject}: code for {goal} in every container, tags, torch's symbols"
-        )
+        return f"verify the wheel of {self.subject}: code for {goal} in every fatbin, tags, torch's symbols"
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def keep(found: Situation) -> WayOut | RoadNotTaken:
     native = ", ".join(part.name for part in found.parts if not part.swap)
     drop_ins = ", ".join(part.name for part in found.parts if part.swap)
     reasons = (
-        [Reason(f"every container of {native} has code for {found.words}", "their bytes")] if native else []
+        [Reason(f"every fatbin of {native} has code for {found.words}", "their bytes")] if native else []
     )
     if drop_ins:
         reasons.append(Reason(f"splatfix's drop-ins run wherever torch does: {drop_ins}", "pip's list"))

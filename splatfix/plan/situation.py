@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from splatfix.checks import Finding, Goal, Status, run, select
 from splatfix.checks.coverage import judge
 from splatfix.checks.driver import driver_words
-from splatfix.facts import ContainerGroup, Facts, Torch
+from splatfix.facts import Facts, FatbinGroup, Torch
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import Platform
 from splatfix.plan.native_parts import NativePart, native_parts
@@ -140,7 +140,7 @@ def situation(aim: Aim, facts: Facts) -> Situation:
 
 
 def code_serves(
-    code: Sequence[ContainerGroup],
+    code: Sequence[FatbinGroup],
     arch: Arch,
     *,
     level: str | None,
@@ -148,16 +148,16 @@ def code_serves(
     unread: str = "",
     counted: bool = True,
 ) -> Serves:
-    """Whether every container of a library has something for a GPU.
+    """Whether every fatbin of a library has something for a GPU.
 
     Args:
-        counted: count the containers for the reason, of which torch has thousands.
+        counted: count the fatbins for the reason, of which torch has thousands.
     """
     if not code:
         return Serves(None, unread or "it shows no GPU code")
     numbers = release_numbers(cuda or "")
     build = (numbers[0], numbers[1]) if len(numbers) > 1 else None
-    verdict = judge(code, arch, driver_cuda=level, build_cuda=build)  # equal containers have equal verdicts
+    verdict = judge(code, arch, driver_cuda=level, build_cuda=build)  # equal fatbins have equal verdicts
     if not verdict.usable and counted:
         each = tuple(group for group in code for _ in range(group.count))  # so that the reason counts right
         return Serves(False, judge(each, arch, driver_cuda=level, build_cuda=build).reason)

@@ -1,4 +1,4 @@
-"""Renders what ``splatfix inspect`` found: JSON with every container, and a table for people."""
+"""Renders what ``splatfix inspect`` found: JSON with every fatbin, and a table for people."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rich.markup import escape
 from splatfix.checks.inspection import InspectedFile, Inspection
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
-from splatfix.facts.model import group_containers
+from splatfix.facts.model import group_fatbins
 from splatfix.report.document import envelope
 from splatfix.report.layout import prose
 
 
 def document(result: Inspection, exit_code: Exit) -> dict[str, Any]:
-    """The JSON document: per file its containers (each a list of entries) and per target a verdict."""
+    """The JSON document: per file its fatbins (each a list of entries) and per target a verdict."""
     return envelope(
         "inspection",
         exit_code,
@@ -42,14 +42,14 @@ def terminal(console: Console, result: Inspection, *, verbose: bool = False) -> 
         if not item.carries_gpu_code:
             console.print("  no GPU code")
             continue
-        for group in group_containers(item.binary.containers):
+        for group in group_fatbins(item.binary.fatbins):
             words = ", ".join(
                 entry.arch
                 if entry.kind.value == "sass"
                 else f"{entry.kind.value.upper()} {_version(entry.ptx_version)} {entry.arch}"
                 for entry in group.entries
             )
-            plural = "container" if group.count == 1 else "containers"
+            plural = "fatbin" if group.count == 1 else "fatbins"
             prose(console, f"  {group.count} {plural}: ", escape(words))
         for coverage in item.verdicts:
             mark = "[green]✓[/]" if coverage.usable else "[bold red]✗[/]"
@@ -79,7 +79,7 @@ def _file(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
             "usable": coverage.usable,
             "via": coverage.via,
             "reason": coverage.reason,
-            "containers_without_code": list(coverage.missing),
+            "fatbins_without_code": list(coverage.missing),
         }
         for coverage in item.verdicts
     }
@@ -88,7 +88,7 @@ def _file(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
             "usable": None,
             "via": "none",
             "reason": "it carries no GPU code",
-            "containers_without_code": [],
+            "fatbins_without_code": [],
         }
         verdicts = {name: dict(nothing) for name in targets}
     return {
@@ -97,7 +97,7 @@ def _file(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
         "machine": binary.machine,
         "size": binary.size,
         "needed": list(binary.needed),
-        "containers": [
+        "fatbins": [
             [
                 {
                     "kind": entry.kind.value,
@@ -106,11 +106,11 @@ def _file(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
                     "compressed": entry.compressed,
                     "debug": entry.debug,
                 }
-                for entry in container.entries
+                for entry in fatbin.entries
             ]
-            for container in binary.containers
+            for fatbin in binary.fatbins
         ],
-        "sections": [to_json(container.section) for container in binary.containers],
+        "sections": [to_json(fatbin.section) for fatbin in binary.fatbins],
         "verdicts": verdicts,
     }
 

@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return sum(
             entry.kind is EntryKind.SASS
             for binary in binaries
-            for box in binary.containers
+            for box in binary.fatbins
             for entry in box.entries
         )
 

@@ -25,20 +25,20 @@ def entry(
     return raw.ljust(header, b"\xab")[:header] + payload
 
 
-def container(*entries: bytes) -> bytes:
-    """One container around entries."""
+def fatbin_of(*entries: bytes) -> bytes:
+    """One fatbin around entries."""
     body = b"".join(entries)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
-# Two containers as nvcc writes them for two .cu files built for different GPUs, padding between, an empty one behind.
+# Two fatbins as nvcc writes them for two .cu files built for different GPUs, padding between, an empty one behind.
 TYPICAL = (
-    container(
+    fatbin_of(
         entry(SASS, 75, header=64),
         entry(SASS, 90, flags=A | ZSTD, header=72),
         entry(PTX, 120, flags=F | LZ4, header=96, version=(9, 0)),
     )
     + bytes(24)
-    + container(entry(SASS, 120, flags=DEBUG, header=128))
-    + container()
+    + fatbin_of(entry(SASS, 120, flags=DEBUG, header=128))
+    + fatbin_of()
 )

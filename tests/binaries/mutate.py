@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .forge_elf import ElfForge
-from .forge_fatbin import LTO, TYPICAL, container, entry
+from .forge_fatbin import LTO, TYPICAL, entry, fatbin_of
 from .forge_pe import PeForge
 
 _REAL_LIMIT = 200_000
@@ -19,7 +19,7 @@ _REAL_LIMIT = 200_000
 
 def corpus() -> dict[str, bytes]:
     """Small files of every kind the reader knows, and a few real extension modules of this Python."""
-    fat = ((".text", b"\x90" * 64), ("__nv_relfatbin", container(entry(LTO, 90))), (".nv_fatbin", TYPICAL))
+    fat = ((".text", b"\x90" * 64), ("__nv_relfatbin", fatbin_of(entry(LTO, 90))), (".nv_fatbin", TYPICAL))
     everything = {
         "needed": ("libc10.so", "libcudart.so.12"),
         "soname": "_C.so",

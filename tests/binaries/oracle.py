@@ -141,7 +141,7 @@ def read(binaries: Iterable[Binary]) -> Counter[Seen]:
     return Counter(
         Seen(entry.kind, entry.arch, entry.ptx_version, entry.compressed is not None, entry.debug)
         for binary in binaries
-        for box in binary.containers
+        for box in binary.fatbins
         for entry in box.entries
     )
 

@@ -9,7 +9,7 @@ from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import parse
 
 from .forge_elf import ElfForge
-from .forge_fatbin import SASS, TYPICAL, container, entry
+from .forge_fatbin import SASS, TYPICAL, entry, fatbin_of
 
 WIDTHS = pytest.mark.parametrize(("bits", "order"), [(64, "<"), (64, ">"), (32, "<"), (32, ">")])
 
@@ -49,19 +49,19 @@ def test_machine(number: int, name: str) -> None:
 def test_device_code_in_both_sections(bits: int, order: str) -> None:
     sections = (
         (".text", b"\x90" * 33),
-        ("__nv_relfatbin", container(entry(SASS, 90))),
+        ("__nv_relfatbin", fatbin_of(entry(SASS, 90))),
         (".nv_fatbin", TYPICAL),
-        (".nv_fatbin_not", b"not a container"),
+        (".nv_fatbin_not", b"not a fatbin"),
     )
     data = ElfForge(bits=bits, order=order, sections=sections).build()
     binary = read(data)
-    assert [(box.section, len(box.entries)) for box in binary.containers] == [
+    assert [(box.section, len(box.entries)) for box in binary.fatbins] == [
         ("__nv_relfatbin", 1),
         (".nv_fatbin", 3),
         (".nv_fatbin", 1),
         (".nv_fatbin", 0),
     ]
-    assert [box.relocatable for box in binary.containers] == [True, False, False, False]
+    assert [box.relocatable for box in binary.fatbins] == [True, False, False, False]
     assert [f"{kind.value}:{arch}" for kind, arch in binary.archs] == [
         "sass:sm_75",
         "sass:sm_90",
@@ -69,24 +69,24 @@ def test_device_code_in_both_sections(bits: int, order: str) -> None:
         "sass:sm_120",
         "ptx:sm_120f",
     ]
-    for box in binary.containers:
+    for box in binary.fatbins:
         assert data[box.offset : box.offset + 4] == b"\x50\xed\x55\xba"
 
 
 def test_a_file_without_sections_is_searched() -> None:
     data = ElfForge(sections=((".nv_fatbin", TYPICAL),), section_table=False, needed=("libc.so.6",)).build()
     binary = read(data)
-    assert [len(box.entries) for box in binary.containers] == [3, 1, 0]
+    assert [len(box.entries) for box in binary.fatbins] == [3, 1, 0]
     assert binary.needed == ("libc.so.6",)
 
 
 def test_a_debug_file_whose_contents_were_moved_out_has_no_device_code() -> None:
-    assert read(ElfForge(nobits=((".nv_fatbin", 1 << 40),)).build()).containers == ()
+    assert read(ElfForge(nobits=((".nv_fatbin", 1 << 40),)).build()).fatbins == ()
 
 
 def test_an_object_file_links_to_nothing() -> None:
     binary = read(ElfForge(type=1, dynamic=False, sections=((".nv_fatbin", TYPICAL),)).build())
-    assert binary.needed == () and binary.soname is None and len(binary.containers) == 3
+    assert binary.needed == () and binary.soname is None and len(binary.fatbins) == 3
 
 
 def test_parts_can_be_left_unread() -> None:

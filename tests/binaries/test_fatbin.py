@@ -4,12 +4,12 @@ import pytest
 
 from splatfix.binaries import fatbin
 from splatfix.binaries._bytes import Reader
-from splatfix.binaries.model import BinaryError, EntryKind, FatContainer
+from splatfix.binaries.model import BinaryError, EntryKind, Fatbin
 
-from .forge_fatbin import LTO, LZ4, SASS, TYPICAL, WINDOWS, A, F, container, entry
+from .forge_fatbin import LTO, LZ4, SASS, TYPICAL, WINDOWS, A, F, entry, fatbin_of
 
 
-def walk(data: bytes, limit: int = 1000) -> list[FatContainer]:
+def walk(data: bytes, limit: int = 1000) -> list[Fatbin]:
     return fatbin.walk(Reader(data), ".nv_fatbin", 0, len(data), fatbin.Budget(limit))
 
 
@@ -20,7 +20,7 @@ def walk(data: bytes, limit: int = 1000) -> list[FatContainer]:
 def test_arch_comes_from_the_number_and_the_flags_for_every_header_size(
     flags: int, arch: str, header: int
 ) -> None:
-    (box,) = walk(container(entry(SASS, 100, flags=flags, header=header), entry(SASS, 75)))
+    (box,) = walk(fatbin_of(entry(SASS, 100, flags=flags, header=header), entry(SASS, 75)))
     assert [one.arch for one in box.entries] == [arch, "sm_75"]
 
 
@@ -33,22 +33,22 @@ def test_all_fields_of_a_typical_section() -> None:
     ]
     assert [one.offset for one in first.entries] == [16, 16 + 64 + 24, 16 + 64 + 24 + 72 + 24]
     assert second.entries[0].debug and second.entries[0].arch == "sm_120"
-    assert second.offset == len(container(*[b"x" * (64 + 72 + 96 + 3 * 24)])) + 24
+    assert second.offset == len(fatbin_of(*[b"x" * (64 + 72 + 96 + 3 * 24)])) + 24
     assert first.entries[0].stored_size == 24
     assert empty.entries == () and empty.empty and not first.empty
 
 
 def test_lto_is_an_entry_and_other_kinds_are_kept_apart() -> None:
-    (box,) = walk(container(entry(LTO, 90, version=(1, 65)), entry(16, 100), entry(SASS, 90)))
+    (box,) = walk(fatbin_of(entry(LTO, 90, version=(1, 65)), entry(16, 100), entry(SASS, 90)))
     assert [one.kind for one in box.entries] == [EntryKind.LTO, EntryKind.SASS]
     assert box.entries[0].ptx_version is None
     assert box.unknown_kinds == (16,)
-    (only_unknown,) = walk(container(entry(16, 100)))
+    (only_unknown,) = walk(fatbin_of(entry(16, 100)))
     assert only_unknown.entries == () and not only_unknown.empty
 
 
 def test_zero_padding_is_skipped_wherever_it_stands() -> None:
-    one = container(entry())
+    one = fatbin_of(entry())
     assert len(walk(bytes(8) + one + bytes(4096) + one + bytes(200_000))) == 2
     assert walk(bytes(100)) == [] == walk(b"")
 
@@ -57,14 +57,14 @@ def test_zero_padding_is_skipped_wherever_it_stands() -> None:
     ("data", "complaint"),
     [
         (b"\x01" + bytes(40), "no fat binary at offset 0x0"),
-        (container(entry()) + b"junk" * 8, "no fat binary at offset 0x68"),
+        (fatbin_of(entry()) + b"junk" * 8, "no fat binary at offset 0x68"),
         (TYPICAL[:200], "claims 304 bytes, more than there are"),
-        (container(entry())[:12], "header at offset 0x0 is cut off"),
-        (container(entry()[:40]), "an entry header at offset 0x10 is cut off"),
-        (container(entry(header=40)), "has a header of only 40 bytes"),
-        (container(entry()[:-8]), "entry at offset 0x10 claims 24 bytes"),
-        (container(entry(arch=0)), "impossible architecture 0"),
-        (container(entry(arch=2**32 - 1)), "impossible architecture"),
+        (fatbin_of(entry())[:12], "header at offset 0x0 is cut off"),
+        (fatbin_of(entry()[:40]), "an entry header at offset 0x10 is cut off"),
+        (fatbin_of(entry(header=40)), "has a header of only 40 bytes"),
+        (fatbin_of(entry()[:-8]), "entry at offset 0x10 claims 24 bytes"),
+        (fatbin_of(entry(arch=0)), "impossible architecture 0"),
+        (fatbin_of(entry(arch=2**32 - 1)), "impossible architecture"),
         (b"\x50\xed\x55\xba\x02\x00\x10\x00" + bytes(8), "unknown version 2"),
         (b"\x50\xed\x55\xba\x01\x00\x10\x00" + b"\xff" * 8, "more than there are"),
     ],
@@ -75,14 +75,14 @@ def test_damage_is_named_with_its_offset(data: bytes, complaint: str) -> None:
 
 
 def test_the_number_of_records_is_bounded() -> None:
-    data = container() * 50
+    data = fatbin_of() * 50
     assert len(walk(data, limit=50)) == 50
     with pytest.raises(BinaryError, match="more than 49 fat binary records"):
         walk(data, limit=49)
 
 
 def test_search_takes_whole_aligned_containers_only() -> None:
-    one = container(entry(SASS, 86))
+    one = fatbin_of(entry(SASS, 86))
     chance = b"\x50\xed\x55\xba" + b"\x77" * 12
     data = bytes(16) + chance + one + b"abc" + one + bytes(5) + one
     found = fatbin.search(Reader(data), 0, len(data), fatbin.Budget())

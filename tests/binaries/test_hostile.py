@@ -21,7 +21,7 @@ from splatfix.binaries.symbols import parse_exported, parse_needs, parse_provide
 from splatfix.binaries.wheel import parse_wheel
 
 from .forge_elf import ElfForge
-from .forge_fatbin import TYPICAL, container, entry
+from .forge_fatbin import TYPICAL, entry, fatbin_of
 from .forge_pe import PeForge
 from .mutate import corpus, mutants
 
@@ -91,17 +91,17 @@ def test_a_hundred_thousand_mutants(seed: int) -> None:
 # -- files made to exhaust memory or time -------------------------------------------------------------------------
 
 
-def endless_containers() -> bytes:
-    return container() * 200_000
+def endless_fatbins() -> bytes:
+    return fatbin_of() * 200_000
 
 
 def as_many_entries_as_allowed() -> bytes:
     # distinct architectures defeat sharing of their names
-    return container(*(entry(arch=1 + index % 9_999, payload=b"") for index in range(MAX_RECORDS - 1)))
+    return fatbin_of(*(entry(arch=1 + index % 9_999, payload=b"") for index in range(MAX_RECORDS - 1)))
 
 
 def as_many_containers_as_allowed() -> bytes:
-    return container() * MAX_RECORDS
+    return fatbin_of() * MAX_RECORDS
 
 
 def only_magic_numbers() -> bytes:
@@ -158,7 +158,7 @@ def circular_imports() -> bytes:
 
 
 BOMBS = [
-    endless_containers,
+    endless_fatbins,
     as_many_entries_as_allowed,
     as_many_containers_as_allowed,
     only_magic_numbers,
@@ -177,7 +177,7 @@ BOMBS = [
 def test_bombs_cost_little_memory_and_time(tmp_path: Path, bomb: Callable[[], bytes]) -> None:
     path = tmp_path / "bomb.so"
     path.write_bytes(bomb())
-    is_library = bomb not in (endless_containers, as_many_entries_as_allowed, as_many_containers_as_allowed)
+    is_library = bomb not in (endless_fatbins, as_many_entries_as_allowed, as_many_containers_as_allowed)
     calls: list[Callable[[], object]] = [lambda: read_binary(path)]
     if is_library:
         calls += [lambda: read_needs(path), lambda: missing_exports(ASKED, [path])]
@@ -198,7 +198,7 @@ def test_bombs_cost_little_memory_and_time(tmp_path: Path, bomb: Callable[[], by
 def test_the_limit_of_records_itself_is_still_read(tmp_path: Path) -> None:
     path = tmp_path / "k.fatbin"
     path.write_bytes(as_many_entries_as_allowed())
-    assert len(read_binary(path).containers[0].entries) == MAX_RECORDS - 1
+    assert len(read_binary(path).fatbins[0].entries) == MAX_RECORDS - 1
 
 
 def test_a_wheel_of_a_great_many_names(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_nvcc_output(workshop: Workshop, build: Build) -> None:
     assert seen, "nothing to compare"
     archs = {f"{one.kind.value}:{one.arch}" for one in seen}
     assert archs >= set(build.expect)
-    kinds = {entry.compressed for box in read_binary(path).containers for entry in box.entries}
+    kinds = {entry.compressed for box in read_binary(path).fatbins for entry in box.entries}
     if build.compression:
         assert kinds == {build.compression}
     if build.name in ("uncompressed", "no-compress"):
@@ -192,16 +192,16 @@ def test_without_section_headers_nothing_is_lost(workshop: Workshop) -> None:
 def test_containers_of_mixed_objects_are_told_apart(workshop: Workshop) -> None:
     """The union over the file would say that this library serves both GPUs; neither can run all of it."""
     path = workshop.build(next(build for build in BUILDS if build.name == "mixed-objects"))
-    boxes = [[entry.arch for entry in box.entries] for box in read_binary(path).containers if not box.empty]
+    boxes = [[entry.arch for entry in box.entries] for box in read_binary(path).fatbins if not box.empty]
     assert boxes == [["sm_120"], ["sm_80"]]
 
 
 def test_empty_containers_and_link_time_code(workshop: Workshop) -> None:
     by_name = {build.name: build for build in BUILDS}
     ptx_only = read_binary(workshop.build(by_name["ptx-only-linked-by-nvcc"]))
-    assert any(box.empty for box in ptx_only.containers) and any(not box.empty for box in ptx_only.containers)
+    assert any(box.empty for box in ptx_only.fatbins) and any(not box.empty for box in ptx_only.fatbins)
     linked = read_binary(workshop.build(by_name["rdc-linked"]))
-    assert {box.relocatable for box in linked.containers} == {True, False}
+    assert {box.relocatable for box in linked.fatbins} == {True, False}
 
 
 def test_an_executable(workshop: Workshop) -> None:

@@ -86,4 +86,4 @@ def test_device_code_and_imports(wheel: tuple[Path, int], tmp_path: Path) -> Non
     for library in libraries:
         name = library.relative_to(tmp_path / "unpacked").as_posix()
         alone = read_binary(library)
-        assert (inside[name].containers, inside[name].needed) == (alone.containers, alone.needed)
+        assert (inside[name].fatbins, inside[name].needed) == (alone.fatbins, alone.needed)

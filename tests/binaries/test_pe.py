@@ -9,7 +9,7 @@ from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import parse
 from splatfix.binaries.symbols import parse_exported, parse_needs, parse_provided
 
-from .forge_fatbin import PTX, SASS, TYPICAL, WINDOWS, container, entry
+from .forge_fatbin import PTX, SASS, TYPICAL, WINDOWS, entry, fatbin_of
 from .forge_pe import PeForge
 
 IMPORTS = (("cudart64_12.dll", ("cudaMalloc", 17, "cudaFree")), ("c10.dll", ("?lazy@c10@@YAXXZ",)))
@@ -31,21 +31,21 @@ def test_links(wide: bool) -> None:
     assert binary.rpath == ()
 
 
-def test_device_code_with_gaps_between_containers() -> None:
-    one = container(entry(SASS, 89, flags=WINDOWS), entry(PTX, 90, flags=WINDOWS, version=(8, 4)))
+def test_device_code_with_gaps_between_fatbins() -> None:
+    one = fatbin_of(entry(SASS, 89, flags=WINDOWS), entry(PTX, 90, flags=WINDOWS, version=(8, 4)))
     data = PeForge(
         sections=((".nv_fatb", TYPICAL), ("__nv_rel", one + bytes(16) + one), (".nvFatBi", b"x"))
     ).build()
     binary = read(data)
-    assert [(box.section, len(box.entries)) for box in binary.containers] == [
+    assert [(box.section, len(box.entries)) for box in binary.fatbins] == [
         (".nv_fatb", 3),
         (".nv_fatb", 1),
         (".nv_fatb", 0),
         ("__nv_rel", 2),
         ("__nv_rel", 2),
     ]
-    assert [box.relocatable for box in binary.containers] == [False] * 3 + [True] * 2
-    assert binary.containers[3].entries[1].ptx_version == (8, 4)
+    assert [box.relocatable for box in binary.fatbins] == [False] * 3 + [True] * 2
+    assert binary.fatbins[3].entries[1].ptx_version == (8, 4)
 
 
 @pytest.mark.parametrize("wide", [True, False])
@@ -93,4 +93,4 @@ def test_padding_behind_a_section_is_not_part_of_it() -> None:
     end = data.index(TYPICAL) + len(TYPICAL)
     assert end < len(data)
     binary = read(data[:end] + b"\xcc" * (len(data) - end))
-    assert [len(box.entries) for box in binary.containers] == [3, 1, 0]
+    assert [len(box.entries) for box in binary.fatbins] == [3, 1, 0]

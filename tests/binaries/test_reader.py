@@ -14,7 +14,7 @@ from splatfix.binaries._bytes import Reader
 from splatfix.binaries.model import arch_order
 
 from .forge_elf import ElfForge
-from .forge_fatbin import SASS, TYPICAL, A, container, entry
+from .forge_fatbin import SASS, TYPICAL, A, entry, fatbin_of
 from .forge_pe import PeForge
 
 
@@ -23,8 +23,8 @@ def test_a_bare_fatbin(tmp_path: Path) -> None:
     path.write_bytes(TYPICAL)
     binary = read_binary(path)
     assert (binary.format, binary.machine, binary.size) == ("fatbin", "cuda", len(TYPICAL))
-    assert [len(box.entries) for box in binary.containers] == [3, 1, 0]
-    assert read_binary(path, fatbin=False).containers == ()
+    assert [len(box.entries) for box in binary.fatbins] == [3, 1, 0]
+    assert read_binary(path, fatbin=False).fatbins == ()
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_results_are_plain_data(tmp_path: Path) -> None:
     path.write_bytes(ElfForge(sections=((".nv_fatbin", TYPICAL),), needed=("libc.so.6",)).build())
     binary = read_binary(path)
     again = json.loads(json.dumps(dataclasses.asdict(binary)))
-    assert again["containers"][0]["entries"][1]["kind"] == "sass"
-    assert again["containers"][0]["entries"][2]["ptx_version"] == [9, 0]
+    assert again["fatbins"][0]["entries"][1]["kind"] == "sass"
+    assert again["fatbins"][0]["entries"][2]["ptx_version"] == [9, 0]
     with pytest.raises(dataclasses.FrozenInstanceError):
         binary.size = 3  # type: ignore[misc]
 
@@ -138,8 +138,8 @@ def test_a_named_pipe_does_not_block(tmp_path: Path) -> None:
 def test_a_huge_sparse_library_is_read_from_its_headers_alone(tmp_path: Path) -> None:
     """A payload of 3 GiB that is not there: reading it would take seconds and show in the memory map."""
     size = 3 << 30
-    head = bytearray(container(entry(SASS, 120, flags=A, payload=b"")))
-    struct.pack_into("<Q", head, 8, 64 + size)  # the container's body
+    head = bytearray(fatbin_of(entry(SASS, 120, flags=A, payload=b"")))
+    struct.pack_into("<Q", head, 8, 64 + size)  # the fatbin's body
     struct.pack_into("<Q", head, 16 + 8, size)  # the entry's payload
     path = tmp_path / "big.fatbin"
     with path.open("wb") as out:
@@ -147,7 +147,7 @@ def test_a_huge_sparse_library_is_read_from_its_headers_alone(tmp_path: Path) ->
         out.truncate(len(head) + size)
     binary = read_binary(path)
     assert binary.archs == ((EntryKind.SASS, "sm_120a"),)
-    assert binary.containers[0].entries[0].stored_size == size
+    assert binary.fatbins[0].entries[0].stored_size == size
 
 
 def test_a_reader_never_looks_outside_its_window() -> None:

@@ -39,8 +39,8 @@ def test_members_by_every_method(tmp_path: Path, method: int) -> None:
     assert first.path == f"{path}!pkg/_C.cpython-311-x86_64-linux-gnu.so"
     assert (first.format, second.format) == ("elf", "pe")
     assert first.size == len(LIBRARY) and first.needed == ("libc10.so",)
-    assert [len(box.entries) for box in first.containers] == [3, 1, 0]
-    assert LIBRARY[first.containers[0].offset :].startswith(TYPICAL[:16])
+    assert [len(box.entries) for box in first.fatbins] == [3, 1, 0]
+    assert LIBRARY[first.fatbins[0].offset :].startswith(TYPICAL[:16])
 
 
 def test_a_stored_member_needs_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_zip64_and_data_in_front(tmp_path: Path, method: int) -> None:
             out.write(LIBRARY)
         archive.comment = b"a comment at the end"
     (binary,) = read_wheel(path)
-    assert binary.size == len(LIBRARY) and len(binary.containers) == 3
+    assert binary.size == len(LIBRARY) and len(binary.fatbins) == 3
 
 
 def test_zip64_sizes_and_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

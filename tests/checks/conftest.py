@@ -11,7 +11,6 @@ import pytest
 from splatfix.facts import (
     Code,
     Compiler,
-    ContainerGroup,
     Distribution,
     Driver,
     EntryKind,
@@ -19,6 +18,7 @@ from splatfix.facts import (
     Extension,
     Fact,
     Facts,
+    FatbinGroup,
     Gpu,
     Interpreter,
     MachineFacts,
@@ -32,16 +32,16 @@ TORCH_29_CU128 = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120
 KNOWN_TO_29 = ("7.5", "8.0", "8.6", "8.9", "9.0", "9.0a", "10.0", "10.3", "11.0", "12.0", "12.0a", "12.1")
 
 
-def sass(*archs: str, count: int = 1) -> ContainerGroup:
-    return ContainerGroup(tuple(Code(EntryKind.SASS, arch) for arch in archs), count)
+def sass(*archs: str, count: int = 1) -> FatbinGroup:
+    return FatbinGroup(tuple(Code(EntryKind.SASS, arch) for arch in archs), count)
 
 
-def ptx(arch: str, version: tuple[int, int]) -> ContainerGroup:
-    return ContainerGroup((Code(EntryKind.PTX, arch, version),), 1)
+def ptx(arch: str, version: tuple[int, int]) -> FatbinGroup:
+    return FatbinGroup((Code(EntryKind.PTX, arch, version),), 1)
 
 
 def extension(
-    name: str, *code: ContainerGroup, needed: tuple[str, ...] = ("libtorch.so", "libcudart.so.12")
+    name: str, *code: FatbinGroup, needed: tuple[str, ...] = ("libtorch.so", "libcudart.so.12")
 ) -> Extension:
     return Extension(
         path=f"{name}/_C.cpython-311-x86_64-linux-gnu.so",

@@ -8,11 +8,11 @@ import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
 from splatfix.facts import (
-    ContainerGroup,
     Distribution,
     Driver,
     Fact,
     Facts,
+    FatbinGroup,
     Gpu,
     Toolkit,
     ToolkitChoice,
@@ -135,7 +135,7 @@ def test_ptx_of_a_toolkit_that_is_newer_than_the_driver(changed: Changer) -> Non
 def test_clamping(changed: Changer, torch_with: TorchWith) -> None:
     """A torch of sm_90 with PTX runs on an RTX 5080; what it builds there would be for 9.0+PTX."""
     entries = (*sass("sm_80", "sm_90").entries, *ptx("sm_90", (8, 0)).entries)
-    clamped = torch_with(code=(ContainerGroup(entries, 400),))
+    clamped = torch_with(code=(FatbinGroup(entries, 400),))
     finding = only(changed(torch=clamped), "arch-clamped")
     assert finding.status is Status.WARN
     assert "9.0+PTX" in finding.summary

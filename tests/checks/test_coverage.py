@@ -1,18 +1,18 @@
-"""The one rule: a file runs on a GPU only if every container has something for it."""
+"""The one rule: a file runs on a GPU only if every fatbin has something for it."""
 
 from __future__ import annotations
 
 import pytest
 
 from splatfix.checks.coverage import judge
-from splatfix.facts import Code, ContainerGroup, EntryKind
+from splatfix.facts import Code, EntryKind, FatbinGroup
 from splatfix.knowledge.archs import Arch
 
 from .conftest import ptx, sass
 
 
-def group(*codes: Code) -> ContainerGroup:
-    return ContainerGroup(codes, 1)
+def group(*codes: Code) -> FatbinGroup:
+    return FatbinGroup(codes, 1)
 
 
 SM_120 = Arch.parse("sm_120")
@@ -27,7 +27,7 @@ def test_sass_of_the_same_major_and_no_newer_minor() -> None:
 def test_every_container_counts_and_the_missing_are_numbered() -> None:
     verdict = judge([sass("sm_120"), sass("sm_80"), sass("sm_90"), sass("sm_80", "sm_120")], SM_120)
     assert (verdict.usable, verdict.missing) == (False, (1, 2))
-    assert "2 container(s)" in verdict.reason
+    assert "2 of 4 fatbins" in verdict.reason
 
 
 def test_empty_containers_do_not_count_and_nothing_at_all_is_not_usable() -> None:

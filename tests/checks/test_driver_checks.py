@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from splatfix.checks import Goal, run
-from splatfix.facts import ContainerGroup, Driver, Fact, Facts, Gpu
+from splatfix.facts import Driver, Fact, Facts, FatbinGroup, Gpu
 
 from .conftest import Changer, TorchWith, extension, ptx, sass
 from .test_checks import loud
@@ -73,7 +73,7 @@ def test_a_driver_that_only_proc_shows_still_tells_whose_ptx_it_compiles(
 def test_this_driver_says_nothing_of_a_gpu_elsewhere(changed: Changer) -> None:
     """A GPU that is not in this machine has a driver of its own, which knows it."""
     leans = extension("leans", sass("sm_86"), ptx("sm_90", (8, 7)))
-    both = extension("both", ContainerGroup((*sass("sm_86").entries, *ptx("sm_90", (8, 7)).entries), 1))
+    both = extension("both", FatbinGroup((*sass("sm_86").entries, *ptx("sm_90", (8, 7)).entries), 1))
     here = changed(
         gpus=Fact((Gpu(0, "RTX 3090", cc="8.6"),), "NVML"),
         driver=Fact(Driver("535.183.01", "12.2"), "NVML"),
@@ -87,4 +87,4 @@ def test_this_driver_says_nothing_of_a_gpu_elsewhere(changed: Changer) -> None:
     )
     assert "ptx-newer-than-driver" in {item.code for item in run(old, Goal(("sm_120",)))}
     missing = changed(extensions=Fact((leans,), ""))
-    assert "no-kernel-image" in loud(missing, "sm_120"), "one container without anything is enough"
+    assert "no-kernel-image" in loud(missing, "sm_120"), "one fatbin without anything is enough"

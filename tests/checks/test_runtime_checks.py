@@ -112,7 +112,7 @@ def test_ptx_of_a_newer_toolkit_is_told_once(changed: Changer) -> None:
     newer = Fact(Driver("580.95.05", "13.0", True, "580.95.05"), "NVML")
     assert not of(changed(extensions=facts.environment.extensions, driver=newer), "ptx-newer-than-driver")
     both = changed(extensions=Fact((extension("r", sass("sm_120"), ptx("sm_120", (9, 0))),), ""))
-    assert of(both, "ptx-newer-than-driver"), "one container of PTX alone is enough"
+    assert of(both, "ptx-newer-than-driver"), "one fatbin of PTX alone is enough"
     unknown = changed(extensions=facts.environment.extensions, driver=Fact(Driver(None, None), "/proc"))
     assert not of(unknown, "ptx-newer-than-driver")
     neither = changed(extensions=Fact((extension("r", sass("sm_80"), ptx("sm_90", (9, 0))),), ""))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from splatfix.binaries import Binary, EntryKind, FatContainer, FatEntry
+from splatfix.binaries import Binary, EntryKind, Fatbin, FatbinEntry
 from splatfix.checks import inspection as checks
 from splatfix.core.errors import Exit
 from splatfix.facts import NativeFiles
@@ -30,7 +30,7 @@ def test_a_library_without_gpu_code_could_not_be_judged(splatfix: Splatfix) -> N
     assert done.returncode == 3 == document["exit_code"]
     (file,) = document["files"]
     assert file["format"] == "elf"
-    assert file["containers"] == []
+    assert file["fatbins"] == []
     assert file["verdicts"]["sm_120"]["usable"] is None
 
 
@@ -71,8 +71,8 @@ def test_an_empty_library_in_a_folder_is_named(splatfix: Splatfix, tmp_path: Pat
 
 
 def test_what_could_not_be_read_is_counted_and_leaves_the_verdict_open() -> None:
-    entry = FatEntry(EntryKind.SASS, "sm_120", None, None, 1, 0, debug=False)
-    binary = Binary("/x/a.so", "elf", "x86_64", 1, (FatContainer(0, ".nv_fatbin", (entry,)),))
+    entry = FatbinEntry(EntryKind.SASS, "sm_120", None, None, 1, 0, debug=False)
+    binary = Binary("/x/a.so", "elf", "x86_64", 1, (Fatbin(0, ".nv_fatbin", (entry,)),))
     native = NativeFiles(
         (binary,), (), (("/x/locked", "cannot be read: Permission denied"), ("/x/b.so", "the same"))
     )

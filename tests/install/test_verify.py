@@ -62,7 +62,7 @@ def test_every_container_must_serve_every_target(tmp_path: Path, interpreter: In
         expects_gpu_code=True,
     )
     assert rung.reached
-    assert "sm_120 (machine code), sm_89 (machine code) in every one of its 2 containers" in rung.shown_by
+    assert "sm_120 (machine code), sm_89 (machine code) in every one of its 2 fatbins" in rung.shown_by
 
     mixed = library(tmp_path, "mixed.so", fat_binary(80, 120) + fat_binary(80))
     with pytest.raises(SplatfixError) as caught:
@@ -70,7 +70,7 @@ def test_every_container_must_serve_every_target(tmp_path: Path, interpreter: In
             wheel_of(tmp_path, interpreter, _C=mixed), ("sm_120",), facts(interpreter), expects_gpu_code=True
         )
     assert caught.value.code == "wrong-gpu-code"
-    assert "1 container(s) hold nothing that sm_120 can run" in caught.value.what
+    assert "has no code for sm_120" in caught.value.what
 
 
 def test_one_bad_member_is_enough(tmp_path: Path, interpreter: Interpreter) -> None:

@@ -444,12 +444,12 @@ def torch(
     for name in names:
         path = f"{site}/torch/lib/{name}.dll" if windows else f"{site}/torch/lib/lib{name}.so"
         code = [f"sass sm_{arch}" for arch in archs.split()] + ([f"ptx sm_{ptx[0]} {ptx[1]}"] if ptx else [])
-        containers = [{"code": code, "count": 400}] if name == "torch_cuda" else []
+        fatbins = [{"code": code, "count": 400}] if name == "torch_cuda" else []
         m.binaries[path] = {
             "format": "pe" if windows else "elf",
             "size": 10**8,
             "needed": [],
-            "containers": containers,
+            "fatbins": fatbins,
         }
 
 
@@ -464,7 +464,7 @@ def extension(
     python_tag: str,
     version: str = "0.0.0",
 ) -> None:
-    """A compiled splatting extension, built here from source, with one container per .cu file."""
+    """A compiled splatting extension, built here from source, with one fatbin per .cu file."""
     suffix = f".{python_tag}.pyd" if m.windows else f".{python_tag}-{m.about['machine']}-linux-gnu.so"
     path = f"{module}/_C{suffix}"
     needed = [
@@ -497,7 +497,7 @@ def extension(
         "format": "pe" if m.windows else "elf",
         "size": 1_900_000,
         "needed": needed,
-        "containers": [{"code": list(code), "count": 3}],
+        "fatbins": [{"code": list(code), "count": 3}],
     }
     m.symbols.append(
         {

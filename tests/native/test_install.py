@@ -55,7 +55,7 @@ def listed_by(cuobjdump: Path, library: Path, option: str) -> list[str]:
 
 
 def read_by_us(library: Path, kind: str) -> list[str]:
-    boxes = read_binary(library).containers
+    boxes = read_binary(library).fatbins
     return sorted(entry.arch for box in boxes for entry in box.entries if entry.kind.value == kind)
 
 
@@ -76,7 +76,7 @@ def test_a_splatting_extension_from_source_to_proof_and_back(native: Target, cuo
     (item,) = document["outcome"]["items"]
     proof = {rung["name"]: rung for rung in item["proof"]}
     assert proof["built"]["reached"] and proof["loads"]["reached"] and not proof["computes"]["reached"]
-    assert "in every one of its 2 containers" in proof["built"]["how"]
+    assert "in every one of its 2 fatbins" in proof["built"]["how"]
 
     (library,) = native.platlib.glob("splat_probe/_C.*.so")
     assert read_by_us(library, "sass") == listed_by(cuobjdump, library, "--list-elf")
@@ -183,7 +183,7 @@ def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Target, cuobjdump
     assert build.variables["TORCH_CUDA_ARCH_LIST"] == "9.0+PTX"
     outcome = execute(plan, facts)
     built = next(rung for rung in outcome.items[0].proof if rung.name is RungName.BUILT)
-    assert "sm_120 (ptx) in every one of its 2 containers" in built.shown_by
+    assert "sm_120 (ptx) in every one of its 2 fatbins" in built.shown_by
 
     (library,) = native.platlib.glob("splat_probe/_C.*.so")
     assert sorted(set(read_by_us(library, "ptx"))) == ["sm_90"]

@@ -1,4 +1,4 @@
-"""The record of real builds holds what a reader relies on: every field, every target in every container, nothing beyond."""
+"""The record of real builds holds what a reader relies on: every field, every target in every fatbin, nothing beyond."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALWAYS = frozenset(
         "arch_variable",
         "edits",
         "wheel",
-        "containers",
+        "fatbins",
         "reached",
         "not_reached",
         "seconds",
@@ -47,9 +47,9 @@ def targets(command: str) -> list[Arch]:
     return [Arch.parse(text) for text in re.findall(r"--target (\S+)", command)]
 
 
-def carries(container: list[str], target: Arch) -> bool:
+def carries(fatbin: list[str], target: Arch) -> bool:
     """Machine code for exactly this target; what is recorded here never leans on PTX."""
-    return any(Arch.parse(text.removeprefix("sass ")) == target for text in container)
+    return any(Arch.parse(text.removeprefix("sass ")) == target for text in fatbin)
 
 
 @pytest.mark.parametrize("row", BUILDS, ids=name)
@@ -66,15 +66,15 @@ def test_a_build_says_everything(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("row", BUILDS, ids=name)
 def test_every_container_carries_every_target(row: dict[str, Any]) -> None:
-    assert row["containers"] and targets(row["command"])
+    assert row["fatbins"] and targets(row["command"])
     for target in targets(row["command"]):
-        assert all(carries(container, target) for container in row["containers"])
+        assert all(carries(fatbin, target) for fatbin in row["fatbins"])
 
 
 @pytest.mark.parametrize("row", [row for row in BUILDS if "date" in row], ids=name)
 def test_cuobjdump_and_the_symbols_agree_with_it(row: dict[str, Any]) -> None:
     (target,) = targets(row["command"])
-    assert row["cuobjdump"] == f"{len(row['containers'])} cubins, all {target.sm}"
+    assert row["cuobjdump"] == f"{len(row['fatbins'])} cubins, all {target.sm}"
     assert re.fullmatch(
         rf"all [1-9]\d* torch symbols found in torch {re.escape(row['torch'])}", row["symbols"]
     )
@@ -113,7 +113,7 @@ def test_a_broken_extension_was_found_before_it_was_healed() -> None:
 def test_forced_and_provided_builds_carry_their_target() -> None:
     for row in [*RECORD["forced"], *RECORD["provided"]]:
         (target,) = targets(row["command"])
-        assert row["containers"] and all(carries(container, target) for container in row["containers"])
+        assert row["fatbins"] and all(carries(fatbin, target) for fatbin in row["fatbins"])
         assert row["torch"] in row["symbols"] and [text.split(":")[0] for text in row["not_reached"]] == [
             "computes"
         ]

@@ -12,13 +12,13 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.facts import (
     Code,
-    ContainerGroup,
     Distribution,
     Driver,
     EntryKind,
     Extension,
     Fact,
     Facts,
+    FatbinGroup,
     Gpu,
     SplatPackage,
     Torch,
@@ -33,10 +33,10 @@ RTX_5080 = Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0")
 RTX_4090 = Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9")
 
 
-def code(*archs: str, ptx: tuple[str, tuple[int, int]] | None = None) -> tuple[ContainerGroup, ...]:
+def code(*archs: str, ptx: tuple[str, tuple[int, int]] | None = None) -> tuple[FatbinGroup, ...]:
     entries = [Code(EntryKind.SASS, arch) for arch in archs]
     entries += [Code(EntryKind.PTX, ptx[0], ptx[1])] if ptx else []
-    return (ContainerGroup(tuple(entries), 3),)
+    return (FatbinGroup(tuple(entries), 3),)
 
 
 BLACKWELL_TORCH = dataclasses.replace(
@@ -58,7 +58,7 @@ def with_driver(facts: Facts, version: str, cuda: str) -> Facts:
     )
 
 
-def with_extension(facts: Facts, name: str, groups: tuple[ContainerGroup, ...]) -> Facts:
+def with_extension(facts: Facts, name: str, groups: tuple[FatbinGroup, ...]) -> Facts:
     """An installed splatting extension with this GPU code."""
     package = SplatPackage(name, f"{SITE}/{name}", (name,), (f"{name}._C",))
     file = Extension(f"{name}/_C.so", SITE, name, groups, (), True, True, 1)
@@ -102,7 +102,7 @@ def test_an_extension_for_another_gpu_is_rebuilt_and_not_kept() -> None:
     facts = with_extension(healthy(), "simple_knn", code("sm_86", "sm_90"))
     ways = find_ways(Aim(), facts)
     assert roads(ways)[0] is Road.REBUILD
-    assert "simple_knn cannot run (3 container(s) hold nothing that sm_120 can run)" in why_shut(ways, "keep")
+    assert "simple_knn cannot run (3 of 3 fatbins have no code for sm_120)" in why_shut(ways, "keep")
     step = next(item for item in plan(ways, Road.REBUILD).steps if isinstance(item, Rebuild))
     assert (step.arch_list, step.subjects, step.compiler) == ("12.0", ("simple_knn",), "/usr/bin/g++")
     assert step.command.startswith("splatfix install SOURCE --target sm_120 --python ")

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from splatfix.facts import Code, ContainerGroup, Driver, EntryKind, Fact, Facts, Gpu, Toolkit, Torch
+from splatfix.facts import Code, Driver, EntryKind, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, drivers, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.host_compilers import limits
@@ -52,7 +52,7 @@ def torch_named(name: str) -> Torch | None:
         f"{known.cuda[0]}.{known.cuda[1]}",
         None,
         "/x",
-        code=(ContainerGroup(tuple(entries), 5),),
+        code=(FatbinGroup(tuple(entries), 5),),
         knows_archs=rules.supported_arches if rules else (),
     )
 

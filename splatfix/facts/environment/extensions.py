@@ -11,7 +11,7 @@ from splatfix.facts.environment.distributions import editable_source, owners_of_
 from splatfix.facts.environment.linkage import read_linkage, runtime_copies
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.model.environment import Distribution, Extension, RuntimeCopy
-from splatfix.facts.model.fact import group_containers
+from splatfix.facts.model.fact import group_fatbins
 from splatfix.facts.system.live import System
 
 # Folders whose native files belong to torch and its runtime libraries; they are not extensions of a splatting stack.
@@ -90,7 +90,7 @@ def _read(
                 yield Extension(path, folder, owner, (), (), False, True, 0, error=str(error))
             continue
         links = links_torch(binary)
-        code = group_containers(binary.containers)
+        code = group_fatbins(binary.fatbins)
         if not links and not code:
             continue
         if links or importable:

@@ -13,7 +13,7 @@ from splatfix.facts.environment.extensions import links_torch
 from splatfix.facts.environment.linkage import read_linkage
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.model.environment import JitCache, Torch
-from splatfix.facts.model.fact import ContainerGroup, group_containers
+from splatfix.facts.model.fact import FatbinGroup, group_fatbins
 from splatfix.facts.system.live import System
 
 # Folder of one Python and CUDA, as torch/utils/cpp_extension.py (_get_build_directory) names it: py311_cu130, py312t_cpu.
@@ -87,11 +87,11 @@ def _read(
         return None
     ninja = system.read(f"{folder}/build.ninja") or ""
     error = ""
-    code: tuple[ContainerGroup, ...] = ()
+    code: tuple[FatbinGroup, ...] = ()
     if library is not None:
         try:
             binary = system.read_binary(library)
-            code = group_containers(binary.containers)
+            code = group_fatbins(binary.fatbins)
             if current and links_torch(binary):
                 binaries[library] = binary
         except (BinaryError, OSError) as problem:

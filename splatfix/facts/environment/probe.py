@@ -22,7 +22,7 @@ from splatfix.facts.environment.packages import read_packages, read_shadows
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.model.environment import EnvironmentFacts, ImportProbe, Interpreter, Torch
-from splatfix.facts.model.fact import ContainerGroup, Fact, group_containers, unknown
+from splatfix.facts.model.fact import Fact, FatbinGroup, group_fatbins, unknown
 from splatfix.facts.system.live import System
 
 _PROBE = Path(__file__).with_name("probe_env.py")
@@ -181,12 +181,12 @@ def read_torch(system: System, folder: str) -> Fact[Torch]:
         return unknown(f"torch/version.py is damaged: {error}", folder)
     if not isinstance(values.get("__version__"), str):
         return unknown("torch/version.py names no version", folder)
-    code: tuple[ContainerGroup, ...] = ()
+    code: tuple[FatbinGroup, ...] = ()
     code_error, abi = "", None
     library = "lib/torch_cuda.dll" if system.name == "windows" else "lib/libtorch_cuda.so"
     if values.get("cuda"):
         try:
-            code = group_containers(system.read_binary(f"{folder}/{library}").containers)
+            code = group_fatbins(system.read_binary(f"{folder}/{library}").fatbins)
         except (BinaryError, OSError) as error:
             code_error = f"{library}: {error}"
     builder = system.read(f"{folder}/utils/cpp_extension.py") or ""

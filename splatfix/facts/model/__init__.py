@@ -21,10 +21,10 @@ from splatfix.facts.model.environment import (
 )
 from splatfix.facts.model.fact import (
     Code,
-    ContainerGroup,
     Fact,
-    group_containers,
-    loaded_containers,
+    FatbinGroup,
+    group_fatbins,
+    loaded_fatbins,
     unknown,
 )
 from splatfix.facts.model.machine import (
@@ -61,13 +61,13 @@ __all__ = [
     "CodeMatch",
     "Colmap",
     "Compiler",
-    "ContainerGroup",
     "Distribution",
     "Driver",
     "EnvironmentFacts",
     "Extension",
     "Fact",
     "Facts",
+    "FatbinGroup",
     "Gpu",
     "GuardedImport",
     "HeaderCopy",
@@ -89,8 +89,8 @@ __all__ = [
     "Toolkit",
     "ToolkitChoice",
     "Torch",
-    "group_containers",
-    "loaded_containers",
+    "group_fatbins",
+    "loaded_fatbins",
     "unknown",
 ]
 

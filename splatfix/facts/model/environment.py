@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from splatfix.facts.model.fact import ContainerGroup, Fact
+from splatfix.facts.model.fact import Fact, FatbinGroup
 from splatfix.facts.model.source import Shadow
 
 
@@ -91,7 +91,7 @@ class Torch:
     hip: str | None
     folder: str
     cxx11_abi: bool | None = None
-    code: tuple[ContainerGroup, ...] = ()
+    code: tuple[FatbinGroup, ...] = ()
     """What the fat binaries of ``libtorch_cuda`` carry; empty for a CPU build."""
     code_error: str = ""
     """Why ``libtorch_cuda`` could not be read, when it could not."""
@@ -199,7 +199,7 @@ class JitCache:
     locked: str | None
     """When a ``lock`` file was left there (UTC, ISO 8601); None when there is none."""
     library: str | None
-    code: tuple[ContainerGroup, ...] = ()
+    code: tuple[FatbinGroup, ...] = ()
     torch_folder: str = ""
     """The torch whose headers build.ninja names."""
     cuda_home: str = ""
@@ -219,7 +219,7 @@ class Extension:
     folder: str
     distribution: str | None
     """The distribution that owns the file, by its RECORD."""
-    code: tuple[ContainerGroup, ...]
+    code: tuple[FatbinGroup, ...]
     needed: tuple[str, ...]
     links_torch: bool
     importable: bool

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from splatfix.binaries import EntryKind, FatContainer, arch_order
+from splatfix.binaries import EntryKind, Fatbin, arch_order
 
 T = TypeVar("T")
 
@@ -46,30 +46,28 @@ class Code:
 
 
 @dataclass(frozen=True)
-class ContainerGroup:
-    """All fat-binary containers of a file that carry the same entries; big libraries have hundreds."""
+class FatbinGroup:
+    """All fatbins of a file that carry the same entries; big libraries have hundreds."""
 
     entries: tuple[Code, ...]
     count: int
 
 
-def group_containers(containers: Iterable[FatContainer]) -> tuple[ContainerGroup, ...]:
-    """Containers with equal entries counted together, most frequent first; empty containers are left out."""
+def group_fatbins(fatbins: Iterable[Fatbin]) -> tuple[FatbinGroup, ...]:
+    """Fatbins with equal entries counted together, most frequent first; empty fatbins are left out."""
     counts = Counter(
-        tuple(
-            sorted({(entry.kind, entry.arch, entry.ptx_version) for entry in container.entries}, key=_order)
-        )
-        for container in loaded_containers(containers)
+        tuple(sorted({(entry.kind, entry.arch, entry.ptx_version) for entry in fatbin.entries}, key=_order))
+        for fatbin in loaded_fatbins(fatbins)
     )
-    return tuple(ContainerGroup(tuple(Code(*entry) for entry in key), n) for key, n in counts.most_common())
+    return tuple(FatbinGroup(tuple(Code(*entry) for entry in key), n) for key, n in counts.most_common())
 
 
-def loaded_containers(containers: Iterable[FatContainer]) -> tuple[FatContainer, ...]:
-    """The containers that a driver loads: not the empty ones, and of a separately compiled file (``-rdc=true``) only the
-    device-linked ones. Its relocatable containers are link-time input that stays behind in the file; they count only
+def loaded_fatbins(fatbins: Iterable[Fatbin]) -> tuple[Fatbin, ...]:
+    """The fatbins that a driver loads: not the empty ones, and of a separately compiled file (``-rdc=true``) only the
+    device-linked ones. Its relocatable fatbins are link-time input that stays behind in the file; they count only
     where nothing was linked, as in an object file."""
-    filled = [container for container in containers if container.entries]
-    linked = tuple(container for container in filled if not container.relocatable)
+    filled = [fatbin for fatbin in fatbins if fatbin.entries]
+    linked = tuple(fatbin for fatbin in filled if not fatbin.relocatable)
     return linked or tuple(filled)
 
 

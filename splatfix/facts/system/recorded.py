@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from splatfix.binaries import Binary, BinaryError, EntryKind, FatContainer, FatEntry, SymbolNeeds
+from splatfix.binaries import Binary, BinaryError, EntryKind, Fatbin, FatbinEntry, SymbolNeeds
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json
 from splatfix.core.runner import Completed
 
-FORMAT = 1
+FORMAT = 2
 # A program's arguments name splatfix's own scripts; where splatfix lies differs from machine to machine.
 PACKAGE = Path(__file__).resolve().parents[2]
 PACKAGE_MARK, SCRIPT_MARK = "{splatfix}", "{script}"
@@ -275,10 +275,10 @@ def _or_raise(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def packed(binary: Binary) -> dict[str, Any]:
-    """JSON-able data of a file; containers with the same device code stand once, with their number."""
+    """JSON-able data of a file; fatbins with the same device code stand once, with their number."""
     counts: dict[tuple[bool, tuple[str, ...]], int] = {}
-    for container in binary.containers:
-        key = (container.relocatable, tuple(_words(entry) for entry in container.entries))
+    for fatbin in binary.fatbins:
+        key = (fatbin.relocatable, tuple(_words(entry) for entry in fatbin.entries))
         counts[key] = counts.get(key, 0) + 1
     return {
         "format": binary.format,
@@ -288,7 +288,7 @@ def packed(binary: Binary) -> dict[str, Any]:
         "rpath": list(binary.rpath),
         "soname": binary.soname,
         "delay_needed": list(binary.delay_needed),
-        "containers": [
+        "fatbins": [
             {"code": list(code), "count": number, **({"relocatable": True} if relocatable else {})}
             for (relocatable, code), number in counts.items()
         ],
@@ -302,11 +302,11 @@ def unpacked(path: str, document: Mapping[str, Any]) -> Binary:
         BinaryError: when the document is not what :func:`packed` makes.
     """
     try:
-        containers = tuple(
-            FatContainer(
+        fatbins = tuple(
+            Fatbin(
                 0, _RELOCATABLE if item.get("relocatable") else ".nv_fatbin", tuple(map(_entry, item["code"]))
             )
-            for item in document.get("containers", ())
+            for item in document.get("fatbins", ())
             for _ in range(item.get("count", 1))
         )
         return Binary(
@@ -314,7 +314,7 @@ def unpacked(path: str, document: Mapping[str, Any]) -> Binary:
             format=document.get("format", "elf"),
             machine=document.get("machine", "x86_64"),
             size=document.get("size", 0),
-            containers=containers,
+            fatbins=fatbins,
             needed=tuple(document.get("needed", ())),
             rpath=tuple(document.get("rpath", ())),
             soname=document.get("soname"),
@@ -324,13 +324,15 @@ def unpacked(path: str, document: Mapping[str, Any]) -> Binary:
         raise BinaryError(f"the recording of {path} is damaged: {error}") from error
 
 
-def _words(entry: FatEntry) -> str:
+def _words(entry: FatbinEntry) -> str:
     """``sass sm_90a``, ``ptx sm_90 8.7``."""
     version = f" {entry.ptx_version[0]}.{entry.ptx_version[1]}" if entry.ptx_version else ""
     return f"{entry.kind.value} {entry.arch}{version}"
 
 
-def _entry(words: str) -> FatEntry:
+def _entry(words: str) -> FatbinEntry:
     kind, arch, *version = words.split()
     numbers = tuple(int(n) for n in version[0].split(".")) if version else None
-    return FatEntry(EntryKind(kind), arch, (numbers[0], numbers[1]) if numbers else None, None, 0, 0, False)
+    return FatbinEntry(
+        EntryKind(kind), arch, (numbers[0], numbers[1]) if numbers else None, None, 0, 0, False
+    )
