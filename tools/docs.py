@@ -6,6 +6,7 @@ two cannot drift apart. ``make docs`` then builds the site from OUT.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ import typer
 from splatfix.checks import Check, all_checks
 from splatfix.cli import app
 from splatfix.knowledge.failures import failure_class
+from tools.machines import raw_machines
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLES = ROOT / "splatfix" / "knowledge" / "data"
@@ -94,21 +97,21 @@ def _options(command: Any) -> str:
 
 
 def output_of(line: str) -> str:
-    """What ``splatfix LINE`` prints at 80 columns, as it is now; --facts names a simulated machine of the tests."""
+    """What ``splatfix LINE`` prints at 80 columns, as it is now; --facts names a simulated machine."""
     words = shlex.split(line)
-    typed = [
-        f"tests/machines/{word}" if at and words[at - 1] == "--facts" else word
-        for at, word in enumerate(words)
-    ]
-    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
-    done = subprocess.run(
-        [sys.executable, "-m", "splatfix", *typed],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "PYTHONPATH": str(ROOT)}
+    with tempfile.TemporaryDirectory() as folder:
+        for option, name in itertools.pairwise(words):
+            if option == "--facts":
+                raw_machines()[name].write(Path(folder) / name)
+        done = subprocess.run(
+            [sys.executable, "-m", "splatfix", *words],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
     if done.returncode not in (0, 1):
         raise SystemExit(f"splatfix {line} ended with {done.returncode}: {done.stderr}")
     return f"```console\n$ splatfix {line}\n{done.stdout.rstrip()}\n```"

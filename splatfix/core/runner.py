@@ -53,7 +53,7 @@ class Completed:
 
 
 class Runner(Protocol):
-    """The seam between splatfix and other programs; tests hand in a recorded one."""
+    """The seam between splatfix and other programs; tests hand in one that answers from data."""
 
     def run(
         self,

@@ -22,6 +22,7 @@ from splatfix.facts.source.checkout import read_checkout
 from splatfix.facts.system.caching import CachingSystem
 from splatfix.facts.system.live import LiveSystem, System
 from splatfix.facts.system.parallel import Job
+from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 
 
 def gather(
@@ -105,6 +106,12 @@ def probe_environment(system: System, python: str) -> EnvironmentFacts:
     return environment.probe(system, python)[0]
 
 
+def playback(raw: RawMachine) -> Facts:
+    """The facts about a machine whose raw answers were recorded or simulated."""
+    system = PlaybackSystem(raw)
+    return gather(system.target, system=system, try_imports=bool(raw.machine.get("imports")))
+
+
 def load(path: Path) -> Facts:
     """Facts that ``diagnose --save`` wrote, on this machine or another; or those of a machine that ``--record`` wrote.
 
@@ -112,10 +119,7 @@ def load(path: Path) -> Facts:
         SplatfixError: exit code 2, when the file is no such document or comes from a newer splatfix.
     """
     if path.is_dir():
-        from splatfix.facts.system.recorded import RecordedSystem
-
-        played = RecordedSystem(path)
-        return gather(played.target, system=played, try_imports=bool(played.about.get("imports")))
+        return playback(RawMachine.read(path))
     document = read_json(path, "a facts file of splatfix")
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:

@@ -1,4 +1,4 @@
-"""Times the resolver on every recorded machine, beside what pip takes to resolve one requirement that is installed.
+"""Times the resolver on every simulated machine, beside what pip takes to resolve one requirement that is installed.
 
     python tests/benchmarks/bench_resolver.py [--rounds N] [--json FILE]
 
@@ -63,16 +63,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
 
-    from splatfix.facts import load
+    from tests.machines import NAMES, facts_of, folder
 
     targets = ("auto", "sm_120", "sm_90", "sm_75")
-    facts = {
-        path.parent.name: load(path.parent) for path in sorted(ROOT.glob("tests/machines/*/machine.json"))
-    }
+    facts = {name: facts_of(name) for name in NAMES}
     rounds: list[list[float]] = []
     peers: list[float] = []
     firsts: list[float] = []
-    some = str(ROOT / "tests" / "machines" / "gtx-1080-ti-dropped")
+    some = str(folder("gtx-1080-ti-dropped"))
     for _ in range(options.rounds):
         rounds.append(answer_all(facts, targets))
         peers.append(peer())

@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 
 from splatfix.checks import Finding, Goal, Status, run
-from splatfix.facts import Distribution, Fact, Facts, Gpu, GuardedImport, load
+from splatfix.facts import Distribution, Fact, Facts, Gpu, GuardedImport
 from splatfix.knowledge import stacks
+from tests.machines import facts_of
 
 from .conftest import Changer, TorchWith, extension, sass
 from .test_checkout_checks import source, with_checkout
 from .test_checks import loud
 from .test_package_checks import package, packages
-from .test_remedies import MACHINES
 
 BUILDERS = {"cuda-toolkit-missing", "host-compiler-missing", "build-tools"}
 
@@ -79,8 +79,8 @@ def test_memory_of_a_mig_instance_is_not_the_cards(
     assert [item.status for item in found] == ([status] if status else [])
 
 
-def test_a_recorded_mig_machine_with_the_classic_stack() -> None:
-    facts = with_checkout(load(MACHINES / "a100-mig-kubernetes"))
+def test_a_simulated_mig_machine_with_the_classic_stack() -> None:
+    facts = with_checkout(facts_of("a100-mig-kubernetes"))
     (said,) = of(facts, "vram-for-stack")
     assert said.status is Status.PASS and "40.0 GB" in said.summary
 

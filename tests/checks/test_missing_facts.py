@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
-from pathlib import Path
 
 import pytest
 
 from splatfix.checks import Goal, Status, run
-from splatfix.facts import EnvironmentFacts, Fact, Facts, MachineFacts, load
+from splatfix.facts import EnvironmentFacts, Fact, Facts, MachineFacts
+from tests.machines import NAMES, facts_of
 
-MACHINES = Path(__file__).parents[1] / "machines"
-NAMES = sorted(path.parent.name for path in MACHINES.glob("*/machine.json"))
 PARTS = [
     ("machine", field.name)
     for field in dataclasses.fields(MachineFacts)
     if field.name not in ("system", "machine")
 ]
 PARTS += [("environment", field.name) for field in dataclasses.fields(EnvironmentFacts)]
-
-
-@cache
-def facts_of(name: str) -> Facts:
-    return load(MACHINES / name)
 
 
 def without(facts: Facts, part: str, field: str) -> Facts:

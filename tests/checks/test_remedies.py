@@ -27,13 +27,12 @@ from splatfix.facts import (
     Resources,
     Toolkit,
     ToolkitChoice,
-    load,
 )
+from tests.machines import NAMES, facts_of
 
 from .conftest import extension, ptx, sass
 from .test_checkout_checks import source, with_checkout
 
-MACHINES = Path(__file__).parents[1] / "machines"
 _PLACEHOLDERS = ("path/to", "SOURCE", "DATA", "...", "<", ">", "YOUR")
 _FORCE = ("sudo ", "rm -rf", "--force", " -y", "--yes", "| sh", "curl ", "reboot")
 
@@ -153,9 +152,9 @@ def test_commands_on_windows_are_for_its_own_shell(rtx_5080: Facts) -> None:
     assert ("jit-cache-locked", r'del "C:\cache\gsplat_cuda\lock"') in found
 
 
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in MACHINES.glob("*/machine.json")))
-def test_commands_for_the_recorded_machines(name: str) -> None:
-    facts = load(MACHINES / name)
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_for_the_simulated_machines(name: str) -> None:
+    facts = facts_of(name)
     found = [text for goal in ((), ("sm_120",)) for _, text in commands(facts, *goal)]
     assert not [text for text in found if any(mark in text for mark in (*_PLACEHOLDERS, *_FORCE))]
     if facts.machine.system != "windows":
@@ -283,9 +282,9 @@ def ailing(facts: Facts, *gpus: Gpu) -> Facts:
 
 
 @pytest.mark.parametrize("targets", [(), ("sm_120",), ("sm_120", "sm_90")])
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in MACHINES.glob("*/machine.json")))
-def test_advice_for_the_recorded_machines_is_whole(name: str, targets: tuple[str, ...]) -> None:
-    assert_whole(load(MACHINES / name), *targets)
+@pytest.mark.parametrize("name", NAMES)
+def test_advice_for_the_simulated_machines_is_whole(name: str, targets: tuple[str, ...]) -> None:
+    assert_whole(facts_of(name), *targets)
 
 
 @pytest.mark.parametrize("targets", [(), ("sm_120",)])

@@ -11,8 +11,7 @@ from typer.testing import CliRunner, Result
 from splatfix.cli import app
 from splatfix.cli.ways import checkout_of, why_command
 from splatfix.core.errors import SplatfixError
-
-MACHINES = Path(__file__).parents[1] / "machines"
+from tests.machines import facts_of, folder
 
 
 def run(*arguments: str | Path) -> Result:
@@ -27,12 +26,12 @@ def refusal(*arguments: str | Path) -> tuple[str, int]:
 
 
 def test_why_of_saved_facts_names_the_plan_and_the_shut_roads() -> None:
-    done = run("install", "--dry-run", "--why", "--facts", MACHINES / "gtx-1080-ti-dropped")
+    done = run("install", "--dry-run", "--why", "--facts", folder("gtx-1080-ti-dropped"))
     assert done.exit_code == 0, done.output
     assert "torch==2.8.0+cu126" in done.output
     assert "Shut roads" in done.output and "has no code for sm_61" in done.output
     document = json.loads(
-        run("install", "--dry-run", "--why", "--facts", MACHINES / "gtx-1080-ti-dropped", "--json").output
+        run("install", "--dry-run", "--why", "--facts", folder("gtx-1080-ti-dropped"), "--json").output
     )
     assert (document["kind"], document["plan"], document["exit_code"]) == ("plan", None, 0)
     assert document["ways"]["plans"][0]["road"] == "other-torch"
@@ -40,29 +39,27 @@ def test_why_of_saved_facts_names_the_plan_and_the_shut_roads() -> None:
 
 
 def test_keep_leaves_torch_alone() -> None:
-    done = run(
-        "install", "--dry-run", "--why", "--keep", "torch", "--facts", MACHINES / "gtx-1080-ti-dropped"
-    )
+    done = run("install", "--dry-run", "--why", "--keep", "torch", "--facts", folder("gtx-1080-ti-dropped"))
     assert "is to be left as it is" in done.output
     assert "install torch" not in done.output.split("Shut roads")[0]
 
 
 def test_the_options_of_why_are_refused_without_it() -> None:
-    assert refusal("install", "--facts", MACHINES / "h200") == ("only-with-why", 2)
-    wanted = ("install", "--dry-run", "--why", "--facts", MACHINES / "h200")
+    assert refusal("install", "--facts", folder("h200")) == ("only-with-why", 2)
+    wanted = ("install", "--dry-run", "--why", "--facts", folder("h200"))
     assert refusal(*wanted, "--backend", "pure") == ("facts-and-options", 2)
     assert refusal(*wanted, "--python", "env") == ("facts-and-options", 2)
 
 
 def test_diagnose_ends_with_the_way_out_only_where_something_failed() -> None:
-    ill = run("diagnose", "--facts", MACHINES / "rtx-3090-and-5090")
+    ill = run("diagnose", "--facts", folder("rtx-3090-and-5090"))
     assert ill.exit_code == 1
     assert "Way out: rebuild the extensions with a toolkit that is here" in ill.output
-    well = run("diagnose", "--facts", MACHINES / "h200")
+    well = run("diagnose", "--facts", folder("h200"))
     assert "Way out" not in well.output
-    document = json.loads(run("diagnose", "--facts", MACHINES / "rtx-3090-and-5090", "--json").output)
+    document = json.loads(run("diagnose", "--facts", folder("rtx-3090-and-5090"), "--json").output)
     assert document["ways"]["plans"][0]["road"] == "rebuild"
-    assert json.loads(run("diagnose", "--facts", MACHINES / "h200", "--json").output)["ways"] is None
+    assert json.loads(run("diagnose", "--facts", folder("h200"), "--json").output)["ways"] is None
 
 
 def test_a_healthy_diagnosis_names_what_only_running_shows(tmp_path: Path) -> None:
@@ -70,7 +67,7 @@ def test_a_healthy_diagnosis_names_what_only_running_shows(tmp_path: Path) -> No
     named = "splatfix verify; splatfix certify"
     assert (named in well.output) == (well.exit_code != 1 and "torch is not installed" not in well.output)
     assert named not in run("diagnose", "--only", "gpu-present").output
-    assert named not in run("diagnose", "--facts", MACHINES / "h200").output
+    assert named not in run("diagnose", "--facts", folder("h200")).output
 
 
 @pytest.mark.parametrize(
@@ -87,9 +84,8 @@ def test_a_healthy_diagnosis_names_what_only_running_shows(tmp_path: Path) -> No
 )
 def test_the_next_step_fits_the_environment(machine: str, python: str | None, words: str) -> None:
     from splatfix.cli.diagnose import _next_step
-    from splatfix.facts import load
 
-    assert _next_step(load(MACHINES / machine), python).endswith(f"only running it shows: {words}")
+    assert _next_step(facts_of(machine), python).endswith(f"only running it shows: {words}")
 
 
 def test_why_for_a_source_here_gives_plan_and_ways(tmp_path: Path) -> None:
@@ -107,7 +103,7 @@ def test_why_for_a_source_that_is_none_is_still_wrong_usage(tmp_path: Path) -> N
 
 
 def test_the_command_for_all_ways_asks_about_the_same_machine() -> None:
-    machine = MACHINES / "rtx-3090-and-5090"
+    machine = folder("rtx-3090-and-5090")
     assert f"splatfix install --dry-run --why --facts {machine}" in run("diagnose", "--facts", machine).output
 
 

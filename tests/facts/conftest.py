@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from splatfix.facts.system.recorded import RecordedSystem, file_name
+from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 
-MachineOf = Callable[..., RecordedSystem]
+MachineOf = Callable[..., PlaybackSystem]
 
 
 @pytest.fixture
-def machine_of(tmp_path: Path) -> MachineOf:
+def machine_of() -> MachineOf:
     """``machine_of(files={"/proc/meminfo": "..."}, commands={("git", "--version"): "git version 2"})``."""
 
     def make(
@@ -26,30 +24,17 @@ def machine_of(tmp_path: Path) -> MachineOf:
         commands: Mapping[tuple[str, ...], str | dict[str, Any]] | None = None,
         nvml: dict[str, Any] | None = None,
         **paths: Any,
-    ) -> RecordedSystem:
-        folder = tmp_path / "machine"
-        folder.mkdir()
-        about = {
-            "format": 1,
-            "source": "",
-            "system": system,
-            "machine": "x86_64",
-            "python": "py",
-            "own_python": "py",
-        }
+    ) -> PlaybackSystem:
         answers = [
             {"argv": list(argv), **(said if isinstance(said, dict) else {"stdout": said})}
             for argv, said in (commands or {}).items()
         ]
-        parts = {"machine": about, "env": dict(env or {}), "paths": paths, "commands": answers}
-        if nvml is not None:
-            parts["nvml"] = nvml
-        for name, part in parts.items():
-            (folder / f"{name}.json").write_text(json.dumps(part))
-        for path, text in (files or {}).items():
-            place = folder / "files" / file_name(path)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text)
-        return RecordedSystem(folder)
+        about = {"source": "", "system": system, "machine": "x86_64", "python": "py", "own_python": "py"}
+        given = {"nvml": nvml} if nvml is not None else {}
+        return PlaybackSystem(
+            RawMachine(
+                about, env=dict(env or {}), paths=paths, commands=answers, files=dict(files or {}), **given
+            )
+        )
 
     return make

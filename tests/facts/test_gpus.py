@@ -9,9 +9,9 @@ import pytest
 
 from splatfix.facts.machine import adapters as pci
 from splatfix.facts.machine import gpu as gpus
-from splatfix.facts.system.recorded import RecordedSystem
+from splatfix.facts.system.playback import PlaybackSystem
 
-MachineOf = Callable[..., RecordedSystem]
+MachineOf = Callable[..., PlaybackSystem]
 
 SMI = (
     "nvidia-smi",

@@ -12,9 +12,9 @@ from splatfix.facts import LiveSystem
 from splatfix.facts.machine import adapters, nvml, resources
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.system.parallel import parallel, within
-from splatfix.facts.system.recorded import RecordedSystem
+from splatfix.facts.system.playback import PlaybackSystem
 
-MachineOf = Callable[..., RecordedSystem]
+MachineOf = Callable[..., PlaybackSystem]
 GIB = 2**30
 MEMINFO = f"MemTotal:       {64 * 1024**2} kB\nMemAvailable:   {48 * 1024**2} kB\nSwapTotal:       {8 * 1024**2} kB\n"
 STATUS = "Name:\tpython\nCpus_allowed:\tff,ffffffff\n"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +14,13 @@ from hypothesis import strategies as st
 from splatfix.checks import Goal, Status, run
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.runner import Completed
-from splatfix.facts import MachineFacts, load
+from splatfix.facts import MachineFacts
 from splatfix.facts.machine import adapters, compilers, resources, toolkits
 from splatfix.facts.machine import adapters as pci
 from splatfix.facts.machine import gpu as gpus
 from splatfix.facts.machine import probe as machine
-from splatfix.facts.system.recorded import RecordedSystem
-
-MACHINES = Path(__file__).parents[1] / "machines"
-NAMES = sorted(path.parent.name for path in MACHINES.glob("*/machine.json"))
+from splatfix.facts.system.playback import PlaybackSystem
+from tests.machines import NAMES, facts_of, raw_machines
 
 
 def cut(text: str, dice: random.Random) -> str:
@@ -73,11 +69,11 @@ DAMAGES: tuple[Callable[[str, random.Random], str], ...] = (
 )
 
 
-class Damaged(RecordedSystem):
-    """A recorded machine some of whose answers are damaged, the same ones for the same seed."""
+class Damaged(PlaybackSystem):
+    """A simulated machine some of whose answers are damaged, the same ones for the same seed."""
 
-    def __init__(self, folder: Path, seed: int, share: float) -> None:
-        super().__init__(folder)
+    def __init__(self, name: str, seed: int, share: float) -> None:
+        super().__init__(raw_machines()[name])
         self._seed, self._share = seed, share
 
     def _damage(self, text: str, what: object) -> str:
@@ -94,12 +90,7 @@ class Damaged(RecordedSystem):
         return Completed(done.argv, done.returncode, stdout, stderr, done.seconds, done.error)
 
 
-@cache
-def recorded(name: str) -> RecordedSystem:
-    return RecordedSystem(MACHINES / name)
-
-
-def probe_each(system: RecordedSystem) -> None:
+def probe_each(system: PlaybackSystem) -> None:
     """Every probe by itself: the net that machine.probe spreads under them must not be what holds them."""
     gpus.probe(system)
     pci.cards(system)
@@ -114,13 +105,13 @@ def probe_each(system: RecordedSystem) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(6))
 def test_damaged_machines_never_break_a_probe(name: str, seed: int) -> None:
-    probe_each(Damaged(MACHINES / name, seed, 0.5))
-    probe_each(Damaged(MACHINES / name, seed + 1000, 1.0))
+    probe_each(Damaged(name, seed, 0.5))
+    probe_each(Damaged(name, seed + 1000, 1.0))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_facts_of_a_damaged_machine_are_still_facts(name: str) -> None:
-    found = machine.probe(Damaged(MACHINES / name, 7, 1.0))
+    found = machine.probe(Damaged(name, 7, 1.0))
     assert from_json(MachineFacts, to_json(found)) == found
     for fact in (found.gpus, found.driver, found.toolkits, found.compilers, found.adapters, found.libc):
         assert fact.known or fact.error, "what is not known says why"
@@ -155,7 +146,7 @@ JSON = st.recursive(
 )
 
 
-class AnyNvml(RecordedSystem):
+class AnyNvml(PlaybackSystem):
     reply: Any = None
 
     def nvml(self) -> dict[str, Any]:
@@ -166,7 +157,7 @@ class AnyNvml(RecordedSystem):
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(reply=st.dictionaries(st.sampled_from(["gpus", "driver", "cuda", "error", "error_code"]), JSON))
 def test_whatever_nvml_answers(reply: dict[str, Any]) -> None:
-    system = AnyNvml(MACHINES / "card-without-driver")
+    system = AnyNvml(raw_machines()["card-without-driver"])
     system.reply = reply
     found, driver = gpus.probe(system)
     assert found.known or found.error
@@ -176,7 +167,7 @@ def test_whatever_nvml_answers(reply: dict[str, Any]) -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=st.text(max_size=300))
 def test_whatever_a_program_or_file_says(text: str) -> None:
-    class Says(RecordedSystem):
+    class Says(PlaybackSystem):
         def run(self, argv: Sequence[str], timeout: float) -> Completed:
             return Completed(tuple(argv), 0, text, text, 0.0)
 
@@ -184,13 +175,13 @@ def test_whatever_a_program_or_file_says(text: str) -> None:
             return text
 
     for name in ("card-without-driver", "rtx-4090-windows-vs2022", "apple-m2-max"):
-        probe_each(Says(MACHINES / name))
+        probe_each(Says(raw_machines()[name]))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_checks_of_a_damaged_machine_do_not_crash(name: str) -> None:
-    whole = load(MACHINES / name)
+    whole = facts_of(name)
     for seed in range(4):
-        facts = dataclasses.replace(whole, machine=machine.probe(Damaged(MACHINES / name, seed, 0.6)))
+        facts = dataclasses.replace(whole, machine=machine.probe(Damaged(name, seed, 0.6)))
         crashed = [item.summary for item in run(facts, Goal(("sm_120",))) if item.status is Status.CRASH]
         assert not crashed

@@ -15,7 +15,7 @@ from splatfix.checks import Goal, run
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts, LiveSystem, gather, load
-from splatfix.facts.system.recorded import RecordedSystem
+from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem
 from splatfix.facts.system.redact import HIDDEN, Redactor
 
@@ -117,7 +117,7 @@ def test_errors_and_timeouts_are_played_back_too(tmp_path: Path, script: Callabl
     with pytest.raises(Exception, match=r"text\.so"):
         recording.read_binary(str(tmp_path / "text.so"))
     recording.write("python", redact=False)
-    played = RecordedSystem(tmp_path / "m")
+    played = PlaybackSystem(RawMachine.read(tmp_path / "m"))
     assert played.run([str(slow)], 0.2).error == "no answer within 0.2 s"
     assert "could not start" in played.run(["something-else"], 1).why()
     with pytest.raises(Exception, match=r"text\.so"):
@@ -134,11 +134,11 @@ def test_a_recording_never_lands_in_a_folder_with_something_in_it(tmp_path: Path
 def test_a_folder_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     (tmp_path / "machine.json").write_text('{"format": 99}')
     with pytest.raises(SplatfixError, match="not a recorded machine"):
-        RecordedSystem(tmp_path)
+        RawMachine.read(tmp_path)
 
 
 def test_the_command_line_records(splatfix: Callable[..., object], tmp_path: Path, empty_venv: Path) -> None:
     done = splatfix("diagnose", "--python", str(empty_venv), "--record", str(tmp_path / "m"), "--json")
     assert json.loads(done.stdout)["facts"]  # type: ignore[attr-defined]
-    played = RecordedSystem(tmp_path / "m")
+    played = PlaybackSystem(RawMachine.read(tmp_path / "m"))
     assert gather(played.target, system=played).environment.interpreter.known

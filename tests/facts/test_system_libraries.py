@@ -17,9 +17,10 @@ from splatfix.facts.environment.extensions import _has_init
 from splatfix.facts.environment.packages import _imports_torch
 from splatfix.facts.machine import libraries as look
 from splatfix.facts.machine import toolkits
-from splatfix.facts.system.recorded import RecordedSystem
+from splatfix.facts.system.playback import PlaybackSystem
+from tests.machines import facts_of
 
-MachineOf = Callable[..., RecordedSystem]
+MachineOf = Callable[..., PlaybackSystem]
 LIBS = "/usr/lib/x86_64-linux-gnu"
 CUB = "#define CUB_VERSION 200802 // macro expansion with ## requires this to be a single value\n"
 
@@ -190,7 +191,7 @@ def test_who_imports_torch_by_itself(text: str, imports: bool | None) -> None:
 
 def test_facts_of_an_older_splatfix_leave_the_new_fields_unknown(tmp_path: Path) -> None:
     """A facts.json that was saved before these fields were there still loads, and checks say nothing of them."""
-    new = load(Path(__file__).parents[1] / "machines" / "rtx-5060-ti-wsl2")
+    new = facts_of("rtx-5060-ti-wsl2")
     document = to_json(new)
     assert isinstance(document, dict)
     fields = (

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from splatfix.facts.machine import toolkits
-from splatfix.facts.system.recorded import RecordedSystem
+from splatfix.facts.system.playback import PlaybackSystem
 
-MachineOf = Callable[..., RecordedSystem]
+MachineOf = Callable[..., PlaybackSystem]
 VERSION = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 12.4, V12.4.131\n"
 SITE = "/env/lib/python3.11/site-packages"
 LIMITS = "#if __GNUC__ > 13\n#if _MSC_VER < 1910 || _MSC_VER >= 1950\n"
 
 
-def roots(machine: RecordedSystem, *, includes: tuple[str, ...] = ()) -> dict[str, toolkits.Toolkit]:
+def roots(machine: PlaybackSystem, *, includes: tuple[str, ...] = ()) -> dict[str, toolkits.Toolkit]:
     return {item.root: item for item in toolkits.probe(machine, (), includes).value or ()}
 
 

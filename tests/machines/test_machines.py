@@ -1,4 +1,4 @@
-"""Every recorded machine is diagnosed as an expert would: the golden findings, and what must and must not be loud.
+"""Every simulated machine is diagnosed as an expert would: the golden findings, and what must and must not be loud.
 
 ``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/machines`` writes the goldens anew; read them before they are committed.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import os
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,10 @@ from rich.console import Console
 from splatfix.checks import Goal, Status, all_checks, run
 from splatfix.core.codec import to_json
 from splatfix.core.files import dumps, write_json
-from splatfix.facts import Facts, load
+from splatfix.facts import load
 from splatfix.report import terminal
+from tests.machines import HERE, NAMES, facts_of, raw_machines
 
-HERE = Path(__file__).parent
-NAMES = sorted(path.parent.name for path in HERE.glob("*/machine.json"))
 UPDATE = bool(os.environ.get("SPLATFIX_UPDATE_GOLDENS"))
 
 # What is wrong with each machine, by an expert's word; every other one is healthy for its purpose.
@@ -37,16 +35,11 @@ ILL = {
 }
 
 
-@cache
-def facts_of(name: str) -> Facts:
-    return load(HERE / name)
-
-
 def test_the_machines_are_there_and_say_where_their_formats_come_from() -> None:
     assert len(NAMES) >= 14
     assert set(ILL) < set(NAMES)
     for name in NAMES:
-        about = json.loads((HERE / name / "machine.json").read_text())
+        about = raw_machines()[name].machine
         assert len(about["source"]) > 40, name
         assert "\n" not in about["source"], name
 

@@ -1,4 +1,4 @@
-"""The ways out of every recorded machine, for its own GPUs and for three others, as an expert would rank them.
+"""The ways out of every simulated machine, for its own GPUs and for three others, as an expert would rank them.
 
 ``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/machines`` writes the goldens anew; read them before they are committed.
 """
@@ -14,7 +14,8 @@ import pytest
 from splatfix.core.files import dumps, write_json
 from splatfix.plan import Aim, Lane, Road, find_ways
 from splatfix.report.ways import ways_part
-from tests.machines.test_machines import HERE, NAMES, UPDATE, facts_of
+from tests.machines import HERE, NAMES, facts_of
+from tests.machines.test_machines import UPDATE
 
 TARGETS = ("auto", "sm_120", "sm_90", "sm_75")
 LANES = (Lane("cpu", "torch==2.13.0+cpu", False), Lane("cu130", "torch==2.11.0+cu130", True))

@@ -12,7 +12,7 @@ from splatfix.facts import Checkout, Distribution, Fact, Facts, RenderCall, Tool
 from splatfix.knowledge.stacks import variant
 from splatfix.plan import Aim, Request, Road, Ways, aim_at, find_ways, ways_out_of
 from splatfix.plan.ways import ByHand, Rebuild
-from tests.machines.test_machines import NAMES, facts_of
+from tests.machines import NAMES, facts_of
 from tests.plan.machines import CUDA_12, CUDA_13
 from tests.plan.test_condemned import NAME, package, with_rasterizer
 from tests.plan.test_ways import healthy
@@ -109,7 +109,7 @@ AILING = [name for name in NAMES if any(i.status is Status.FAIL for i in run(fac
 
 
 @pytest.mark.parametrize("name", AILING)
-def test_on_no_recorded_machine_keeping_is_the_answer_to_what_it_does_not_cure(name: str) -> None:
+def test_on_no_simulated_machine_keeping_is_the_answer_to_what_it_does_not_cure(name: str) -> None:
     facts, checks = facts_of(name), select()
     findings = run(facts, Goal(), checks)
     advice = ways_out_of(findings, {item.code: item.family for item in checks}, Aim(), facts).advice

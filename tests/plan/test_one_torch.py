@@ -12,7 +12,7 @@ from splatfix.checks import Goal, Status, run, select
 from splatfix.facts import Fact, Facts
 from splatfix.plan import Aim, Road, find_ways
 from splatfix.plan.ways import InstallTorch
-from tests.machines.test_machines import NAMES, facts_of
+from tests.machines import NAMES, facts_of
 from tests.plan.machines import CUDA_12, INTERPRETER, machine
 from tests.plan.test_ways_grid import GRID, build_machine
 
@@ -55,7 +55,7 @@ def test_over_the_grid_both_name_the_same_build() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_on_every_recorded_machine_too(name: str) -> None:
+def test_on_every_simulated_machine_too(name: str) -> None:
     for targets in ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75")):
         said, road = advised(facts_of(name), targets), planned(facts_of(name), targets)
         assert not said or not road or said == {road}

@@ -15,8 +15,8 @@ from rich.console import Console
 from splatfix.install import CachedWheel
 from splatfix.report.installation import show_cache
 from splatfix.report.layout import paragraph, prose, table
+from tests.machines import folder
 
-MACHINES = Path(__file__).parents[1] / "machines"
 REMEDY = "Install gcc 10 (7 at least). On Debian and Ubuntu: sudo apt-get install g++-10"
 
 
@@ -88,8 +88,8 @@ def test_a_table_becomes_paragraphs_where_it_has_no_room() -> None:
 
 
 COMMANDS = [
-    ("diagnose", "--facts", str(MACHINES / "rtx-2080-ubuntu-package"), "--verbose"),
-    ("install", "--dry-run", "--why", "--facts", str(MACHINES / "rtx-5080")),
+    ("diagnose", "--facts", str(folder("rtx-2080-ubuntu-package")), "--verbose"),
+    ("install", "--dry-run", "--why", "--facts", str(folder("rtx-5080"))),
     ("checks", "list"),
     ("checks", "show", "no-kernel-image"),
     ("diagnose", "--facts", "/no/such/file/" + "and-none-of-this-name/" * 3),

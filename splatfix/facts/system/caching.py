@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from splatfix.binaries import Binary, SymbolNeeds
 from splatfix.core.runner import Completed
 from splatfix.facts.system.live import System
-from splatfix.facts.system.recorded import portable
+from splatfix.facts.system.playback import portable
 
 T = TypeVar("T")
 
@@ -58,78 +58,60 @@ class CachingSystem:
 
     @property
     def name(self) -> str:
-        """See :class:`System`."""
         return self._system.name
 
     @property
     def machine(self) -> str:
-        """See :class:`System`."""
         return self._system.machine
 
     @property
     def env(self) -> Mapping[str, str]:
-        """See :class:`System`."""
         return self._env
 
     @property
     def python(self) -> str:
-        """See :class:`System`."""
         return self._system.python
 
     def read(self, path: str) -> str | None:
-        """See :class:`System`."""
         return self._ask("read", path, lambda: self._system.read(path))
 
     def exists(self, path: str) -> bool:
-        """See :class:`System`."""
         return self._ask("exists", path, lambda: self._system.exists(path))
 
     def listdir(self, path: str) -> tuple[str, ...]:
-        """See :class:`System`."""
         return self._ask("listdir", path, lambda: self._system.listdir(path))
 
     def realpath(self, path: str) -> str:
-        """See :class:`System`."""
         return self._ask("realpath", path, lambda: self._system.realpath(path))
 
     def run(self, argv: Sequence[str], timeout: float) -> Completed:
-        """See :class:`System`."""
         return self._ask("run", portable(argv), lambda: self._system.run(argv, timeout))
 
     def read_binary(self, path: str) -> Binary:
-        """See :class:`System`."""
         return self._ask("read_binary", path, lambda: self._system.read_binary(path))
 
     def symbol_needs(self, path: str) -> SymbolNeeds:
-        """See :class:`System`."""
         return self._ask("symbol_needs", (path,), lambda: self._system.symbol_needs(path))
 
     def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
-        """See :class:`System`."""
         key = (tuple(names), tuple(libraries))
         return self._ask("missing_exports", key, lambda: self._system.missing_exports(key[0], key[1]))
 
     def provided_versions(self, path: str) -> tuple[str, ...]:
-        """See :class:`System`."""
         return self._ask("provided_versions", (path,), lambda: self._system.provided_versions(path))
 
     def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
-        """See :class:`System`."""
         key = (path, tuple(texts))
         return self._ask("contains", key, lambda: self._system.contains(key[0], key[1]))
 
     def modified(self, path: str) -> float | None:
-        """See :class:`System`."""
         return self._ask("modified", path, lambda: self._system.modified(path))
 
     def starts_with_script(self, path: str) -> bool:
-        """See :class:`System`."""
         return self._ask("starts_with_script", path, lambda: self._system.starts_with_script(path))
 
     def nvml(self) -> dict[str, Any]:
-        """See :class:`System`."""
         return self._ask("nvml", "", self._system.nvml)
 
     def free_bytes(self, path: str) -> int | None:
-        """See :class:`System`."""
         return self._ask("free_bytes", path, lambda: self._system.free_bytes(path))

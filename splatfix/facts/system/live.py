@@ -22,7 +22,7 @@ from splatfix.core.runner import Completed, ProcessRunner, Runner
 
 
 class System(Protocol):
-    """What a probe may ask of a machine. Tests hand in a recorded one; probes never look around it."""
+    """What a probe may ask of a machine. Tests hand in one that is played back; probes go through nothing else."""
 
     @property
     def name(self) -> str:
@@ -130,27 +130,22 @@ class LiveSystem:
 
     @property
     def name(self) -> str:
-        """See :class:`System`."""
         return {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
 
     @property
     def machine(self) -> str:
-        """See :class:`System`."""
         found = platform.machine()
         return {"AMD64": "x86_64", "ARM64": "arm64"}.get(found, found)
 
     @property
     def env(self) -> Mapping[str, str]:
-        """See :class:`System`."""
         return self._env
 
     @property
     def python(self) -> str:
-        """See :class:`System`."""
         return sys.executable
 
     def read(self, path: str) -> str | None:
-        """See :class:`System`."""
         # hundreds of files are read and asked for: a Path object would cost as much as the answer
         try:
             with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
@@ -159,42 +154,33 @@ class LiveSystem:
             return None
 
     def exists(self, path: str) -> bool:
-        """See :class:`System`."""
         return os.path.exists(path)  # noqa: PTH110
 
     def listdir(self, path: str) -> tuple[str, ...]:
-        """See :class:`System`."""
         try:
             return tuple(sorted(os.listdir(path)))  # noqa: PTH208 - names only, and fast
         except (OSError, ValueError):
             return ()
 
     def realpath(self, path: str) -> str:
-        """See :class:`System`."""
         return os.path.realpath(path)
 
     def run(self, argv: Sequence[str], timeout: float) -> Completed:
-        """See :class:`System`."""
         return self._runner.run(argv, timeout=timeout, env=self._env)
 
     def read_binary(self, path: str) -> Binary:
-        """See :class:`System`."""
         return read_binary(path)
 
     def symbol_needs(self, path: str) -> SymbolNeeds:
-        """See :class:`System`."""
         return read_needs(path)
 
     def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
-        """See :class:`System`."""
         return missing_exports(names, [Path(library) for library in libraries])
 
     def provided_versions(self, path: str) -> tuple[str, ...]:
-        """See :class:`System`."""
         return provided_versions(path)
 
     def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
-        """See :class:`System`."""
         with Path(path).open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
                 return ()
@@ -202,14 +188,12 @@ class LiveSystem:
                 return tuple(text for text in texts if content.find(text.encode() + b"\0") >= 0)
 
     def modified(self, path: str) -> float | None:
-        """See :class:`System`."""
         try:
             return Path(path).stat().st_mtime
         except OSError:
             return None
 
     def starts_with_script(self, path: str) -> bool:
-        """See :class:`System`."""
         try:
             with Path(path).open("rb") as file:
                 return file.read(2) == b"#!"
@@ -217,13 +201,11 @@ class LiveSystem:
             return False
 
     def nvml(self) -> dict[str, Any]:
-        """See :class:`System`."""
         from splatfix.facts.machine.nvml import ask
 
         return ask()
 
     def free_bytes(self, path: str) -> int | None:
-        """See :class:`System`."""
         import shutil
 
         folder = Path(path)

@@ -11,11 +11,10 @@ from splatfix import __version__
 from splatfix.binaries import Binary
 from splatfix.core.codec import to_json
 from splatfix.core.errors import usage_error
-from splatfix.core.files import write_json, write_text
 from splatfix.core.runner import Completed
 from splatfix.facts.system.caching import CachingSystem
 from splatfix.facts.system.live import System
-from splatfix.facts.system.recorded import FORMAT, file_name, packed
+from splatfix.facts.system.playback import RawMachine, packed
 from splatfix.facts.system.redact import Redactor
 
 
@@ -53,7 +52,7 @@ class RecordingSystem(CachingSystem):
         self._env = self._asked
 
     def write(self, python: str, *, redact: bool = True, imports: bool = False) -> Redactor | None:
-        """Write all answers into the folder, in the form that :class:`RecordedSystem` reads.
+        """Write all answers into the folder, in the form that :meth:`RawMachine.read` takes.
 
         Args:
             python: the target interpreter that the probes were asked about.
@@ -63,12 +62,10 @@ class RecordingSystem(CachingSystem):
         Returns:
             The redactor that was used, or None.
         """
-        folder = self._folder
         redactor = Redactor(self._system.env, platform.node()) if redact else None
-        env = redactor.variables(self._asked.asked) if redactor else dict(self._asked.asked)
+        env = redactor.variables(self._asked.asked) if redactor else self._asked.asked
         clean: Callable[[Any], Any] = redactor.data if redactor else lambda value: value
         about = {
-            "format": FORMAT,
             "source": "recorded on a real machine by splatfix diagnose --record",
             "system": self.name,
             "machine": self.machine,
@@ -78,20 +75,16 @@ class RecordingSystem(CachingSystem):
             "redacted": redact,
             "imports": imports,
         }
-        write_json(folder / "machine.json", clean(about))
-        write_json(folder / "env.json", dict(sorted(env.items())))
-        write_json(folder / "paths.json", clean(self._paths()))
-        write_json(folder / "commands.json", clean([_command(*item) for item in self.answers("run").items()]))
-        write_json(
-            folder / "nvml.json", clean(next(iter(self.answers("nvml").values()), {"error": "not asked"}))
-        )
-        write_json(
-            folder / "binaries.json", clean({p: _binary(b) for p, b in self.answers("read_binary").items()})
-        )
-        write_json(folder / "symbols.json", clean(self._symbol_answers()))
-        for path, text in self.answers("read").items():
-            if text is not None:
-                write_text(folder / "files" / file_name(clean(path)), clean(text))
+        RawMachine(
+            machine=clean(about),
+            env=dict(sorted(env.items())),
+            paths=clean(self._paths()),
+            commands=clean([_command(*item) for item in self.answers("run").items()]),
+            nvml=clean(next(iter(self.answers("nvml").values()), {"error": "not asked"})),
+            binaries=clean({path: _binary(answer) for path, answer in self.answers("read_binary").items()}),
+            symbols=clean(self._symbol_answers()),
+            files=clean({path: text for path, text in self.answers("read").items() if text is not None}),
+        ).write(self._folder)
         return redactor
 
     def _paths(self) -> dict[str, Any]:

@@ -1,0 +1,356 @@
+"""Plays a machine back from raw answers: what its files said and its programs answered, not our facts."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from splatfix.binaries import Binary, BinaryError, EntryKind, Fatbin, FatbinEntry, SymbolNeeds
+from splatfix.core.codec import CodecError, from_json
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.files import read_json, write_json, write_text
+from splatfix.core.runner import Completed
+
+FORMAT = 2
+# A program's arguments name splatfix's own scripts; where splatfix lies differs from machine to machine.
+_PACKAGE = Path(__file__).resolve().parents[2]
+_PACKAGE_MARK, _SCRIPT_MARK = "{splatfix}", "{script}"
+_NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
+_RELOCATABLE = "__nv_relfatbin"
+
+
+@dataclass(frozen=True)
+class RawMachine:
+    """What a machine answers when it is probed: recorded on a real one, or simulated by a test.
+
+    On disk a folder with one JSON file per field, and the text files below ``files/`` under their own paths.
+    """
+
+    machine: dict[str, Any]
+    """``system``, ``machine`` (architecture), ``python`` and ``own_python`` (interpreters), and ``source``, a line that
+    says where the answers come from."""
+    env: dict[str, str] = field(default_factory=dict)
+    paths: dict[str, Any] = field(default_factory=dict)
+    """``exists``, ``absent``, ``links``, ``listings``, ``scripts``, ``free_bytes`` and ``modified`` times."""
+    commands: list[dict[str, Any]] = field(default_factory=list)
+    nvml: dict[str, Any] = field(default_factory=_NO_NVML.copy)
+    binaries: dict[str, Any] = field(default_factory=dict)
+    symbols: list[dict[str, Any]] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    """Path on the machine -> content of a text file."""
+
+    @classmethod
+    def read(cls, folder: Path) -> RawMachine:
+        """A machine from its folder.
+
+        Raises:
+            SplatfixError: exit code 2, when the folder holds none, or one of another format.
+        """
+        machine = read_json(folder / "machine.json", "the first file of a recorded machine")
+        if not isinstance(machine, dict) or machine.get("format") != FORMAT:
+            raise SplatfixError(
+                "not-a-machine",
+                f"{folder} is not a recorded machine of format {FORMAT}.",
+                exit_code=Exit.USAGE,
+            )
+        parts = {
+            name: read_json(folder / f"{name}.json", "a part of a recorded machine")
+            for name in _PARTS
+            if (folder / f"{name}.json").exists()
+        }
+        base, windows = folder / "files", machine["system"] == "windows"
+        return cls(machine, **parts, files=dict(_texts(base, windows)))
+
+    def write(self, folder: Path) -> None:
+        """The form that :meth:`read` takes."""
+        write_json(folder / "machine.json", {"format": FORMAT, **self.machine})
+        for name in _PARTS:
+            write_json(folder / f"{name}.json", getattr(self, name))
+        for path, text in self.files.items():
+            write_text(folder / "files" / file_name(path), text)
+
+
+_PARTS = ("env", "paths", "commands", "nvml", "binaries", "symbols")
+
+
+def _texts(base: Path, windows: bool) -> Iterator[tuple[str, str]]:
+    """``files/C/Windows/x`` -> ``C:/Windows/x``; ``files/etc/x`` -> ``/etc/x``."""
+    for file in sorted(base.rglob("*")):
+        if file.is_file():
+            parts = [part.replace("%3A", ":").replace("%25", "%") for part in file.relative_to(base).parts]
+            path = f"{parts[0]}:/{'/'.join(parts[1:])}" if windows else "/" + "/".join(parts)
+            yield path, file.read_text(encoding="utf-8", errors="replace")
+
+
+def file_name(path: str) -> str:
+    """Where under ``files/`` the text of a file lies; colons are spelled %3A, which every file system can store."""
+    plain = path.replace("\\", "/") if re.match(r"[A-Za-z]:", path) else path
+    drive = re.match(r"([A-Za-z]):/", plain)
+    return (
+        (f"{drive.group(1)}/{plain[3:]}" if drive else plain.lstrip("/"))
+        .replace("%", "%25")
+        .replace(":", "%3A")
+    )
+
+
+def portable(argv: Sequence[str]) -> tuple[str, ...]:
+    """Arguments as a recording keeps them: splatfix's folder and whole scripts given by ``-c`` become marks."""
+    words = []
+    for word in map(str, argv):
+        if "\n" in word:
+            word = _SCRIPT_MARK
+        elif word.startswith(str(_PACKAGE)):
+            word = _PACKAGE_MARK + word[len(str(_PACKAGE)) :].replace("\\", "/")
+        words.append(word)
+    return tuple(words)
+
+
+class PlaybackSystem:
+    """A :class:`splatfix.facts.system.live.System` that answers from a :class:`RawMachine`; what that lacks is absent."""
+
+    def __init__(self, raw: RawMachine) -> None:
+        self.raw = raw
+        self._windows = raw.machine["system"] == "windows"
+        paths = raw.paths
+        self._links = self._keyed(paths.get("links", {}))
+        self._listings = self._keyed(paths.get("listings", {}), tuple)
+        self._scripts = {self._key(path) for path in paths.get("scripts", ())}
+        self._absent = {self._key(path) for path in paths.get("absent", ())}
+        self._free = self._keyed(paths.get("free_bytes", {}))
+        self._modified = self._keyed(paths.get("modified", {}))
+        self._binaries = self._keyed(raw.binaries)
+        self._files = self._keyed(raw.files)
+        self._symbols = {_symbol_key(item["call"], item["arguments"]): item for item in raw.symbols}
+        self._commands = {self._command_key(item["argv"]): item for item in raw.commands}
+        self._known = self._with_parents(paths.get("exists", ()))
+
+    def _keyed(
+        self, items: Mapping[str, Any], of: Callable[[Any], Any] = lambda value: value
+    ) -> dict[str, Any]:
+        return {self._key(path): of(value) for path, value in items.items()}
+
+    def _key(self, path: str) -> str:
+        plain = path.replace("\\", "/").lower() if self._windows else path
+        return posixpath.normpath(plain) if plain else plain
+
+    def _command_key(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Windows does not mind how a program's path is spelled."""
+        words = portable(argv)
+        return (self._key(words[0]), *words[1:]) if self._windows else words
+
+    def _with_parents(self, more: Iterable[str]) -> set[str]:
+        listed = (f"{folder}/{name}" for folder, names in self._listings.items() for name in names)
+        known: set[str] = set()
+        leaves = [
+            *map(self._key, more),
+            *map(self._key, listed),
+            *self._files,
+            *self._links,
+            *self._listings,
+            *self._binaries,
+            *self._scripts,
+        ]
+        for path in leaves:
+            while path not in known and path not in ("", "."):
+                known.add(path)
+                path = posixpath.dirname(path)
+        return known
+
+    @property
+    def name(self) -> str:
+        return str(self.raw.machine["system"])
+
+    @property
+    def machine(self) -> str:
+        return str(self.raw.machine["machine"])
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self.raw.env
+
+    @property
+    def python(self) -> str:
+        return str(self.raw.machine["own_python"])
+
+    @property
+    def target(self) -> str:
+        """The interpreter whose environment was probed."""
+        return str(self.raw.machine["python"])
+
+    def _spellings(self, path: str) -> tuple[str, ...]:
+        """The path as asked for, then with its links followed."""
+        key = self._key(path)
+        real = self._key(self.realpath(path))
+        return (key,) if key == real else (key, real)
+
+    def read(self, path: str) -> str | None:
+        return next((self._files[key] for key in self._spellings(path) if key in self._files), None)
+
+    def exists(self, path: str) -> bool:
+        return self._key(path) not in self._absent and any(
+            key in self._known for key in self._spellings(path)
+        )
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        for key in self._spellings(path):
+            if key in self._listings:
+                names: tuple[str, ...] = self._listings[key]
+                return names
+        for key in self._spellings(path):
+            inside = key.rstrip("/") + "/"
+            below = (
+                known[len(inside) :] for known in self._known if known.startswith(inside) and known != inside
+            )
+            if found := {name for name in below if "/" not in name}:
+                return tuple(sorted(found))
+        return ()
+
+    def realpath(self, path: str) -> str:
+        plain = posixpath.normpath(path.replace("\\", "/") if self._windows else path)
+        for _ in range(40):  # as many links as Linux follows
+            parts = plain.split("/")
+            for end in range(len(parts), 1, -1):
+                head = self._key("/".join(parts[:end]))
+                if head in self._links and self._key(self._links[head]) != head:
+                    plain = "/".join([self._links[head], *parts[end:]])
+                    break
+            else:
+                break
+        return plain.replace("/", "\\") if self._windows else plain
+
+    def run(self, argv: Sequence[str], timeout: float) -> Completed:
+        words = tuple(map(str, argv))
+        found = self._commands.get(self._command_key(words))
+        if found is None:
+            return Completed(
+                words, None, "", "", 0.0, f"could not start {words[0]}: No such file or directory"
+            )
+        return Completed(
+            words,
+            found.get("returncode", 0),
+            found.get("stdout", ""),
+            found.get("stderr", ""),
+            found.get("seconds", 0.0),
+            found.get("error", ""),
+        )
+
+    def read_binary(self, path: str) -> Binary:
+        for key in self._spellings(path):
+            if key in self._binaries:
+                return unpacked(path, _or_raise(self._binaries[key]))
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    def symbol_needs(self, path: str) -> SymbolNeeds:
+        try:
+            return from_json(SymbolNeeds, self._symbol("symbol_needs", path))
+        except CodecError as error:
+            raise BinaryError(f"the recording is damaged: {error}") from error
+
+    def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
+        return tuple(self._symbol("missing_exports", list(names), list(libraries)))
+
+    def provided_versions(self, path: str) -> tuple[str, ...]:
+        return tuple(self._symbol("provided_versions", path))
+
+    def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple(self._symbol("contains", path, list(texts)))
+
+    def _symbol(self, call: str, *arguments: Any) -> Any:
+        found = self._symbols.get(_symbol_key(call, list(arguments)))
+        if found is None:
+            raise BinaryError(f"{call} was not recorded for this file")
+        return _or_raise(found)["answer"]
+
+    def modified(self, path: str) -> float | None:
+        return next((self._modified[key] for key in self._spellings(path) if key in self._modified), None)
+
+    def starts_with_script(self, path: str) -> bool:
+        return any(key in self._scripts for key in self._spellings(path))
+
+    def nvml(self) -> dict[str, Any]:
+        return dict(self.raw.nvml)
+
+    def free_bytes(self, path: str) -> int | None:
+        key = self._key(path)
+        while key not in self._free and key != posixpath.dirname(key):
+            key = posixpath.dirname(key)
+        return self._free.get(key)
+
+
+def _symbol_key(call: str, arguments: Sequence[Any]) -> str:
+    return json.dumps([call, arguments])
+
+
+def _or_raise(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "error" in item:
+        raise (OSError if item.get("kind") == "OSError" else BinaryError)(item["error"])
+    return item
+
+
+def packed(binary: Binary) -> dict[str, Any]:
+    """A native file as small JSON: equal fatbins are counted, offsets and sizes left out."""
+    counts: dict[tuple[bool, tuple[str, ...]], int] = {}
+    for fatbin in binary.fatbins:
+        key = (fatbin.relocatable, tuple(_words(entry) for entry in fatbin.entries))
+        counts[key] = counts.get(key, 0) + 1
+    return {
+        "format": binary.format,
+        "machine": binary.machine,
+        "size": binary.size,
+        "needed": list(binary.needed),
+        "rpath": list(binary.rpath),
+        "soname": binary.soname,
+        "delay_needed": list(binary.delay_needed),
+        "fatbins": [
+            {"code": list(code), "count": number, **({"relocatable": True} if relocatable else {})}
+            for (relocatable, code), number in counts.items()
+        ],
+    }
+
+
+def unpacked(path: str, document: Mapping[str, Any]) -> Binary:
+    """The file again, as far as facts are drawn from it.
+
+    Raises:
+        BinaryError: when the document is not what :func:`packed` makes.
+    """
+    try:
+        fatbins = tuple(
+            Fatbin(
+                0, _RELOCATABLE if item.get("relocatable") else ".nv_fatbin", tuple(map(_entry, item["code"]))
+            )
+            for item in document.get("fatbins", ())
+            for _ in range(item.get("count", 1))
+        )
+        return Binary(
+            path=path,
+            format=document.get("format", "elf"),
+            machine=document.get("machine", "x86_64"),
+            size=document.get("size", 0),
+            fatbins=fatbins,
+            needed=tuple(document.get("needed", ())),
+            rpath=tuple(document.get("rpath", ())),
+            soname=document.get("soname"),
+            delay_needed=tuple(document.get("delay_needed", ())),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BinaryError(f"the recording of {path} is damaged: {error}") from error
+
+
+def _words(entry: FatbinEntry) -> str:
+    """``sass sm_90a``, ``ptx sm_90 8.7``."""
+    version = f" {entry.ptx_version[0]}.{entry.ptx_version[1]}" if entry.ptx_version else ""
+    return f"{entry.kind.value} {entry.arch}{version}"
+
+
+def _entry(words: str) -> FatbinEntry:
+    kind, arch, *version = words.split()
+    numbers = tuple(int(n) for n in version[0].split(".")) if version else None
+    return FatbinEntry(
+        EntryKind(kind), arch, (numbers[0], numbers[1]) if numbers else None, None, 0, 0, False
+    )
