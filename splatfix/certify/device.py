@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from splatfix.checks.visible import NAME, hidden_gpus, visible_places
 from splatfix.core.errors import usage_error
+from splatfix.core.step import say
 from splatfix.facts import Facts, Gpu
 
 AUTO = "auto"
@@ -54,7 +55,7 @@ def require_gpu(renderer: str, device: str, facts: Facts) -> None:
     raise usage_error(
         "renderer-needs-gpu",
         f"The renderer {renderer} draws only on a GPU{f', and {why}' if why else ''}.",
-        "Add --device cuda where a GPU is; --renderer torch needs none.",
+        say("Add --device cuda where a GPU is; --renderer torch needs none."),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside
+from splatfix.core.step import run, say
 from splatfix.facts import Facts
 
 
@@ -54,19 +55,19 @@ def require_packages(facts: Facts, python: str, purpose: Purpose) -> None:
         if name not in have and not (name == "torch" and environment.torch_installed.value)
     ]
     if missing:
-        fill = f'"{python}" -m pip install {" ".join(missing)}'
-        other = f"splatfix {purpose.command} --python path/to/venv"
+        fill = (python, "-m", "pip", "install", *missing)
+        other = ("splatfix", purpose.command, "--python", "path/to/venv")
         raise SplatfixError(
             "environment-not-ready",
             f"This environment lacks {' and '.join(missing)}, so {purpose.impossible}.",
             meaning=purpose.nothing,
             # an environment that splatfix has for itself is seldom the one that is meant
             todo=(
-                f"Name the environment of your splatting stack: {other}",
-                f"Or fill the one of splatfix itself: {fill}",
+                run(*other, text="Name the environment of your splatting stack"),
+                run(*fill, text="Or fill the one of splatfix itself"),
             )
             if python == sys.executable
-            else (fill, f"Or name the environment of your splatting stack: {other}"),
+            else (run(*fill), run(*other, text="Or name the environment of your splatting stack")),
             exit_code=Exit.UNDETERMINED,
         )
 
@@ -78,7 +79,7 @@ def require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:
             "no-gpu",
             f"Nothing can run on {device}: {kernels[0].detail}.",
             meaning="Nothing was certified or refused: there was nothing to look at.",
-            todo=("splatfix diagnose says what is in the way; --device cpu certifies without a GPU.",),
+            todo=(say("splatfix diagnose says what is in the way; --device cpu certifies without a GPU."),),
             exit_code=Exit.UNDETERMINED,
         )
 
@@ -96,7 +97,7 @@ def make_room(out: Path, scenes: tuple[str, ...]) -> None:
         raise usage_error(
             "not-our-folder",
             f"{foreign[0]} is there already, and is not the report of an earlier certification.",
-            "Choose another folder with --out.",
+            say("Choose another folder with --out."),
         )
     set_aside(out, ("certificate.json", "certificate.md", *scenes))
 

@@ -25,8 +25,7 @@ from splatfix.certify.prepare import (
 )
 from splatfix.certify.stage import stage
 from splatfix.certify.suites import Suite
-from splatfix.checks import Goal
-from splatfix.checks import run as run_checks
+from splatfix.checks import Goal, run_checks
 from splatfix.core.codec import from_json
 from splatfix.core.files import write_json, write_text
 from splatfix.core.proof import Rung

@@ -12,6 +12,7 @@ from typing import Any
 
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.resources import smoke_trainer_folder
+from splatfix.core.step import run, say
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,9 @@ def find_samples(names: Iterable[str] = ()) -> tuple[Sample, ...]:
     for name in chosen:
         if name not in known:
             raise usage_error(
-                "unknown-scene", f"There is no sample scene {name!r}.", f"Choose from: {', '.join(known)}"
+                "unknown-scene",
+                f"There is no sample scene {name!r}.",
+                say(f"Choose from: {', '.join(known)}"),
             )
     return tuple(known[name] for name in chosen)
 
@@ -65,7 +68,9 @@ def check_sample(sample: Sample, root: Path | None = None) -> tuple[str, ...]:
         raise SplatfixError(
             "scene-not-found",
             f"There is no scene {folder}.",
-            todo=(f"Create it: splatfix scenes export {sample.name} --out {folder.parent}",),
+            todo=(
+                run("splatfix", "scenes", "export", sample.name, "--out", folder.parent, text="Create it"),
+            ),
             exit_code=Exit.UNDETERMINED,
         )
     problems = []
@@ -94,7 +99,7 @@ def export_sample(sample: Sample, out: Path) -> Path:
             "cannot-write",
             f"Cannot write {folder}: {error.strerror or error}.",
             meaning="The scene was not exported, or only in part.",
-            todo=("Choose another folder with --out, or free space on that disk.",),
+            todo=(say("Choose another folder with --out, or free space on that disk."),),
             exit_code=Exit.UNDETERMINED,
         ) from error
     return folder

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from splatfix.certify.model import Skipped
 from splatfix.core.errors import usage_error
+from splatfix.core.step import say
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,9 @@ def suite(name: str) -> Suite:
         SplatfixError: ``unknown-suite`` (exit code 2).
     """
     if name not in SUITES:
-        raise usage_error("unknown-suite", f"There is no suite {name!r}.", f"Known: {', '.join(SUITES)}.")
+        raise usage_error(
+            "unknown-suite", f"There is no suite {name!r}.", say(f"Known: {', '.join(SUITES)}.")
+        )
     return SUITES[name]
 
 

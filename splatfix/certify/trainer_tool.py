@@ -11,6 +11,7 @@ from splatfix.certify.prepare import child_variables
 from splatfix.certify.stage import stage
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.step import say
 
 
 def ask_trainer(
@@ -32,7 +33,7 @@ def ask_trainer(
         raise SplatfixError(
             "environment-not-ready",
             f"{python} could not list the scenes: {done.why()}",
-            todo=("Choose another environment with --python.",),
+            todo=(say("Choose another environment with --python."),),
             exit_code=Exit.UNDETERMINED,
         ) from None
     if "error" in document:
@@ -41,7 +42,7 @@ def ask_trainer(
             str(said["code"]),
             _sentence(said["happened"]),
             meaning=_sentence(said["meaning"]),
-            todo=(said["remedy"],) if said["remedy"] else (),
+            todo=(say(said["remedy"]),) if said["remedy"] else (),
             exit_code=Exit(document["exit_code"]),
         )
     return document

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.step import run, say
 from splatfix.facts import LiveSystem, System
 from splatfix.facts.machine.resources import alive
 
@@ -40,7 +41,7 @@ class Command:
             raise usage_error(
                 "cannot-start",
                 f"Cannot start {argv[0]}: {error.strerror or error}.",
-                "Give the command as you would type it, or the number of a running process.",
+                say("Give the command as you would type it, or the number of a running process."),
             ) from error
         self.pid = self._process.pid
 
@@ -81,12 +82,14 @@ class Running:
             raise SplatfixError(
                 "cannot-watch",
                 "A running process can be watched on Linux only.",
-                todo=("Start the trainer through splatfix: splatfix monitor COMMAND...",),
+                todo=(say("Start the trainer through splatfix: splatfix monitor COMMAND..."),),
                 exit_code=Exit.UNDETERMINED,
             )
         if self.ended():
             raise usage_error(
-                "no-such-process", f"There is no process {pid}.", "Look its number up: nvidia-smi, or ps aux"
+                "no-such-process",
+                f"There is no process {pid}.",
+                say("Look its number up: nvidia-smi, or ps aux"),
             )
 
     def ended(self) -> bool:
@@ -105,7 +108,7 @@ def target_of(words: tuple[str, ...], *, quiet: bool = False, system: System | N
             raise usage_error(
                 "options-after-number",
                 f"{' '.join(words[1:])!r} stands behind the process number {words[0]}.",
-                f"Options come first: splatfix monitor {' '.join(words[1:])} {words[0]}",
+                run("splatfix", "monitor", " ".join(words[1:]), words[0], text="Options come first"),
             )
         return Running(int(words[0]), system or LiveSystem())
     return Command(words, stdout=sys.stderr.fileno() if quiet else None)

@@ -1,6 +1,6 @@
 """Facts in, findings out: one small file per family, each check a pure function in a registry."""
 
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status
-from splatfix.checks.registry import Check, all_checks, run, select
+from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.registry import Check, all_checks, run_checks, select
 
-__all__ = ["Check", "Evidence", "Finding", "Goal", "Remedy", "Status", "all_checks", "run", "select"]
+__all__ = ["Check", "Evidence", "Finding", "Goal", "Status", "all_checks", "run_checks", "select"]

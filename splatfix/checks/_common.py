@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from splatfix.checks.model import Goal, Remedy
+from splatfix.checks.model import Goal
 from splatfix.checks.visible import hidden_gpus
+from splatfix.core.step import Step, run
 from splatfix.facts import CheckoutSource, Compiler, Facts, FatbinGroup, Toolkit, ToolkitChoice, Torch
 from splatfix.knowledge import drivers
 from splatfix.knowledge.archs import Arch
@@ -192,35 +193,23 @@ def platform_of(facts: Facts) -> Platform:
     return "windows" if facts.machine.system == "windows" else "linux"
 
 
-def set_variable(facts: Facts, name: str, value: str) -> Remedy:
-    """The command that sets an environment variable in this machine's shell."""
-    return Remedy(
-        f'set "{name}={value}"' if facts.machine.system == "windows" else f'export {name}="{value}"'
-    )
-
-
-def unset_variable(facts: Facts, name: str) -> Remedy:
-    """The command that removes an environment variable in this machine's shell."""
-    return Remedy(f"set {name}=" if facts.machine.system == "windows" else f"unset {name}")
-
-
-def remove_command(facts: Facts, path: str, *, folder: bool = False) -> Remedy:
+def remove_command(facts: Facts, path: str, text: str = "", *, folder: bool = False) -> Step:
     """The command that removes a file, or a folder with what is in it, in this machine's shell."""
-    if facts.machine.system == "windows":
-        words = path.replace("/", "\\")
-        return Remedy(f'rmdir /s "{words}"' if folder else f'del "{words}"')
-    return Remedy(f'rm -r "{path}"' if folder else f'rm "{path}"')
+    if is_windows(facts):
+        verb = ("rmdir", "/s") if folder else ("del",)
+        return run(*verb, path.replace("/", "\\"), text=text)
+    return run("rm", *(("-r",) if folder else ()), path, text=text)
+
+
+def is_windows(facts: Facts) -> bool:
+    """The machine's shell is cmd.exe."""
+    return facts.machine.system == "windows"
 
 
 def python_of(facts: Facts) -> str:
     """The target interpreter as it stands in a command."""
     python = facts.environment.interpreter.value
-    return f'"{python.executable}"' if python else "python"
-
-
-def pip_of(facts: Facts) -> str:
-    """The target environment's pip as it stands in a command; the plain name where no interpreter answered."""
-    return f"{python_of(facts)} -m pip" if facts.environment.interpreter.value else "pip"
+    return python.executable if python else "python"
 
 
 def host_compiler(facts: Facts) -> Compiler | None:

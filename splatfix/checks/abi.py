@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from splatfix.checks._common import numbers, torch_cuda, torch_of
 from splatfix.checks.advice import install_words, pip
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import Step, run, say
 from splatfix.facts import Extension, Facts, Linkage, RuntimeCopy, Torch
 
 # They come with the driver; that there is none is told by the checks of the driver.
@@ -125,9 +126,7 @@ def ext_link_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     Evidence(item.path, "imports " + _few(linkage.own_missing), "its dynamic symbol table"),
                 ),
                 remedy=(
-                    prose(
-                        "Remove its build folder, then build the right commit anew from its source folder."
-                    ),
+                    say("Remove its build folder, then build the right commit anew from its source folder."),
                     *_rebuild(facts, goal, item),
                 ),
             )
@@ -157,7 +156,7 @@ def shared_lib_not_found(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 subject=_name(item),
                 evidence=(Evidence(item.path, "needs " + ", ".join(item.needed), "its dynamic section"),),
                 remedy=(
-                    prose(f"Install the package that brings {lost[0]}, or rebuild against what is here:"),
+                    say(f"Install the package that brings {lost[0]}, or rebuild against what is here:"),
                     *_rebuild(facts, goal, item),
                 ),
             )
@@ -182,7 +181,7 @@ def glibc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
         ("GLIBC",),
         "libc.so.6",
         (
-            prose(
+            say(
                 "Rebuild it on this machine from its source folder, or use a container with a newer distribution."
             ),
         ),
@@ -207,7 +206,7 @@ def duplicate_runtimes(facts: Facts, goal: Goal) -> Iterator[Finding]:
             subject=owner,
             evidence=tuple(Evidence(item.library, item.path, copies.found_via) for item in found),
             remedy=(
-                prose(
+                say(
                     f"Build {owner}'s extensions from source against the installed torch instead of its wheel."
                 ),
             ),
@@ -234,7 +233,7 @@ def numpy2_abi(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Status.FAIL,
             f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
             evidence=evidence,
-            remedy=(pip(facts, "install", '"numpy<2"'),),
+            remedy=(pip(facts, "install", "numpy<2"),),
         )
     else:
         yield Finding(
@@ -268,11 +267,11 @@ def _release(torch: str) -> tuple[tuple[int, ...], str]:
     return numbers(version.partition("+")[0])[:2], cuda
 
 
-def _newer_libstdcxx(facts: Facts) -> tuple[Remedy, ...]:
+def _newer_libstdcxx(facts: Facts) -> tuple[Step, ...]:
     python = facts.environment.interpreter.value
     if python is not None and python.kind == "conda":
-        return (Remedy(f'conda install -p "{python.prefix}" -c conda-forge "libstdcxx-ng>=13"'),)
-    return (prose("Upgrade the system's libstdc++6, or rebuild the extension with this machine's g++."),)
+        return (run("conda", "install", "-p", python.prefix, "-c", "conda-forge", "libstdcxx-ng>=13"),)
+    return (say("Upgrade the system's libstdc++6, or rebuild the extension with this machine's g++."),)
 
 
 def _linked(facts: Facts) -> Iterator[tuple[Extension, Linkage]]:
@@ -298,7 +297,7 @@ def _other_abi(facts: Facts, linkage: Linkage) -> bool:
 
 
 def _runtime(
-    facts: Facts, code: str, families: tuple[str, ...], library: str, remedy: tuple[Remedy, ...]
+    facts: Facts, code: str, families: tuple[str, ...], library: str, remedy: tuple[Step, ...]
 ) -> Iterator[Finding]:
     found = next(
         (item for item in facts.environment.runtime_libraries.value or () if item.name == library), None
@@ -345,10 +344,10 @@ def _name(item: Extension) -> str:
     return item.distribution or folder or file.split(".")[0]
 
 
-def _rebuild(facts: Facts, goal: Goal, item: Extension) -> tuple[Remedy, ...]:
+def _rebuild(facts: Facts, goal: Goal, item: Extension) -> tuple[Step, ...]:
     if (item.distribution or "").lower() in ("torchvision", "torchaudio"):
-        return (prose(f"Install the {item.distribution} that belongs to this torch, from the same index."),)
-    return (prose(f"Rebuild {_name(item)} from its source folder: {install_words(facts, goal)}"),)
+        return (say(f"Install the {item.distribution} that belongs to this torch, from the same index."),)
+    return (say(f"Rebuild {_name(item)} from its source folder: {install_words(facts, goal)}"),)
 
 
 def _count(symbols: tuple[str, ...]) -> str:

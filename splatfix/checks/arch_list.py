@@ -14,17 +14,16 @@ from splatfix.checks._common import (
     has_working_gpu,
     numbers,
     pair,
-    set_variable,
     sources_to_build,
     targets,
     torch_cuda,
     torch_of,
-    unset_variable,
 )
 from splatfix.checks.coverage import judge
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
 from splatfix.checks.torch_build import own_archs
+from splatfix.core.step import Step, say, set_variable, unset_variable
 from splatfix.facts import Facts, Torch
 from splatfix.knowledge import drivers
 from splatfix.knowledge.archs import cubin_runs_on, ptx_runs_on, toolkit_supports
@@ -82,9 +81,7 @@ def arch_list_malformed(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 subject=name,
                 evidence=(Evidence(name, repr(value), "environment variable"),),
                 remedy=(
-                    set_variable(facts, name, ";".join(_plain(value)))
-                    if _plain(value)
-                    else unset_variable(facts, name),
+                    set_variable(name, ";".join(_plain(value))) if _plain(value) else unset_variable(name),
                 ),
             )
 
@@ -114,9 +111,7 @@ def arch_list_unbuildable(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence(_NAME, facts.machine.variables[_NAME], "environment variable"),
                 Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
             ),
-            remedy=(
-                set_variable(facts, _NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),
-            ),
+            remedy=(set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),),
         )
 
 
@@ -140,9 +135,7 @@ def arch_list_below_minimum(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"{ahead[0]} needs compute capability 7.0; {_NAME} asks for {', '.join(map(str, old))} as well.",
             subject=ahead[0],
             evidence=(Evidence(_NAME, facts.machine.variables[_NAME], "environment variable"),),
-            remedy=(
-                set_variable(facts, _NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),
-            ),
+            remedy=(set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),),
         )
 
 
@@ -271,14 +264,14 @@ def _what_is_wrong(item: str) -> str:
     return f"{item!r} is none that this torch knows"
 
 
-def _mended(facts: Facts, text: str, torch: Torch) -> tuple[Remedy, ...]:
+def _mended(facts: Facts, text: str, torch: Torch) -> tuple[Step, ...]:
     """The list as it was meant, where torch would take that; else without the entries that torch does not know."""
     words = [word for word in re.split(r"[^\w.+]+", text) if word]
     dotted = [re.sub(r"^(?:sm_|compute_)?(\d{1,2})(\d[af]?)(\+PTX)?$", r"\1.\2\3", word) for word in words]
     good = [word for word in dotted if isinstance(expand_arch_list(word, torch.version), ArchList)]
     if good:
-        return (set_variable(facts, _NAME, ";".join(dict.fromkeys(good))),)
-    return (unset_variable(facts, _NAME), prose("Without it torch compiles for the GPUs that it sees."))
+        return (set_variable(_NAME, ";".join(dict.fromkeys(good))),)
+    return (unset_variable(_NAME), say("Without it torch compiles for the GPUs that it sees."))
 
 
 def _plain(value: str) -> list[str]:
@@ -286,10 +279,10 @@ def _plain(value: str) -> list[str]:
     return [f"{a}{b}" for a, b in re.findall(r"(\d{1,2})\.?(\d)[af]?", value)]
 
 
-def _for_targets(facts: Facts, goal: Goal) -> Remedy:
+def _for_targets(facts: Facts, goal: Goal) -> Step:
     wanted = targets(facts, goal)
     if not wanted:
-        return prose(
+        return say(
             f"Set {_NAME} to the compute capability of the GPU that is meant, e.g. 12.0 for an RTX 50 card."
         )
-    return set_variable(facts, _NAME, ";".join(sorted({item.arch.cc for item in wanted})))
+    return set_variable(_NAME, ";".join(sorted({item.arch.cc for item in wanted})))

@@ -10,13 +10,13 @@ from splatfix.checks._common import (
     compiles_at_first_use,
     host_compiler,
     numbers,
-    set_variable,
     sources_to_build,
     torch_cuda,
     torch_of,
 )
-from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import prepend_variable, say, set_variable
 from splatfix.facts import Compiler, Facts, Toolkit
 from splatfix.knowledge import stacks
 
@@ -61,7 +61,7 @@ def build_out_of_memory(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Status.WARN,
             f"Building {what} starts {jobs} compilers at once (up to {need / 2**30:.0f} GiB); {have / 2**30:.0f} GiB are here.",
             evidence=evidence,
-            remedy=(set_variable(facts, "MAX_JOBS", str(fits)),),
+            remedy=(set_variable("MAX_JOBS", str(fits)),),
         )
 
 
@@ -84,7 +84,7 @@ def wsl_without_swap(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"WSL2 has {room.memory_total / 2**30:.0f} GiB of memory and no swap.",
             evidence=evidence,
             remedy=(
-                prose(
+                say(
                     "In %UserProfile%\\.wslconfig on Windows write [wsl2], then swap=16GB below it; then, on Windows: "
                     "wsl --shutdown"
                 ),
@@ -117,7 +117,7 @@ def glibc_cuda_math_conflict(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence("toolkit", f"{toolkit.version} in {toolkit.root}", "; ".join(toolkit.found_via)),
             ),
             remedy=(
-                prose(
+                say(
                     "Use CUDA 13 with a torch for it, conda's gxx_linux-64 (with an older glibc), or an older "
                     "distribution's container. Where crt/math_functions.h was patched, leave this aside."
                 ),
@@ -158,8 +158,6 @@ def ninja_not_on_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if not ahead:
         return
     folder = f"{python.prefix}\\Scripts" if facts.machine.system == "windows" else f"{python.prefix}/bin"
-    path = "%PATH%" if facts.machine.system == "windows" else "$PATH"
-    separator = ";" if facts.machine.system == "windows" else ":"
     yield Finding(
         "ninja-not-on-path",
         Status.WARN if later else Status.SKIP,
@@ -174,7 +172,7 @@ def ninja_not_on_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 "ninja", f"not on PATH, but in {python.prefix}", facts.environment.distributions.found_via
             ),
         ),
-        remedy=(set_variable(facts, "PATH", f"{folder}{separator}{path}"),),
+        remedy=(prepend_variable("PATH", folder),),
     )
 
 
@@ -203,7 +201,7 @@ def linker_cudart_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 toolkit.root, f"libcudart.so in {', '.join(toolkit.cudart_in)}", "; ".join(toolkit.found_via)
             ),
         ),
-        remedy=(set_variable(facts, "LIBRARY_PATH", f"{folder}${{LIBRARY_PATH:+:$LIBRARY_PATH}}"),),
+        remedy=(prepend_variable("LIBRARY_PATH", folder),),
     )
 
 
@@ -223,10 +221,10 @@ def linker_libcuda_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         f"{asking[0]} links -lcuda, and the linker finds no libcuda.so.",
         subject=asking[0],
         evidence=(Evidence("libcuda.so", "nowhere", linkable.found_via),),
-        remedy=(set_variable(facts, "LIBRARY_PATH", f"{folder}${{LIBRARY_PATH:+:$LIBRARY_PATH}}"),)
+        remedy=(prepend_variable("LIBRARY_PATH", folder),)
         if folder
         else (
-            prose(
+            say(
                 "Install a CUDA toolkit, whose lib64/stubs holds one to link against, and put that into LIBRARY_PATH."
             ),
         ),
@@ -263,9 +261,7 @@ def cub_thrust_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence(toolkit.root, f"CUB {toolkit.cub}", "cub/version.cuh"),
             ),
             remedy=(
-                prose(
-                    f"Take {item.folder} out of {item.via}, or remove that separate cub or thrust package."
-                ),
+                say(f"Take {item.folder} out of {item.via}, or remove that separate cub or thrust package."),
             ),
         )
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.advice import install
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.packages import fingerprint, leaf, variant_names
 from splatfix.checks.registry import check
 from splatfix.checks.stack import stack_of
+from splatfix.core.step import Step, run, say
 from splatfix.facts import Checkout, Facts, RenderCall, SplatPackage
 from splatfix.knowledge import stacks
 
@@ -86,7 +87,7 @@ def source_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 evidence=(
                     Evidence(item.path, "named in setup.py, not there: " + ", ".join(lost), "setup.py"),
                 ),
-                remedy=(prose("Fetch the source anew: git checkout the commit's files, or clone again."),),
+                remedy=(say("Fetch the source anew: git checkout the commit's files, or clone again."),),
             )
 
 
@@ -253,29 +254,29 @@ def _does_without(found: Checkout, module: str) -> str:
     return stack.name
 
 
-def _fetch(found: Checkout, folder: str) -> tuple[Remedy, ...]:
+def _fetch(found: Checkout, folder: str) -> tuple[Step, ...]:
     if found.commit is None:
         return (
-            prose("It was not cloned with git (a zip holds no submodules). Clone it anew with --recursive."),
+            say("It was not cloned with git (a zip holds no submodules). Clone it anew with --recursive."),
         )
-    return (Remedy(f'git -C "{folder}" submodule update --init --recursive'),)
+    return (run("git", "-C", folder, "submodule", "update", "--init", "--recursive"),)
 
 
-def _own_rasterizer(facts: Facts, goal: Goal, found: Checkout, module: str) -> tuple[Remedy, ...]:
+def _own_rasterizer(facts: Facts, goal: Goal, found: Checkout, module: str) -> tuple[Step, ...]:
     """Build the checkout's own copy of an extension; where that is not in it, say what is wanted."""
     for item in found.sources:
         modules = {one.name.partition(".")[0] for one in item.source.modules}
         if module in {*item.source.packages, *modules, (item.source.name or "").replace("-", "_")}:
             return (
-                prose("Build the checkout's own, in an environment of its own:"),
+                say("Build the checkout's own, in an environment of its own:"),
                 install(facts, goal, item.source.folder),
             )
     known = stacks.lookalike(module)
     if known is not None:
-        return (prose(f"Install {known.wanted}."),)
+        return (say(f"Install {known.wanted}."),)
     if any(item.empty for item in found.submodules):
-        return (prose("Fetch the checkout's submodules first, then build the extension from there."),)
-    return (prose(f"Install {module} as the stack's README says, with --no-build-isolation."),)
+        return (say("Fetch the checkout's submodules first, then build the extension from there."),)
+    return (say(f"Install {module} as the stack's README says, with --no-build-isolation."),)
 
 
 def _differences(call: RenderCall, installed: SplatPackage) -> list[str]:

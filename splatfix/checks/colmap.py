@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks._common import numbers
-from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import say
 from splatfix.facts import Checkout, Facts
 from splatfix.knowledge import stacks
 
@@ -25,7 +26,7 @@ def colmap_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
             "convert.py calls COLMAP, which is not on PATH; downloaded scenes do not need it.",
             evidence=(Evidence("colmap", "not there", fact.found_via),),
             remedy=(
-                prose(
+                say(
                     "For photographs of your own: install COLMAP, or give convert.py --colmap_executable PATH."
                 ),
             ),
@@ -65,7 +66,7 @@ def colmap_option_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence("convert.py", " ".join(f"--{name}" for name in found.colmap_options), "its text"),
                 Evidence("colmap", colmap.version, facts.machine.colmap.found_via),
             ),
-            remedy=(prose(f"In convert.py: {row.cure}."),),
+            remedy=(say(f"In convert.py: {row.cure}."),),
         )
 
 
@@ -83,7 +84,7 @@ def colmap_no_gpu(facts: Facts, goal: Goal) -> Iterator[Finding]:
         "is no screen.",
         evidence=(Evidence("colmap", "without CUDA", fact.found_via),),
         remedy=(
-            prose("python convert.py -s DATA --no_gpu, or a COLMAP built with CUDA (conda-forge has one)."),
+            say("python convert.py -s DATA --no_gpu, or a COLMAP built with CUDA (conda-forge has one)."),
         ),
     )
 

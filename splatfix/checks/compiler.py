@@ -14,8 +14,9 @@ from splatfix.checks._common import (
     torch_cuda,
     torch_of,
 )
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import Command, Step, say
 from splatfix.facts import Compiler, Facts, Toolkit
 from splatfix.knowledge import cpp_extension, host_compilers
 
@@ -48,7 +49,7 @@ def host_compiler_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Status.SKIP if nothing_waits(facts) else Status.WARN,
             "No C++ compiler was found: extensions cannot be built here.",
             evidence=(Evidence("searched", facts.machine.compilers.found_via),),
-            remedy=(prose(f"Install {what}."),),
+            remedy=(say(f"Install {what}."),),
         )
 
 
@@ -133,12 +134,12 @@ def host_gcc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
 
 
-def _newer_gcc(facts: Facts, oldest: int) -> tuple[Remedy, ...]:
+def _newer_gcc(facts: Facts, oldest: int) -> tuple[Step, ...]:
     toolkit = build_toolkit(facts)
     if found := _best_here(facts, "gcc", oldest, toolkit.gcc_max if toolkit else None):
         return (_use(found),)
     return (
-        prose(
+        say(
             f"Load or install gcc {oldest} or newer (module load gcc, gcc-toolset, or conda's gxx_linux-64) and set "
             "CC, CXX and CUDAHOSTCXX to it."
         ),
@@ -183,11 +184,11 @@ def host_msvc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
         f"cl {compiler.version} is newer than nvcc {toolkit.version} accepts (19.{toolkit.msvc_max % 100}).",
         evidence=evidence,
         remedy=(
-            prose(
+            say(
                 f'In the Visual Studio Installer add the individual component "MSVC v143 C++ build tools ({toolset})", '
                 f"open a prompt with vcvars64.bat -vcvars_ver={toolset}, and set DISTUTILS_USE_SDK=1 for the build."
             ),
-            prose(
+            say(
                 "Or use a CUDA toolkit that accepts this compiler (12.4 or newer takes Visual Studio 17.10)."
             ),
         ),
@@ -266,7 +267,7 @@ def _pair(facts: Facts, compiler: Compiler | None) -> tuple[Toolkit | None, Comp
     return toolkit, compiler
 
 
-def _other_compiler(facts: Facts, toolkit: Toolkit, family: str, limit: int) -> tuple[Remedy, ...]:
+def _other_compiler(facts: Facts, toolkit: Toolkit, family: str, limit: int) -> tuple[Step, ...]:
     """An accepted compiler that is already here, else the one to install."""
     torch = torch_of(facts)
     oldest = host_compilers.oldest_gcc_of_torch(torch.version) if torch and family == "gcc" else None
@@ -274,7 +275,7 @@ def _other_compiler(facts: Facts, toolkit: Toolkit, family: str, limit: int) -> 
         return (_use(found),)
     name = f"g++-{limit}" if family == "gcc" else f"clang-{limit}"
     return (
-        prose(
+        say(
             f"Install {name} and set CC, CXX and CUDAHOSTCXX to it; or use a newer CUDA toolkit than {toolkit.version}."
         ),
     )
@@ -293,10 +294,9 @@ def _best_here(facts: Facts, family: str, oldest: int | None, newest: int | None
     return max(fitting, key=lambda item: numbers(item.version), default=None)
 
 
-def _use(compiler: Compiler) -> Remedy:
+def _use(compiler: Compiler) -> Step:
     """torch asks CXX, setuptools CC, CMake CUDAHOSTCXX; nvcc gets CC from torch, and NVCC_CCBIN from everything else."""
     folder, slash, name = compiler.path.rpartition("/")
     c_compiler = folder + slash + name.replace("clang++", "clang").replace("g++", "gcc")
-    return Remedy(
-        f'export CC="{c_compiler}" CXX="{compiler.path}" CUDAHOSTCXX="{compiler.path}" NVCC_CCBIN="{compiler.path}"'
-    )
+    by_name = dict.fromkeys(("CXX", "CUDAHOSTCXX", "NVCC_CCBIN"), compiler.path)
+    return Step(command=Command(env=(("CC", c_compiler), *by_name.items())))

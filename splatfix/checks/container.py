@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks._common import has_nvidia_gpu
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import prepend_variable, say
 from splatfix.facts import Facts
 from splatfix.knowledge import drivers
 
@@ -52,7 +53,7 @@ def gpu_not_passed_to_container(facts: Facts, goal: Goal) -> Iterator[Finding]:
         Status.WARN,
         f"This {facts.machine.container} container asks for GPU {asked!r} and got none.",
         evidence=evidence,
-        remedy=(prose(how),),
+        remedy=(say(how),),
         link=_LINK,
     )
 
@@ -82,7 +83,7 @@ def docker_gpu_runtime_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
             evidence=evidence,
             link=_LINK,
             remedy=(
-                prose(
+                say(
                     "Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker, and "
                     "restart docker."
                 ),
@@ -110,11 +111,11 @@ def wsl_wrong_libcuda(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"{first} of a Linux driver stands before WSL2's own libcuda.",
             evidence=evidence,
             remedy=(
-                prose(
+                say(
                     "Remove the Linux driver's packages (libnvidia-compute-*, nvidia-driver-*), keep the toolkit's. "
                     "Until then:"
                 ),
-                Remedy('export LD_LIBRARY_PATH="/usr/lib/wsl/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"'),
+                prepend_variable("LD_LIBRARY_PATH", "/usr/lib/wsl/lib"),
             ),
             link="https://docs.nvidia.com/cuda/wsl-user-guide/",
         )
@@ -141,7 +142,7 @@ def stub_libcuda_loaded(facts: Facts, goal: Goal) -> Iterator[Finding]:
             ),
         ),
         remedy=(
-            prose(
+            say(
                 "Take the stubs folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d; LIBRARY_PATH may keep it."
             ),
         ),
@@ -168,7 +169,7 @@ def forward_compat_on_geforce(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Evidence("cuInit", f"error {driver.cuda_error}" if driver and driver.cuda_error else "not asked"),
         ),
         remedy=(
-            prose(
+            say(
                 "Take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and upgrade the host's "
                 "driver or take an image of an older CUDA."
             ),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks._common import has_nvidia_gpu, numbers, pair, platform_of, torch_cuda, torch_of
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import run, say
 from splatfix.facts import Facts
 from splatfix.knowledge import drivers
 
@@ -63,10 +64,10 @@ def driver_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"Driver {driver.version} is too old for torch's CUDA {torch.cuda}, which needs {words} or newer.",
             evidence=evidence,
             remedy=(
-                prose(
+                say(
                     f"Upgrade the NVIDIA driver to {words} or newer (on WSL2: the Windows driver), then reboot."
                 ),
-                prose("Or install a torch build for an older CUDA and rebuild the extensions."),
+                say("Or install a torch build for an older CUDA and rebuild the extensions."),
             ),
             link="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
         )
@@ -100,7 +101,7 @@ def driver_library_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         Status.FAIL,
         f"The NVIDIA driver was upgraded without a reboot: {versions}.",
         evidence=(Evidence("driver", "; ".join([versions, *codes]), facts.machine.driver.found_via),),
-        remedy=(prose("Reboot the machine."), Remedy("nvidia-smi")),
+        remedy=(say("Reboot the machine."), run("nvidia-smi")),
     )
 
 
@@ -130,7 +131,7 @@ def driver_library_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"The kernel module {driver.version} is loaded, but the driver's libraries (libcuda, NVML) are not installed.",
             evidence=evidence,
             remedy=(
-                prose(
+                say(
                     f"Install the user-mode packages of driver {driver.version} (libnvidia-compute, nvidia-utils)."
                 ),
             ),
@@ -148,7 +149,7 @@ def driver_library_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         Status.FAIL,
         f"The host has NVIDIA driver {driver.version}, but this {container} container was started without the GPU.",
         evidence=evidence,
-        remedy=(prose(how),),
+        remedy=(say(how),),
     )
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from splatfix.checks._common import Target, code_words, driver_level, numbers, targets, torch_cuda, torch_of
 from splatfix.checks.advice import install_words
 from splatfix.checks.coverage import Coverage, judge
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import run, say
 from splatfix.facts import Extension, Facts
 from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import cuda_of_ptx_isa
@@ -95,8 +96,8 @@ def ptx_newer_than_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     ),
                 ),
                 remedy=(
-                    prose(f"Rebuild it with machine code: {install_words(facts, goal)}"),
-                    prose(
+                    say(f"Rebuild it with machine code: {install_words(facts, goal)}"),
+                    say(
                         "Or upgrade the NVIDIA driver to that CUDA level, or build with a toolkit that is no newer."
                     ),
                 ),
@@ -127,7 +128,7 @@ def cuda_runtime_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence(item.path, f"needs {wants[0].group(0)}", "its dynamic section"),
                 Evidence("torch.version.cuda", str(torch.cuda), facts.environment.torch.found_via),
             ),
-            remedy=(prose(f"Rebuild {_name(item)} from its source folder: {install_words(facts, goal)}"),),
+            remedy=(say(f"Rebuild {_name(item)} from its source folder: {install_words(facts, goal)}"),),
         )
     for one in facts.environment.distributions.value or ():
         if one.built is None or not one.built.cuda_mismatch or one.name in told:
@@ -146,7 +147,7 @@ def cuda_runtime_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence("torch.version.cuda", str(torch.cuda), facts.environment.torch.found_via),
             ),
             remedy=(
-                prose(f"Rebuild {one.name} with a toolkit of CUDA {cuda[0]}: {install_words(facts, goal)}"),
+                say(f"Rebuild {one.name} with a toolkit of CUDA {cuda[0]}: {install_words(facts, goal)}"),
             ),
         )
 
@@ -177,7 +178,7 @@ def extension_python_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence("file name", item.path, facts.environment.extensions.found_via),
                 Evidence("this Python looks for", f".{interpreter.abi_tag}", interpreter.executable),
             ),
-            remedy=(prose(f"Rebuild {_name(item)} with this Python: {install_words(facts, goal)}"),),
+            remedy=(say(f"Rebuild {_name(item)} with this Python: {install_words(facts, goal)}"),),
         )
 
 
@@ -192,7 +193,7 @@ def extension_damaged(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 f"{item.path} cannot be read as a native module: {item.error}",
                 subject=_name(item),
                 evidence=(Evidence(item.path, item.error, "its bytes"),),
-                remedy=(prose(f"Install {_name(item)} anew."),),
+                remedy=(say(f"Install {_name(item)} anew."),),
             )
 
 
@@ -218,7 +219,7 @@ def extension_imports(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 f"Importing {probe.module} fails ({probe.outcome}): {probe.detail}",
                 subject=probe.module,
                 evidence=evidence,
-                remedy=(prose(f"Rebuild it against this torch: {install_words(facts, goal)}"),),
+                remedy=(say(f"Rebuild it against this torch: {install_words(facts, goal)}"),),
             )
 
 
@@ -262,8 +263,8 @@ def _judged(
         subject=f"{_name(item)} on {target.label}",
         evidence=evidence,
         remedy=(
-            prose(f"Rebuild it from its source folder: {install_words(facts, goal)}"),
-            Remedy(f'splatfix inspect "{item.folder}/{item.path}" --target {target.arch.sm}'),
+            say(f"Rebuild it from its source folder: {install_words(facts, goal)}"),
+            run("splatfix", "inspect", f"{item.folder}/{item.path}", "--target", target.arch.sm),
         ),
         link="https://docs.nvidia.com/cuda/blackwell-compatibility-guide",
     )

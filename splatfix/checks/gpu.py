@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks import visible
-from splatfix.checks._common import has_nvidia_gpu, unset_variable
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks._common import has_nvidia_gpu
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import run, say, unset_variable
 from splatfix.facts import Facts, Gpu
 
 
@@ -29,8 +30,8 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
             "Which GPUs are here could not be learned.",
             evidence=(Evidence("reason", gpus.error),),
             remedy=(
-                Remedy("nvidia-smi"),
-                prose("If that fails too, the driver is not loaded or not reachable."),
+                run("nvidia-smi"),
+                say("If that fails too, the driver is not loaded or not reachable."),
             ),
         )
         return
@@ -62,7 +63,7 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"GPU {gpu.index}: {gpu.name}, {capability}{memory}{_instances(gpu)}",
             subject=f"GPU {gpu.index}",
             evidence=(Evidence(f"GPU {gpu.index}", _words(gpu), gpus.found_via),),
-            remedy=(Remedy("nvidia-smi -L"),) if gpu.mig and not gpu.mig_devices else (),
+            remedy=(run("nvidia-smi", "-L"),) if gpu.mig and not gpu.mig_devices else (),
         )
 
 
@@ -93,8 +94,8 @@ def gpu_without_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Evidence("driver", "none", facts.machine.driver.error or facts.machine.driver.found_via),
         ),
         remedy=(
-            prose("Install the NVIDIA driver with your system's package manager, then reboot."),
-            Remedy("nvidia-smi"),
+            say("Install the NVIDIA driver with your system's package manager, then reboot."),
+            run("nvidia-smi"),
         ),
     )
 
@@ -120,7 +121,7 @@ def no_gpu_visible(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Status.FAIL,
             f"CUDA_VISIBLE_DEVICES={value!r} hides all {len(gpus)} GPU(s) from every program.",
             evidence=evidence,
-            remedy=(unset_variable(facts, visible.NAME),),
+            remedy=(unset_variable(visible.NAME),),
         )
     elif left is not None:
         apart = f"; GPU {', '.join(map(str, hidden))} is left out of what is judged here" if hidden else ""

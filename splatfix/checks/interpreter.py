@@ -13,8 +13,9 @@ from splatfix.checks._common import (
     torch_of,
 )
 from splatfix.checks.advice import pip
-from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import say
 from splatfix.facts import Facts
 
 
@@ -29,7 +30,7 @@ def interpreter_answers(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Status.FAIL,
             "The target environment's Python does not work.",
             evidence=(Evidence("reason", interpreter.error),),
-            remedy=(prose("Make the environment anew, or give another interpreter with --python."),),
+            remedy=(say("Make the environment anew, or give another interpreter with --python."),),
         )
         return
     found = interpreter.value
@@ -65,7 +66,7 @@ def build_tools(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Status.SKIP if nothing_waits(facts) else Status.WARN,
             f"To build extensions here, {' and '.join(needs)} must be installed first.",
             evidence=evidence,
-            remedy=(pip(facts, "install", " ".join(asked)),),
+            remedy=(pip(facts, "install", *asked),),
         )
     else:
         yield Finding(
@@ -99,7 +100,7 @@ def setuptools_incompatible(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     Evidence("setuptools", setuptools.version, distributions.found_via),
                     Evidence(file, f"imports {name}", "its source text"),
                 ),
-                remedy=(pip(facts, "install", f'"setuptools<{limit}"'),),
+                remedy=(pip(facts, "install", f"setuptools<{limit}"),),
             )
             return
 

@@ -15,8 +15,9 @@ from splatfix.checks._common import (
     torch_of,
 )
 from splatfix.checks.coverage import judge
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import Step, say
 from splatfix.facts import Facts, JitCache
 
 # The longest build of a splatting extension at first use (gsplat, all of it, on one core) ends well before.
@@ -107,7 +108,7 @@ def jit_cache_locked(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 f"A killed build left {item.name} locked; importing it waits for ever.",
                 subject=item.name,
                 evidence=evidence,
-                remedy=(prose("When no build is running:"), remove_command(facts, f"{item.folder}/lock")),
+                remedy=(say("When no build is running:"), remove_command(facts, f"{item.folder}/lock")),
             )
 
 
@@ -149,7 +150,7 @@ def gsplat_without_kernels(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence("toolkits", "none", toolkits.found_via),
             ),
             remedy=(
-                prose(
+                say(
                     "Install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index."
                 ),
             ),
@@ -193,9 +194,9 @@ def _stale(facts: Facts, item: JitCache, why: str) -> Finding:
     )
 
 
-def _remove(facts: Facts, item: JitCache) -> tuple[Remedy, ...]:
+def _remove(facts: Facts, item: JitCache) -> tuple[Step, ...]:
     return (
-        prose("Remove it; the next import compiles it anew:"),
+        say("Remove it; the next import compiles it anew:"),
         remove_command(facts, item.folder, folder=True),
     )
 

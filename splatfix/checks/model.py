@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from splatfix.core.step import Step
+
 
 class Status(str, Enum):
     """What a check says. Unknown is not bad: a check that lacks a fact never says pass and never says fail."""
@@ -27,19 +29,6 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Remedy:
-    """One step of the way out: a command that is safe to run as it is, or prose for what a person must do."""
-
-    text: str
-    command: bool = True
-
-
-def prose(text: str) -> Remedy:
-    """A step that only a person can take."""
-    return Remedy(text, command=False)
-
-
-@dataclass(frozen=True)
 class Finding:
     """The outcome of one check on one subject."""
 
@@ -51,7 +40,7 @@ class Finding:
     subject: str = ""
     """What it is about when a check speaks of several things: a GPU, a file, a toolkit."""
     evidence: tuple[Evidence, ...] = ()
-    remedy: tuple[Remedy, ...] = ()
+    remedy: tuple[Step, ...] = ()
     link: str = ""
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from splatfix.checks._common import numbers, sources_to_build, targets, torch_of
 from splatfix.checks.advice import install_words, pip
-from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import say
 from splatfix.facts import Distribution, Facts, Shadow, SplatPackage
 from splatfix.knowledge import stacks
 
@@ -72,7 +73,7 @@ def compiled_part_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     Evidence(item.folder, "no file for " + ", ".join(lost), "its source text and its folder"),
                 ),
                 remedy=(
-                    prose(
+                    say(
                         f"Build it from its source folder: {install_words(facts, goal, 'path/to/' + leaf(item))}"
                     ),
                 ),
@@ -97,7 +98,7 @@ def compiled_part_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     ),
                 ),
                 remedy=(
-                    prose(
+                    say(
                         f"Uninstall {leaf(item)} until pip finds no more of it, then install the one variant you want."
                     ),
                 ),
@@ -134,7 +135,7 @@ def module_name_clash(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 for item in copies
             ),
             remedy=(
-                prose(
+                say(
                     f"Uninstall all but the {module} that your stack calls, then install that one anew; "
                     "give every stack an environment of its own."
                 ),
@@ -173,7 +174,7 @@ def arch_below_minimum(facts: Facts, goal: Goal) -> Iterator[Finding]:
                         ),
                     ),
                     remedy=(
-                        prose(
+                        say(
                             "Use a stack of Inria's family on this GPU, or gsplat 0.1.11 where the code allows it."
                         ),
                     ),
@@ -199,7 +200,7 @@ def impostor_package(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"{item.name} {item.version} is {known.really}.",
             subject=item.name,
             evidence=(Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),),
-            remedy=(prose(f"What a stack wants is {known.wanted}."), pip(facts, "uninstall", item.name)),
+            remedy=(say(f"What a stack wants is {known.wanted}."), pip(facts, "uninstall", item.name)),
         )
 
 
@@ -225,7 +226,7 @@ def import_shadowing(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"{item.path} hides the installed {item.module}.",
             subject=item.module,
             evidence=(Evidence("searched first", item.path, "names in the current folder"),),
-            remedy=(prose(f"Run from another folder, or rename {item.path}."),),
+            remedy=(say(f"Run from another folder, or rename {item.path}."),),
         )
 
 
@@ -243,7 +244,7 @@ def editable_source_gone(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 evidence=(Evidence(item.name, item.origin, "direct_url.json or egg-link"),),
                 remedy=(
                     pip(facts, "uninstall", item.name),
-                    prose("Then install it anew, not editable, from where its source lies now."),
+                    say("Then install it anew, not editable, from where its source lies now."),
                 ),
             )
 
@@ -290,7 +291,7 @@ def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 and installed[0] != wanted[0]
             )
             culprit = "triton" if other == "triton" else name
-            fix = f'"triton=={exact}"' if other == "triton" else culprit
+            fix = f"triton=={exact}" if other == "triton" else culprit
             yield Finding(
                 "torch-companions",
                 Status.WARN if patch else Status.FAIL,
@@ -300,7 +301,7 @@ def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 remedy=(
                     pip(facts, "install", fix)
                     if other == "triton"
-                    else prose(
+                    else say(
                         f"Install the {culprit} of torch {torch.version}, from the index torch came from, "
                         "both in one pip command."
                     ),

@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.step import run, say
 from splatfix.facts import Facts
 from splatfix.knowledge.failures import failure_class
 
@@ -116,13 +117,13 @@ def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, .
     for name in (*only, *skip):
         if name not in names:
             raise usage_error(
-                "unknown-check", f"There is no check or family {name!r}.", "splatfix checks list"
+                "unknown-check", f"There is no check or family {name!r}.", run("splatfix", "checks", "list")
             )
     chosen = [item for item in checks if not only or item.code in only or item.family in only]
     return tuple(item for item in chosen if item.code not in skip and item.family not in skip)
 
 
-def run(facts: Facts, goal: Goal, checks: Iterable[Check] | None = None) -> tuple[Finding, ...]:
+def run_checks(facts: Facts, goal: Goal, checks: Iterable[Check] | None = None) -> tuple[Finding, ...]:
     """The findings of all checks. A check that breaks becomes a ``crash`` finding; the others go on."""
     findings: list[Finding] = []
     for item in all_checks() if checks is None else checks:
@@ -143,6 +144,6 @@ def _crash(item: Check, error: Exception) -> Finding:
         f"The check itself broke: {message}",
         evidence=(Evidence("place", place, "splatfix"),),
         remedy=(
-            prose("This is a defect of splatfix. Save the facts (diagnose --save) and report it with them."),
+            say("This is a defect of splatfix. Save the facts (diagnose --save) and report it with them."),
         ),
     )

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 from splatfix.checks._common import (
     numbers,
-    set_variable,
     sources_to_build,
     torch_cuda,
     torch_of,
-    unset_variable,
 )
-from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import say, set_variable, unset_variable
 from splatfix.facts import Facts
 
 _ALLOC = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -44,7 +43,7 @@ def alloc_conf_crash(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Evidence(name, repr(text), "environment variable"),
             Evidence("torch", torch.version, facts.environment.torch.found_via),
         )
-        remedy = (set_variable(facts, name, rest) if rest else unset_variable(facts, name),)
+        remedy = (set_variable(name, rest) if rest else unset_variable(name),)
         if release < (2, 1):
             yield Finding(
                 "alloc-conf-crash",
@@ -106,7 +105,7 @@ def wrong_cuda_device(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Status.WARN,
             f"CUDA_VISIBLE_DEVICES={chosen} counts by CUDA's order; nvidia-smi numbers these different GPUs by bus.",
             evidence=evidence,
-            remedy=(set_variable(facts, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
+            remedy=(set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
         )
     elif chosen is None or "," in chosen:
         yield Finding(
@@ -115,8 +114,8 @@ def wrong_cuda_device(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"{len(cards)} GPUs are here: train on cuda:0, and choose by CUDA_VISIBLE_DEVICES which one that is.",
             evidence=evidence,
             remedy=(
-                *((set_variable(facts, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"),) if mixed else ()),
-                set_variable(facts, "CUDA_VISIBLE_DEVICES", str(cards[0].index)),
+                *((set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),) if mixed else ()),
+                set_variable("CUDA_VISIBLE_DEVICES", str(cards[0].index)),
             ),
         )
 
@@ -141,7 +140,7 @@ def import_torch_first(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence(item.path, f"needs {', '.join(asked)}", "its dynamic section"),
                 Evidence(f"{owner.module}/__init__.py", "no import of torch", "its text"),
             ),
-            remedy=(prose("Write import torch above it."),),
+            remedy=(say("Write import torch above it."),),
         )
 
 
@@ -165,7 +164,7 @@ def egl_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         f"{asking[0] if asking else 'nvdiffrast'} compiles against OpenGL, and {', '.join(lost.value)} is not here.",
         evidence=(Evidence("headers", "not there: " + ", ".join(lost.value), lost.found_via),),
         remedy=(
-            prose(
+            say(
                 "Use nvdiffrast's RasterizeCudaContext, or install libegl1-mesa-dev, libgl1-mesa-dev and "
                 "libgles2-mesa-dev, then remove nvdiffrast_plugin from torch's extension cache."
             ),

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from splatfix.checks._common import build_toolkit, numbers, sources_to_build, torch_cuda, torch_of
 from splatfix.checks.advice import pip
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import run, say, set_variable
 from splatfix.facts import CheckoutSource, Facts
 from splatfix.knowledge import stacks
 
@@ -51,7 +52,7 @@ def build_isolation(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 for item in wrong
             ),
         ),
-        remedy=tuple(pip(facts, "install", f'--no-build-isolation "{item.source.folder}"') for item in wrong),
+        remedy=tuple(pip(facts, "install", "--no-build-isolation", item.source.folder) for item in wrong),
     )
 
 
@@ -71,7 +72,7 @@ def missing_thrust_include(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 subject=item.path,
                 evidence=(Evidence(place, passage.text, "read as text"),),
                 remedy=(
-                    prose(f"Add #include <thrust/sequence.h> to {passage.file}, or update the submodule."),
+                    say(f"Add #include <thrust/sequence.h> to {passage.file}, or update the submodule."),
                 ),
             )
 
@@ -97,7 +98,7 @@ def msvc_std_ambiguous(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     Evidence("torch", torch.version, facts.environment.torch.found_via),
                     Evidence(f"{item.path}/setup.py", " ".join(item.source.nvcc_flags) or "no nvcc flags"),
                 ),
-                remedy=(Remedy('set "NVCC_APPEND_FLAGS=-DUSE_CUDA"'),),
+                remedy=(set_variable("NVCC_APPEND_FLAGS", "-DUSE_CUDA"),),
             )
 
 
@@ -110,14 +111,17 @@ def submodule_over_ssh(facts: Facts, goal: Goal) -> Iterator[Finding]:
         host, _, _ = item.url.removeprefix("ssh://").removeprefix("git@").replace(":", "/").partition("/")
         if found is None or not item.empty or not item.url.startswith(("git@", "ssh://")):
             continue
-        rewrite = f'-c "url.https://{host}/.insteadOf=git@{host}:" -c "url.https://{host}/.insteadOf=ssh://git@{host}/"'
+        written = (f"git@{host}:", f"ssh://git@{host}/")
+        over_https = [word for start in written for word in ("-c", f"url.https://{host}/.insteadOf={start}")]
         yield Finding(
             "submodule-over-ssh",
             Status.WARN,
             f"{item.path} is empty, and its address needs an SSH key.",
             subject=item.path,
             evidence=(Evidence(".gitmodules", item.url),),
-            remedy=(Remedy(f'git -C "{found.folder}" {rewrite} submodule update --init --recursive'),),
+            remedy=(
+                run("git", "-C", found.folder, *over_https, "submodule", "update", "--init", "--recursive"),
+            ),
         )
 
 

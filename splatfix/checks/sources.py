@@ -12,15 +12,15 @@ from splatfix.checks._common import (
     has_nvidia_gpu,
     numbers,
     nvcc_host_compiler,
-    set_variable,
     sources_to_build,
     targets,
     torch_cuda,
     torch_of,
 )
 from splatfix.checks.advice import install
-from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import say, set_variable
 from splatfix.facts import CheckoutSource, CodeMatch, Facts
 from splatfix.knowledge import stacks
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
@@ -75,7 +75,7 @@ def cub_max_removed(facts: Facts, goal: Goal) -> Iterator[Finding]:
             )
             if not re.search(r"cub::(Max|Min|Sum)\b", passage.text):
                 finding = replace(
-                    finding, remedy=(prose(f"In the source: {row.cure}, or its like of cuda::std."),)
+                    finding, remedy=(say(f"In the source: {row.cure}, or its like of cuda::std."),)
                 )
             yield finding
 
@@ -111,7 +111,7 @@ def cxx_standard_forced(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     subject=item.path,
                     evidence=evidence,
                     remedy=(
-                        prose(
+                        say(
                             f"Remove {flag} from {_file(item)}; torch adds the right one itself. Or, on a copy:"
                         ),
                         install(facts, goal, item.source.folder),
@@ -124,7 +124,7 @@ def cxx_standard_forced(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     f"{item.source.label} forces {flag}; nvcc {_dotted(cuda)} knows no C++20.",
                     subject=item.path,
                     evidence=(*evidence, Evidence("nvcc", _dotted(cuda))),
-                    remedy=(prose(f"Remove {flag} from {_file(item)}, or build with CUDA 12 or newer."),),
+                    remedy=(say(f"Remove {flag} from {_file(item)}, or build with CUDA 12 or newer."),),
                 )
 
 
@@ -161,7 +161,7 @@ def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; without {variable} it has no code for {unserved[0].label}.",
                 subject=item.path,
                 evidence=evidence,
-                remedy=(set_variable(facts, variable, number),),
+                remedy=(set_variable(variable, number),),
             )
         elif variable or seen_at_build or (wanted and not unserved):
             yield Finding(
@@ -181,7 +181,7 @@ def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 subject=item.path,
                 evidence=evidence,
                 remedy=(
-                    prose(
+                    say(
                         "Take the architecture flags out of setup.py, so that torch adds the right ones. Or, on a copy:"
                     ),
                     install(facts, goal, item.source.folder),
@@ -211,7 +211,7 @@ def arch_in_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 subject=item.path,
                 evidence=(Evidence(_file(item), f"-I{item.source.folder}/...", "its syntax tree"),),
                 remedy=(
-                    prose('Move the checkout to a path without the letters "arch". Or build on a copy:'),
+                    say('Move the checkout to a path without the letters "arch". Or build on a copy:'),
                     install(facts, goal, item.source.folder),
                 ),
             )
@@ -256,7 +256,7 @@ def toolkit_dropped_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
             ),
             remedy=(
-                prose(f"Remove {', '.join(refused)} from {_file(item)}. Or, on a copy:"),
+                say(f"Remove {', '.join(refused)} from {_file(item)}. Or, on a copy:"),
                 install(facts, goal, item.source.folder),
             ),
         )
@@ -275,7 +275,7 @@ def setup_unreadable(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 f"{item.path}: {item.source.error}.",
                 subject=item.path,
                 evidence=(Evidence(item.path, item.source.error, "parsed"),),
-                remedy=(prose("Repair that file, or check out the commit anew."),),
+                remedy=(say("Repair that file, or check out the commit anew."),),
             )
 
 
@@ -300,7 +300,7 @@ def _source_breaks(
         subject=item.path,
         evidence=(Evidence(place, passage.text, "read as text"),),
         remedy=(
-            prose(f"In the source: {cure}. Or let splatfix do it on a copy:"),
+            say(f"In the source: {cure}. Or let splatfix do it on a copy:"),
             install(facts, goal, item.source.folder),
         ),
     )

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from splatfix.checks._common import has_nvidia_gpu, platform_of, targets
 from splatfix.checks.advice import pip
-from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
 from splatfix.checks.torch_build import torch_for
 from splatfix.checks.visible import hidden_gpus
+from splatfix.core.step import say
 from splatfix.facts import Checkout, Facts, Gpu
 from splatfix.knowledge import stacks, torch_releases
 from splatfix.knowledge.stacks import Stack
@@ -88,7 +89,7 @@ def pinned_torch_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 subject=target.label,
                 evidence=(Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),),
                 remedy=(
-                    prose("Leave that file aside and install a torch for this GPU first:"),
+                    say("Leave that file aside and install a torch for this GPU first:"),
                     *torch_for(facts, goal, (target,)),
                 ),
             )
@@ -123,7 +124,7 @@ def gsplat_version_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Status.WARN,
             f"{pin.file} pins gsplat {wanted}; {have.version} is installed.",
             evidence=evidence,
-            remedy=(pip(facts, "install", f'"gsplat=={wanted}"'),),
+            remedy=(pip(facts, "install", f"gsplat=={wanted}"),),
         )
 
 
@@ -157,7 +158,7 @@ def vram_for_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"{stack.name} takes {mean} GB on average; the GPU has {have:.1f} GB.",
             evidence=evidence,
             remedy=(
-                prose(
+                say(
                     "Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians."
                 ),
             ),

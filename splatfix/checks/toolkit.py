@@ -13,15 +13,15 @@ from splatfix.checks._common import (
     nothing_waits,
     numbers,
     pair,
-    set_variable,
     targets,
     torch_cuda,
     torch_of,
     wrapper_choice,
 )
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
 from splatfix.checks.torch_build import own_archs
+from splatfix.core.step import Step, run, say, set_variable
 from splatfix.facts import Facts, Toolkit
 from splatfix.knowledge import drivers
 from splatfix.knowledge.archs import Arch, arch_info, cubin_runs_on, ptx_runs_on
@@ -72,22 +72,23 @@ def cuda_toolkit_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
 
 
-def conda_toolkit(prefix: str, cuda: str) -> str:
-    """The command that puts a toolkit (``12.1``) into a conda environment, from NVIDIA's channel of that release alone."""
-    return f'conda install -p "{prefix}" -c "nvidia/label/cuda-{cuda}.0" cuda-toolkit'
+def conda_toolkit(prefix: str, cuda: str, text: str = "") -> Step:
+    """Put a toolkit (``12.1``) into a conda environment, from NVIDIA's channel of that release alone."""
+    channel = f"nvidia/label/cuda-{cuda}.0"
+    return run("conda", "install", "-p", prefix, "-c", channel, "cuda-toolkit", text=text)
 
 
-def _a_toolkit(facts: Facts, version: str) -> tuple[Remedy, ...]:
+def _a_toolkit(facts: Facts, version: str) -> tuple[Step, ...]:
     """A conda environment can take a toolkit without administrator rights; NVIDIA labels its channel by release."""
     python = facts.environment.interpreter.value
-    step = prose(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
+    step = say(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
     if python is None or python.kind != "conda" or not version:
         return (step,)
     # on Windows conda keeps what is no Python in Library
     home = f"{python.prefix}\\Library" if facts.machine.system == "windows" else python.prefix
     return (
-        prose(f"Into this conda environment: {conda_toolkit(python.prefix, version)}"),
-        prose(f"Then: {set_variable(facts, 'CUDA_HOME', home).text}"),
+        conda_toolkit(python.prefix, version, "Into this conda environment"),
+        set_variable("CUDA_HOME", home, "Then"),
     )
 
 
@@ -119,9 +120,9 @@ def cuda_home_wrong(facts: Facts, goal: Goal) -> Iterator[Finding]:
         if choice.real_root:
             evidence += (Evidence("nvcc's own root", choice.real_root, "nvcc --dryrun (TOP)"),)
         remedy = (
-            (set_variable(facts, "CUDA_HOME", best),)
+            (set_variable("CUDA_HOME", best),)
             if best
-            else (prose("Install a CUDA toolkit and set CUDA_HOME."),)
+            else (say("Install a CUDA toolkit and set CUDA_HOME."),)
         )
         if choice.has_headers:
             summary = f"CUDA_HOME would be {choice.root}, but its nvcc belongs to {choice.real_root}."
@@ -149,7 +150,7 @@ def cuda_home_wrong(facts: Facts, goal: Goal) -> Iterator[Finding]:
                             Evidence("nvcc", via, facts.machine.toolkits.found_via),
                             Evidence("nvcc's own root", toolkit.root, "nvcc --dryrun (TOP)"),
                         ),
-                        remedy=(set_variable(facts, "CUDA_HOME", toolkit.root),),
+                        remedy=(set_variable("CUDA_HOME", toolkit.root),),
                     )
                     return
 
@@ -176,10 +177,10 @@ def cuda_torch_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         return
     shown = toolkit or compiling_toolkits(facts)[0]
     remedy = (
-        (set_variable(facts, "CUDA_HOME", fitting.root),)
+        (set_variable("CUDA_HOME", fitting.root),)
         if fitting
         else (
-            prose(
+            say(
                 f"Install a CUDA {cuda[0]}.x toolkit and set CUDA_HOME to it, or a torch build for CUDA "
                 f"{numbers(shown.version)[0]}."
             ),
@@ -224,13 +225,13 @@ def toolkit_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 + f"; {instead.cc} is what to build, and runs on {target.label}.",
                 subject=target.label,
                 evidence=evidence,
-                remedy=(set_variable(facts, "TORCH_CUDA_ARCH_LIST", instead.cc),),
+                remedy=(set_variable("TORCH_CUDA_ARCH_LIST", instead.cc),),
             )
             continue
         remedy = (
-            (set_variable(facts, "CUDA_HOME", others[0].root),)
+            (set_variable("CUDA_HOME", others[0].root),)
             if others
-            else (prose(_which_toolkit(target.arch)), *_by_ptx(facts, toolkit, target.arch))
+            else (say(_which_toolkit(target.arch)), *_by_ptx(facts, toolkit, target.arch))
         )
         yield Finding(
             "toolkit-arch",
@@ -276,7 +277,7 @@ def _stops_at(facts: Facts, toolkit: Toolkit) -> bool:
     return isinstance(built, ArchList) and any(one.plain.sm not in toolkit.archs for one in built.cubins)
 
 
-def _by_ptx(facts: Facts, toolkit: Toolkit, arch: Arch) -> tuple[Remedy, ...]:
+def _by_ptx(facts: Facts, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:
     """The road by the newest PTX of this nvcc, where neither the driver nor torch is known to refuse it."""
     torch = torch_of(facts)
     older = max((one for one in _plain_archs(toolkit) if ptx_runs_on(one, arch)), default=None)
@@ -287,12 +288,8 @@ def _by_ptx(facts: Facts, toolkit: Toolkit, arch: Arch) -> tuple[Remedy, ...]:
     fits = drivers.ptx_jit_ok(isa, level) if isa and level else None
     if older is None or fits is False or (torch and torch.knows_archs and older.cc not in torch.knows_archs):
         return ()
-    words = set_variable(facts, "TORCH_CUDA_ARCH_LIST", f"{older.cc}+PTX").text
-    return (
-        prose(
-            f"Or build PTX of an older one, which the driver compiles at first use (minutes, once): {words}"
-        ),
-    )
+    why = "Or build PTX of an older one, which the driver compiles at first use (minutes, once)"
+    return (set_variable("TORCH_CUDA_ARCH_LIST", f"{older.cc}+PTX", why),)
 
 
 def _which_toolkit(arch: Arch) -> str:

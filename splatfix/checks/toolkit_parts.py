@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import build_toolkit, torch_cuda
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks._common import build_toolkit, is_windows, torch_cuda
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import Step, prepend_variable, say
 from splatfix.facts import Facts, Toolkit
 
 
@@ -45,17 +46,16 @@ def cuda_headers_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
 
 
-def _missing_parts(facts: Facts, toolkit: Toolkit) -> tuple[Remedy, ...]:
+def _missing_parts(facts: Facts, toolkit: Toolkit) -> tuple[Step, ...]:
     """The headers that the environment's packages hold go into CPATH by an exact command; the rest must be installed."""
     left = [part for part in toolkit.missing if part.removeprefix("include/") not in toolkit.elsewhere]
-    whole = prose(
+    whole = say(
         f"Install the whole toolkit with its development packages: {', '.join(left)} lies nowhere here."
     )
     folders = list(dict.fromkeys(toolkit.elsewhere.values()))
     if not folders:
         return (whole,)
-    if facts.machine.system == "windows":  # cl reads INCLUDE, not CPATH
-        command = f'set "INCLUDE={";".join(folders)};%INCLUDE%"'
-    else:
-        command = f'export CPATH="{":".join(folders)}${{CPATH:+:$CPATH}}"'
-    return (Remedy(command), whole) if left else (Remedy(command),)
+    # cl reads INCLUDE, not CPATH
+    name, separator = ("INCLUDE", ";") if is_windows(facts) else ("CPATH", ":")
+    step = prepend_variable(name, separator.join(folders))
+    return (step, whole) if left else (step,)

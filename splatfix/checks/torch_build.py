@@ -9,17 +9,18 @@ from splatfix.checks._common import (
     code_words,
     driver_level,
     has_nvidia_gpu,
+    is_windows,
     pair,
-    set_variable,
     targets,
     torch_family,
     torch_of,
 )
-from splatfix.checks.advice import install_words, naming_python, pip
+from splatfix.checks.advice import install_words, pip, python_option
 from splatfix.checks.coverage import judge
-from splatfix.checks.model import Evidence, Finding, Goal, Remedy, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
 from splatfix.checks.torch_choice import builds_for
+from splatfix.core.step import Step, run, say, set_variable
 from splatfix.facts import Facts, Torch
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
@@ -44,7 +45,7 @@ def torch_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
             "torch is not installed in this environment.",
             evidence=(Evidence("torch", "not found", installed.found_via),),
             remedy=(
-                prose("To look at another environment: splatfix diagnose --python path/to/venv"),
+                say("To look at another environment: splatfix diagnose --python path/to/venv"),
                 *torch_for(facts, goal, targets(facts, goal)),
             ),
         )
@@ -54,7 +55,7 @@ def torch_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Status.FAIL,
             f"torch's files are damaged: {torch.error}.",
             evidence=(Evidence("torch", torch.error, torch.found_via),),
-            remedy=(prose("Install torch anew in this environment."),),
+            remedy=(say("Install torch anew in this environment."),),
         )
     else:
         kind = (
@@ -94,7 +95,7 @@ def torch_imports(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Status.FAIL,
                 f"Importing torch fails ({probe.outcome}): {probe.detail}",
                 evidence=evidence,
-                remedy=(prose("Install torch anew in this environment, then rebuild the extensions."),),
+                remedy=(say("Install torch anew in this environment, then rebuild the extensions."),),
             )
 
 
@@ -216,7 +217,7 @@ def arch_unknown_to_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             + f"; {instead.cc} is what to build, and runs on {target.label}.",
             subject=target.label,
             evidence=evidence,
-            remedy=(set_variable(facts, "TORCH_CUDA_ARCH_LIST", instead.cc),),
+            remedy=(set_variable("TORCH_CUDA_ARCH_LIST", instead.cc),),
         )
 
 
@@ -244,7 +245,7 @@ def _stops_over_visible_gpus(facts: Facts, torch: Torch) -> bool:
     return isinstance(visible_gpu_arch_list(wanted, own_archs(torch), torch.version), ArchListError)
 
 
-def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Remedy, ...]:
+def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
     """Which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python.
 
     One that serves all GPUs asked for comes first. Where there is none, the command is no command: it would take from
@@ -252,9 +253,11 @@ def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Rem
     """
     if not wanted:
         return (
-            prose(
-                "Install a torch build for your GPU; this names the exact command: "
-                f"splatfix diagnose{naming_python(facts)} --target ARCH"
+            say(
+                run(
+                    *("splatfix", "diagnose", *python_option(facts), "--target", "ARCH"),
+                    text="Install a torch build for your GPU; this names the exact command",
+                ).line(windows=is_windows(facts))
             ),
         )
     everything = tuple(dict.fromkeys((*targets(facts, goal), *wanted)))
@@ -262,26 +265,25 @@ def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Rem
     found = served or builds_for(facts, [item.arch for item in wanted])
     if not found:
         return (
-            prose(
+            say(
                 "No torch build in splatfix's tables serves these GPUs with this driver and Python together."
             ),
         )
     best = found[0]
-    words = torch_releases.replacing_command(best.torch, best.tag, torch_family(facts))[1].removeprefix(
-        "pip install "
-    )
-    command = pip(facts, "install", words)
-    rebuild = prose(
-        f"Then rebuild every CUDA extension: {install_words(facts, goal, 'SOURCE', wanted=wanted)}"
-    )
+    _, words = torch_releases.replacing_words(best.torch, best.tag, torch_family(facts))
+    command = pip(facts, "install", *words)
+    rebuild = say(f"Then rebuild every CUDA extension: {install_words(facts, goal, 'SOURCE', wanted=wanted)}")
     if served:
         return (command, rebuild)
     return (
-        prose(
-            f"No one torch build serves {' and '.join(item.label for item in everything)}. For "
-            f'{wanted[0].arch.sm}, in an environment of its own: "FOLDER/bin/python" -m pip install {words}'
+        say(
+            run(
+                *("FOLDER/bin/python", "-m", "pip", "install", *words),
+                text=f"No one torch build serves {' and '.join(item.label for item in everything)}. For "
+                f"{wanted[0].arch.sm}, in an environment of its own",
+            ).line(windows=is_windows(facts))
         ),
-        prose(
+        say(
             "Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."
         ),
     )

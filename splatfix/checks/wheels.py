@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks._common import numbers, pair, platform_of
-from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import say
 from splatfix.facts import Facts
 from splatfix.knowledge import torch_releases
 
@@ -63,7 +64,7 @@ def python_version_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
         f"There is no torch for this Python {python.version}: {why}.",
         evidence=evidence,
         remedy=(
-            prose(
+            say(
                 f"Make the environment anew with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}."
             ),
         ),
@@ -90,7 +91,7 @@ def no_matching_wheel(facts: Facts, goal: Goal) -> Iterator[Finding]:
             f"torch has no wheels for {libc.value}.",
             evidence=(Evidence("C library", libc.value, libc.found_via),),
             remedy=(
-                prose(
+                say(
                     "Use a distribution or an image with glibc (Debian, Ubuntu, RHEL); Alpine's musl cannot load torch."
                 ),
             ),
@@ -121,8 +122,6 @@ def no_matching_wheel(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence("glibc", facts.machine.glibc or "not known", libc.found_via),
             ),
             remedy=(
-                prose(
-                    "Leave that pin aside and install a torch for this GPU, or take another Python for it."
-                ),
+                say("Leave that pin aside and install a torch for this GPU, or take another Python for it."),
             ),
         )

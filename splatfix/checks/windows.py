@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from splatfix.checks._common import (
     compiles_at_first_use,
     host_compiler,
-    set_variable,
     sources_to_build,
     torch_cuda,
     torch_of,
 )
-from splatfix.checks.model import Evidence, Finding, Goal, Status, prose
+from splatfix.checks.model import Evidence, Finding, Goal, Status
 from splatfix.checks.registry import check
+from splatfix.core.step import say, set_variable
 from splatfix.facts import Facts
 
 _PROMPT = (
@@ -47,7 +47,7 @@ def msvc_not_on_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
         evidence=(
             Evidence(compiler.path, compiler.version or "version not known", ", ".join(compiler.found_via)),
         ),
-        remedy=(prose(_PROMPT),),
+        remedy=(say(_PROMPT),),
     )
 
 
@@ -73,7 +73,7 @@ def msvc_x86_host(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     Evidence("cl.exe", item.path, "PATH"),
                     Evidence("VSCMD_ARG_TGT_ARCH", prompt or "not set"),
                 ),
-                remedy=(prose(_PROMPT),),
+                remedy=(say(_PROMPT),),
             )
         return  # the first on PATH is the one that is called
 
@@ -100,7 +100,7 @@ def distutils_use_sdk_unset(facts: Facts, goal: Goal) -> Iterator[Finding]:
             Evidence("VSCMD_ARG_TGT_ARCH", variables["VSCMD_ARG_TGT_ARCH"], "environment variable"),
             Evidence("DISTUTILS_USE_SDK", "not set", "environment variable"),
         ),
-        remedy=(set_variable(facts, "DISTUTILS_USE_SDK", "1"),),
+        remedy=(set_variable("DISTUTILS_USE_SDK", "1"),),
     )
 
 
@@ -118,6 +118,6 @@ def msvc_runtime_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         f"{', '.join(lost.value)} of the Visual C++ redistributable is not in System32.",
         evidence=(Evidence("System32", "lacks " + ", ".join(lost.value), lost.found_via),),
         remedy=(
-            prose("Install the Visual C++ redistributable: https://aka.ms/vs/17/release/vc_redist.x64.exe"),
+            say("Install the Visual C++ redistributable: https://aka.ms/vs/17/release/vc_redist.x64.exe"),
         ),
     )

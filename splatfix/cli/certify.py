@@ -10,6 +10,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from splatfix.cli import interrupted, options
+from splatfix.core.step import say
 
 
 class Renderer(str, Enum):
@@ -158,20 +159,20 @@ def _fit_together(
 
     if data is not None and suite is not None:
         raise usage_error(
-            "suite-and-data", "--suite and --data both choose the scenes.", "Give one of them, not both."
+            "suite-and-data", "--suite and --data both choose the scenes.", say("Give one of them, not both.")
         )
     unfit = ", ".join(name for name, value in (inside if container is None else here).items() if value)
     if unfit and container is not None:
         raise usage_error(
             "not-in-a-container",
             f"A container lane trains its suite as it is: {unfit} does not reach into it.",
-            "Leave that out, or certify an environment of this machine with --python.",
+            say("Leave that out, or certify an environment of this machine with --python."),
         )
     if unfit:
         raise usage_error(
             "only-in-a-container",
             f"{unfit} says how to make a container, and none was asked for.",
-            "Add --container LANE, or leave that out.",
+            say("Add --container LANE, or leave that out."),
         )
 
 
@@ -191,7 +192,7 @@ def _baseline(path: Path, renderer: str, device: str) -> dict[str, Any]:
         raise usage_error(
             "another-baseline",
             f"{path} was certified with {document.get('renderer')} on {document.get('device')}, not {renderer} on {device}.",
-            "Compare like with like: give the same --renderer and --device.",
+            say("Compare like with like: give the same --renderer and --device."),
         )
     return document
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from splatfix.cli import options
+from splatfix.core.step import run
 
 app = typer.Typer(help="List the checks, or show one's page.", no_args_is_help=True)
 
@@ -45,7 +46,7 @@ def show(code: Annotated[str, typer.Argument(help="A check's code.")], as_json: 
 
     item = next((item for item in all_checks() if item.code == code), None)
     if item is None:
-        raise usage_error("unknown-check", f"There is no check {code!r}.", "splatfix checks list")
+        raise usage_error("unknown-check", f"There is no check {code!r}.", run("splatfix", "checks", "list"))
     if as_json:
         page = {"code": item.code, "family": item.family, "title": item.title, "page": item.page}
         typer.echo(

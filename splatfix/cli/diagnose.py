@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from splatfix.cli import interrupted, options
+from splatfix.core.step import say
 
 if TYPE_CHECKING:
     from splatfix.checks import Check
@@ -75,7 +76,7 @@ def diagnose(
     """Say what is wrong with this machine and one Python environment, with evidence and the way out."""
     gc.disable()  # this process ends in a moment; looking for cycles among the imports costs it a tenth of its time
     from splatfix import facts
-    from splatfix.checks import Goal, run, select
+    from splatfix.checks import Goal, run_checks, select
     from splatfix.cli.ways import ways_after, why_command
     from splatfix.core.codec import to_json
     from splatfix.core.errors import usage_error
@@ -96,7 +97,7 @@ def diagnose(
     else:
         if repo is not None and not repo.is_dir():
             raise usage_error(
-                "not-a-folder", f"There is no folder {repo}.", "Give the folder of the checkout."
+                "not-a-folder", f"There is no folder {repo}.", say("Give the folder of the checkout.")
             )
         interpreter = facts.resolve_python(python)
         with interrupted.on_interrupt(lambda: _half_recorded(record)):
@@ -104,7 +105,7 @@ def diagnose(
     if save is not None:
         write_json(save, to_json(known))
     checks = later.result() if later else checks
-    findings = run(known, goal, checks)
+    findings = run_checks(known, goal, checks)
     families = {item.code: item.family for item in checks}
     ways = ways_after(findings, families, goal.targets, known, repo)
     if as_json:

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from splatfix.cli.options import naming_python
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.step import say
 
 
 def end_with(problem: SplatfixError) -> NoReturn:
@@ -56,7 +57,7 @@ def of_usage(message: str) -> SplatfixError:
     return SplatfixError(
         "wrong-usage",
         message,
-        todo=("splatfix --help, or --help after the command's name, lists what there is.",),
+        todo=(say("splatfix --help, or --help after the command's name, lists what there is."),),
         exit_code=Exit.USAGE,
     )
 
@@ -67,7 +68,7 @@ def of_system(error: OSError) -> SplatfixError:
         return SplatfixError(
             "no-current-folder",
             "The current folder does not exist any more: it was deleted or moved while this shell stood in it.",
-            todo=("Change to a folder that exists, then call splatfix again.",),
+            todo=(say("Change to a folder that exists, then call splatfix again."),),
             exit_code=Exit.USAGE,
         )
     place = f": {error.filename}" if error.filename else ""
@@ -76,7 +77,9 @@ def of_system(error: OSError) -> SplatfixError:
         f"The operating system refused{place}: {error.strerror or error}.",
         meaning="The command could not go on.",
         todo=(
-            "Check permissions and free space there; --debug before the command's name shows where it happened.",
+            say(
+                "Check permissions and free space there; --debug before the command's name shows where it happened."
+            ),
         ),
     )
 
@@ -87,7 +90,7 @@ def of_splatfix(error: Exception) -> SplatfixError:
         "internal-error",
         f"splatfix itself failed: {type(error).__name__}: {error}",
         meaning="This is a defect of splatfix, not of your machine.",
-        todo=("Run the same command with --debug before its name and report what it prints.",),
+        todo=(say("Run the same command with --debug before its name and report what it prints."),),
         exit_code=Exit.UNDETERMINED,
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from splatfix.cli import interrupted, options
+from splatfix.core.step import run, say
 
 if TYPE_CHECKING:
     from splatfix.facts import Facts
@@ -118,7 +119,7 @@ def install(
         raise usage_error(
             "only-with-why",
             "--facts and --keep ask for the ways out, which change nothing.",
-            "splatfix install --dry-run --why --facts facts.json",
+            run("splatfix", "install", "--dry-run", "--why", "--facts", "facts.json"),
         )
     building: dict[str, object] = {
         "--backend": backend is not Backend.native,
@@ -135,7 +136,7 @@ def install(
             raise usage_error(
                 "facts-and-options",
                 f"--facts asks for the ways out of another machine; {', '.join(unfit)} has no say there.",
-                "splatfix install [SOURCE] --dry-run --why --facts facts.json",
+                run("splatfix", "install", "[SOURCE]", "--dry-run", "--why", "--facts", "facts.json"),
             )
         _show_ways_of(
             facts_file, Request(tuple(sources or ()), tuple(target or ())), tuple(keep or ()), as_json
@@ -146,7 +147,7 @@ def install(
         raise usage_error(
             "resume-takes-no-source",
             f"--resume does again what was asked before, so it does not take {', '.join(unfit)}.",
-            "splatfix install --resume, or what you ask now without --resume",
+            say("splatfix install --resume, or what you ask now without --resume"),
         )
     interpreter = resolve_python(python)
     request = Request(

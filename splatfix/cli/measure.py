@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from splatfix.core.step import run, say
+
 if TYPE_CHECKING:
     from splatfix.certify import KernelCheck
     from splatfix.facts import Facts
@@ -52,8 +54,8 @@ def measured(
                 if changed
                 else "It was installed already, and nothing was changed.",
                 todo=(
-                    "Look at the GPU and its driver: splatfix diagnose",
-                    f"Logs of the build: {outcome.log}",
+                    run("splatfix", "diagnose", text="Look at the GPU and its driver"),
+                    say(f"Logs of the build: {outcome.log}"),
                 ),
             )
         shown = [check for check in mine if check.outcome is Verdict.MET]

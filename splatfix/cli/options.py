@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 from collections.abc import Sequence
 from enum import Enum
 from itertools import pairwise
@@ -12,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+
+from splatfix.core.step import Command, Step, say
 
 if TYPE_CHECKING:
     from splatfix.facts import LiveSystem
@@ -75,10 +75,14 @@ def to_be_written(path: Path | None) -> Path | None:
     if path is None:
         return None
     if path.is_dir():
-        raise usage_error("cannot-save", f"{path} is a folder.", f"Name a file in it: {path / 'facts.json'}")
+        raise usage_error(
+            "cannot-save", f"{path} is a folder.", say(f"Name a file in it: {path / 'facts.json'}")
+        )
     if not path.parent.is_dir():
         raise usage_error(
-            "cannot-save", f"There is no folder {path.parent}.", "Make it first, or name a file elsewhere."
+            "cannot-save",
+            f"There is no folder {path.parent}.",
+            say("Make it first, or name a file elsewhere."),
         )
     return path
 
@@ -93,20 +97,22 @@ def to_be_filled(folder: Path) -> Path:
 
     there = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
     if not there.is_dir():
-        raise usage_error("cannot-write", f"{there} is no folder.", "Name another one with --out.")
+        raise usage_error("cannot-write", f"{there} is no folder.", say("Name another one with --out."))
     if not os.access(there, os.W_OK | os.X_OK):
-        raise usage_error("cannot-write", f"{there} cannot be written to.", "Name another one with --out.")
+        raise usage_error(
+            "cannot-write", f"{there} cannot be written to.", say("Name another one with --out.")
+        )
     return folder
 
 
-def naming_python(advice: str, typed: Sequence[str]) -> str:
-    """A piece of advice that ends with a splatfix command, for the environment that was named on the command line."""
-    given = next((pair for pair in pairwise(typed) if pair[0] == "--python"), None)
-    joined = next((word.partition("=")[2] for word in typed if word.startswith("--python=")), "")
-    python = given[1] if given else joined
-    ends_so = re.search(
-        r"(?:^|: )splatfix (?:install|revert|diagnose|verify|certify)( [^,;:]*[^,;:.])?$", advice
-    )
-    if not python or ends_so is None or "--python" in advice:
-        return advice
-    return f"{advice} --python {shlex.quote(python)}"
+def naming_python(step: Step, typed: Sequence[str]) -> Step:
+    """A step that is a splatfix command, for the environment that was named on the command line."""
+    given = next((pair[1] for pair in pairwise(typed) if pair[0] == "--python"), "")
+    python = given or next((word.partition("=")[2] for word in typed if word.startswith("--python=")), "")
+    argv = step.command.argv if step.command else ()
+    if not python or argv[:1] != ("splatfix",) or argv[1:2] not in _FOR_ENVIRONMENT or "--python" in argv:
+        return step
+    return Step(step.text, Command((*argv, "--python", python)))
+
+
+_FOR_ENVIRONMENT = {(name,) for name in ("install", "revert", "diagnose", "verify", "certify")}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from splatfix.cli import interrupted, options
+from splatfix.core.step import run, say
 
 if TYPE_CHECKING:
     from splatfix.install import RevertOutcome
@@ -35,11 +36,13 @@ def revert(
 
     if everything and entry:
         raise usage_error(
-            "one-or-all", f"--all takes back every entry, and {entry} names one.", "Leave one out."
+            "one-or-all", f"--all takes back every entry, and {entry} names one.", say("Leave one out.")
         )
     if listing and (everything or dry_run or entry):
         raise usage_error(
-            "list-alone", "--list shows the whole journal and takes nothing back.", "splatfix revert --list"
+            "list-alone",
+            "--list shows the whole journal and takes nothing back.",
+            run("splatfix", "revert", "--list"),
         )
     interpreter = resolve_python(python)
     if listing:

@@ -20,6 +20,7 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.resources import bundled, user_cache
 from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.step import say
 
 _CERTIFICATE = "certificate.json"
 _BUILD_LOG, _PIP_LOG, _LOG = "image-build.log", "packages.log", "container.log"
@@ -150,7 +151,7 @@ def _prepare(out: Path) -> None:
         raise SplatfixError(
             "cannot-write",
             f"Cannot write the report into {out}: {error.strerror or error}.",
-            todo=("Name a folder you may write to with --out.",),
+            todo=(say("Name a folder you may write to with --out."),),
             exit_code=Exit.USAGE,
         ) from error
 
@@ -174,7 +175,7 @@ def _certificate(outcome: Outcome, out: Path, log: Path) -> dict[str, Any]:
         f"The certification in the container ended with exit code {outcome.exit_code} and left no certificate.",
         meaning="Nothing was certified. It ended with: "
         + " | ".join(outcome.last_lines[-5:] or ("no word at all",)),
-        todo=(f"Read all that it said in {log}.",),
+        todo=(say(f"Read all that it said in {log}."),),
         exit_code=Exit.UNDETERMINED if undetermined else Exit.FAILURE,
         details={
             "log": str(log),

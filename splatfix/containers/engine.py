@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.step import run, say
 
 _CONNECT_TIMEOUT_S = 15
 _API_TIMEOUT_S = 600
 """One answer of the engine may take that long: committing a layer of gigabytes on a slow disk does."""
 
-INSTALL_SDK = 'pip install "splatfix[containers]"'
+INSTALL_SDK = run("pip", "install", "splatfix[containers]")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def connect(docker_host: str | None = None, environ: Mapping[str, str] | None = 
             "docker-engine-not-linux",
             f"The Docker engine at {endpoint.host} runs {answer['Os']} containers.",
             meaning="Every lane of splatfix is a Linux image.",
-            todo=("Switch that engine to Linux containers, or name another with --docker-host.",),
+            todo=(say("Switch that engine to Linux containers, or name another with --docker-host."),),
             exit_code=Exit.UNDETERMINED,
         )
     return Engine(client, endpoint, str(answer.get("Version", "unknown")), str(answer.get("Arch", "amd64")))
@@ -95,14 +95,14 @@ def find_endpoint(docker_host: str | None, environ: Mapping[str, str]) -> Endpoi
         raise SplatfixError(
             "docker-context-invalid",
             f"The Docker context {name or '(the current one)'} cannot be read: {error}.",
-            todo=("docker context ls",),
+            todo=(run("docker", "context", "ls"),),
             exit_code=Exit.USAGE,
         ) from error
     if context is None:
         raise SplatfixError(
             "docker-context-invalid",
             f"There is no Docker context {name or '(the current one)'}.",
-            todo=("docker context ls",),
+            todo=(run("docker", "context", "ls"),),
             exit_code=Exit.USAGE,
         )
     told = "DOCKER_CONTEXT" if name else "the current Docker context"
@@ -119,8 +119,10 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
             f"A Docker engine's socket is at {where}, but this user may not open it.",
             meaning="The engine may well be running; whether it is could not be found out.",
             todo=(
-                "Run as a user that may, or join the group that owns the socket (usually docker) and log in again.",
-                "Members of that group can become root on this machine.",
+                say(
+                    "Run as a user that may, or join the group that owns the socket (usually docker) and log in again."
+                ),
+                say("Members of that group can become root on this machine."),
             ),
             exit_code=Exit.UNDETERMINED,
         )
@@ -129,7 +131,7 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
         return SplatfixError(
             "docker-host-invalid",
             f"{where} is no address of a Docker engine: {error}.",
-            todo=("Give one such as unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host.",),
+            todo=(say("Give one such as unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host."),),
             exit_code=Exit.USAGE,
         )
     return SplatfixError(
@@ -137,9 +139,17 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
         f"No Docker engine answers at {where}: {_reason(root, error)}.",
         meaning="Without an engine no container can be built or run; nothing was certified.",
         todo=(
-            "Start the engine (Docker Desktop; on Linux: sudo systemctl start docker), or name another one with"
-            " --docker-host or DOCKER_HOST.",
-            f"To see what the docker command finds there: docker --host {shlex.quote(endpoint.host)} version",
+            say(
+                "Start the engine (Docker Desktop; on Linux: sudo systemctl start docker), or name another one with"
+                " --docker-host or DOCKER_HOST."
+            ),
+            run(
+                "docker",
+                "--host",
+                endpoint.host,
+                "version",
+                text="To see what the docker command finds there",
+            ),
         ),
         exit_code=Exit.UNDETERMINED,
         details={"host": endpoint.host, "found_via": endpoint.found_via},
@@ -200,7 +210,9 @@ def _tls_from(environ: Mapping[str, str]) -> Any:
             "docker-tls-invalid",
             f"The certificates for the Docker engine in {folder} cannot be used: {error}.",
             todo=(
-                "Set DOCKER_CERT_PATH to the folder of ca.pem, cert.pem and key.pem, or unset DOCKER_TLS_VERIFY.",
+                say(
+                    "Set DOCKER_CERT_PATH to the folder of ca.pem, cert.pem and key.pem, or unset DOCKER_TLS_VERIFY."
+                ),
             ),
             exit_code=Exit.USAGE,
         ) from error

@@ -9,6 +9,7 @@ from typing import Any
 
 from splatfix.containers.engine import Engine, engine_errors, sdk
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.step import run, say
 
 _TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
@@ -40,8 +41,15 @@ def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
             meaning="The NVIDIA Container Toolkit is not installed on the engine's machine, or the engine was not"
             " restarted since. Whether the GPU itself is well was not found out.",
             todo=(
-                f"Install the NVIDIA Container Toolkit there: {_TOOLKIT_GUIDE}",
-                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
+                say(f"Install the NVIDIA Container Toolkit there: {_TOOLKIT_GUIDE}"),
+                run(
+                    "sudo",
+                    "nvidia-ctk",
+                    "runtime",
+                    "configure",
+                    "--runtime=docker",
+                ),
+                run("sudo", "systemctl", "restart", "docker"),
             ),
             exit_code=Exit.UNDETERMINED,
         )
@@ -50,7 +58,7 @@ def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
             "docker-gpu-unusable",
             f"The NVIDIA Container Toolkit on {host} found no usable GPU: {message}",
             meaning="The NVIDIA driver of the engine's machine is not loaded, not installed, or older than the image needs.",
-            todo=("splatfix diagnose", "nvidia-smi"),
+            todo=(run("splatfix", "diagnose"), run("nvidia-smi")),
             exit_code=Exit.UNDETERMINED,
         )
     return None

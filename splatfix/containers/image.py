@@ -18,6 +18,7 @@ from splatfix.containers.engine import Engine, engine_errors, sdk
 from splatfix.containers.lanes import Lane
 from splatfix.containers.wheelhouse import Wheelhouse
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.step import Step, run, say
 
 LANE_LABEL = "org.splatfix.lane"
 """On every image and container that splatfix makes, so that they can be found and removed by it."""
@@ -86,14 +87,14 @@ def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], Non
     return Image(tag, built, recipe.base_image, base_id, reused=False)
 
 
-def root_cause(lines: Iterable[str]) -> tuple[str, str]:
+def root_cause(lines: Iterable[str]) -> tuple[str, Step | None]:
     """(what went wrong, what to do) from a failed build's output: the first line that is a cause, not a consequence."""
     kept = [line.strip() for line in lines if line.strip() and not _ECHO.match(line.strip())]
     for signs, todo in _CAUSES:
         for line in kept:
             if any(sign in line for sign in signs):
                 return line, todo
-    return (kept[-1] if kept else "the engine said no reason"), ""
+    return (kept[-1] if kept else "the engine said no reason"), None
 
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
@@ -101,24 +102,24 @@ _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _ECHO = re.compile(r"Step \d+/\d+ : |The command '|--->|Removing intermediate container|\[Warning\]")
 """The builder's own lines: they repeat the Dockerfile, and with it every message that is in it."""
 
-_NETWORK = (
+_NETWORK = say(
     "Give the base image a Python (python3 with venv), or let the engine's machine reach its Debian mirror."
 )
-_CAUSES: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("No space left on device", "no space left on device"), "docker system df"),
-    (("splatfix: python-mismatch:",), "Choose a base image with that Python, or another lane."),
+_CAUSES: tuple[tuple[tuple[str, ...], Step | None], ...] = (
+    (("No space left on device", "no space left on device"), run("docker", "system", "df")),
+    (("splatfix: python-mismatch:",), say("Choose a base image with that Python, or another lane.")),
     (
         ("certificate verify failed", "Certificate verification failed"),
-        "Hand the certificate authority in with --ca-certificates FILE.",
+        say("Hand the certificate authority in with --ca-certificates FILE."),
     ),
     (("Temporary failure resolving", "Could not connect to", "Connection timed out"), _NETWORK),
     (
         ("Unable to locate package", "has no installation candidate"),
-        "Choose a base image that offers that package.",
+        say("Choose a base image that offers that package."),
     ),
-    (("apt-get: not found",), "Choose a Debian-like base image, or one that has python3 with venv."),
-    (("No matching distribution found", "is not a supported wheel on this platform"), ""),
-    (("E: ", "ERROR: "), ""),
+    (("apt-get: not found",), say("Choose a Debian-like base image, or one that has python3 with venv.")),
+    (("No matching distribution found", "is not a supported wheel on this platform"), None),
+    (("E: ", "ERROR: "), None),
 )
 """In the order of how deep a cause lies: a full disk also makes apt and pip fail."""
 
@@ -180,8 +181,8 @@ def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> s
             f"{error.explanation or error}",
             meaning="The engine has no network, the registry refuses, or there is no image of that name.",
             todo=(
-                f"docker pull {name}",
-                "Or name an image that the engine has: --base-image NAME (docker image ls lists them).",
+                run("docker", "pull", name),
+                say("Or name an image that the engine has: --base-image NAME (docker image ls lists them)."),
             ),
             exit_code=Exit.UNDETERMINED,
         ) from error

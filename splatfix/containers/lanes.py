@@ -11,6 +11,7 @@ from splatfix.containers._toml import parse_toml
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.resources import bundled
+from splatfix.core.step import say
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def load_lanes(path: Path | None = None) -> dict[str, Lane]:
             "lanes-unreadable",
             f"The list of lanes {path} is of no use: {place}: {error}.",
             meaning="No container lane can be built from it.",
-            todo=("Reinstall splatfix, or undo the last change of that file.",),
+            todo=(say("Reinstall splatfix, or undo the last change of that file."),),
         ) from error
     for lane in lanes.values():
         _check(lane, path)
@@ -73,7 +74,9 @@ def find_lane(name: str, path: Path | None = None) -> Lane:
     if name in lanes:
         return lanes[name]
     known = ", ".join(lanes) or "none at all"
-    raise usage_error("unknown-lane", f"There is no container lane {name!r}.", f"Choose one of: {known}.")
+    raise usage_error(
+        "unknown-lane", f"There is no container lane {name!r}.", say(f"Choose one of: {known}.")
+    )
 
 
 def _check(lane: Lane, path: Path) -> None:

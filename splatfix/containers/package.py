@@ -16,6 +16,7 @@ import splatfix
 from splatfix.containers._toml import parse_toml
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import bundled, smoke_trainer_folder
+from splatfix.core.step import say
 
 _PACKAGE = Path(splatfix.__file__).resolve().parent
 _BUNDLED = ("patches", "dockerfiles", "constraints.txt")
@@ -54,7 +55,7 @@ def own_metadata() -> OwnMetadata:
             "own-metadata-missing",
             f"The splatfix at {_PACKAGE} has no metadata, so what it requires is not known.",
             meaning="It was copied there instead of installed.",
-            todo=("Install splatfix with pip or pipx.",),
+            todo=(say("Install splatfix with pip or pipx."),),
         ) from error
     return OwnMetadata(
         splatfix.__version__,

@@ -11,6 +11,7 @@ from pathlib import Path
 from splatfix.containers.lanes import Lane
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.runner import Completed, Runner
+from splatfix.core.step import run, say
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 """Docker's word for a processor -> the one in wheel names and in ``platform.machine()``."""
@@ -61,8 +62,10 @@ class PipDownload:
                     f" configuration nor from {self.lane.torch_index}.",
                     meaning="The lane is not built with another torch instead: its certificate would speak of that one.",
                     todo=(
-                        f"Reach {self.lane.torch_index} from this machine, or put that wheel into a folder and set"
-                        " PIP_FIND_LINKS to it.",
+                        say(
+                            f"Reach {self.lane.torch_index} from this machine, or put that wheel into a folder and set"
+                            " PIP_FIND_LINKS to it."
+                        ),
                     ),
                     exit_code=Exit.UNDETERMINED,
                     details={"pip": _pip_errors(second)},
@@ -110,7 +113,9 @@ class PipDownload:
             "lane-packages-unavailable",
             f"pip could not gather the packages of lane {self.lane.name}: {errors[-1] if errors else completed.why()}.",
             meaning="The image is not built; nothing was certified.",
-            todo=("Check that pip can download on this machine (pip config list; network; certificates).",),
+            todo=(
+                say("Check that pip can download on this machine (pip config list; network; certificates)."),
+            ),
             exit_code=Exit.UNDETERMINED,
             details={"pip": errors},
         )
@@ -150,7 +155,7 @@ def _pip_command() -> list[str]:
     raise SplatfixError(
         "pip-missing",
         "There is no pip on this machine to gather the lane's packages with.",
-        todo=(f"{sys.executable} -m ensurepip --upgrade",),
+        todo=(run(sys.executable, "-m", "ensurepip", "--upgrade"),),
         exit_code=Exit.UNDETERMINED,
     )
 

@@ -17,6 +17,7 @@ from splatfix.containers.gpu import device_requests, explain_gpu_failure
 from splatfix.containers.image import LANE_LABEL, Image
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_bytes
+from splatfix.core.step import say
 
 REPORT_FOLDER = "/report"
 """Where the command inside leaves its report; the lane's user owns it."""
@@ -80,7 +81,7 @@ def run_in_container(
                 "container-out-of-memory",
                 f"The certification in lane {lane} was ended because it needed more memory than it may have.",
                 meaning="That says nothing about whether this stack trains.",
-                todo=("Give the container, or the engine's machine, more memory.",),
+                todo=(say("Give the container, or the engine's machine, more memory."),),
                 exit_code=Exit.UNDETERMINED,
                 details={"log": str(log)},
             )
@@ -157,7 +158,7 @@ def _follow(
             "container-timeout",
             f"The certification in the container did not end within {timeout_s:g} s and was stopped.",
             meaning="Nothing was certified. What it said until then is in " + str(log) + ".",
-            todo=("Look at that log; on a slow machine give it more time.",),
+            todo=(say("Look at that log; on a slow machine give it more time."),),
             exit_code=Exit.UNDETERMINED,
             details={"log": str(log), "last_lines": list(said.last_lines())},
         )

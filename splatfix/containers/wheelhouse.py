@@ -23,6 +23,7 @@ from splatfix.containers.pip_download import PipDownload, wheel_machine
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.runner import Runner
+from splatfix.core.step import say
 
 _UNUSED_S = 30 * 24 * 3600
 _ROUNDS = 5
@@ -199,7 +200,7 @@ def _work_folder(cache: Path, name: str) -> Iterator[str]:
         raise SplatfixError(
             "cannot-write",
             f"Cannot keep the lane's packages in {cache}: {error.strerror or error}.",
-            todo=("Name a folder you may write to in SPLATFIX_CACHE.",),
+            todo=(say("Name a folder you may write to in SPLATFIX_CACHE."),),
         ) from error
     try:
         yield folder

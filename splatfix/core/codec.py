@@ -10,6 +10,8 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, cast
 
+from splatfix.core.step import Step
+
 T = TypeVar("T")
 
 
@@ -19,6 +21,8 @@ class CodecError(ValueError):
 
 def to_json(value: Any) -> Any:
     """Plain JSON types for a dataclass, enum, tuple, mapping or scalar."""
+    if isinstance(value, Step):
+        return value.to_json()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Enum):

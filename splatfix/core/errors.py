@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+from splatfix.core.step import Step, step_json
+
 
 class Exit(IntEnum):
     """Process exit codes of every splatfix command."""
@@ -25,7 +27,7 @@ class SplatfixError(Exception):
         code: stable kebab-case name of the error, for scripts and searches.
         what: one sentence: what happened.
         meaning: what that means for the person, or "".
-        todo: what to do about it; lines that are commands are safe to run as they are.
+        todo: what to do about it.
         exit_code: the process exit code that goes with it.
         details: JSON-able extras for ``--json``.
     """
@@ -36,7 +38,7 @@ class SplatfixError(Exception):
         what: str,
         *,
         meaning: str = "",
-        todo: tuple[str, ...] = (),
+        todo: tuple[Step, ...] = (),
         exit_code: Exit = Exit.FAILURE,
         details: dict[str, Any] | None = None,
     ) -> None:
@@ -54,12 +56,12 @@ class SplatfixError(Exception):
             "code": self.code,
             "what": self.what,
             "meaning": self.meaning,
-            "todo": list(self.todo),
+            "todo": [step_json(step) for step in self.todo],
             "exit_code": int(self.exit_code),
             "details": self.details,
         }
 
 
-def usage_error(code: str, what: str, *todo: str) -> SplatfixError:
+def usage_error(code: str, what: str, *todo: Step) -> SplatfixError:
     """A wrong call: nothing was done, exit code 2."""
     return SplatfixError(code, what, todo=todo, exit_code=Exit.USAGE)

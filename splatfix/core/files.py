@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.step import say
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -88,7 +89,7 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
         raise SplatfixError(
             "cannot-write",
             f"What is in {folder} cannot be moved aside: {error.strerror or error}.",
-            todo=("Choose another folder with --out.",),
+            todo=(say("Choose another folder with --out."),),
         ) from error
     return kept
 
@@ -130,5 +131,5 @@ def _cannot_write(path: Path, error: OSError) -> SplatfixError:
         "cannot-write",
         f"Cannot write {path}: {error.strerror or error}.",
         meaning="Nothing was changed there.",
-        todo=("Choose a folder you may write to, or make room on that disk.",),
+        todo=(say("Choose a folder you may write to, or make room on that disk."),),
     )

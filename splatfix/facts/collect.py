@@ -12,6 +12,7 @@ from splatfix import __version__
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import read_json
+from splatfix.core.step import run
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.extensions import module_name
 from splatfix.facts.environment.interpreter import refuse_other_program
@@ -126,7 +127,7 @@ def load(path: Path) -> Facts:
         raise usage_error(
             "facts-too-new",
             f"{path} has schema_version {version}; this splatfix reads up to {SCHEMA_VERSION}.",
-            "Upgrade splatfix: pip install --upgrade splatfix",
+            run("pip", "install", "--upgrade", "splatfix", text="Upgrade splatfix"),
         )
     try:
         return from_json(Facts, document)
@@ -134,6 +135,6 @@ def load(path: Path) -> Facts:
         raise SplatfixError(
             "not-facts",
             f"{path} is not a facts file of splatfix ({error}).",
-            todo=("Make one with: splatfix diagnose --save facts.json",),
+            todo=(run("splatfix", "diagnose", "--save", "facts.json", text="Make one with"),),
             exit_code=Exit.USAGE,
         ) from error

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from splatfix.binaries import Binary, BinaryError, is_binary, read_path
 from splatfix.core.errors import usage_error
+from splatfix.core.step import say
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def read_files(paths: Iterable[Path]) -> NativeFiles:
                 raise usage_error(
                     "not-a-binary",
                     str(error),
-                    "Name a library (.so, .pyd, .dll), a wheel, or a folder that holds some.",
+                    say("Name a library (.so, .pyd, .dll), a wheel, or a folder that holds some."),
                 ) from error
             unreadable.append((str(path), str(error)))  # the others are still looked at
     return NativeFiles(tuple(binaries), _short(unreadable), _short(skipped))

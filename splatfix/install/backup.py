@@ -12,6 +12,7 @@ from pathlib import Path
 from splatfix.core.codec import CodecError, from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, write_bytes, write_json
+from splatfix.core.step import run, say
 from splatfix.install.distributions import bytecode_of, find_installed
 from splatfix.install.journal import move_away
 from splatfix.install.target import Target
@@ -112,7 +113,7 @@ def restore(target: Target, backup: Backup, folder: Path) -> None:
             "cannot-restore",
             f"{error.filename or folder} could not be put back: {error.strerror or error}.",
             meaning="The environment is between two states; the backup is complete.",
-            todo=("Make room or make the folder writable, then: splatfix revert",),
+            todo=(run("splatfix", "revert", text="Make room or make the folder writable, then"),),
         ) from error
 
 
@@ -178,8 +179,8 @@ def _damaged(folder: Path, what: str, subject: str) -> SplatfixError:
         what,
         meaning="The earlier version cannot be put back byte for byte, so nothing was changed.",
         todo=(
-            f"Reinstall {subject} from where it came, with pip.",
-            f"Then take this entry out of the journal, because it cannot be undone: {move_away(entry)}",
+            say(f"Reinstall {subject} from where it came, with pip."),
+            move_away(entry, "Then take this entry out of the journal, because it cannot be undone"),
         ),
     )
 

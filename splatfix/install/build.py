@@ -12,6 +12,7 @@ from splatfix import __version__
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
+from splatfix.core.step import say
 from splatfix.facts import read_source
 from splatfix.install.build_lines import BuildLines
 from splatfix.install.compiler_cache import compiler_cache
@@ -171,7 +172,7 @@ def _take_wheel(
             "build-failed",
             f"The build of {action.subject} ended well but left {len(made)} wheels instead of one.",
             meaning="Nothing was installed.",
-            todo=(f"Read the full log: {log}",),
+            todo=(say(f"Read the full log: {log}"),),
         )
     add_manifest(
         made[0],
@@ -197,6 +198,6 @@ def _failed(action: BuildWheel, cause: RootCause, log: Path) -> SplatfixError:
         "disk-full" if cause.kind == "disk-full" else "build-failed",
         f"The build of {action.subject} failed: {cause.lines[0] if cause.lines else 'it said nothing'}",
         meaning="\n  ".join([*cause.lines[1:], f"{cause.meaning} Nothing was installed.".strip()]),
-        todo=(*cause.todo, f"Full log: {log}"),
+        todo=(*cause.todo, say(f"Full log: {log}")),
         details={"cause": cause.kind, "lines": list(cause.lines), "log": str(log)},
     )

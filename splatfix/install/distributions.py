@@ -12,6 +12,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import say
 from splatfix.install.target import Target
 
 
@@ -118,5 +119,5 @@ def _cannot_back_up(info: Path, why: str) -> SplatfixError:
         "cannot-back-up",
         f"{info.name} cannot be replaced safely: {why}.",
         meaning="splatfix replaces nothing that it could not put back; nothing was changed.",
-        todo=(f"Remove it yourself first, by deleting {info} and its module folder.",),
+        todo=(say(f"Remove it yourself first, by deleting {info} and its module folder."),),
     )

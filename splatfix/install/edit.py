@@ -9,6 +9,7 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
+from splatfix.core.step import say
 from splatfix.plan.edits import PlannedEdit, edited
 from splatfix.plan.plan import Action, EditSource
 
@@ -38,8 +39,8 @@ def require_editable(actions: Iterable[Action]) -> None:
                 f"--in-place would edit {path}, and {path.parent} cannot be written to.",
                 meaning="Nothing was built and nothing was changed.",
                 todo=(
-                    "Leave --in-place away: the edits are then made in a scratch copy only.",
-                    "Or use a checkout that you may write to.",
+                    say("Leave --in-place away: the edits are then made in a scratch copy only."),
+                    say("Or use a checkout that you may write to."),
                 ),
             )
 

@@ -24,7 +24,7 @@ from splatfix.install.distributions import find_installed
 from splatfix.install.edit import apply_edits, digest_of, edited_files, require_editable
 from splatfix.install.identity import versions_of
 from splatfix.install.import_check import check_import
-from splatfix.install.journal import Entry, Journal, Status, Step
+from splatfix.install.journal import Entry, Journal, JournalStep, Status
 from splatfix.install.lock import environment_lock
 from splatfix.install.outcome import InstalledItem, Outcome
 from splatfix.install.parallel import Piece, parallel
@@ -155,7 +155,7 @@ class _Work:
                 if not isinstance(
                     action, (InstallWheel, EditSource)
                 ):  # these write their step with its backup
-                    self.entry = self.journal.begin(self.entry, Step(action.kind, action.subject))
+                    self.entry = self.journal.begin(self.entry, JournalStep(action.kind, action.subject))
                 result, details = self._do(action)
                 self.entry = self.journal.finish(self.entry, None, **details)
                 self.progress.end(action, result)
@@ -189,7 +189,7 @@ class _Work:
         parallel(pieces, budget, crowded_out=_killed_for_memory)
 
     def _piece(self, number: int, action: BuildWheel) -> Piece[tuple[Built, float]]:
-        step = Step(action.kind, action.subject)
+        step = JournalStep(action.kind, action.subject)
         item = self.items[action.subject]
         log, wheels = self.folder / f"build-{_file_name(action.subject)}.log", self.folder / "wheels"
 
@@ -237,7 +237,7 @@ class _Work:
         files = [source / name for name in edited_files(action.edits)]
         place = f"edits-{_file_name(action.subject)}"
         backup_files(self.target, action.subject, files, self.folder / place)
-        step = Step(action.kind, action.subject, details={"backup": place, "source": action.source})
+        step = JournalStep(action.kind, action.subject, details={"backup": place, "source": action.source})
         self.entry = self.journal.begin(self.entry, step)
         apply_edits(source, action.edits)
         return f"{len(files)} file(s) in {source}", {"record": digest_of(files)}
@@ -248,13 +248,13 @@ class _Work:
         if not self.reinstall and is_installed(wheel, self.target):
             item.before, item.already = wheel.version, True
             self.entry = self.journal.begin(
-                self.entry, Step(action.kind, action.subject, details={"already": wheel.version})
+                self.entry, JournalStep(action.kind, action.subject, details={"already": wheel.version})
             )
             return f"{wheel.name} {wheel.version} is installed already, byte for byte", {}
         place = f"backup-{_file_name(action.subject)}"
         backup = make_backup(self.target, wheel, self.folder / place)
         item.before = backup.version_before
-        step = Step(
+        step = JournalStep(
             action.kind,
             action.subject,
             details={

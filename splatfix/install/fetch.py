@@ -11,6 +11,7 @@ from pathlib import Path
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
 from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.step import run, say
 from splatfix.install.owned import temporary_folder
 
 _TIMEOUT = 900.0
@@ -72,7 +73,14 @@ def _failed(text: str, why: str) -> SplatfixError:
         f"The source of {text} could not be fetched: {why}.",
         meaning="Nothing was changed.",
         todo=(
-            "The target environment needs torch, setuptools and wheel, and pip a way to its index.",
-            "Or clone the source and name its folder: splatfix install PATH/TO/gsplat --target ARCH",
+            say("The target environment needs torch, setuptools and wheel, and pip a way to its index."),
+            run(
+                "splatfix",
+                "install",
+                "PATH/TO/gsplat",
+                "--target",
+                "ARCH",
+                text="Or clone the source and name its folder",
+            ),
         ),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, Runner
+from splatfix.core.step import Step, say
 from splatfix.install.owned import temporary_folder
 from splatfix.install.target import Target, child_environment
 
@@ -62,7 +63,7 @@ def check_import(modules: Sequence[str], installed: Collection[Path], target: Ta
                 "import-shadowed",
                 f"import {name} loads {file}, which is not what was installed.",
                 meaning="Another copy of the module comes first on sys.path; everything was put back as it was.",
-                todo=(f"Remove that copy, or the distribution it belongs to: {file}",),
+                todo=(say(f"Remove that copy, or the distribution it belongs to: {file}"),),
             )
     missing = [name for name in modules if name not in loaded]
     if not done.ok or missing:
@@ -84,10 +85,12 @@ def _import_failed(module: str, done: Completed) -> SplatfixError:
     )
 
 
-def _advice(said: str) -> tuple[str, ...]:
+def _advice(said: str) -> tuple[Step, ...]:
     symbol = re.search(r"undefined symbol: (\S+)", said)
     if symbol is None:
         return ()
     if re.search(r"3c10|2at|5torch", symbol.group(1)):
-        return ("That symbol is torch's: it was compiled against another torch. Rebuild from clean sources.",)
-    return (f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py.",)
+        return (
+            say("That symbol is torch's: it was compiled against another torch. Rebuild from clean sources."),
+        )
+    return (say(f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py."),)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -14,6 +13,7 @@ from splatfix import __version__
 from splatfix.core.codec import CodecError, from_json, to_json
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_json
+from splatfix.core.step import Step, run, say
 
 JOURNAL_VERSION = 1
 
@@ -37,7 +37,7 @@ class Status(str, Enum):
 
 
 @dataclass(frozen=True)
-class Step:
+class JournalStep:
     """One action of the plan, as far as it came."""
 
     kind: str
@@ -60,11 +60,11 @@ class Entry:
     status: Status = Status.RUNNING
     ended: str = ""
     error: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[JournalStep, ...] = ()
     schema_version: int = JOURNAL_VERSION
 
     @property
-    def changes(self) -> tuple[Step, ...]:
+    def changes(self) -> tuple[JournalStep, ...]:
         """The steps that changed the environment or a checkout, or began to."""
         return tuple(step for step in self.steps if "backup" in step.details)
 
@@ -102,11 +102,11 @@ class Journal:
         write_json(self.folder / f"{entry.id}.json", to_json(entry))
         return entry
 
-    def begin(self, entry: Entry, step: Step) -> Entry:
+    def begin(self, entry: Entry, step: JournalStep) -> Entry:
         """Write down that a step is about to be taken."""
         return self.save(replace(entry, steps=(*entry.steps, step)))
 
-    def finish(self, entry: Entry, begun: Step | None = None, **details: str) -> Entry:
+    def finish(self, entry: Entry, begun: JournalStep | None = None, **details: str) -> Entry:
         """Write down that a step is done: the last one, or where several are under way the one ``begun`` so."""
         at = len(entry.steps) - 1 if begun is None else entry.steps.index(begun)
         done = replace(entry.steps[at], done=True, details={**entry.steps[at].details, **details})
@@ -141,7 +141,7 @@ class Journal:
         known = ", ".join(entry.id for entry in (matching or found)) or "none"
         text = "several journal entries begin with" if matching else "there is no journal entry"
         raise usage_error(
-            "unknown-entry", f"In this environment {text} {identity!r}.", f"Known entries: {known}"
+            "unknown-entry", f"In this environment {text} {identity!r}.", say(f"Known entries: {known}")
         )
 
     def unfinished(self) -> tuple[Entry, ...]:
@@ -159,7 +159,7 @@ class Journal:
                 "journal-too-new",
                 f"{path} was written by a newer splatfix (version {version} of the journal).",
                 meaning="This splatfix cannot tell how to undo it.",
-                todo=("Upgrade splatfix: pip install --upgrade splatfix",),
+                todo=(run("pip", "install", "--upgrade", "splatfix", text="Upgrade splatfix"),),
             )
         try:
             return from_json(Entry, document)
@@ -171,13 +171,13 @@ class Journal:
             "journal-damaged",
             f"{path} is no journal entry ({why.rstrip('.')}).",
             meaning="What that run changed cannot be told from it.",
-            todo=(f"Move the file away: {move_away(path)}",),
+            todo=(move_away(path, "Move the file away"),),
         )
 
 
-def move_away(path: Path) -> str:
-    """The command that takes an entry out of the journal and keeps it."""
-    return f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}"
+def move_away(path: Path, text: str) -> Step:
+    """Take an entry out of the journal and keep it."""
+    return run("mv", path, f"{path}.damaged", text=text)
 
 
 def _number_of(path: Path) -> int:

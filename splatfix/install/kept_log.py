@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import run
 
 
 @contextmanager
@@ -24,5 +25,5 @@ def kept_log(log: Path) -> Iterator[None]:
             "cannot-write",
             f"The log {log} cannot be written: {error.strerror or error}.",
             meaning="What it was the log of was stopped; everything is as it was before.",
-            todo=("Make room on that disk, then: splatfix install --resume",),
+            todo=(run("splatfix", "install", "--resume", text="Make room on that disk, then"),),
         ) from error

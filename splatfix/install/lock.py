@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import say
 
 _A_MOMENT = 5.0
 """Seconds a dead process may keep its lock."""
@@ -31,7 +32,7 @@ def environment_lock(folder: Path) -> Iterator[None]:
             "cannot-write-environment",
             f"{path} cannot be written: {error.strerror or error}.",
             meaning="Nothing was changed.",
-            todo=("Use an environment you may write to.",),
+            todo=(say("Use an environment you may write to."),),
         ) from error
     try:
         if not _lock_of_the_living(handle):
@@ -40,7 +41,7 @@ def environment_lock(folder: Path) -> Iterator[None]:
                 "environment-busy",
                 f"Another splatfix{f' (process {holder})' if holder else ''} is at work in {folder.parent}.",
                 meaning="Nothing was changed: two installations at once would spoil each other.",
-                todo=("Wait until it has finished, then run this again.",),
+                todo=(say("Wait until it has finished, then run this again."),),
             )
         # who holds it is only told to the next one; on a full disk it is left out
         with suppress(OSError):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Runner
+from splatfix.core.step import say
 from splatfix.install.kept_log import kept_log
 from splatfix.install.lock import try_lock
 from splatfix.install.target import Target, child_environment
@@ -55,7 +56,7 @@ def pip_install(wheel: Path, target: Target, runner: Runner, log: Path) -> None:
             "pip-failed",
             f"pip could not install {wheel.name}: {said[0]}",
             meaning="Everything is as it was before.",
-            todo=(f"Full log: {log}",),
+            todo=(say(f"Full log: {log}"),),
         )
 
 
@@ -77,7 +78,7 @@ def wait_for_pip(target: Target, patience: float = _ORPHAN_PATIENCE) -> None:
                     "environment-busy",
                     f"The pip of an interrupted installation is still at work in {target.prefix}.",
                     meaning="Nothing can be put back before it has ended.",
-                    todo=("Wait until it has finished, then run this again.",),
+                    todo=(say("Wait until it has finished, then run this again."),),
                 )
             time.sleep(0.05)
     finally:

@@ -6,6 +6,7 @@ from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json
 from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.step import run
 from splatfix.install.journal import Entry, Journal, Status
 from splatfix.install.target import open_target
 from splatfix.plan.plan import Request
@@ -29,7 +30,7 @@ def request_to_resume(python: str, *, runner: Runner | None = None) -> tuple[Ent
         raise usage_error(
             "nothing-to-resume",
             f"No installation in this environment waits to be resumed: {what}.",
-            "See the journal: splatfix revert --list",
+            run("splatfix", "revert", "--list", text="See the journal"),
         )
     path = journal.folder_of(last) / "plan.json"
     document = read_json(path, "a plan of splatfix")
@@ -40,5 +41,5 @@ def request_to_resume(python: str, *, runner: Runner | None = None) -> tuple[Ent
             "journal-damaged",
             f"{path} does not say what was asked ({error}).",
             meaning="That installation cannot be resumed; nothing was changed.",
-            todo=("Give the sources again: splatfix install SOURCE --target ARCH",),
+            todo=(run("splatfix", "install", "SOURCE", "--target", "ARCH", text="Give the sources again"),),
         ) from error

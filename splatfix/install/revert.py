@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.step import run, say
 from splatfix.install.journal import Entry, Journal, Status
 from splatfix.install.lock import environment_lock
 from splatfix.install.outcome import RevertOutcome
@@ -110,7 +111,9 @@ def _nothing(target: Target, entry: Entry | None = None) -> SplatfixError:
         what = f"Entry {entry.id} changes nothing any more: it is {entry.status.value}."
     else:
         what = f"splatfix has changed nothing in {target.prefix} that still stands."
-    return usage_error("nothing-to-revert", what, "Name another environment with --python, or another entry.")
+    return usage_error(
+        "nothing-to-revert", what, say("Name another environment with --python, or another entry.")
+    )
 
 
 def _stopped(
@@ -124,7 +127,7 @@ def _stopped(
         error.code,
         f"Entry {left[0].id} cannot be taken back: {error.what}",
         meaning=f"{error.meaning} That is said of this entry; before it {verb}: {before}. Left as they are: {stand}.",
-        todo=(*error.todo, "When that is mended, go on: splatfix revert --all"),
+        todo=(*error.todo, run("splatfix", "revert", "--all", text="When that is mended, go on")),
         exit_code=error.exit_code,
         details={
             **error.details,
@@ -145,7 +148,7 @@ def _refuse_out_of_order(entry: Entry, entries: tuple[Entry, ...]) -> None:
                 f"{', '.join(sorted(shared))} was installed again by the later entry {other.id}.",
                 meaning="Taking back the earlier one first would leave a mixture of both; nothing was changed.",
                 todo=(
-                    f"First: splatfix revert {other.id}",
-                    "Or everything, the newest first: splatfix revert --all",
+                    run("splatfix", "revert", other.id, text="First"),
+                    run("splatfix", "revert", "--all", text="Or everything, the newest first"),
                 ),
             )

@@ -7,6 +7,8 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from splatfix.core.step import Step, run, say
+
 
 @dataclass(frozen=True)
 class RootCause:
@@ -18,7 +20,7 @@ class RootCause:
     lines: tuple[str, ...]
     """The lines of the log that say it, at most a handful."""
     meaning: str = ""
-    todo: tuple[str, ...] = ()
+    todo: tuple[Step, ...] = ()
 
 
 _DISK = re.compile(r"No space left on device|Disk quota exceeded")
@@ -119,7 +121,7 @@ def _last_words(lines: Sequence[str]) -> RootCause:
     if name == "SIGKILL":
         return _explained("killed", (line, *said))
     meaning = "That process crashed: its setup.py, or a library that it imports, such as torch."
-    return RootCause("crash", (line, *said), meaning, ("Read the end of the full log.",))
+    return RootCause("crash", (line, *said), meaning, (say("Read the end of the full log."),))
 
 
 def _is_exception(line: str) -> bool:
@@ -170,21 +172,27 @@ def _explained(kind: str, lines: tuple[str, ...]) -> RootCause:
             kind,
             lines,
             "The disk filled up during the build.",
-            ("Make room, or set TMPDIR to another disk.",),
+            (say("Make room, or set TMPDIR to another disk."),),
         )
     if kind == "killed":
         meaning = "The system or a compiler gave up, nearly always because memory ran out."
-        return RootCause(kind, lines, meaning, ("Build with fewer compilers at once: --jobs 1",))
+        return RootCause(kind, lines, meaning, (say("Build with fewer compilers at once: --jobs 1"),))
     if absent := _NO_PROGRAM.search(text):
         name = absent.group(1) or absent.group(2)
         meaning = f"The build calls {name}, which is not on this machine."
         return RootCause(
-            kind, lines, meaning, ("On Debian and Ubuntu: sudo apt-get install build-essential",)
+            kind,
+            lines,
+            meaning,
+            (run("sudo", "apt-get", "install", "build-essential", text="On Debian and Ubuntu"),),
         )
     if missing := _NO_MODULE.search(text):
         meaning = "Its setup.py imports a package that the target environment lacks."
         return RootCause(
-            kind, lines, meaning, (f"Install it there first: python -m pip install {missing.group(1)}",)
+            kind,
+            lines,
+            meaning,
+            (run("python", "-m", "pip", "install", missing.group(1), text="Install it there first"),),
         )
     if kind == "pip":
         lines = (lines[0].removeprefix("ERROR: "), *lines[1:])
@@ -193,13 +201,13 @@ def _explained(kind: str, lines: tuple[str, ...]) -> RootCause:
                 f"This source is for Python {other.group(2)}; the target environment has {other.group(1)}."
             )
             advice = f"Use an environment with a Python {other.group(2)}, and name it with --python."
-            return RootCause(kind, lines, meaning, (advice,))
+            return RootCause(kind, lines, meaning, (say(advice),))
         if wanted := _WANTED.search(text):
             meaning = (
                 "Its setup.py asks pip for that package while it builds, and a build may not add packages."
             )
             advice = f"Install it there first: python -m pip install '{wanted.group(1)}'"
-            return RootCause(kind, lines, meaning, (advice,))
+            return RootCause(kind, lines, meaning, (say(advice),))
     # the code below a compiler's message is only context: what it mentions is not what is wrong
     said = text if kind == "python" else lines[0]
     for pattern, meaning, todo in _KNOWN:
@@ -209,11 +217,15 @@ def _explained(kind: str, lines: tuple[str, ...]) -> RootCause:
 
 
 # Sources of these: splatting projects' issue threads and compile tests with nvcc 13.0.
-_KNOWN: tuple[tuple[re.Pattern[str], str, tuple[str, ...]], ...] = (
+_KNOWN: tuple[tuple[re.Pattern[str], str, tuple[Step, ...]], ...] = (
     (
         re.compile(r"FileNotFoundError: .*output\.json'"),
         "Its setup.py ended its process as if all were well (exit code 0), before it had built anything.",
-        ("Look in its setup.py for sys.exit, quit or os._exit, and for the condition that leads there.",),
+        (
+            say(
+                "Look in its setup.py for sys.exit, quit or os._exit, and for the condition that leads there."
+            ),
+        ),
     ),
     (re.compile(r"^AssertionError$"), "An assert that has no message failed.", ()),
     (
@@ -221,46 +233,46 @@ _KNOWN: tuple[tuple[re.Pattern[str], str, tuple[str, ...]], ...] = (
             r"(u?int(8|16|32|64)_t|uintptr_t)\W.*(not declared|undefined|not name a type|unknown type|not a member)"
         ),
         "The source relies on <cstdint> being included by other headers; gcc 13 and newer no longer do.",
-        ("Add '#include <cstdint>' at the top of the file named above.",),
+        (say("Add '#include <cstdint>' at the top of the file named above."),),
     ),
     (
         re.compile(r"(FLT|DBL)_(MAX|MIN)\W.*(not declared|undefined)"),
         "The source relies on <cfloat> being included by other headers; newer CUDA headers no longer do.",
-        ("Add '#include <cfloat>' at the top of the file named above.",),
+        (say("Add '#include <cfloat>' at the top of the file named above."),),
     ),
     (
         re.compile(r'namespace "cub" has no member "(Max|Sum|Min)"'),
         "CUDA 13 removed cub::Max, cub::Min and cub::Sum.",
-        ("Replace it by a local functor, e.g. one that returns a > b ? a : b.",),
+        (say("Replace it by a local functor, e.g. one that returns a > b ? a : b."),),
     ),
     (
         re.compile(r"Unsupported gpu architecture"),
         "The source asks nvcc for an architecture that this toolkit does not know (CUDA 13 dropped all below 7.5).",
-        ("Remove that architecture from its setup.py.",),
+        (say("Remove that architecture from its setup.py."),),
     ),
     (
         re.compile(r"unsupported GNU version|unsupported clang version"),
         "This nvcc does not accept that host compiler.",
-        ("Set CC and CXX to an older gcc, for example CC=gcc-13 CXX=g++-13, and run this again.",),
+        (say("Set CC and CXX to an older gcc, for example CC=gcc-13 CXX=g++-13, and run this again."),),
     ),
     (
         re.compile(r"detected CUDA version"),
         "The toolkit's major differs from the one torch was built with.",
-        ("Name a matching toolkit with --cuda-home.",),
+        (say("Name a matching toolkit with --cuda-home."),),
     ),
     (
         re.compile(r"cannot find -lcudart"),
         "The toolkit lacks the unversioned library name that linking needs.",
-        ("In the toolkit's lib folder: ln -s libcudart.so.* libcudart.so",),
+        (run("ln", "-s", "libcudart.so.*", "libcudart.so", text="In the toolkit's lib folder"),),
     ),
     (
         re.compile(r"glm/\w+\.hpp: No such file"),
         "A bundled header folder is empty: the git submodules were not fetched.",
-        ("In the checkout: git submodule update --init --recursive",),
+        (run("git", "submodule", "update", "--init", "--recursive", text="In the checkout"),),
     ),
     (
         re.compile(r"Python\.h: No such file"),
         "The development headers of this Python are not installed.",
-        ("On Debian and Ubuntu: sudo apt-get install python3-dev",),
+        (run("sudo", "apt-get", "install", "python3-dev", text="On Debian and Ubuntu"),),
     ),
 )

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
+from splatfix.core.step import say
 from splatfix.install.owned import claim, remove, sweep
 
 # torch adds no architecture flags when any nvcc flag contains this text, and include flags contain the scratch path.
@@ -80,13 +81,13 @@ def copy_source(source: Path, destination: Path) -> None:
                 "disk-full",
                 f"The disk is full: {source} could not be copied to {destination.parent}.",
                 meaning="Nothing was built and nothing was changed.",
-                todo=("Make room there, or set TMPDIR to a folder on another disk.",),
+                todo=(say("Make room there, or set TMPDIR to a folder on another disk."),),
             ) from error
         raise SplatfixError(
             "cannot-copy",
             f"{error.filename or source} cannot be copied for the build: {error.strerror or error}.",
             meaning="Nothing was built and nothing was changed.",
-            todo=("Make the whole source folder readable, then run this again.",),
+            todo=(say("Make the whole source folder readable, then run this again."),),
         ) from error
 
 
@@ -128,7 +129,7 @@ def _make_root(bases: list[Path], source: str) -> Path:
         "no-scratch",
         f"No folder for scratch copies could be made: {'; '.join(problems)}.",
         meaning="Nothing was built and nothing was changed.",
-        todo=(f"Set TMPDIR to a writable folder whose path does not contain {_FORBIDDEN!r}.",),
+        todo=(say(f"Set TMPDIR to a writable folder whose path does not contain {_FORBIDDEN!r}."),),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from splatfix import __version__
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import kernels_folder
+from splatfix.core.step import run
 from splatfix.install.dropin_templates import face_of
 from splatfix.install.wheel_file import MANIFEST, write_wheel
 from splatfix.plan.swap_table import Swap
@@ -50,7 +51,7 @@ def _kernel(name: str) -> bytes:
             "splatfix-incomplete",
             f"splatfix's own {path} cannot be read: {error.strerror or error}.",
             meaning="Nothing was changed.",
-            todo=("Reinstall splatfix: pip install --force-reinstall splatfix",),
+            todo=(run("pip", "install", "--force-reinstall", "splatfix", text="Reinstall splatfix"),),
             exit_code=Exit.UNDETERMINED,
         ) from error
 

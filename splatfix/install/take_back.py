@@ -9,11 +9,11 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.shell import quoted
+from splatfix.core.step import run, say
 from splatfix.install.backup import Backup, check_backup, read_backup
 from splatfix.install.distributions import find_installed
 from splatfix.install.edit import digest_of
-from splatfix.install.journal import Entry, Journal, Status, Step
+from splatfix.install.journal import Entry, Journal, JournalStep, Status
 from splatfix.install.outcome import Restored, RevertOutcome
 from splatfix.install.target import Target
 from splatfix.install.undo import recover, undo_changes
@@ -89,7 +89,7 @@ class Preview:
             self._remember(step, backup, folder)
         return RevertOutcome(entry.id, str(self._target.prefix), tuple(items), dry_run=True)
 
-    def _remember(self, step: Step, backup: Backup, folder: Path) -> None:
+    def _remember(self, step: JournalStep, backup: Backup, folder: Path) -> None:
         self._there |= dict.fromkeys(backup.will_write, False)
         self._there |= {item.path: True for item in backup.saved}
         self._copies |= {Path(item.path): folder / "blobs" / item.blob for item in backup.saved if item.blob}
@@ -101,7 +101,7 @@ class Preview:
             )
 
 
-def distribution_of(step: Step) -> str:
+def distribution_of(step: JournalStep) -> str:
     """What was installed, which may be called otherwise than the source was; entries of older versions do not say it."""
     return canonicalize_name(step.details.get("distribution", step.subject))
 
@@ -118,7 +118,7 @@ def _installed(target: Target, name: str) -> tuple[tuple[str, str], ...]:
     return tuple((item.version, item.digest) for item in find_installed(target, name))
 
 
-def _refuse_if_edited_since(step: Step, folder: Path, as_it_lies: Callable[[Path], Path]) -> None:
+def _refuse_if_edited_since(step: JournalStep, folder: Path, as_it_lies: Callable[[Path], Path]) -> None:
     """A person's work in a file that ``--in-place`` edited is not splatfix's to throw away."""
     if step.kind != "edit-source" or not step.done:
         return
@@ -129,13 +129,15 @@ def _refuse_if_edited_since(step: Step, folder: Path, as_it_lies: Callable[[Path
             f"Files in {step.details['source']} were changed since splatfix edited them.",
             meaning="Putting them back would throw that work away; nothing was changed.",
             todo=(
-                f"The files as they were before lie in {folder / step.details['backup']}; see its backup.json.",
-                f"With git: git -C {quoted(step.details['source'])} diff",
+                say(
+                    f"The files as they were before lie in {folder / step.details['backup']}; see its backup.json."
+                ),
+                run("git", "-C", step.details["source"], "diff", text="With git"),
             ),
         )
 
 
-def _refuse_if_changed(step: Step, installed: Installed) -> None:
+def _refuse_if_changed(step: JournalStep, installed: Installed) -> None:
     """A finished installation must still be the one we made; a half-finished one is put back whatever it looks like."""
     record = step.details.get("record")
     if not step.done or not record or step.kind != "install-wheel":
@@ -148,5 +150,5 @@ def _refuse_if_changed(step: Step, installed: Installed) -> None:
         "changed-since",
         f"{name} was changed since splatfix installed it: version {found[0][0]} is there now.",
         meaning="Somebody else installed it, and that is not splatfix's to undo; nothing was changed.",
-        todo=(f"Remove it with pip if you do not want it: pip uninstall {name}",),
+        todo=(run("pip", "uninstall", name, text="Remove it with pip if you do not want it"),),
     )

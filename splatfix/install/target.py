@@ -10,6 +10,7 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Runner
+from splatfix.core.step import run, say
 from splatfix.facts import refuse_other_program
 
 # pip's own rule for headers: in a virtual environment they go to include/site, elsewhere where Python's own are
@@ -55,8 +56,8 @@ class Target:
                     f"{folder} cannot be written to.",
                     meaning="Nothing was changed.",
                     todo=(
-                        "Use an environment of your own: python3 -m venv my-env",
-                        "then name it with --python my-env",
+                        run("python3", "-m", "venv", "my-env", text="Use an environment of your own"),
+                        say("then name it with --python my-env"),
                     ),
                 )
 
@@ -78,7 +79,7 @@ def open_target(python: str, runner: Runner) -> Target:
             "interpreter-unusable",
             f"The Python {python} does not answer: {done.why() or done.stdout.strip()[:200]}.",
             meaning="Nothing was changed.",
-            todo=("Give another interpreter with --python.",),
+            todo=(say("Give another interpreter with --python."),),
         )
     folders = {name: Path(paths[name]) for name in ("purelib", "platlib", "scripts", "data")}
     return Target(python, Path(prefix), **folders, headers=Path(paths["include"]))

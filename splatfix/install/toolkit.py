@@ -10,6 +10,7 @@ from pathlib import Path
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.runner import Runner
+from splatfix.core.step import say
 from splatfix.install.owned import temporary_folder
 from splatfix.plan.plan import ProvideToolkit
 from splatfix.plan.provided import MARKER
@@ -110,8 +111,8 @@ def _failed(what: str, log: Path) -> SplatfixError:
         f"A CUDA toolkit could not be put into splatfix's cache: {what}.",
         meaning="Nothing of it was kept, and the environment was not changed.",
         todo=(
-            "Check the network and the disk, then run this again.",
-            "Or install a toolkit yourself and name it with --cuda-home.",
-            f"Full log: {log}",
+            say("Check the network and the disk, then run this again."),
+            say("Or install a toolkit yourself and name it with --cuda-home."),
+            say(f"Full log: {log}"),
         ),
     )

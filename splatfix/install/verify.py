@@ -13,6 +13,7 @@ from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, 
 from splatfix.checks.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
+from splatfix.core.step import run, say
 from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch
 from splatfix.install.distributions import find_installed
 from splatfix.install.owned import temporary_folder
@@ -56,7 +57,9 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expe
             f"{wheel.path.name} carries no GPU code although its source has CUDA files.",
             meaning="It was built without CUDA; nothing was installed.",
             todo=(
-                "Look in the build log for the reason, and at variables of its setup.py such as BUILD_NO_CUDA.",
+                say(
+                    "Look in the build log for the reason, and at variables of its setup.py such as BUILD_NO_CUDA."
+                ),
             ),
         )
     driver = facts.machine.driver.value
@@ -87,8 +90,13 @@ def refuse_unplanned(wheel: WheelFile, subject: str, target: Target) -> None:
             f"The build of {subject} made a wheel called {wheel.name}, and {there.name} {there.version} is installed.",
             meaning="Installing it would replace a package that the plan did not name; nothing was installed.",
             todo=(
-                f"Look at the name that its setup.py computes. If {wheel.name} is really to be replaced, "
-                f"remove it first: pip uninstall {wheel.name}",
+                run(
+                    "pip",
+                    "uninstall",
+                    wheel.name,
+                    text="Look at the name that its setup.py computes. "
+                    f"If {wheel.name} is really to be replaced, remove it first",
+                ),
             ),
         )
 
@@ -106,7 +114,9 @@ def _check_code(binary: Binary, targets: Sequence[str], driver_cuda: str | None)
                 f"{member} cannot run on {name}: {coverage.reason} (it carries {carried}).",
                 meaning="The build ignored the architecture it was told; nothing was installed.",
                 todo=(
-                    "Look for -arch or -gencode in its setup.py; what is written there wins over every variable.",
+                    say(
+                        "Look for -arch or -gencode in its setup.py; what is written there wins over every variable."
+                    ),
                 ),
                 details={
                     "member": member,
@@ -126,7 +136,7 @@ def _check_tags(wheel: WheelFile, interpreter: Interpreter) -> None:
         "wheel-does-not-fit",
         f"{wheel.path.name} is for {', '.join(wheel.tags)}, not for Python {interpreter.version} on {interpreter.platform_tag}.",
         meaning="It was built by another interpreter; nothing was installed.",
-        todo=("Build it with the interpreter it is meant for.",),
+        todo=(say("Build it with the interpreter it is meant for."),),
     )
 
 
@@ -147,7 +157,11 @@ def _check_suffixes(wheel: WheelFile, natives: Iterable[Binary], interpreter: In
                 "wheel-does-not-fit",
                 f"{member} is made for {name.split('.')[1]}, this interpreter loads {interpreter.abi_tag}.",
                 meaning="Python would not find the module; nothing was installed.",
-                todo=("Remove compiled files of other Pythons from the source folder, then run this again.",),
+                todo=(
+                    say(
+                        "Remove compiled files of other Pythons from the source folder, then run this again."
+                    ),
+                ),
             )
 
 
@@ -179,6 +193,6 @@ def _symbols_missing(member: str, lost: Sequence[str], torch: Torch) -> Splatfix
         "torch-symbols-missing",
         f"{member} needs {len(lost)} symbols that torch {torch.version} does not have, such as {lost[0]}.",
         meaning="It was compiled against another torch and would not load; nothing was installed.",
-        todo=("Remove compiled files from the source folder, then run this again.",),
+        todo=(say("Remove compiled files from the source folder, then run this again."),),
         details={"member": member, "missing": list(lost[:50])},
     )

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_bytes, write_json
 from splatfix.core.resources import user_cache
+from splatfix.core.step import say
 from splatfix.install.outcome import CachedWheel
 
 
@@ -81,7 +82,9 @@ class WheelCache:
         if not found:
             known = ", ".join(dict.fromkeys(one.name for one in entries)) or "none"
             raise usage_error(
-                "not-in-cache", f"No wheel in {self.folder} is called {name!r}.", f"Wheels there: {known}"
+                "not-in-cache",
+                f"No wheel in {self.folder} is called {name!r}.",
+                say(f"Wheels there: {known}"),
             )
         return tuple(found)
 
@@ -101,7 +104,7 @@ class WheelCache:
                 "cache-not-cleared",
                 f"{left} of {count} wheels in {self.folder} could not be removed.",
                 meaning="They stay in use.",
-                todo=(f"Make {self.folder} and all below it writable, then run this again.",),
+                todo=(say(f"Make {self.folder} and all below it writable, then run this again."),),
             )
         return count
 

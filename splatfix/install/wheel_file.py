@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
+from splatfix.core.step import say
 from splatfix.install.target import Target
 
 MANIFEST = "splatfix.json"
@@ -124,7 +125,7 @@ def open_wheel(path: Path) -> WheelFile:
             "not-a-wheel",
             f"{path.name} is no proper wheel: {error}.",
             meaning="Nothing was installed.",
-            todo=("Build it again; if that does not help, the source's setup.py makes broken wheels.",),
+            todo=(say("Build it again; if that does not help, the source's setup.py makes broken wheels."),),
         ) from error
     return WheelFile(
         path=path,

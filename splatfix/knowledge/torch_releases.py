@@ -11,8 +11,8 @@ from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.drivers import Platform, runtime_floor
 from splatfix.knowledge.wheel_index import cuda_of_tag as cuda_of_tag
 from splatfix.knowledge.wheel_index import index_url as index_url
-from splatfix.knowledge.wheel_index import pip_command as pip_command
-from splatfix.knowledge.wheel_index import replacing_command as replacing_command
+from splatfix.knowledge.wheel_index import pip_words as pip_words
+from splatfix.knowledge.wheel_index import replacing_words as replacing_words
 from splatfix.knowledge.wheel_index import tag_of_cuda as tag_of_cuda
 
 Runs = Literal["cubin", "ptx", "no", "unknown"]

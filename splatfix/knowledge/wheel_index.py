@@ -15,8 +15,8 @@ def index_url(tag: str) -> str:
     return str(table("torch_releases")["index_url"]).format(tag=tag)
 
 
-def pip_command(torch_version: str, tag: str, *, also: tuple[str, ...] = (), pip: str = "pip") -> str:
-    """The command that installs a build; safe to run as it is on Linux and Windows.
+def pip_words(torch_version: str, tag: str, *, also: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What follows ``pip install`` for a build.
 
     ``torch_version`` is ``2.9.1``, or ``2.9`` for its newest patch. ``also`` names packages of the same index
     (``torchvision``), whose versions pip then works out.
@@ -24,14 +24,13 @@ def pip_command(torch_version: str, tag: str, *, also: tuple[str, ...] = (), pip
     plain = torch_version.partition("+")[0]
     if plain.count(".") < 2:
         plain += ".*"
-    wanted = f'"torch=={plain}"' if "*" in plain else f"torch=={plain}"
-    return " ".join([pip, "install", wanted, *also, "--index-url", index_url(tag)])
+    return (f"torch=={plain}", *also, "--index-url", index_url(tag))
 
 
-def replacing_command(
-    torch_version: str, tag: str, installed: Mapping[str, str], *, pip: str = "pip"
-) -> tuple[str, str]:
-    """(version, command) that puts another build in place of what is installed, with its companions of the same index.
+def replacing_words(
+    torch_version: str, tag: str, installed: Mapping[str, str]
+) -> tuple[str, tuple[str, ...]]:
+    """(version, what follows ``pip install``) to replace what is installed by another build and its companions.
 
     Within one release every package is named by its local version (``torch==2.8.0+cu126``), because pip would call
     ``torch==2.8.*`` satisfied by the build that is there; for another release pip works the companions out itself.
@@ -44,13 +43,13 @@ def replacing_command(
     wanted = torch_version.removesuffix(".*")
     also = [name for name in COMPANIONS if name in installed]
     if not there or there.split(".")[:2] != wanted.split(".")[:2]:
-        return torch_version, pip_command(torch_version, tag, also=tuple(also), pip=pip)
+        return torch_version, pip_words(torch_version, tag, also=tuple(also))
     version = there if torch_version.endswith("*") else torch_version
     pins = [f"torch=={version}+{tag}"]
     # a companion's patch goes with torch's, so that of another patch is left to pip
     same = version == there
     pins += [f"{name}=={installed[name].partition('+')[0]}+{tag}" if same else name for name in also]
-    return version, " ".join([pip, "install", *pins, "--index-url", index_url(tag)])
+    return version, (*pins, "--index-url", index_url(tag))
 
 
 def tag_of_cuda(cuda: tuple[int, int]) -> str:

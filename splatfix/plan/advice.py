@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding, Goal, Status, run, select
+from splatfix.checks import Finding, Goal, Status, run_checks, select
+from splatfix.core.step import commands
 from splatfix.facts import Fact, Facts, Torch
 from splatfix.knowledge.torch_releases import build
 from splatfix.knowledge.wheel_index import COMPANIONS
@@ -23,36 +24,45 @@ _BUILDING = ("toolkit", "compiler", "build")
 # What no compiler mends, although it is said of a part that one could build.
 _NOT_BY_BUILDING = ("arch-below-minimum",)
 # What the plan of an installation sets for every build, whatever it was before.
-_SET_BY_INSTALL = ("CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "CPATH")
+_SET_BY_INSTALL = {"CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "CPATH"}
 
 
 def advise(
-    findings: Sequence[Finding], families: Mapping[str, str], ways: Ways, found: Situation | None
+    findings: Sequence[Finding],
+    families: Mapping[str, str],
+    ways: Ways,
+    found: Situation | None,
+    windows: bool,
 ) -> Advice:
     """The first way out among those that cure most, and a step for each failure that it does not cure.
 
     Args:
         families: of the checks, by code.
         found: the facts as the ways saw them; None where there is nothing to build for.
+        windows: the shell that the commands are for is cmd.exe.
     """
     failed = [item for item in findings if item.status is Status.FAIL]
     best: WayOut | None = None
     cured: list[Finding] = []
     for plan in ways.plans:
-        here = [item for item in failed if _cures(plan, item, families.get(item.code, ""), ways, found)]
+        here = [
+            item for item in failed if _cures(plan, item, families.get(item.code, ""), ways, found, windows)
+        ]
         if len(here) > len(cured):
             best, cured = plan, here
     left = [item for item in failed if item not in cured]
     said: dict[object, ByHand] = {}  # one remedy answers each failure that names it, once
     for item in left:
-        key = tuple(step.text for step in item.remedy if not step.command) or item.summary
-        said.setdefault(key, _instead(item, families.get(item.code, ""), ways, found))
+        key = tuple(step.text for step in item.remedy if step.text) or item.summary
+        said.setdefault(key, _instead(item, families.get(item.code, ""), ways, found, windows))
     return Advice(best, tuple(said.values()))
 
 
-def _cures(plan: WayOut, finding: Finding, family: str, ways: Ways, found: Situation | None) -> bool:
+def _cures(
+    plan: WayOut, finding: Finding, family: str, ways: Ways, found: Situation | None, windows: bool
+) -> bool:
     """Once this way is gone, the failure is gone."""
-    if repair_of(finding) in plan.steps:
+    if repair_of(finding, windows) in plan.steps:
         return True
     if found is None or plan.road is Road.CONTAINER:
         return False
@@ -91,7 +101,9 @@ def _serves_as_it_is(ways: Ways) -> bool:
 def _gone_with(step: InstallTorch, finding: Finding, found: Situation) -> bool:
     """The check no longer fails once this torch is there; asked of the check itself."""
     facts, goal = with_torch(found.facts, step), Goal(tuple(arch.sm for arch in found.archs))
-    return all(item.status is not Status.FAIL for item in run(facts, goal, select((finding.code,), ())))
+    return all(
+        item.status is not Status.FAIL for item in run_checks(facts, goal, select((finding.code,), ()))
+    )
 
 
 def with_torch(facts: Facts, step: InstallTorch) -> Facts:
@@ -117,18 +129,18 @@ def with_torch(facts: Facts, step: InstallTorch) -> Facts:
     )
 
 
-def _instead(finding: Finding, family: str, ways: Ways, found: Situation | None) -> ByHand:
+def _instead(finding: Finding, family: str, ways: Ways, found: Situation | None, windows: bool) -> ByHand:
     """What to do about a failure that no way out cures."""
-    commands = tuple(step.text for step in finding.remedy if step.command)
-    said = " ".join(step.text for step in finding.remedy if not step.command)
+    lines = tuple(item.shell(windows=windows) for item in commands(finding.remedy))
+    said = " ".join(step.text for step in finding.remedy if step.text)
     what = finding.summary.rstrip(".")
     if family not in _BUILDING:
-        return ByHand(f"{finding.code}: {said or what}", commands)
+        return ByHand(f"{finding.code}: {said or what}", lines)
     text = f"{finding.code} matters only when CUDA code is built"
     text += "; what is installed serves as it is" if _serves_as_it_is(ways) else ""
     if _install_sets_it(finding, family, found):
-        return ByHand(f"{text}. splatfix install sets this itself; any other build needs it", commands)
-    return ByHand(f"{text}. Before that: {said}" if said else f"{text}. Before that", commands)
+        return ByHand(f"{text}. splatfix install sets this itself; any other build needs it", lines)
+    return ByHand(f"{text}. Before that: {said}" if said else f"{text}. Before that", lines)
 
 
 def _install_sets_it(finding: Finding, family: str, found: Situation | None) -> bool:
@@ -138,11 +150,5 @@ def _install_sets_it(finding: Finding, family: str, found: Situation | None) -> 
         return False
     if steps_here(found.facts, torch, found.archs) is None:
         return False
-    named = [step.text for step in finding.remedy if step.command]
-    sets = any(
-        f"{word} {name}=" in text or f'{word} "{name}=' in text
-        for text in named
-        for name in _SET_BY_INSTALL
-        for word in ("export", "set")
-    )
-    return sets or family != "build"
+    named = {name for item in commands(finding.remedy) for name, _ in (*item.env, *item.prepend)}
+    return bool(named & _SET_BY_INSTALL) or family != "build"

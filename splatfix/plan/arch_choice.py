@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import say
 from splatfix.facts import Source
 from splatfix.knowledge import Arch
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
@@ -62,7 +63,7 @@ def choose(
             "ptx-not-possible",
             f"{source.label} cannot be told to carry PTX: {choice.why}.",
             meaning="Only a package that leaves its architectures to torch takes 9.0+PTX from TORCH_CUDA_ARCH_LIST.",
-            todo=("Use a toolkit that knows the GPU; splatfix install --dry-run --why names the ways.",),
+            todo=(say("Use a toolkit that knows the GPU; splatfix install --dry-run --why names the ways."),),
         )
     return choice
 
@@ -101,7 +102,9 @@ def _fixed(source: Source, wanted: Sequence[Arch], text: str, numbers: tuple[Arc
             f"its setup.py says so ({text}).",
             meaning=f"No variable makes it compile for {', '.join(arch.sm for arch in left_out)}.",
             todo=(
-                f"Remove {text!r} from {source.folder}/setup.py, so that torch decides, and run this again.",
+                say(
+                    f"Remove {text!r} from {source.folder}/setup.py, so that torch decides, and run this again."
+                ),
             ),
         )
     return ArchChoice(Decider.FIXED, why=f"its setup.py already says {text}", fixed=numbers)

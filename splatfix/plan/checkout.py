@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.shell import quoted
+from splatfix.core.step import run, say
 from splatfix.facts import MOST_FOLDERS, Facts, Source, read_source, walk_extensions
 from splatfix.plan.folders import is_checkout, no_checkout, other_spellings, stacks_of
 from splatfix.plan.programs import refuse_program
@@ -61,9 +62,11 @@ def _folder(text: str) -> Path:
         raise usage_error(
             "not-a-folder", f"{text} is no folder, which is what splatfix installs from.", *meant
         )
-    todo = ["Give the folder that holds the extension's setup.py, or a checkout."]
+    todo = [say("Give the folder that holds the extension's setup.py, or a checkout.")]
     if text.replace("-", "_") in known_names():
-        todo.append(f"For the drop-in of that name: splatfix install {text} --backend pure")
+        todo.append(
+            run("splatfix", "install", text, "--backend", "pure", text="For the drop-in of that name")
+        )
     raise usage_error("not-a-folder", f"{text} {what}.", *todo)
 
 
@@ -80,7 +83,14 @@ def _refuse_whole_disks(folder: Path) -> None:
         raise usage_error(
             "not-a-checkout",
             f"{folder} is {what}, not a checkout.",
-            "Go into the checkout first, or name it: splatfix install PATH/TO/CHECKOUT --target ARCH",
+            run(
+                "splatfix",
+                "install",
+                "PATH/TO/CHECKOUT",
+                "--target",
+                "ARCH",
+                text="Go into the checkout first, or name it",
+            ),
         )
 
 
@@ -91,8 +101,8 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
         raise usage_error(
             "source-incomplete",
             f"{folder} is incomplete: {', '.join(empty)} is missing or empty.",
-            f"In the checkout: git -C {quoted(folder)} submodule update --init --recursive",
-            "Or name the extensions to build one by one.",
+            run("git", "-C", folder, "submodule", "update", "--init", "--recursive", text="In the checkout"),
+            say("Or name the extensions to build one by one."),
         )
     parts = [part for part in known.parts if part.path] if known else []
     ours = [(folder / part.path).resolve() for part in parts if part.builder == "setup.py"]
@@ -105,8 +115,8 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
             "source-incomplete",
             f"{folder} is incomplete: {', '.join(os.path.relpath(path, folder) for path in lacking)} "
             f"holds no setup.py, and {known.name if known else 'it'} needs it.",
-            f"In the checkout: git -C {quoted(folder)} submodule update --init --recursive",
-            f"Where it is no submodule, take it back from git: git -C {quoted(folder)} checkout -- .",
+            run("git", "-C", folder, "submodule", "update", "--init", "--recursive", text="In the checkout"),
+            say(f"Where it is no submodule, take it back from git: git -C {quoted(folder)} checkout -- ."),
         )
     if folder in ours:
         return ours, ()
@@ -115,7 +125,7 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
         raise usage_error(
             "not-a-checkout",
             f"{folder} is no checkout: it holds more than {MOST_FOLDERS} folders.",
-            "Name the checkout, or the folder that holds the extension's setup.py.",
+            say("Name the checkout, or the folder that holds the extension's setup.py."),
         )
     found = [path for path in walk.found if path not in others]
     if not found and known:
@@ -124,8 +134,8 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
         raise usage_error(
             "not-an-extension",
             f"{folder} holds neither setup.py nor pyproject.toml, and no extension below it has one.",
-            "Give the folder that holds the extension's setup.py, or a checkout.",
-            *(f"Not looked into, because it cannot be read: {path}" for path in walk.unreadable),
+            say("Give the folder that holds the extension's setup.py, or a checkout."),
+            *(say(f"Not looked into, because it cannot be read: {path}") for path in walk.unreadable),
         )
     return [*ours, *(path for path in found if path not in ours)], walk.unreadable
 
@@ -136,7 +146,7 @@ def _no_extension(folder: Path, known: Recipe) -> SplatfixError:
         "no-extension-of-its-own",
         f"{folder} is a checkout of {known.name}, which has no native Python extension of its own to build.",
         meaning=" ".join(f"{text[0].upper()}{text[1:]}." for text in said if text),
-        todo=("See what this machine has for it: splatfix diagnose",),
+        todo=(run("splatfix", "diagnose", text="See what this machine has for it"),),
     )
 
 
@@ -170,14 +180,14 @@ def _checked(folder: Path) -> Source:
     source = read_source(folder)
     if source.error:
         raise usage_error(
-            "source-unreadable", f"{folder}: {source.error}.", "Repair that file, then run this again."
+            "source-unreadable", f"{folder}: {source.error}.", say("Repair that file, then run this again.")
         )
     lacking = [*source.missing_folders, *(item for module in source.modules for item in module.missing)]
     if lacking:
         raise usage_error(
             "source-incomplete",
             f"{source.label} is incomplete: {', '.join(lacking)} is missing or empty.",
-            f"In the checkout: git -C {quoted(folder)} submodule update --init --recursive",
+            run("git", "-C", folder, "submodule", "update", "--init", "--recursive", text="In the checkout"),
         )
     return source
 
@@ -191,5 +201,5 @@ def _refuse_same_names(sources: Iterable[Source]) -> None:
                 "same-name-twice",
                 f"{other} and {source.folder} are both called {source.label}.",
                 meaning="One environment holds one of them; the second would replace the first.",
-                todo=("Name the one you want.",),
+                todo=(say("Name the one you want."),),
             )

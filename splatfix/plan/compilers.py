@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from splatfix.checks.build_resources import brings_own_glibc, glibc_clash
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import Step, run, say
 from splatfix.facts import Compiler, Facts, Toolkit, Torch
 from splatfix.knowledge.cpp_extension import compiler_verdict
 from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
@@ -123,10 +123,10 @@ def _no_compiler(
 
 def compiler_to_install(
     facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
-) -> tuple[str, ...]:
-    """Which host compiler to get for a toolkit and a torch, as sentences with the usual commands."""
+) -> tuple[Step, ...]:
+    """Which host compiler to get for a toolkit and a torch."""
     if facts.machine.system == "windows":
-        return (_visual_studio(facts, toolkit, version),)
+        return (say(_visual_studio(facts, toolkit, version)),)
     majors = [
         major
         for major in range(oldest_gcc_of_torch(torch.version) or 7, (toolkit.gcc_max or 13) + 1)
@@ -135,23 +135,26 @@ def compiler_to_install(
     ]
     if not majors:
         return (
-            f"No gcc suits both nvcc {toolkit.version} and torch {torch.version}: use another CUDA toolkit.",
+            say(
+                f"No gcc suits both nvcc {toolkit.version} and torch {torch.version}: use another CUDA toolkit."
+            ),
         )
     best = majors[-1]
-    ways = [f"Install gcc {best} ({majors[0]} at least)."]
+    ways = [say(f"Install gcc {best} ({majors[0]} at least).")]
     interpreter = facts.environment.interpreter.value
     if interpreter and interpreter.kind == "conda":
         # no root, and an older glibc comes along
         package = f"gxx_linux-{'aarch64' if facts.machine.machine in ('aarch64', 'arm64') else '64'}"
-        ways.append(f"conda install -p {shlex.quote(interpreter.prefix)} -c conda-forge {package}={best}")
-    elif glibc_clash(facts, toolkit):
-        ways = [f"Install conda's gcc {best}, which brings an older glibc, and name it with CC and CXX."]
-    elif re.search(r"Red Hat|Rocky|Alma|CentOS|Oracle", facts.machine.distribution):
         ways.append(
-            f"sudo dnf install gcc-toolset-{best}-gcc-c++, then: source /opt/rh/gcc-toolset-{best}/enable"
+            run("conda", "install", "-p", interpreter.prefix, "-c", "conda-forge", f"{package}={best}")
         )
+    elif glibc_clash(facts, toolkit):
+        ways = [say(f"Install conda's gcc {best}, which brings an older glibc, and name it with CC and CXX.")]
+    elif re.search(r"Red Hat|Rocky|Alma|CentOS|Oracle", facts.machine.distribution):
+        ways.append(run("sudo", "dnf", "install", f"gcc-toolset-{best}-gcc-c++"))
+        ways.append(run("source", f"/opt/rh/gcc-toolset-{best}/enable", text="Then"))
     elif re.search(r"Debian|Ubuntu|Mint", facts.machine.distribution) or not facts.machine.distribution:
-        ways.append(f"On Debian and Ubuntu: sudo apt-get install g++-{best}")
+        ways.append(run("sudo", "apt-get", "install", f"g++-{best}", text="On Debian and Ubuntu"))
     return tuple(ways)
 
 

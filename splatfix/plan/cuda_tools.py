@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import say
 from splatfix.facts import Facts, Torch
 from splatfix.knowledge import Arch
 from splatfix.plan.compilers import CompilerDecision, choose_compilers
@@ -73,13 +74,13 @@ def _own_toolkit(
     ours = provided_toolkit(torch, facts.machine.system)
     if ours is None:
         if request.provide_toolkit:
-            error.todo = (why_none_provided(torch, facts.machine.system), *error.todo)
+            error.todo = (say(why_none_provided(torch, facts.machine.system)), *error.todo)
         raise error
     if not (ours.there or request.provide_toolkit):
         way = (
             f"Or let splatfix download one ({ours.unpacked_gb:.1f} GB) into its own cache: --provide-toolkit"
         )
-        error.todo = (*error.todo, way)
+        error.todo = (*error.todo, say(way))
         raise error
     roads = tuple(RoadNotTaken(road["what"], road["why"]) for road in error.details.get("rejected", ()))
     toolkit = replace(choose_toolkit(facts, torch, targets, instead=ours.toolkit), rejected=roads)

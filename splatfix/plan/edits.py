@@ -14,6 +14,7 @@ from typing import Any
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import bundled
+from splatfix.core.step import say
 from splatfix.facts import Source
 from splatfix.knowledge import Arch
 
@@ -164,8 +165,8 @@ def _refused(source: Source, item: Rule, files: Sequence[str], context: Context)
         f"{source.label} cannot be compiled for compute capability {oldest}: {files[0]}: {item.cures}.",
         meaning=f"{item.refuse} Nothing was built and nothing was changed.",
         todo=(
-            "Name newer GPUs only, such as --target sm_75.",
-            "Or use a package that does without: Inria's rasterizers compile for older GPUs.",
+            say("Name newer GPUs only, such as --target sm_75."),
+            say("Or use a package that does without: Inria's rasterizers compile for older GPUs."),
         ),
         details={"rule": item.id, "files": list(files), "source": item.source},
     )

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.shell import quoted
+from splatfix.core.step import Step, run, say
 from splatfix.facts import walk_extensions
 from splatfix.knowledge.stacks import Stack, recognise_checkout
 
@@ -47,11 +47,11 @@ def no_checkout(folder: Path, *options: str) -> SplatfixError:
         return usage_error(
             "not-an-extension",
             what.replace("source folder.", "source folder, and none was found in it."),
-            "Give the folder that holds the extension's setup.py, or a checkout.",
+            say("Give the folder that holds the extension's setup.py, or a checkout."),
         )
-    lines = [" ".join(["splatfix install", quoted(as_typed(path)), *options]) for path in below[:_NAMED]]
-    more = ("There are more of them.",) if len(below) > _NAMED else ()
-    return usage_error("not-a-checkout", what, "Name one of those that it holds:", *lines, *more)
+    lines = [run("splatfix", "install", as_typed(path), *options) for path in below[:_NAMED]]
+    more = (say("There are more of them."),) if len(below) > _NAMED else ()
+    return usage_error("not-a-checkout", what, say("Name one of those that it holds:"), *lines, *more)
 
 
 def as_typed(path: Path) -> str:
@@ -92,22 +92,22 @@ def install_of(name: str) -> str:
     return _BY_RELEASE.get(name.lower(), f"PATH/TO/{name}")
 
 
-def other_spellings(text: str) -> tuple[str, ...]:
+def other_spellings(text: str) -> tuple[Step, ...]:
     """What to do with a SOURCE that is no folder: a package by name, the address of a repository."""
     name = re.split(r"[=<>~!\[ ]", text)[0].lower()
     if name in _BY_RELEASE:
-        return (f"Name the release to build: splatfix install {_BY_RELEASE[name]} --target ARCH",)
+        release = ("splatfix", "install", _BY_RELEASE[name], "--target", "ARCH")
+        return (run(*release, text="Name the release to build"),)
     if _ADDRESS.match(text):
         address = text.removeprefix("git+").partition("#")[0]
         address, at, commit = (
             address.rpartition("@") if "@" in address.rpartition("/")[2] else (address, "", "")
         )
         folder = address.rpartition("/")[2].removesuffix(".git") or "FOLDER"
-        checkout = (f"git -C {quoted(folder)} checkout {quoted(commit)} --recurse-submodules",) if at else ()
+        checkout = (run("git", "-C", folder, "checkout", commit, "--recurse-submodules"),) if at else ()
         return (
-            "Clone it first, then name the folder:",
-            f"git clone --recursive {quoted(address)}",
+            run("git", "clone", "--recursive", address, text="Clone it first, then name the folder"),
             *checkout,
-            f"splatfix install {quoted(folder)} --target ARCH",
+            run("splatfix", "install", folder, "--target", "ARCH"),
         )
     return ()

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding, Goal, run, select
+from splatfix.checks import Finding, Goal, run_checks, select
 from splatfix.checks.packages import leaf, variant_names
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import say
 from splatfix.facts import Facts, FatbinGroup, SplatPackage
 from splatfix.knowledge import Arch
 from splatfix.knowledge.stacks import variant, variants
@@ -67,7 +68,7 @@ def _named(aim: Aim, facts: Facts) -> Iterable[tuple[str, tuple[str, ...]]]:
             raise SplatfixError(
                 "unknown-stack",
                 f"{aim.stack} is no stack that splatfix knows.",
-                todo=("Name the extensions instead, or give the checkout.",),
+                todo=(say("Name the extensions instead, or give the checkout."),),
             )
         for part in known.parts:
             row = variant(part.variant) if part.variant else None
@@ -114,7 +115,7 @@ _OF_PACKAGES = ("extension", "checkout", "environment")
 def _findings(facts: Facts, archs: Sequence[Arch]) -> tuple[Finding, ...]:
     if not facts.environment.packages.value:
         return ()
-    return run(facts, Goal(tuple(arch.sm for arch in archs)), select(_OF_PACKAGES, ()))
+    return run_checks(facts, Goal(tuple(arch.sm for arch in archs)), select(_OF_PACKAGES, ()))
 
 
 def _is_cuda(package: SplatPackage) -> bool:

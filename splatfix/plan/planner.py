@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.step import say
 from splatfix.facts import Facts, Source, read_source
 from splatfix.plan.arch_choice import ArchChoice, Decider, choose
 from splatfix.plan.build_environment import build_environment, job_count
@@ -47,7 +48,7 @@ def make_plan(request: Request, facts: Facts) -> Plan:
     makers = {"native": _native_plan, "pure": _pure_plan, "auto": _native_or_pure}
     if request.backend not in makers:
         raise usage_error(
-            "unknown-backend", f"{request.backend!r} is no backend.", "Choose native, pure or auto."
+            "unknown-backend", f"{request.backend!r} is no backend.", say("Choose native, pure or auto.")
         )
     made = makers[request.backend](request, facts)
     folders = tuple(str(Path(s).expanduser().resolve()) if Path(s).is_dir() else s for s in request.sources)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import run
 from splatfix.facts import Facts
 from splatfix.plan.recipes import Needs, Recipe
 
@@ -23,7 +24,7 @@ def refuse_program(folder: Path, known: Recipe, facts: Facts) -> SplatfixError:
         "not-a-python-extension",
         f"{folder} is a checkout of {known.name}: {known.note}.",
         meaning="\n  ".join(["splatfix does not build it; what it needs of this machine:", *lines]),
-        todo=("Its training data can be looked at with: splatfix diagnose",),
+        todo=(run("splatfix", "diagnose", text="Its training data can be looked at with"),),
         details={"needs": [{"met": met, "text": text} for met, text in checked]},
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import say
 from splatfix.facts import Facts, Toolkit, Torch
 from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import arch_info, known_archs
@@ -54,7 +55,7 @@ def choose_ptx(
             "no-ptx-road",
             f"No toolkit here makes PTX that serves {words}: {what_was_seen(facts, rejected)}.",
             meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",
-            todo=("Use a toolkit that knows the GPU: splatfix install --dry-run --why names the ways.",),
+            todo=(say("Use a toolkit that knows the GPU: splatfix install --dry-run --why names the ways."),),
         )
     return min(fitting, key=lambda item: item[0])[1]
 

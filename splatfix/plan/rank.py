@@ -8,7 +8,9 @@ from dataclasses import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding
+from splatfix.checks._common import is_windows
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import commands
 from splatfix.facts import Facts
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan import roads_build as build_roads
@@ -35,7 +37,7 @@ def aim_at(request: Request, facts: Facts, *, keep: tuple[str, ...] = (), source
         labels = tuple(item.label for item in found)
     except SplatfixError as error:
         incomplete = error.code == "source-incomplete"
-        fetch = tuple(line[line.index("git -C ") :] for line in error.todo if "git -C " in line)
+        fetch = tuple(item.shell() for item in commands(error.todo) if item.argv[:1] == ("git",))
         return Aim(
             request.targets,
             keep=keep,
@@ -97,7 +99,7 @@ def ways_out_of(
     """
     ways = find_ways(aim, facts, lanes)
     found = situation(aim, facts) if ways.targets else Situation(facts, aim, (), ())
-    return replace(ways, advice=advise(findings, families, ways, found))
+    return replace(ways, advice=advise(findings, families, ways, found, is_windows(facts)))
 
 
 def _try_all(found: Situation, lanes: Sequence[Lane]) -> Iterable[WayOut | RoadNotTaken]:

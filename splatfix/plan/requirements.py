@@ -16,7 +16,7 @@ from splatfix.checks._common import targets as targets_of
 from splatfix.checks.advice import pip
 from splatfix.checks.torch_build import torch_for
 from splatfix.core.errors import SplatfixError
-from splatfix.core.shell import quoted
+from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Source, Torch
 from splatfix.knowledge import parse_target, split_targets
 
@@ -36,7 +36,15 @@ def interpreter_of(facts: Facts) -> Interpreter:
             "interpreter-unusable",
             f"The target Python cannot be used: {fact.error}.",
             meaning="Nothing can be built for an interpreter that does not start.",
-            todo=("Give another one with --python, for example a fresh venv: python3 -m venv my-env",),
+            todo=(
+                run(
+                    "python3",
+                    "-m",
+                    "venv",
+                    "my-env",
+                    text="Give another one with --python, for example a fresh venv",
+                ),
+            ),
         )
     found = fact.value
     if found.externally_managed:
@@ -45,8 +53,8 @@ def interpreter_of(facts: Facts) -> Interpreter:
             f"{found.executable} belongs to the operating system, which forbids pip to change it (PEP 668).",
             meaning="Installing there could break the system's own tools.",
             todo=(
-                f"{quoted(found.executable)} -m venv my-env",
-                "splatfix install . --python my-env --target ...",
+                run(found.executable, "-m", "venv", "my-env"),
+                say("splatfix install . --python my-env --target ..."),
             ),
         )
     if version_of(facts, "pip") is None:
@@ -55,8 +63,8 @@ def interpreter_of(facts: Facts) -> Interpreter:
             f"The environment of {found.executable} has no pip.",
             meaning="splatfix builds and installs with the target environment's own pip.",
             todo=(
-                f"{quoted(found.executable)} -m ensurepip",
-                f"or: uv pip install --python {quoted(found.executable)} pip",
+                run(found.executable, "-m", "ensurepip"),
+                run("uv", "pip", "install", "--python", found.executable, "pip", text="Or"),
             ),
         )
     return found
@@ -80,14 +88,25 @@ def torch_of(facts: Facts, *, cuda: bool, targets: Iterable[str] = ()) -> Torch:
             "no-torch",
             f"torch is not installed in the environment of {where}.",
             meaning="Extensions are compiled against the installed torch and work with that one only.",
-            todo=(_torch_to_install(facts, targets, cuda=cuda), "Then run this again."),
+            todo=(_torch_to_install(facts, targets, cuda=cuda), say("Then run this again.")),
         )
     if torch.value is None:
         raise SplatfixError(
             "torch-unreadable",
             f"torch in the environment of {where} cannot be read: {torch.error}.",
             meaning="Its version and CUDA build decide everything else.",
-            todo=(f"Reinstall it: {quoted(where)} -m pip install --force-reinstall --no-deps torch",),
+            todo=(
+                run(
+                    where,
+                    "-m",
+                    "pip",
+                    "install",
+                    "--force-reinstall",
+                    "--no-deps",
+                    "torch",
+                    text="Reinstall it",
+                ),
+            ),
         )
     if cuda and torch.value.cuda is None:
         build = "ROCm" if torch.value.hip else "CPU-only"
@@ -96,21 +115,29 @@ def torch_of(facts: Facts, *, cuda: bool, targets: Iterable[str] = ()) -> Torch:
             f"torch {torch.value.version} in the environment of {where} is a {build} build.",
             meaning="CUDA extensions can neither be built against it nor run with it.",
             todo=(
-                "Install a CUDA build of torch; this names the exact command:",
-                f"splatfix install --dry-run --why --target sm_120 --python {quoted(where)}",
-                "Or use the drop-ins that need no CUDA: splatfix install fused_ssim simple_knn --backend pure",
+                say("Install a CUDA build of torch; this names the exact command:"),
+                run("splatfix", "install", "--dry-run", "--why", "--target", "sm_120", "--python", where),
+                run(
+                    "splatfix",
+                    "install",
+                    "fused_ssim",
+                    "simple_knn",
+                    "--backend",
+                    "pure",
+                    text="Or use the drop-ins that need no CUDA",
+                ),
             ),
         )
     return torch.value
 
 
-def _torch_to_install(facts: Facts, targets: Iterable[str], *, cuda: bool) -> str:
+def _torch_to_install(facts: Facts, targets: Iterable[str], *, cuda: bool) -> Step:
     """The command that ``diagnose`` names too; the drop-ins run with any torch."""
     if not cuda:
-        return pip(facts, "install", "torch").text
+        return pip(facts, "install", "torch")
     named = [part for text in targets for part in split_targets(text) if part.lower() != "auto"]
     goal = Goal(tuple(parse_target(part).sm for part in named))
-    return torch_for(facts, goal, targets_of(facts, goal))[0].text
+    return torch_for(facts, goal, targets_of(facts, goal))[0]
 
 
 def check_build_tools(facts: Facts, source: Source) -> None:
@@ -132,8 +159,8 @@ def check_build_tools(facts: Facts, source: Source) -> None:
             f"No C compiler was found on this machine ({facts.machine.compilers.found_via}).",
             meaning=f"{source.label} has C or C++ code to compile.",
             todo=(
-                "On Debian and Ubuntu: sudo apt-get install build-essential",
-                "Or name one: CC=/path/to/gcc",
+                run("sudo", "apt-get", "install", "build-essential", text="On Debian and Ubuntu"),
+                say("Or name one: CC=/path/to/gcc"),
             ),
         )
     to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
@@ -148,7 +175,6 @@ def check_build_tools(facts: Facts, source: Source) -> None:
     if not missing:
         return
     python = interpreter_of(facts).executable
-    wanted = " ".join(f"'{item}'" if re.search(r"[<>\[;! ]", item) else item for item in missing)
     lists = (("to be built", to_build), ("to be imported", to_import))
     said = " and ".join(f"{', '.join(dict.fromkeys(items))} {purpose}" for purpose, items in lists if items)
     raise SplatfixError(
@@ -156,7 +182,7 @@ def check_build_tools(facts: Facts, source: Source) -> None:
         f"The environment of {python} lacks what {source.label} needs: {said}.",
         meaning="The build runs inside the target environment, because it must see the installed torch; splatfix itself "
         "adds no packages to it.",
-        todo=(f"{quoted(python)} -m pip install {wanted}",),
+        todo=(run(python, "-m", "pip", "install", *missing),),
     )
 
 
@@ -175,8 +201,8 @@ def _refuse_other_python(facts: Facts, source: Source) -> None:
         f"{source.label} asks for Python {source.python}, and {interpreter.executable} is Python {interpreter.version}.",
         meaning="pip would refuse to install what was built; nothing was built and nothing was changed.",
         todo=(
-            "Use an environment whose Python fits, and name it with --python.",
-            "Or check out a version of the source that takes this Python.",
+            say("Use an environment whose Python fits, and name it with --python."),
+            say("Or check out a version of the source that takes this Python."),
         ),
     )
 
@@ -186,7 +212,7 @@ def _wrong_torch(facts: Facts, source: Source, text: str) -> SplatfixError:
         "torch-does-not-fit",
         f"{source.label} asks for {text}, and torch {_version_there(facts, 'torch')} is installed.",
         meaning="splatfix never changes torch by itself: everything else in the environment depends on it.",
-        todo=("Use an environment whose torch fits, and name it with --python.",),
+        todo=(say("Use an environment whose torch fits, and name it with --python."),),
     )
 
 

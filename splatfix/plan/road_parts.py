@@ -11,7 +11,7 @@ from splatfix.core.proof import RungName
 from splatfix.plan.plan import Reason, RoadNotTaken
 from splatfix.plan.road_tools import Tools
 from splatfix.plan.situation import Situation, lacks_code
-from splatfix.plan.ways import ByHand, Limit, Rebuild, Road, ShowIt, Step, SwapIn, WayOut
+from splatfix.plan.ways import ByHand, Limit, Rebuild, Road, ShowIt, SwapIn, WayOut, WayStep
 
 TITLES = {
     Road.KEEP: "keep what is installed",
@@ -38,7 +38,7 @@ def shut(road: Road, why: str) -> RoadNotTaken:
 def way(
     found: Situation,
     road: Road,
-    steps: tuple[Step, ...],
+    steps: tuple[WayStep, ...],
     reasons: Sequence[Reason],
     unsure: Sequence[str] = (),
     *,
@@ -73,7 +73,7 @@ def way(
     )
 
 
-def _replaced(found: Situation, steps: Sequence[Step]) -> list[str]:
+def _replaced(found: Situation, steps: Sequence[WayStep]) -> list[str]:
     """Whose rasterizer these steps put another one in the place of."""
     built = {name for step in steps if isinstance(step, Rebuild) for name in step.subjects}
     swapped = any(isinstance(step, SwapIn) for step in steps)
@@ -82,7 +82,7 @@ def _replaced(found: Situation, steps: Sequence[Step]) -> list[str]:
 
 def rebuild_steps(
     found: Situation, tools: Tools, *options: str, everything: bool = False
-) -> tuple[Step, ...]:
+) -> tuple[WayStep, ...]:
     """Get the tools, compile, and show it.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from splatfix.checks._common import is_windows
 from splatfix.checks.toolkit import conda_toolkit
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts, Toolkit, Torch
@@ -17,7 +18,7 @@ from splatfix.plan.plan import Reason
 from splatfix.plan.provided import toolkit_recipe, toolkit_to_be
 from splatfix.plan.toolchain import ToolkitDecision, choose_toolkit
 from splatfix.plan.versions import release_numbers
-from splatfix.plan.ways import ByHand, GetToolkit, Step
+from splatfix.plan.ways import ByHand, GetToolkit, WayStep, by_hand
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Tools:
     root: str
     build_archs: tuple[Arch, ...]
     compiler: CompilerDecision | None
-    before: tuple[Step, ...]
+    before: tuple[WayStep, ...]
     reasons: tuple[Reason, ...]
     ptx: Arch | None = None
     """Compiled as PTX too, for the targets that this toolkit cannot name."""
@@ -129,7 +130,7 @@ def _install_by_hand(facts: Facts, cuda: str) -> ByHand:
     if interpreter and interpreter.kind == "conda":
         return ByHand(
             f"install the CUDA {cuda} toolkit into the conda environment, which needs no root",
-            (conda_toolkit(interpreter.prefix, cuda),),
+            (conda_toolkit(interpreter.prefix, cuda).line(windows=is_windows(facts)),),
         )
     return ByHand(
         f"install the CUDA {cuda} toolkit (not the driver that comes with it) from "
@@ -137,7 +138,7 @@ def _install_by_hand(facts: Facts, cuda: str) -> ByHand:
     )
 
 
-def _tools(facts: Facts, torch: Torch, decision: ToolkitDecision, before: tuple[Step, ...]) -> Tools:
+def _tools(facts: Facts, torch: Torch, decision: ToolkitDecision, before: tuple[WayStep, ...]) -> Tools:
     compiler, needed, why = compiler_here(facts, torch, decision.toolkit, decision.version)
     reasons = (
         [Reason(decision.why)]
@@ -157,12 +158,10 @@ def _tools(facts: Facts, torch: Torch, decision: ToolkitDecision, before: tuple[
 
 def compiler_here(
     facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
-) -> tuple[CompilerDecision | None, tuple[Step, ...], tuple[Reason, ...]]:
+) -> tuple[CompilerDecision | None, tuple[WayStep, ...], tuple[Reason, ...]]:
     """The host compiler here, or the step that gets one; and why."""
     try:
         chosen = choose_compilers(facts, torch, toolkit, version)
     except SplatfixError as error:
-        commands = tuple(step for step in error.todo if step.startswith("conda "))
-        text = " ".join(step for step in error.todo if step not in commands)
-        return None, (ByHand(text, commands),), (Reason(error.what),)
+        return None, (by_hand(error.todo, is_windows(facts)),), (Reason(error.what),)
     return chosen, (), (Reason(chosen.why),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splatfix.checks import Goal, Status, run, select
+from splatfix.checks import Goal, Status, run_checks, select
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Torch
 from splatfix.knowledge import cubin_runs_on
@@ -66,7 +66,9 @@ def keep(found: Situation) -> WayOut | RoadNotTaken:
 def _torch_failures(found: Situation) -> list[str]:
     """What checks found of the installed torch itself that keeps it from being used, beside what it carries."""
     goal = Goal(tuple(arch.sm for arch in found.archs))
-    failed = [item for item in run(found.facts, goal, select(("torch",), ())) if item.status is Status.FAIL]
+    failed = [
+        item for item in run_checks(found.facts, goal, select(("torch",), ())) if item.status is Status.FAIL
+    ]
     return [item.summary.rstrip(".") for item in failed]
 
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
+from splatfix.checks._common import is_windows
 from splatfix.checks.torch_choice import preference
 from splatfix.core.proof import RungName
-from splatfix.knowledge.torch_releases import pip_command, releases
+from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.plan.native_parts import NativePart
 from splatfix.plan.plan import Reason, RoadNotTaken
 from splatfix.plan.road_parts import UPPER_RUNGS, python_option, shut, way
@@ -22,9 +23,9 @@ from splatfix.plan.ways import (
     Limit,
     Road,
     ShowIt,
-    Step,
     SwapIn,
     WayOut,
+    WayStep,
 )
 
 
@@ -47,7 +48,7 @@ def swap(found: Situation) -> WayOut | RoadNotTaken:
         text = "which rasterizer your trainer calls decides whether it has a stand-in; the checkout tells"
         reasons.append(Reason(text))
     against, unsure = torch_obstacles(found)
-    first: tuple[Step, ...] = ()
+    first: tuple[WayStep, ...] = ()
     if found.torch is None:
         install = _first_torch(found)
         if install is None:
@@ -128,7 +129,9 @@ def _first_torch(found: Situation) -> InstallTorch | None:
         version, tag = f"{release}.*", "cpu"
     else:
         return None
-    return InstallTorch(version, tag, pip_here(found.facts, pip_command(version, tag)))
+    return InstallTorch(
+        version, tag, pip_here(found.facts, *pip_words(version, tag)).line(windows=is_windows(found.facts))
+    )
 
 
 def _release_for_the_cpu(found: Situation) -> str:
@@ -147,7 +150,7 @@ def _why_cpu_torch(found: Situation) -> str:
     return f"no CUDA build of torch in the tables serves {found.words} here"
 
 
-def _on_the_cpu(made: WayOut, steps: tuple[Step, ...], why: str) -> WayOut:
+def _on_the_cpu(made: WayOut, steps: tuple[WayStep, ...], why: str) -> WayOut:
     """The same drop-ins where torch does not run on the GPU: they still run without one, whatever its driver needs."""
     others = tuple(limit for limit in made.cannot_prove if limit.rung not in UPPER_RUNGS)
     why = f"on that GPU ({why}); on the CPU it can be shown"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
+from splatfix.checks._common import is_windows
 from splatfix.checks.driver import driver_words
 from splatfix.knowledge import drivers
 from splatfix.knowledge.torch_releases import (
@@ -61,7 +62,8 @@ def other_torch(found: Situation) -> WayOut | RoadNotTaken:
 
 def _plan_for(found: Situation, best: Offer, offers: Sequence[Offer]) -> WayOut:
     chosen = best.build
-    version, command = install_command(chosen, found.facts)
+    version, pip_step = install_command(chosen, found.facts)
+    command = pip_step.line(windows=is_windows(found.facts))
     reasons = [Reason(_why_build(found, best.ranked, version), chosen.source), *best.tools.reasons]
     others = [o.build for o in offers if o.build is not chosen and o.tools.cost == best.tools.cost][:3]
     if others:

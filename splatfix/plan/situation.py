@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding, Goal, Status, run, select
+from splatfix.checks import Finding, Goal, Status, run_checks, select
+from splatfix.checks._common import is_windows
 from splatfix.checks.coverage import judge
 from splatfix.checks.driver import driver_words
 from splatfix.facts import Facts, FatbinGroup, Torch
@@ -17,7 +18,7 @@ from splatfix.plan.native_parts import NativePart, native_parts
 from splatfix.plan.targets import archs_here, driver_level, resolve_targets
 from splatfix.plan.torch_builds import glibc_of, no_wheels, platform_of, python_of
 from splatfix.plan.versions import release_numbers
-from splatfix.plan.ways import Aim, ByHand
+from splatfix.plan.ways import Aim, ByHand, by_hand
 
 
 @dataclass(frozen=True)
@@ -243,12 +244,12 @@ _BROKEN = ("gpu-without-driver", "driver-library-mismatch", "driver-library-miss
 
 
 def _repairs(facts: Facts) -> tuple[ByHand, ...]:
-    findings = run(facts, Goal(), select(_BROKEN, ()))
-    return tuple(repair_of(finding) for finding in findings if finding.status is Status.FAIL)
+    findings = run_checks(facts, Goal(), select(_BROKEN, ()))
+    return tuple(
+        repair_of(finding, is_windows(facts)) for finding in findings if finding.status is Status.FAIL
+    )
 
 
-def repair_of(finding: Finding) -> ByHand:
+def repair_of(finding: Finding, windows: bool) -> ByHand:
     """A finding's own remedy as a step of a plan."""
-    said = [step.text for step in finding.remedy if not step.command]
-    commands = tuple(step.text for step in finding.remedy if step.command)
-    return ByHand(" ".join(said) or finding.summary, commands)
+    return by_hand(finding.remedy, windows, finding.summary)

@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.shell import quoted
+from splatfix.core.step import run, say
 from splatfix.facts import extension_folders, read_package_source, read_source
 from splatfix.knowledge.stacks import identify, recognise_checkout, stacks, variant, variants
 from splatfix.plan.folders import install_of, is_checkout, no_checkout
@@ -38,7 +38,7 @@ def choose_swaps(sources: Iterable[str]) -> tuple[Swap, ...]:
         raise usage_error(
             "nothing-to-swap",
             "Nothing was named to be replaced, and this folder is no checkout with extensions.",
-            f"Name one or more of: {known_names()}",
+            say(f"Name one or more of: {known_names()}"),
         )
     found = tuple(dict.fromkeys(swap for item in named for swap in _swaps_for(item)))
     by_distribution: dict[str, Swap] = {}
@@ -49,7 +49,7 @@ def choose_swaps(sources: Iterable[str]) -> tuple[Swap, ...]:
                 "same-name-twice",
                 f"{other.name} and {swap.name} are one distribution.",
                 meaning="One environment holds one of them; the second would replace the first.",
-                todo=("Name the one that your trainer calls.",),
+                todo=(say("Name the one that your trainer calls."),),
             )
     return found
 
@@ -59,12 +59,12 @@ def _swaps_for(text: str) -> tuple[Swap, ...]:
     if not folder.is_dir():
         return (_by_name(text),)
     if not _is_source(folder):
-        raise no_checkout(folder.resolve(), "--backend pure")
+        raise no_checkout(folder.resolve(), "--backend", "pure")
     try:
         return _inside(folder) or (_by_name(text),)
     except SplatfixError as error:
         if error.code == "nothing-replaces-it":  # the folder that was named is what a native build takes
-            error.todo = (f"splatfix install {quoted(text)} --target sm_120", *error.todo[1:])
+            error.todo = (run("splatfix", "install", text, "--target", "sm_120"), *error.todo[1:])
         raise
 
 
@@ -102,7 +102,7 @@ def _by_source(folder: Path) -> Swap:
         raise usage_error(
             "variant-unreadable",
             f"Which {module} {folder} is cannot be read from its {module}/__init__.py: {error}.",
-            f"Name the variant: {_variants()}",
+            say(f"Name the variant: {_variants()}"),
         ) from error
     matches = identify(
         module,
@@ -117,7 +117,7 @@ def _by_source(folder: Path) -> Swap:
             "nothing-replaces-it",
             f"{folder} is a {module} of a kind that splatfix does not know.",
             meaning="A drop-in with other settings or results would be called wrongly.",
-            todo=(f"If it is called like one of these, name that one: {_variants()}",),
+            todo=(say(f"If it is called like one of these, name that one: {_variants()}"),),
         )
     return _by_variant(matches[0].variant.key)
 
@@ -140,8 +140,15 @@ def _by_name(text: str) -> Swap:
         raise usage_error(
             "variant-not-said",
             f"At least nine incompatible packages are called {text}; which of them does your trainer call?",
-            f"Name it: {_variants()}",
-            "Or give the trainer's checkout: splatfix install PATH/TO/CHECKOUT --backend pure",
+            say(f"Name it: {_variants()}"),
+            run(
+                "splatfix",
+                "install",
+                "PATH/TO/CHECKOUT",
+                "--backend",
+                "pure",
+                text="Or give the trainer's checkout",
+            ),
         )
     for swap in SWAPS:
         if name == swap.distribution and not kind:
@@ -151,7 +158,7 @@ def _by_name(text: str) -> Swap:
     raise usage_error(
         "unknown-swap",
         f"{text} is nothing that splatfix has a drop-in for.",
-        f"There are drop-ins for: {known_names()}",
+        say(f"There are drop-ins for: {known_names()}"),
     )
 
 
@@ -162,7 +169,7 @@ def _named_variant(text: str, kind: str) -> Swap:
     if kind in IRREPLACEABLE_VARIANTS:
         return _by_variant(kind)
     raise usage_error(
-        "unknown-swap", f"{text} is no variant that splatfix knows.", f"Name one of: {_variants()}"
+        "unknown-swap", f"{text} is no variant that splatfix knows.", say(f"Name one of: {_variants()}")
     )
 
 
@@ -172,14 +179,18 @@ def _variants() -> str:
 
 def _refused(what: str, why: str, name: str, variant_key: str = "") -> SplatfixError:
     beside = companions(name, variant_key)
-    others = (
-        f"What is used beside it can be swapped by name: splatfix install {' '.join(beside)} --backend pure"
+    others = run(
+        *("splatfix", "install", *beside, "--backend", "pure"),
+        text="What is used beside it can be swapped by name",
     )
     return SplatfixError(
         "nothing-replaces-it",
         f"There is no drop-in for {what}: {why}.",
         meaning="Only a native build serves it.",
-        todo=(f"splatfix install {install_of(name)} --target sm_120", *([others] if beside else [])),
+        todo=(
+            run("splatfix", "install", install_of(name), "--target", "sm_120"),
+            *([others] if beside else []),
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.step import run
 from splatfix.facts import Facts
 from splatfix.knowledge import Arch, parse_target, split_targets
 
@@ -80,6 +81,15 @@ def _no_gpu(what: str) -> SplatfixError:
         "no-gpu-to-target",
         what,
         meaning="Without a GPU to ask, splatfix cannot know which architecture the code must run on.",
-        todo=("Name it, for example for an RTX 50 card: splatfix install . --target sm_120",),
+        todo=(
+            run(
+                "splatfix",
+                "install",
+                ".",
+                "--target",
+                "sm_120",
+                text="Name it, for example for an RTX 50 card",
+            ),
+        ),
         exit_code=Exit.UNDETERMINED,
     )

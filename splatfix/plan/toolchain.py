@@ -9,6 +9,7 @@ from pathlib import Path
 from splatfix.checks.build_resources import brings_own_glibc, glibc_clash
 from splatfix.checks.torch_choice import preference
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
 from splatfix.knowledge.archs import arch_info, known_archs
@@ -118,12 +119,14 @@ def served_by(target: Arch, torch: Torch) -> Arch:
     )
 
 
-def _newer_torch(target: Arch) -> str:
+def _newer_torch(target: Arch) -> Step:
     release = first_release_for_arch(target)
     if release is None:
-        return "Use a newer torch; see https://pytorch.org/get-started/locally/"
+        return say("Use a newer torch; see https://pytorch.org/get-started/locally/")
     minor = ".".join(release.split(".")[:2])  # the patch read stands for its minor
-    return f"Use torch {minor} or newer in that environment; see https://pytorch.org/get-started/locally/"
+    return say(
+        f"Use torch {minor} or newer in that environment; see https://pytorch.org/get-started/locally/"
+    )
 
 
 def objection_to(
@@ -184,7 +187,7 @@ def candidates(facts: Facts, cuda_home: str | None) -> Sequence[Toolkit]:
             "no-toolkit-there",
             f"There is no CUDA toolkit in {cuda_home}.",
             meaning="A toolkit root holds bin/nvcc and include/cuda_runtime.h.",
-            todo=("Give the root folder, for example --cuda-home /usr/local/cuda-13.0",),
+            todo=(say("Give the root folder, for example --cuda-home /usr/local/cuda-13.0"),),
         )
     return named
 
@@ -212,9 +215,9 @@ def _no_toolkit(
     if lost:
         return _needs_older_cuda(facts, cuda, targets, lost)
     todo = (
-        f"Install a CUDA {major} toolkit ({cuda} is torch's own), or name one with --cuda-home.",
-        "NVIDIA's archive: https://developer.nvidia.com/cuda-toolkit-archive",
-        f'With conda: conda install -c "nvidia/label/cuda-{cuda}.0" cuda-toolkit',
+        say(f"Install a CUDA {major} toolkit ({cuda} is torch's own), or name one with --cuda-home."),
+        say("NVIDIA's archive: https://developer.nvidia.com/cuda-toolkit-archive"),
+        run("conda", "install", "-c", f"nvidia/label/cuda-{cuda}.0", "cuda-toolkit", text="With conda"),
     )
     return SplatfixError(
         "no-matching-toolkit",
@@ -241,10 +244,12 @@ def _needs_older_cuda(
     todo = (
         (
             install_command(older, facts)[1],
-            f"Then install a CUDA {last} toolkit and call splatfix install again.",
+            say(f"Then install a CUDA {last} toolkit and call splatfix install again."),
         )
         if older
-        else (f"No torch in the tables serves {words} here; splatfix install --dry-run --why says more.",)
+        else (
+            say(f"No torch in the tables serves {words} here; splatfix install --dry-run --why says more."),
+        )
     )
     return SplatfixError(
         "arch-dropped-by-cuda",

@@ -7,6 +7,7 @@ from typing import Literal
 
 from splatfix.checks._common import torch_family
 from splatfix.checks.advice import pip
+from splatfix.core.step import Step, run
 from splatfix.facts import Facts
 from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import Platform
@@ -14,7 +15,7 @@ from splatfix.knowledge.torch_releases import (
     RankedBuild,
     TorchBuild,
     builds_for_arch,
-    replacing_command,
+    replacing_words,
 )
 from splatfix.plan.versions import release_numbers
 
@@ -78,20 +79,19 @@ def builds_for_all(
     return [item for item in first if all((item.build.release, item.build.tag) in other for other in rest)]
 
 
-def install_command(build: TorchBuild, facts: Facts) -> tuple[str, str]:
-    """Version and exact pip command of a build in place of what is there, companions included."""
-    version, command = replacing_command(build.torch, build.tag, torch_family(facts), pip="pip")
-    return version, pip_here(facts, command)
+def install_command(build: TorchBuild, facts: Facts) -> tuple[str, Step]:
+    """Version and exact pip command for a build in place of what is there, companions included."""
+    version, command = replacing_words(build.torch, build.tag, torch_family(facts))
+    return version, pip_here(facts, *command)
 
 
-def pip_here(facts: Facts, command: str) -> str:
-    """``pip install ...`` for the target environment, as the findings write it: by its own python, or by uv's pip.
+def pip_here(facts: Facts, *what: str) -> Step:
+    """``pip install WHAT`` for the target environment, as the findings write it: by its own python, or by uv's pip.
 
     A system's Python refuses every installation (PEP 668), so there it is for an environment that is still to be made.
     """
-    words = command.removeprefix("pip install ")
-    said = pip(facts, "install", words)
-    return said.text if said.command else f'"FOLDER/bin/python" -m pip install {words}'
+    step = pip(facts, "install", *what)
+    return step if step.command else run("FOLDER/bin/python", "-m", "pip", "install", *what)
 
 
 def _pair(text: str) -> tuple[int, int] | None:

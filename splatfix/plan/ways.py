@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from splatfix.core.proof import RungName
+from splatfix.core.step import Step
 from splatfix.plan.plan import Reason, RoadNotTaken
 
 WAYS_VERSION = 1
@@ -58,6 +59,13 @@ class ByHand:
     def describe(self) -> str:
         """One line for a person."""
         return f"by hand: {self.text}"
+
+
+def by_hand(steps: Sequence[Step], windows: bool, otherwise: str = "") -> ByHand:
+    """Steps of a finding or an error as one step of a plan; ``otherwise`` stands where none of them has a text."""
+    commands = tuple(item.command.shell(windows=windows) for item in steps if item.command)
+    text = " ".join(item.text for item in steps if item.text)
+    return ByHand(text or otherwise, commands)
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,7 @@ class ShowIt:
         return f"then {self.shows}: {self.command}"
 
 
-Step = Keep | ByHand | InstallTorch | GetToolkit | Rebuild | SwapIn | RunLane | ShowIt
+WayStep = Keep | ByHand | InstallTorch | GetToolkit | Rebuild | SwapIn | RunLane | ShowIt
 
 
 @dataclass(frozen=True)
@@ -167,7 +175,7 @@ class WayOut:
 
     road: Road
     title: str
-    steps: tuple[Step, ...]
+    steps: tuple[WayStep, ...]
     can_prove: tuple[RungName, ...]
     """Rungs that this machine can show once it is done."""
     cannot_prove: tuple[Limit, ...]

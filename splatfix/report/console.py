@@ -101,7 +101,7 @@ def show_error(problem: SplatfixError) -> None:
     """What happened, what it means, what to do, in that order."""
     from rich.markup import escape
 
-    from splatfix.report.layout import paragraph, prose
+    from splatfix.report.layout import paragraph, prose, show_step
 
     console = err()
     said = f"[bold red]error[/] [dim]({problem.code})[/] {escape(problem.what)}"
@@ -109,4 +109,4 @@ def show_error(problem: SplatfixError) -> None:
     if problem.meaning:
         prose(console, "  ", escape(problem.meaning))
     for step in problem.todo:
-        prose(console, "  [cyan]→[/] ", escape(step))
+        show_step(console, step, indent=2)

@@ -9,12 +9,13 @@ from splatfix import __version__
 from splatfix.checks.model import Finding, Goal, Status
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.step import step_json
 from splatfix.facts.model import Facts
 
 if TYPE_CHECKING:
     from splatfix.plan.ways import Ways
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def envelope(kind: str, exit_code: Exit, **content: Any) -> dict[str, Any]:
@@ -37,10 +38,15 @@ def diagnosis(
         verdict(findings),
         summary=counts(findings),
         goal=to_json(goal),
-        findings=to_json(findings),
+        findings=[_finding(item, facts.machine.system == "windows") for item in findings],
         ways=_ways(ways),
         facts=to_json(facts),
     )
+
+
+def _finding(item: Finding, windows: bool) -> dict[str, Any]:
+    """A finding, its commands for the shell of the machine that was diagnosed."""
+    return {**to_json(item), "remedy": [step_json(step, windows=windows) for step in item.remedy]}
 
 
 def _ways(ways: Ways | None) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 
@@ -9,6 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
+
+from splatfix.core.step import Step
 
 _LEAST = 24
 """Columns that a hanging indent must leave to the text."""
@@ -47,6 +50,17 @@ def paragraph(console: Console, body: str, *, first: int, then: int) -> None:
     text = Text.from_markup(body, emoji=False)
     for number, line in enumerate(_lines(text, max(console.width - then, 1))):
         console.print(Text(" " * (then if number else first)) + line, soft_wrap=True)
+
+
+def show_step(console: Console, step: Step, *, indent: int, windows: bool = os.name == "nt") -> None:
+    """One thing to do: its text, then its command on a line of its own, which is never broken."""
+    margin = " " * indent
+    if step.text:
+        prose(console, f"{margin}[cyan]→[/] ", escape(step.text))
+        margin += "  "
+    if step.command:
+        line = step.command.shell(windows=windows)
+        console.print(f"{margin}[cyan]$ {escape(line)}[/]", soft_wrap=True)
 
 
 def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

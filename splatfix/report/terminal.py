@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import groupby
 
 from rich.console import Console
 from rich.markup import escape
 
-from splatfix.checks.model import Finding, Remedy, Status
+from splatfix.checks.model import Finding, Status
 from splatfix.facts.model import Facts, Gpu
 from splatfix.report.document import counts
-from splatfix.report.layout import paragraph, prose
+from splatfix.report.layout import paragraph, prose, show_step
 
 MARKS = {
     Status.PASS: "[green]✓[/]",
@@ -43,13 +44,15 @@ def diagnosis(
     for family, group in groupby(findings, key=lambda finding: families.get(finding.code, "")):
         console.print(f"\n[bold]{escape(family)}[/]")
         for item in group:
-            finding(console, item, verbose=verbose)
+            finding(console, item, verbose=verbose, windows=facts.machine.system == "windows")
     numbers = counts(findings)
     words = ", ".join(f"{count} {name}" for name, count in numbers.items() if count)
     console.print(f"\n[bold]{words}[/]")
 
 
-def finding(console: Console, item: Finding, *, verbose: bool = False) -> None:
+def finding(
+    console: Console, item: Finding, *, verbose: bool = False, windows: bool = os.name == "nt"
+) -> None:
     """Print one finding; loud ones with their evidence and remedy."""
     code = f" [dim]{item.code}[/]" if item.status in _LOUD or verbose else ""
     prose(console, f"  {MARKS[item.status]} ", f"{escape(item.summary)}{code}")
@@ -60,7 +63,7 @@ def finding(console: Console, item: Finding, *, verbose: bool = False) -> None:
             paragraph(console, said, first=6, then=8)
     if item.status in _LOUD:
         for step in item.remedy:
-            _remedy(console, step)
+            show_step(console, step, indent=6, windows=windows)
         if item.link:
             console.print(f"      [dim]{escape(item.link)}[/]", soft_wrap=True)
 
@@ -70,13 +73,6 @@ def _gpu(gpu: Gpu) -> str:
         return gpu.name
     name = ", ".join(gpu.mig_devices) if gpu.mig and gpu.mig_devices else gpu.name
     return f"{name} ({gpu.cc or 'compute capability not known'})"
-
-
-def _remedy(console: Console, step: Remedy) -> None:
-    if step.command:
-        console.print(f"      [cyan]$ {escape(step.text)}[/]", soft_wrap=True)
-    else:
-        prose(console, "      [cyan]→[/] ", escape(step.text))
 
 
 def _overview(facts: Facts) -> Iterator[tuple[str, str]]:

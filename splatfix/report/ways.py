@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from splatfix.core.codec import to_json
 from splatfix.plan.plan import RoadNotTaken
-from splatfix.plan.ways import ByHand, Road, Step, Ways
+from splatfix.plan.ways import ByHand, Road, Ways, WayStep
 from splatfix.report.layout import paragraph, prose
 
 
@@ -82,7 +82,7 @@ def a_road(console: Console, road: RoadNotTaken) -> None:
     paragraph(console, f"{escape(road.what)}: [dim]{escape(road.why)}[/]", first=2, then=4)
 
 
-def _step(console: Console, step: Step) -> None:
+def _step(console: Console, step: WayStep) -> None:
     prose(console, "     [cyan]→[/] ", escape(step.describe()))
     for command in step.commands if isinstance(step, ByHand) else ():
         console.print(f"       [cyan]$ {escape(command)}[/]", soft_wrap=True)

@@ -48,5 +48,5 @@ def test_splatfixs_own_environment_is_not_the_first_to_be_filled() -> None:
     ):
         with pytest.raises(SplatfixError) as caught:
             require_packages(known, python, VERIFY)
-        assert caught.value.code == "environment-not-ready" and first in caught.value.todo[0]
+        assert caught.value.code == "environment-not-ready" and first in caught.value.todo[0].line()
         assert len(caught.value.todo) == 2

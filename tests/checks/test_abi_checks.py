@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks import Finding, Goal, Status, run_checks
 from splatfix.facts import (
     BuildRecord,
     Distribution,
@@ -37,7 +37,7 @@ def linked(**values: Any) -> Fact[tuple[Extension, ...]]:
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(facts, Goal()) if item.code == code]
 
 
 def test_an_extension_that_fits(changed: Changer) -> None:
@@ -58,7 +58,7 @@ def test_torchvision_is_not_rebuilt_but_replaced(changed: Changer) -> None:
     item = dataclasses.replace(facts.environment.extensions.value[0], distribution="torchvision")  # type: ignore[index]
     assert (
         "Install the torchvision"
-        in only(changed(extensions=Fact((item,), "")), "torch-abi-mismatch").remedy[0].text
+        in only(changed(extensions=Fact((item,), "")), "torch-abi-mismatch").remedy[0].line()
     )
 
 
@@ -264,7 +264,7 @@ def test_torchvision(changed: Changer, version: str, pin: str, words: str) -> No
 
 def test_triton(changed: Changer) -> None:
     facts = changed(distributions=with_pins("torch", "2.9.1+cu128", "triton==3.5.1", triton="3.4.0"))
-    assert only(facts, "torch-companions").remedy[0].text.endswith('pip install "triton==3.5.1"')
+    assert only(facts, "torch-companions").remedy[0].line().endswith('pip install "triton==3.5.1"')
     assert not of(changed(distributions=with_pins("torch", "2.9.1", "triton==3.5.1")), "torch-companions")
 
 
@@ -285,7 +285,7 @@ def test_setuptools(
         torch=torch_with(builder_imports=imports), distributions=distributions(setuptools=setuptools)
     )
     found = of(facts, "setuptools-incompatible")
-    assert [f'"setuptools<{limit}"' in item.remedy[0].text for item in found] == ([True] if limit else [])
+    assert [f'"setuptools<{limit}"' in item.remedy[0].line() for item in found] == ([True] if limit else [])
 
 
 # --- the JIT cache
@@ -324,7 +324,7 @@ def test_a_cache_that_fits(changed: Changer) -> None:
 def test_a_stale_cache(changed: Changer, values: dict[str, Any]) -> None:
     finding = only(cache(changed, **values), "stale-jit-cache")
     assert finding.status is Status.FAIL
-    assert finding.remedy[1].text == 'rm -r "/cache/py311_cu128/gsplat_cuda"'
+    assert finding.remedy[1].line() == "rm -r /cache/py311_cu128/gsplat_cuda"
 
 
 def test_a_cache_nobody_could_read_is_unknown(changed: Changer) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.core.step import set_variable
 from splatfix.facts import (
     Distribution,
     Driver,
@@ -28,7 +29,7 @@ TorchWith = Callable[..., "Fact[Torch]"]
 
 
 def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
-    return [item for item in run(facts, Goal(targets)) if item.code == code]
+    return [item for item in run_checks(facts, Goal(targets)) if item.code == code]
 
 
 def listed(changed: Changer, text: str, **values: object) -> Facts:
@@ -52,17 +53,17 @@ def test_a_list_that_stops_torch(changed: Changer, text: str, words: str, mended
     finding = loud(facts)["arch-list-malformed"]
     assert finding.status is Status.FAIL
     assert words in finding.summary
-    assert finding.remedy[0].text == f'export TORCH_CUDA_ARCH_LIST="{mended}"'
+    assert finding.remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", f"{mended}")
     assert isinstance(expand_arch_list(mended, "2.9.1"), ArchList), "what is offered must be what torch takes"
 
 
 def test_nonsense_has_only_one_way_out(changed: Changer) -> None:
     assert (
-        of(listed(changed, "blackwell"), "arch-list-malformed")[0].remedy[0].text
+        of(listed(changed, "blackwell"), "arch-list-malformed")[0].remedy[0].line()
         == "unset TORCH_CUDA_ARCH_LIST"
     )
     windows = listed(changed, "8.6,12.0", system="windows")
-    assert of(windows, "arch-list-malformed")[0].remedy[0].text == 'set "TORCH_CUDA_ARCH_LIST=8.6;12.0"'
+    assert of(windows, "arch-list-malformed")[0].remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", "8.6;12.0")
 
 
 @pytest.mark.parametrize("text", ["12.0", "8.6;12.0+PTX", "Ampere;Hopper;12.0", "8.6 12.0", ""])
@@ -84,7 +85,7 @@ def test_plain_numbers_where_a_source_reads_them(rtx_5080: Facts, changed: Chang
     wrong = with_checkout(changed(variables={"CUDA_ARCHITECTURES": "8.6;12.0+PTX"}), sources=(ssim,))
     finding = of(wrong, "arch-list-malformed")[0]
     assert finding.status is Status.FAIL
-    assert finding.remedy[0].text == 'export CUDA_ARCHITECTURES="86;120"'
+    assert finding.remedy[0] == set_variable("CUDA_ARCHITECTURES", "86;120")
     right = with_checkout(changed(variables={"CUDA_ARCHITECTURES": "86;120"}), sources=(ssim,))
     assert not of(right, "arch-list-malformed")
     assert not of(changed(variables={"CUDA_ARCHITECTURES": "native"}), "arch-list-malformed"), (
@@ -108,7 +109,7 @@ def test_an_entry_that_nvcc_does_not_know(
     facts = with_toolkit(changed, version, *archs, variables={"TORCH_CUDA_ARCH_LIST": text})
     finding = of(facts, "arch-list-unbuildable")[0]
     assert finding.status is Status.FAIL
-    assert finding.remedy[0].text == f'export TORCH_CUDA_ARCH_LIST="{left}"'
+    assert finding.remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", f"{left}")
     fine = with_toolkit(changed, version, *archs, variables={"TORCH_CUDA_ARCH_LIST": left})
     assert not of(fine, "arch-list-unbuildable")
 
@@ -121,7 +122,7 @@ def test_a_list_for_another_gpu(changed: Changer, text: str, misses: bool) -> No
     assert bool(found) is misses
     if misses:
         assert found[0].status is Status.WARN
-        assert found[0].remedy[0].text == 'export TORCH_CUDA_ARCH_LIST="12.0"'
+        assert found[0].remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", "12.0")
 
 
 def test_ptx_of_a_toolkit_that_is_newer_than_the_driver(changed: Changer) -> None:
@@ -139,7 +140,7 @@ def test_clamping(changed: Changer, torch_with: TorchWith) -> None:
     finding = only(changed(torch=clamped), "arch-clamped")
     assert finding.status is Status.WARN
     assert "9.0+PTX" in finding.summary
-    assert finding.remedy[0].text == 'export TORCH_CUDA_ARCH_LIST="12.0"'
+    assert finding.remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", "12.0")
     assert not of(listed(changed, "12.0", torch=clamped), "arch-clamped"), "a list that is set is not clamped"
 
 
@@ -168,7 +169,7 @@ def test_no_gpu_while_building(changed: Changer) -> None:
     building = with_checkout(bare, sources=(source("other"),))
     finding = of(building, "no-gpu-at-build", "sm_120")[0]
     assert finding.status is Status.WARN
-    assert finding.remedy[0].text == 'export TORCH_CUDA_ARCH_LIST="12.0"'
+    assert finding.remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", "12.0")
     assert not of(building, "no-gpu-at-build")[0].remedy[0].command, "nobody said for which GPU"
 
 
@@ -204,6 +205,6 @@ def test_a_list_with_a_gpu_that_gsplat_cannot_serve(
         tuple(Distribution(name, version, "/env") for name, version in names.items()), "site-packages"
     )
     found = of(listed(changed, text, distributions=have), "arch-list-below-minimum")
-    assert [item.remedy[0].text for item in found] == (
+    assert [item.remedy[0].line() for item in found] == (
         [f'export TORCH_CUDA_ARCH_LIST="{left}"'] if left else []
     )

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.core.step import set_variable
 from splatfix.facts import (
     Compiler,
     Distribution,
@@ -32,7 +33,7 @@ PIP = tuple(Distribution(name, "80.9", "/env") for name in ("setuptools", "wheel
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(facts, Goal()) if item.code == code]
 
 
 def files(count: int, **values: Any) -> CheckoutSource:
@@ -59,7 +60,7 @@ def test_the_installer_and_the_check_count_the_same_memory(changed: Changer) -> 
     room = Resources(cores=16, memory_total=16 * GIB, memory_available=9 * GIB, swap_total=0)
     facts = with_checkout(changed(resources=room), sources=(files(12),))
     jobs, _ = build_environment.job_count(facts)
-    assert of(facts, "build-out-of-memory")[0].remedy[0].text == f'export MAX_JOBS="{jobs}"'
+    assert of(facts, "build-out-of-memory")[0].remedy[0] == set_variable("MAX_JOBS", f"{jobs}")
 
 
 def test_more_compilers_than_memory(changed: Changer) -> None:
@@ -67,7 +68,7 @@ def test_more_compilers_than_memory(changed: Changer) -> None:
     facts = with_checkout(changed(resources=room), sources=(files(12),))
     finding = of(facts, "build-out-of-memory")[0]
     assert finding.status is Status.WARN
-    assert finding.remedy[0].text == 'export MAX_JOBS="4"'
+    assert finding.remedy[0] == set_variable("MAX_JOBS", "4")
     assert "12 compilers" in finding.summary
 
 
@@ -154,7 +155,7 @@ def test_a_distributions_own_cuda_fits_its_glibc(changed: Changer, rtx_5080: Fac
 def test_ninja_off_the_path(changed: Changer) -> None:
     finding = only(changed(tools={}, distributions=gsplat()), "ninja-not-on-path")
     assert finding.status is Status.WARN
-    assert finding.remedy[0].text == 'export PATH="/env/bin:$PATH"'
+    assert finding.remedy[0].line() == 'export PATH="/env/bin:$PATH"'
     assert not of(changed(tools={}, distributions=Fact(PIP, "")), "ninja-not-on-path"), (
         "nothing is to be built"
     )
@@ -190,7 +191,7 @@ def test_where_the_linker_looks_for_cudart(
     found = of(facts, "linker-cudart-missing")
     assert bool(found) is fails
     if fails:
-        assert found[0].remedy[0].text.startswith(f'export LIBRARY_PATH="/usr/local/cuda-12.9/{places[0]}$')
+        assert found[0].remedy[0].line().startswith(f'export LIBRARY_PATH="/usr/local/cuda-12.9/{places[0]}$')
 
 
 def test_debians_toolkit_lies_where_the_linker_looks_by_itself(changed: Changer, rtx_5080: Facts) -> None:
@@ -204,9 +205,9 @@ def test_libcuda_for_the_linker(changed: Changer) -> None:
     asking, quiet = files(2, libraries=("cuda",)), files(2)
     nowhere: Fact[tuple[str, ...]] = Fact((), "LIBRARY_PATH")
     facts = with_checkout(changed(linkable_libcuda=nowhere), sources=(asking,))
-    assert "lib64/stubs" in only(facts, "linker-libcuda-missing").remedy[0].text
+    assert "lib64/stubs" in only(facts, "linker-libcuda-missing").remedy[0].line()
     wsl = with_checkout(changed(linkable_libcuda=nowhere, wsl=True), sources=(asking,))
-    assert "/usr/lib/wsl/lib" in of(wsl, "linker-libcuda-missing")[0].remedy[0].text
+    assert "/usr/lib/wsl/lib" in of(wsl, "linker-libcuda-missing")[0].remedy[0].line()
     for silent in (
         with_checkout(changed(linkable_libcuda=nowhere), sources=(quiet,)),
         with_checkout(changed(linkable_libcuda=Fact(("/usr/lib/libcuda.so",), "")), sources=(asking,)),

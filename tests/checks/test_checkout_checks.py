@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.core.step import set_variable
 from splatfix.facts import (
     Checkout,
     CheckoutSource,
@@ -51,7 +52,7 @@ def with_checkout(facts: Facts, **values: Any) -> Facts:
 
 
 def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
-    return [item for item in run(facts, Goal(targets)) if item.code == code]
+    return [item for item in run_checks(facts, Goal(targets)) if item.code == code]
 
 
 def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any) -> CheckoutSource:
@@ -79,7 +80,9 @@ def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any)
 
 
 def test_without_a_checkout_nothing_is_said(rtx_5080: Facts) -> None:
-    assert not [item for item in run(rtx_5080, Goal()) if "checkout" in item.code or "submodule" in item.code]
+    assert not [
+        item for item in run_checks(rtx_5080, Goal()) if "checkout" in item.code or "submodule" in item.code
+    ]
 
 
 def test_a_known_stack(rtx_5080: Facts) -> None:
@@ -117,7 +120,7 @@ def test_submodules(rtx_5080: Facts) -> None:
     assert not loud(with_checkout(rtx_5080, submodules=(there, viewer)))
     empty = dataclasses.replace(there, empty=True)
     finding = only(with_checkout(rtx_5080, submodules=(empty, viewer)), "submodules-missing")
-    assert finding.remedy[0].text == 'git -C "/home/u/gs" submodule update --init --recursive'
+    assert finding.remedy[0].line() == "git -C /home/u/gs submodule update --init --recursive"
     unzipped = with_checkout(rtx_5080, submodules=(empty,), commit=None)
     assert not only(unzipped, "submodules-missing").remedy[0].command, "git cannot fetch into an unpacked zip"
 
@@ -231,8 +234,8 @@ def test_what_is_not_installed(changed: Changer) -> None:
     facts = with_checkout(have, imports=("diff_gaussian_rasterization", "simple_knn"), sources=(source(),))
     finding = only(facts, "ext-not-installed")
     assert finding.subject == "simple_knn"
-    assert finding.remedy[1].text == (
-        'splatfix install "/home/u/gs/submodules/simple_knn" --python "/env/bin/python" --target sm_120'
+    assert finding.remedy[1].line() == (
+        'splatfix install "/home/u/gs/submodules/simple_knn" --python /env/bin/python --target sm_120'
     )
 
 
@@ -306,7 +309,7 @@ def passage(kind: str) -> CheckoutSource:
 )
 def test_cstdint(changed: Changer, version: str, code: str | None) -> None:
     facts = with_checkout(changed(compilers=gcc(version)), sources=(passage("no-cstdint"),))
-    found = {item.code for item in run(facts, Goal()) if item.code == "missing-cstdint"}
+    found = {item.code for item in run_checks(facts, Goal()) if item.code == "missing-cstdint"}
     assert found == ({code} if code else set())
 
 
@@ -408,7 +411,7 @@ def test_architectures_of_its_own(
     found = of(facts, "arch-list-ignored", *targets)
     assert [item.status for item in found] == ([status] if status else [])
     if status is Status.WARN:
-        assert found[0].remedy[0].text == 'export CUDA_ARCHITECTURES="120"'
+        assert found[0].remedy[0] == set_variable("CUDA_ARCHITECTURES", "120")
 
 
 def test_without_gpu_and_target_architectures_are_not_judged(changed: Changer) -> None:
@@ -436,7 +439,7 @@ def test_a_pin_that_cannot_work_here(changed: Changer) -> None:
     )
     (finding,) = of(with_checkout(without, pins=pins), "pinned-torch-too-old")
     assert finding.status is Status.WARN and "torch 1.12.1" in finding.summary
-    assert "torch==" in finding.remedy[1].text
+    assert "torch==" in finding.remedy[1].line()
     assert not of(with_checkout(changed(), pins=pins), "pinned-torch-too-old"), "a torch is there already"
     new = (Pin("environment.yml", "torch", "==2.9.1"),)
     assert not of(with_checkout(without, pins=new), "pinned-torch-too-old")

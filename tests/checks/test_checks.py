@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, all_checks, run, select
+from splatfix.checks import Finding, Goal, Status, all_checks, run_checks, select
 from splatfix.checks.registry import FAMILIES, Check
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import set_variable
 from splatfix.facts import (
     Compiler,
     Driver,
@@ -31,7 +32,7 @@ TorchWith = Callable[..., "Fact[Torch]"]
 
 def loud(facts: Facts, *targets: str) -> dict[str, Finding]:
     """The findings that ask for attention, by code; each must have evidence and a way out where it fails."""
-    found = {item.code: item for item in run(facts, Goal(targets)) if item.status in LOUD}
+    found = {item.code: item for item in run_checks(facts, Goal(targets)) if item.status in LOUD}
     for item in found.values():
         assert item.evidence, item
         assert item.remedy or item.status is Status.UNKNOWN, item
@@ -47,7 +48,7 @@ def only(facts: Facts, code: str, *targets: str) -> Finding:
 
 
 def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
-    findings = run(rtx_5080, Goal())
+    findings = run_checks(rtx_5080, Goal())
     assert not loud(rtx_5080)
     assert {item.status for item in findings} == {Status.PASS}
     assert len(findings) >= 12
@@ -63,7 +64,7 @@ def test_every_check_can_speak_on_some_machine_and_has_a_page() -> None:
 def test_findings_carry_their_checks_code(changed: Changer) -> None:
     sick = changed(gpus=Fact(None, "", "NVML: driver not loaded"), extensions=Fact(None, "", "unreadable"))
     codes = {item.code for item in all_checks()}
-    assert {item.code for item in run(sick, Goal(("sm_61",)))} <= codes
+    assert {item.code for item in run_checks(sick, Goal(("sm_61",)))} <= codes
 
 
 # --- gpu and driver
@@ -78,7 +79,9 @@ def test_unknown_gpus_are_unknown_not_bad(changed: Changer) -> None:
 def test_no_gpu_is_no_failure(changed: Changer) -> None:
     facts = changed(gpus=Fact((), "NVML and PCI"), driver=Fact(None, "", "no driver"))
     assert not loud(facts)
-    assert any(item.code == "gpu-present" and item.status is Status.SKIP for item in run(facts, Goal()))
+    assert any(
+        item.code == "gpu-present" and item.status is Status.SKIP for item in run_checks(facts, Goal())
+    )
 
 
 def test_a_card_without_a_driver(changed: Changer) -> None:
@@ -94,7 +97,7 @@ def test_a_card_without_a_driver(changed: Changer) -> None:
 )
 def test_cuda_visible_devices(changed: Changer, value: str, status: str | None) -> None:
     facts = changed(variables={"CUDA_VISIBLE_DEVICES": value})
-    found = [item.status.value for item in run(facts, Goal()) if item.code == "no-gpu-visible"]
+    found = [item.status.value for item in run_checks(facts, Goal()) if item.code == "no-gpu-visible"]
     assert found == ([status] if status else [])
 
 
@@ -112,7 +115,7 @@ def test_driver_floor(
     changed: Changer, torch_with: TorchWith, version: str, cuda: str, status: Status | None
 ) -> None:
     facts = changed(driver=Fact(Driver(version, None, True, version), "NVML"), torch=torch_with(cuda=cuda))
-    found = {item.code: item for item in run(facts, Goal()) if item.status in LOUD}
+    found = {item.code: item for item in run_checks(facts, Goal()) if item.status in LOUD}
     assert (found["driver-too-old"].status if "driver-too-old" in found else None) is status
 
 
@@ -132,7 +135,7 @@ def test_no_torch(changed: Changer) -> None:
         toolkit_choice=Fact(None, "", "no torch"),
     )
     finding = only(facts, "torch-installed")
-    assert any(step.command and "torch==" in step.text for step in finding.remedy)
+    assert any(step.command and "torch==" in step.line() for step in finding.remedy)
 
 
 def test_a_torch_that_crashes_at_import(changed: Changer) -> None:
@@ -144,7 +147,7 @@ def test_cpu_torch_beside_a_gpu(changed: Changer, torch_with: TorchWith) -> None
     facts = changed(torch=torch_with(version="2.9.1+cpu", cuda=None, code=()), extensions=Fact((), ""))
     finding = loud(facts)["cpu-only-torch"]
     assert finding.status is Status.FAIL
-    (command, _rest) = (step.text for step in finding.remedy)
+    (command, _rest) = (step.line() for step in finding.remedy)
     assert "download.pytorch.org/whl/cu12" in command, "the toolkit here is CUDA 12"
 
 
@@ -162,7 +165,7 @@ def test_pascal_on_a_torch_that_dropped_it(changed: Changer) -> None:
     card = Gpu(0, "NVIDIA GeForce GTX 1080 Ti", cc="6.1")
     finding = loud(changed(gpus=Fact((card,), "NVML"), extensions=Fact((), "")))["torch-arch-unsupported"]
     assert finding.status is Status.FAIL
-    command = finding.remedy[0].text
+    command = finding.remedy[0].line()
     assert "/whl/cu126" in command, "the cu126 builds still carry sm_60, which sm_61 runs"
 
 
@@ -213,12 +216,12 @@ def wrapper(root: str = "/usr/local") -> Fact[ToolkitChoice]:
 def test_a_wrapper_script_on_path(changed: Changer) -> None:
     finding = only(changed(toolkit_choice=wrapper()), "cuda-home-wrong")
     assert finding.status is Status.FAIL
-    assert finding.remedy[0].text == 'export CUDA_HOME="/usr/local/cuda-12.9"'
+    assert finding.remedy[0] == set_variable("CUDA_HOME", "/usr/local/cuda-12.9")
 
 
 def test_cuda_home_without_a_toolkit(changed: Changer) -> None:
     facts = changed(toolkit_choice=Fact(ToolkitChoice("/opt/nothing", "CUDA_HOME", None, None, False)))
-    assert only(facts, "cuda-home-wrong").remedy[0].text == 'export CUDA_HOME="/usr/local/cuda-12.9"'
+    assert only(facts, "cuda-home-wrong").remedy[0] == set_variable("CUDA_HOME", "/usr/local/cuda-12.9")
 
 
 def toolkit(version: str, root: str, *archs: str, missing: tuple[str, ...] = ()) -> Toolkit:
@@ -245,7 +248,7 @@ def test_another_cuda_major_with_the_right_one_beside_it(changed: Changer) -> No
         toolkits=Fact((toolkit("13.0.88", "/opt/cuda"), toolkit("12.6.85", "/opt/cuda-12.6")), "PATH"),
         toolkit_choice=Fact(ToolkitChoice("/opt/cuda", "CUDA_HOME", "/opt/cuda/bin/nvcc", None, True)),
     )
-    assert only(facts, "cuda-torch-mismatch").remedy[0].text == 'export CUDA_HOME="/opt/cuda-12.6"'
+    assert only(facts, "cuda-torch-mismatch").remedy[0] == set_variable("CUDA_HOME", "/opt/cuda-12.6")
 
 
 def test_a_toolkit_too_old_for_blackwell(changed: Changer) -> None:
@@ -254,7 +257,7 @@ def test_a_toolkit_too_old_for_blackwell(changed: Changer) -> None:
         toolkit_choice=Fact(ToolkitChoice("/opt/cuda", "CUDA_HOME", "/opt/cuda/bin/nvcc", None, True)),
     )
     finding = only(facts, "toolkit-arch")
-    assert "from 12.8" in finding.remedy[0].text
+    assert "from 12.8" in finding.remedy[0].line()
 
 
 def test_a_partial_toolkit(changed: Changer) -> None:
@@ -277,14 +280,14 @@ def compilers(*versions: str) -> Fact[tuple[Compiler, ...]]:
 def test_gcc_beyond_nvccs_limit_with_an_older_one_at_hand(changed: Changer) -> None:
     finding = loud(changed(compilers=compilers("15.1.0", "13.3.0")))["host-gcc-too-new"]
     assert finding.status is Status.FAIL
-    assert 'CXX="/usr/bin/g++-13"' in finding.remedy[0].text
-    assert 'CC="/usr/bin/gcc-13"' in finding.remedy[0].text
+    assert 'CXX="/usr/bin/g++-13"' in finding.remedy[0].line()
+    assert 'CC="/usr/bin/gcc-13"' in finding.remedy[0].line()
 
 
 def test_gcc_14_is_refused_by_torch_where_nvcc_accepts_it(changed: Changer, torch_with: TorchWith) -> None:
     facts = changed(compilers=compilers("14.2.0"), torch=torch_with(version="2.11.0+cu128"))
     finding = only(facts, "host-compiler-refused-by-torch")
-    assert "g++-13" in finding.remedy[0].text
+    assert "g++-13" in finding.remedy[0].line()
 
 
 def test_no_compiler(changed: Changer) -> None:
@@ -322,7 +325,7 @@ def test_ptx_for_a_driver_that_is_not_known_is_unknown(changed: Changer) -> None
 
 def test_without_gpu_and_target_nothing_is_judged(changed: Changer) -> None:
     facts = changed(gpus=Fact((), ""), driver=Fact(None, "", "none"))
-    (finding,) = (item for item in run(facts, Goal()) if item.code == "no-kernel-image")
+    (finding,) = (item for item in run_checks(facts, Goal()) if item.code == "no-kernel-image")
     assert finding.status is Status.SKIP
     assert "sm_120" in finding.summary
 
@@ -378,7 +381,7 @@ def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:
     def broken(facts: Facts, goal: Goal) -> list[Finding]:
         raise ZeroDivisionError("oops")
 
-    fine, crash = run(rtx_5080, Goal(), [all_checks()[0], Check("broken", "gpu", "x", broken)])
+    fine, crash = run_checks(rtx_5080, Goal(), [all_checks()[0], Check("broken", "gpu", "x", broken)])
     assert fine.status is Status.PASS
     assert crash.status is Status.CRASH
     assert "oops" in crash.summary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks import Finding, Goal, Status, run_checks
 from splatfix.facts import Driver, Fact, Facts, Gpu
 
 from .conftest import Changer
@@ -14,7 +14,7 @@ NO_GPU: dict[str, object] = {"gpus": Fact((), "PCI"), "driver": Fact(None, "PCI"
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(facts, Goal()) if item.code == code]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_container_without_its_gpu(
     found = of(changed(container=container, variables=variables, **values), "gpu-not-passed-to-container")
     assert [item.status for item in found] == ([status] if status else [])
     if container == "podman":
-        assert "nvidia.com/gpu=all" in found[0].remedy[0].text
+        assert "nvidia.com/gpu=all" in found[0].remedy[0].line()
 
 
 def test_docker_without_nvidias_toolkit_is_only_named(changed: Changer) -> None:
@@ -60,7 +60,7 @@ def test_a_linux_driver_inside_wsl2(changed: Changer) -> None:
     own, linux = "/usr/lib/wsl/lib/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.575.57.08"
     finding = only(changed(wsl=True, libcuda=libcuda(linux, own)), "wsl-wrong-libcuda")
     assert finding.status is Status.FAIL
-    assert finding.remedy[-1].text.startswith('export LD_LIBRARY_PATH="/usr/lib/wsl/lib')
+    assert finding.remedy[-1].line().startswith('export LD_LIBRARY_PATH="/usr/lib/wsl/lib')
     assert of(changed(wsl=True, libcuda=libcuda(own, linux)), "wsl-wrong-libcuda")[0].status is Status.PASS
     drivers_store = "/usr/lib/wsl/drivers/nvlt.inf_amd64_1/libcuda.so.1.1"
     assert of(changed(wsl=True, libcuda=libcuda(drivers_store)), "wsl-wrong-libcuda")[0].status is Status.PASS

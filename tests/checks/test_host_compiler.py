@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, run
+from splatfix.checks import Goal, run_checks
 from splatfix.checks._common import host_compiler, nvcc_host_compiler
 from splatfix.facts import Compiler, Fact, Facts, Toolkit
 from tests.knowledge.torch_sources import torch_sources
@@ -33,14 +33,17 @@ def test_cxx_alone_leaves_nvcc_with_the_compiler_on_path(changed: Changer) -> No
     facts = changed(compilers=Fact((FIFTEEN, named("CXX")), ""))
     finding = only(facts, "host-gcc-too-new")
     assert "g++ 15.1.0 is newer than nvcc 12.9.86 accepts" in finding.summary
-    assert finding.remedy[0].text.startswith('export CC="/opt/bin/gcc" CXX="/opt/bin/g++"')
+    assert finding.remedy[0].line().startswith('export CC="/opt/bin/gcc" CXX="/opt/bin/g++"')
 
 
 @pytest.mark.parametrize(
     "variable", ["CC", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS -ccbin", "NVCC_APPEND_FLAGS -ccbin"]
 )
 def test_what_nvcc_is_given_counts_for_nvcc(changed: Changer, variable: str) -> None:
-    found = {item.code: item for item in run(changed(compilers=Fact((FIFTEEN, named(variable)), "")), Goal())}
+    found = {
+        item.code: item
+        for item in run_checks(changed(compilers=Fact((FIFTEEN, named(variable)), "")), Goal())
+    }
     assert found["host-gcc-too-new"].status.value == "pass"
     assert "/opt/bin/g++" in found["host-gcc-too-new"].evidence[0].value
     by_torch = host_compiler(changed(compilers=Fact((FIFTEEN, named(variable)), "")))
@@ -68,7 +71,7 @@ def test_gcc_and_another_gxx_on_path(changed: Changer) -> None:
 
 def test_the_newest_that_fits_is_named(changed: Changer, torch_with: TorchWith) -> None:
     facts = changed(compilers=Fact((FIFTEEN, OLD, TWELVE, THIRTEEN), ""))
-    assert 'CXX="/usr/bin/g++-13"' in loud(facts)["host-gcc-too-new"].remedy[0].text
+    assert 'CXX="/usr/bin/g++-13"' in loud(facts)["host-gcc-too-new"].remedy[0].line()
 
 
 def test_one_that_torch_refuses_is_not_named_for_nvcc(changed: Changer) -> None:
@@ -82,7 +85,7 @@ def test_one_that_nvcc_refuses_is_not_named_for_torch(changed: Changer, rtx_5080
     eight = Compiler("g++", "/usr/bin/g++", "8.5.0", ("PATH",))
     narrow: Toolkit = dataclasses.replace(toolkit, gcc_max=12)
     facts = changed(compilers=Fact((eight, THIRTEEN, TWELVE), ""), toolkits=Fact((narrow,), "PATH"))
-    assert 'CXX="/usr/bin/g++-12"' in loud(facts)["host-gcc-too-old"].remedy[0].text
+    assert 'CXX="/usr/bin/g++-12"' in loud(facts)["host-gcc-too-old"].remedy[0].line()
     facts = changed(compilers=Fact((eight, THIRTEEN), ""), toolkits=Fact((narrow,), "PATH"))
     assert not loud(facts)["host-gcc-too-old"].remedy[0].command
 
@@ -165,7 +168,7 @@ def test_where_torch_does_not_look(
         toolkits=Fact((dataclasses.replace(toolkit, version="12.8.93"),), "PATH"),
         variables={"TORCH_DONT_CHECK_COMPILER_ABI": setting} if setting else {},
     )
-    (said,) = [item for item in run(facts, Goal()) if item.code == "host-compiler-refused-by-torch"]
+    (said,) = [item for item in run_checks(facts, Goal()) if item.code == "host-compiler-refused-by-torch"]
     assert said.status.value == status
 
 
@@ -180,5 +183,5 @@ def test_where_torch_does_not_look(
 )
 def test_nvcc_that_is_told_to_take_any_compiler(changed: Changer, flags: str, told: str) -> None:
     facts = changed(compilers=Fact((FIFTEEN,), ""), variables={"NVCC_APPEND_FLAGS": flags})
-    (said,) = [item for item in run(facts, Goal()) if item.code == "host-gcc-too-new"]
+    (said,) = [item for item in run_checks(facts, Goal()) if item.code == "host-gcc-too-new"]
     assert said.status.value == told

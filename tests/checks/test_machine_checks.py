@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks import Finding, Goal, Status, run_checks
 from splatfix.facts import Adapter, Compiler, Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice, Torch
 
 Changer = Callable[..., Facts]
 
 
 def found(facts: Facts, code: str) -> Finding | None:
-    return next((item for item in run(facts, Goal()) if item.code == code), None)
+    return next((item for item in run_checks(facts, Goal()) if item.code == code), None)
 
 
 def test_a_container_without_its_gpu(changed: Changer) -> None:
@@ -23,11 +23,11 @@ def test_a_container_without_its_gpu(changed: Changer) -> None:
     finding = found(facts, "driver-library-missing")
     assert finding is not None
     assert finding.status is Status.FAIL
-    assert "--gpus all" in finding.remedy[0].text
+    assert "--gpus all" in finding.remedy[0].line()
     assert any(item.name == "NVIDIA_VISIBLE_DEVICES" for item in finding.evidence)
     outside = found(changed(driver=half), "driver-library-missing")
     assert outside is not None
-    assert "libnvidia-compute" in outside.remedy[0].text
+    assert "libnvidia-compute" in outside.remedy[0].line()
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_visual_studio_against_nvcc(changed: Changer, version: str | None, statu
     assert finding is not None
     assert finding.status is status
     if status is Status.FAIL:
-        assert "14.39" in finding.remedy[0].text
+        assert "14.39" in finding.remedy[0].line()
 
 
 def test_headers_of_the_environments_own_packages_become_a_command(changed: Changer, rtx_5080: Facts) -> None:
@@ -94,13 +94,13 @@ def test_headers_of_the_environments_own_packages_become_a_command(changed: Chan
     )
     finding = found(changed(toolkits=Fact((partial,), "PATH")), "cuda-headers-missing")
     assert finding is not None
-    assert [item.text for item in finding.remedy if item.command] == [
+    assert [item.line() for item in finding.remedy if item.command] == [
         f'export CPATH="{site}/cublas/include:{site}/cusparse/include${{CPATH:+:$CPATH}}"'
     ]
     rest = dataclasses.replace(partial, missing=(*partial.missing, "lib64/libcudart.so"))
     finding = found(changed(toolkits=Fact((rest,), "PATH")), "cuda-headers-missing")
     assert finding is not None
-    assert "lib64/libcudart.so" in finding.remedy[-1].text
+    assert "lib64/libcudart.so" in finding.remedy[-1].line()
     assert not finding.remedy[-1].command
 
 
@@ -196,7 +196,7 @@ def test_a_compiler_below_torchs_own_bound_is_told_to_take_a_newer_one(
     facts = changed(compilers=Fact((old, new), "PATH"), torch=torch)
     finding = found(facts, "host-compiler-refused-by-torch")
     assert finding is not None and finding.status is Status.FAIL
-    assert 'CXX="/usr/bin/g++-9"' in finding.remedy[0].text
+    assert 'CXX="/usr/bin/g++-9"' in finding.remedy[0].line()
     alone = found(changed(compilers=Fact((old,), "PATH"), torch=torch), "host-compiler-refused-by-torch")
     assert alone is not None and not alone.remedy[0].command
 

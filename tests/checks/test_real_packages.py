@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, Status, run
+from splatfix.checks import Goal, Status, run_checks
 from splatfix.facts import Facts, gather
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def unpacked(requirement: str, python: Path, site: Path, downloads: Path) -> Fac
 
 def codes(facts: Facts) -> dict[str, Status]:
     loud = (Status.WARN, Status.FAIL)
-    return {item.code: item.status for item in run(facts, Goal(("sm_120",))) if item.status in loud}
+    return {item.code: item.status for item in run_checks(facts, Goal(("sm_120",))) if item.status in loud}
 
 
 def test_the_classifier(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:

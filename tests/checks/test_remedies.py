@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import splatfix.checks
-from splatfix.checks import Goal, Remedy, run
+from splatfix.checks import Goal, run_checks
+from splatfix.core.shell import quoted
+from splatfix.core.step import run
 from splatfix.facts import (
     CodeMatch,
     Compiler,
@@ -101,7 +103,10 @@ def sick(facts: Facts) -> Facts:
 
 def commands(facts: Facts, *targets: str) -> list[tuple[str, str]]:
     return [
-        (item.code, step.text) for item in run(facts, Goal(targets)) for step in item.remedy if step.command
+        (item.code, step.command.shell(windows=facts.machine.system == "windows"))
+        for item in run_checks(facts, Goal(targets))
+        for step in item.remedy
+        if step.command
     ]
 
 
@@ -164,9 +169,9 @@ def test_commands_for_the_simulated_machines(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "start"),
     [
-        ({"kind": "uv"}, 'uv pip {} --python "/env/bin/python" '),
+        ({"kind": "uv"}, "uv pip {} --python /env/bin/python "),
         ({"externally_managed": True, "kind": "system"}, None),
-        ({"kind": "venv"}, '"/env/bin/python" -m pip {} '),
+        ({"kind": "venv"}, "/env/bin/python -m pip {} "),
     ],
 )
 def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any], start: str | None) -> None:
@@ -188,28 +193,28 @@ def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any],
     )
     steps = [
         step
-        for item in run(dataclasses.replace(base, environment=environment), Goal())
+        for item in run_checks(dataclasses.replace(base, environment=environment), Goal())
         for step in item.remedy
-        if re.search(r"\bpip (un)?install\b", step.text) and "environment of its own" not in step.text
+        if re.search(r"\bpip (un)?install\b", step.line()) and "environment of its own" not in step.text
     ]
     assert len(steps) >= 4
     for step in steps:
-        verb = "uninstall" if "pip uninstall" in step.text else "install"
-        assert step.command is (start is not None), step.text
-        assert step.text.startswith(start.format(verb) if start else "This Python belongs to the system"), (
+        verb = "uninstall" if "pip uninstall" in step.line() else "install"
+        assert (step.command is not None) is (start is not None), step.text
+        assert step.line().startswith(start.format(verb) if start else "This Python belongs to the system"), (
             step.text
         )
 
 
 def test_no_command_is_written_down_with_a_blank_to_fill_in() -> None:
-    """``Remedy("...")`` is run as it is; what a person must complete is ``prose``."""
+    """``run(...)`` is runnable as it is; what a person must complete is ``say``."""
     seen = 0
     for file in sorted(Path(splatfix.checks.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Name)
-                and node.func.id == Remedy.__name__
+                and node.func.id == run.__name__
             ):
                 seen += 1
                 texts = [
@@ -221,12 +226,12 @@ def test_no_command_is_written_down_with_a_blank_to_fill_in() -> None:
                     file.name,
                     texts,
                 )
-    assert seen > 20
+    assert seen > 8
 
 
 def advised(facts: Facts, *targets: str) -> list[tuple[str, str]]:
     """Every step, command or prose, that says to call splatfix on an environment."""
-    steps = [(item.code, step.text) for item in run(facts, Goal(targets)) for step in item.remedy]
+    steps = [(item.code, step.text) for item in run_checks(facts, Goal(targets)) for step in item.remedy]
     return [
         (code, text)
         for code, text in steps
@@ -240,7 +245,7 @@ def assert_whole(facts: Facts, *targets: str) -> set[str]:
     found = advised(facts, *targets)
     for code, text in found:
         if interpreter is not None and "path/to/venv" not in text:
-            assert f'--python "{interpreter.executable}"' in text, (code, text)
+            assert f"--python {quoted(interpreter.executable, windows=False)}" in text, (code, text)
         if "splatfix install" in text:
             assert "--target " in text, (code, text)
         for name in targets if code not in OF_ONE_GPU else ():
@@ -311,16 +316,14 @@ def test_what_needs_a_gpu_named_first_is_no_command(rtx_5080: Facts) -> None:
     assert build.endswith("--target ARCH (ARCH: the GPU it is for, such as sm_120)")
     assert build not in [text for _, text in commands(blind)]
     (same,) = [text for code, text in commands(blind, "sm_120") if code == "cub-max-removed"]
-    assert (
-        same == 'splatfix install "/home/u/gs/submodules/cached" --python "/env/bin/python" --target sm_120'
-    )
+    assert same == "splatfix install /home/u/gs/submodules/cached --python /env/bin/python --target sm_120"
 
 
 def test_an_environment_that_did_not_answer_is_not_named(rtx_5080: Facts) -> None:
     environment = dataclasses.replace(rtx_5080.environment, interpreter=Fact(None, "", "no answer"))
     facts = ailing(dataclasses.replace(rtx_5080, environment=environment), Gpu(0, "RTX 5080", cc="12.0"))
     (build,) = [text for code, text in commands(facts) if code == "cub-max-removed"]
-    assert build == 'splatfix install "/home/u/gs/submodules/cached" --target sm_120'
+    assert build == "splatfix install /home/u/gs/submodules/cached --target sm_120"
 
 
 def test_only_the_module_for_it_words_the_advice_to_build() -> None:
@@ -329,9 +332,7 @@ def test_only_the_module_for_it_words_the_advice_to_build() -> None:
         texts = [
             part.value
             for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-            if isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Name)
-            and call.func.id in ("Remedy", "prose")
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "say"
             for part in ast.walk(call)
             if isinstance(part, ast.Constant) and isinstance(part.value, str)
         ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks import Finding, Goal, Status, run_checks
 from splatfix.facts import Distribution, Driver, Extension, Fact, Facts, Gpu, SplatPackage, Torch
 
 from .conftest import Changer, extension, ptx, sass
@@ -17,7 +17,7 @@ TorchWith = Callable[..., "Fact[Torch]"]
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(facts, Goal()) if item.code == code]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_allocators_settings(
     found = of(facts, "alloc-conf-crash")
     assert [item.status for item in found] == ([status] if status else [])
     if status:
-        assert found[0].remedy[0].text == (f'export {name}="{left}"' if left else f"unset {name}")
+        assert found[0].remedy[0].line() == (f'export {name}="{left}"' if left else f"unset {name}")
 
 
 MIXED = Fact((Gpu(0, "RTX 5090", cc="12.0"), Gpu(1, "RTX 3090", cc="12.0")), "NVML")

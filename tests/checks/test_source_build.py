@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks import Finding, Goal, Status, run_checks
 from splatfix.facts import CodeMatch, Compiler, Distribution, Fact, Facts, Submodule, Torch
 
 from .conftest import Changer
@@ -18,7 +18,7 @@ TorchWith = Callable[..., "Fact[Torch]"]
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(facts, Goal()) if item.code == code]
 
 
 def installed(**versions: str) -> Fact[tuple[Distribution, ...]]:
@@ -57,8 +57,8 @@ def test_pip_and_its_isolation(
     assert (finding.status is Status.WARN) is warns
     if warns:
         assert (
-            finding.remedy[0].text
-            == '"/env/bin/python" -m pip install --no-build-isolation "/home/u/gs/submodules/other"'
+            finding.remedy[0].line()
+            == '"/env/bin/python" -m pip install --no-build-isolation /home/u/gs/submodules/other'
         )
 
 
@@ -68,7 +68,7 @@ def test_who_builds_is_not_known(changed: Changer, rtx_5080: Facts) -> None:
     assert python is not None
     by_uv = changed(distributions=installed(), interpreter=Fact(dataclasses.replace(python, kind="uv"), ""))
     finding = of(with_checkout(by_uv, sources=(source("other"),)), "build-isolation")[0]
-    assert finding.remedy[0].text.startswith('uv pip install --python "/env/bin/python" --no-build-isolation')
+    assert finding.remedy[0].line().startswith("uv pip install --python /env/bin/python --no-build-isolation")
 
 
 def test_without_setuptools_old_pip_isolates_too(changed: Changer) -> None:
@@ -113,7 +113,7 @@ def test_what_a_setup_py_imports_of_setuptools(
     have = Fact((Distribution("setuptools", setuptools, "/env"), Distribution("wheel", "0.45", "/env")), "")
     facts = with_checkout(changed(distributions=have), sources=(source("tinycudann", imports=imports),))
     found = of(facts, "setuptools-incompatible")
-    assert [item.remedy[0].text for item in found] == (
+    assert [item.remedy[0].line() for item in found] == (
         [f'"/env/bin/python" -m pip install "setuptools<{limit}"'] if limit else []
     )
     assert all("tinycudann imports" in item.summary for item in found)
@@ -147,7 +147,7 @@ def test_an_ambiguous_std(
 def test_submodules_over_ssh(rtx_5080: Facts) -> None:
     empty = Submodule("submodules/knn", "git@github.com:someone/knn.git", True)
     finding = of(with_checkout(rtx_5080, submodules=(empty,)), "submodule-over-ssh")[0]
-    assert "url.https://github.com/.insteadOf=git@github.com:" in finding.remedy[0].text
+    assert "url.https://github.com/.insteadOf=git@github.com:" in finding.remedy[0].line()
     for other in (
         dataclasses.replace(empty, empty=False),
         dataclasses.replace(empty, url="https://github.com/someone/knn"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.core.step import set_variable
 from splatfix.facts import Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice
 from splatfix.knowledge.archs import Arch, cubin_runs_on, known_archs, toolkit_supports
 
@@ -21,7 +22,7 @@ def toolkit(version: str, archs: tuple[str, ...]) -> Fact[tuple[Toolkit, ...]]:
 
 
 def said(facts: Facts, *targets: str) -> Finding:
-    (found,) = [item for item in run(facts, Goal(targets)) if item.code == "toolkit-arch"]
+    (found,) = [item for item in run_checks(facts, Goal(targets)) if item.code == "toolkit-arch"]
     return found
 
 
@@ -42,7 +43,7 @@ def test_cuda_117_serves_an_rtx_4090_by_the_code_of_86(changed: Changer, torch_w
     facts = classic(changed, torch_with, Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9"), ("sm_80", "sm_86"))
     finding = said(facts)
     assert finding.status is Status.SKIP and "8.6 is what to build" in finding.summary
-    assert [step.text for step in finding.remedy] == ['export TORCH_CUDA_ARCH_LIST="8.6"']
+    assert finding.remedy == (set_variable("TORCH_CUDA_ARCH_LIST", "8.6"),)
 
 
 def test_where_torch_would_ask_for_the_number_the_build_stops(
@@ -73,10 +74,10 @@ def test_another_major_fails_with_the_road_by_ptx(
     )
     finding = said(facts)
     assert finding.status is Status.FAIL and not [step for step in finding.remedy if step.command]
-    words = [step.text for step in finding.remedy]
+    words = [step.line() for step in finding.remedy]
     assert "needs a CUDA toolkit from 12.8" in words[0]
     assert [text.rpartition(": ")[2] for text in words[1:]] == (
-        ['export TORCH_CUDA_ARCH_LIST="9.0+PTX"'] if road else []
+        ["export TORCH_CUDA_ARCH_LIST=9.0+PTX"] if road else []
     )
 
 

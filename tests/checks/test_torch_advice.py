@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks import Finding, Goal, Status, run_checks
 from splatfix.checks.torch_build import own_archs
+from splatfix.core.step import set_variable
 from splatfix.facts import Distribution, Driver, Fact, Facts, Gpu, Pin
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
@@ -23,7 +24,7 @@ OLD = ("5.0", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6")
 
 
 def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
-    return [item for item in run(facts, Goal(targets)) if item.code == code]
+    return [item for item in run_checks(facts, Goal(targets)) if item.code == code]
 
 
 def with_torch_113(changed: Changer, torch_with: TorchWith, gpu: Gpu = RTX_4090, **more: object) -> Facts:
@@ -40,7 +41,7 @@ def test_an_rtx_4090_is_not_told_that_its_number_is_missing(changed: Changer, to
     facts = with_torch_113(changed, torch_with)
     (said,) = of(facts, "arch-unknown-to-torch")
     assert said.status is Status.SKIP and "8.6 is what to build, and runs on sm_89" in said.summary
-    assert [step.text for step in said.remedy] == ['export TORCH_CUDA_ARCH_LIST="8.6"']
+    assert said.remedy == (set_variable("TORCH_CUDA_ARCH_LIST", "8.6"),)
     assert of(facts, "torch-arch-unsupported")[0].status is Status.PASS
 
 
@@ -60,7 +61,7 @@ def test_a_number_that_torch_works_out_and_does_not_know(changed: Changer, torch
     )
     (said,) = of(facts, "arch-unknown-to-torch")
     assert said.status is Status.WARN and "stops" in said.summary
-    assert said.remedy[0].text == 'export TORCH_CUDA_ARCH_LIST="10.0"'
+    assert said.remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", "10.0")
     listed = dataclasses.replace(
         facts, machine=dataclasses.replace(facts.machine, variables={"TORCH_CUDA_ARCH_LIST": "10.0"})
     )
@@ -135,8 +136,8 @@ def test_a_torch_for_one_gpu_is_not_taken_from_the_other(changed: Changer, torch
         "every command would take the RTX 5090's torch away"
     )
     assert (
-        "No one torch build serves sm_61" in said.remedy[0].text
-        and "environment of its own" in said.remedy[0].text
+        "No one torch build serves sm_61" in said.remedy[0].line()
+        and "environment of its own" in said.remedy[0].line()
     )
 
 
@@ -151,7 +152,7 @@ def test_a_torch_that_serves_both_is_a_command(changed: Changer, torch_with: Tor
         code=(sass("sm_80", "sm_90"),),
     )
     (said,) = [item for item in of(facts, "torch-arch-unsupported") if item.status is Status.FAIL]
-    (command,) = [step.text for step in said.remedy if step.command]
+    (command,) = [step.line() for step in said.remedy if step.command]
     tag = command.rpartition("/")[2]
     release = next(part for part in command.split() if "torch==" in part).strip('"').partition("==")[2]
     build = torch_releases.build(release.removesuffix(".*") + ".0" if release.endswith("*") else release, tag)
@@ -194,12 +195,12 @@ def test_the_torch_instead_of_a_pin_is_one_for_this_python(
         pins=(Pin("environment.yml", "pytorch", f"=={pin}"),),
     )
     (said,) = of(facts, "pinned-torch-too-old")
-    commands = [step.text for step in said.remedy if step.command]
+    commands = [step.line() for step in said.remedy if step.command]
     if python.startswith("3.8"):
         assert not commands, "no torch for an RTX 5080 has wheels for Python 3.8"
         return
     (command,) = commands
-    assert command.startswith('"/env/bin/python" -m pip install')
+    assert command.startswith("/env/bin/python -m pip install")
     found = next(part for part in command.split() if "torch==" in part).strip('"').partition("==")[2]
     build = torch_releases.build(
         found.removesuffix(".*") + ".0" if found.endswith("*") else found, command.rpartition("/")[2]
@@ -224,7 +225,7 @@ def test_a_setuptools_that_torch_can_use(
         torch=torch_with(builder_imports=imports),
         distributions=Fact((Distribution("wheel", "0.45", "/env"),), ""),
     )
-    assert loud(facts)["build-tools"].remedy[0].text == f'"/env/bin/python" -m pip install {wanted}'
+    assert loud(facts)["build-tools"].remedy[0].line() == f"/env/bin/python -m pip install {wanted}"
 
 
 @pytest.mark.parametrize(
@@ -245,4 +246,4 @@ def test_a_letter_that_came_after_the_toolkit(changed: Changer, rtx_5080: Facts)
         found = of(facts, "arch-list-unbuildable")
         assert bool(found) is told, asked
         if told:
-            assert found[0].remedy[0].text == 'export TORCH_CUDA_ARCH_LIST="8.6"'
+            assert found[0].remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", "8.6")

@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from splatfix.checks import Goal, run
+from splatfix.checks import Goal
 from splatfix.checks.visible import hidden_gpus, visible_places
+from splatfix.core.step import run
 from splatfix.facts import Fact, Gpu
 
 from .conftest import Changer
@@ -100,4 +101,4 @@ def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
 def test_the_way_out_in_this_machines_shell(changed: Changer, system: str, command: str) -> None:
     facts = changed(system=system, variables={"CUDA_VISIBLE_DEVICES": "0,0"})
     finding = only(facts, "no-gpu-visible")
-    assert [step.text for step in finding.remedy] == [command]
+    assert [step.line() for step in finding.remedy] == [command]

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run
+from splatfix.checks import Finding, Goal, Status, run_checks
 from splatfix.facts import Compiler, Distribution, Fact, Facts
 from tests.knowledge.torch_sources import TorchSource, torch_sources
 
@@ -20,7 +20,7 @@ GSPLAT = Fact(
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(facts, Goal()) if item.code == code]
 
 
 def cl(path: str, *via: str) -> Fact[tuple[Compiler, ...]]:
@@ -88,7 +88,7 @@ def test_a_prompt_that_torch_does_not_build_from(
     facts = with_checkout(facts, sources=(source("other"),)) if waits else facts
     found = of(facts, "distutils-use-sdk-unset")
     assert [item.status for item in found] == ([status] if status else [])
-    assert [step.text for item in found for step in item.remedy] == (
+    assert [step.line() for item in found for step in item.remedy] == (
         ['set "DISTUTILS_USE_SDK=1"'] if status else []
     )
 

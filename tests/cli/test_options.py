@@ -1,34 +1,35 @@
-"""Advice that ends with a splatfix command is for the environment that the person named."""
+"""Advice that is a splatfix command is for the environment that the person named."""
 
 from __future__ import annotations
 
 import pytest
 
 from splatfix.cli.options import naming_python
+from splatfix.core.step import Step, run, say
 
 TYPED = ["splatfix", "install", "x", "--python", "my env"]
 
 
 @pytest.mark.parametrize(
-    ("advice", "expected"),
+    ("advice", "added"),
     [
-        ("splatfix revert --list", "splatfix revert --list --python 'my env'"),
-        ("splatfix diagnose", "splatfix diagnose --python 'my env'"),
-        (
-            "For the drop-in of that name: splatfix install fused_ssim --backend pure",
-            "For the drop-in of that name: splatfix install fused_ssim --backend pure --python 'my env'",
-        ),
-        ("splatfix install . --python other", "splatfix install . --python other"),
-        ("splatfix install --resume, or the sources without --resume", None),
-        ("Then install a CUDA 13 toolkit and call splatfix install again.", None),
-        ("splatfix diagnose says what is in the way.", None),
-        ("Name another environment with --python, or another entry.", None),
-        ("pip install ninja", None),
+        (run("splatfix", "revert", "--list"), True),
+        (run("splatfix", "diagnose"), True),
+        (run("splatfix", "install", "fused_ssim", "--backend", "pure", text="For the drop-in"), True),
+        (run("splatfix", "install", ".", "--python", "other"), False),
+        (run("splatfix", "cache", "list"), False),
+        (say("splatfix diagnose"), False),
+        (run("pip", "install", "ninja"), False),
     ],
 )
-def test_advice_names_the_environment(advice: str, expected: str | None) -> None:
-    assert naming_python(advice, TYPED) == (expected or advice)
-    assert naming_python(advice, ["splatfix", "install", "x", "--python=/env"]) == (
-        expected or advice
-    ).replace("'my env'", "/env")
+def test_advice_names_the_environment(advice: Step, added: bool) -> None:
+    named = naming_python(advice, TYPED)
+    assert named.text == advice.text
+    if not added:
+        assert named == advice
+        return
+    assert named.command and advice.command
+    assert named.command.argv == (*advice.command.argv, "--python", "my env")
+    again = naming_python(advice, ["splatfix", "install", "x", "--python=/env"])
+    assert again.command and again.command.argv[-2:] == ("--python", "/env")
     assert naming_python(advice, ["splatfix", "install", "x"]) == advice

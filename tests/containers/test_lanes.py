@@ -70,7 +70,7 @@ def test_unknown_lane_is_a_wrong_call_and_names_the_known_ones() -> None:
         find_lane("cpuu")
     assert caught.value.code == "unknown-lane"
     assert caught.value.exit_code == Exit.USAGE
-    assert "cpu" in caught.value.todo[0]
+    assert "cpu" in caught.value.todo[0].line()
 
 
 @pytest.mark.parametrize(

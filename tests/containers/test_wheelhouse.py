@@ -233,4 +233,4 @@ class TestGather:
         with pytest.raises(SplatfixError) as caught:
             self.gather(lane, tmp_path)
         assert caught.value.code == "cannot-write"
-        assert "SPLATFIX_CACHE" in caught.value.todo[0]
+        assert "SPLATFIX_CACHE" in caught.value.todo[0].line()

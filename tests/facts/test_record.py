@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, run
+from splatfix.checks import Goal
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import run
 from splatfix.facts import Facts, LiveSystem, gather, load
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem

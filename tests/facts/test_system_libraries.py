@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, run
+from splatfix.checks import Goal
 from splatfix.core.codec import to_json
 from splatfix.core.files import write_json
+from splatfix.core.step import run
 from splatfix.facts import Colmap, LiveSystem, load, read_source
 from splatfix.facts.code_matches import passages_of
 from splatfix.facts.environment.extensions import _has_init

@@ -120,7 +120,7 @@ def test_a_backup_that_cannot_be_read_says_what_to_do(tmp_path: Path, damage: st
     with pytest.raises(SplatfixError) as caught:
         read_backup(folder)
     assert caught.value.code == "backup-damaged" and str(folder) in caught.value.what
-    assert str(tmp_path / "journal" / "0003-x.json") in caught.value.todo[1]
+    assert str(tmp_path / "journal" / "0003-x.json") in caught.value.todo[1].line()
 
 
 def test_what_the_disk_refuses_is_said_and_can_be_done_again(

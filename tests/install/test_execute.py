@@ -173,7 +173,7 @@ def test_a_source_for_another_python_is_told_as_that(environment: Target, tmp_pa
     with pytest.raises(SplatfixError) as caught:
         install(environment, source)
     assert "requires a different Python" in caught.value.what and ">=3.99" in caught.value.meaning
-    assert "--python" in caught.value.todo[0]
+    assert "--python" in caught.value.todo[0].line()
     assert snapshot(environment) == before and last_status(environment) is Status.FAILED
 
 
@@ -200,7 +200,7 @@ def test_a_build_adds_no_packages(environment: Target, tmp_path: Path) -> None:
         install(environment, source)
     error = caught.value
     assert "satisfies the requirement no-such-splat>=2 (from versions: none)" in error.what
-    assert "pip install 'no-such-splat>=2'" in error.todo[0]
+    assert "pip install 'no-such-splat>=2'" in error.todo[0].line()
     assert "index" not in Path(error.details["log"]).read_text().replace("--no-index", "").lower()
     assert snapshot(environment) == before
 
@@ -274,7 +274,7 @@ def test_a_log_that_cannot_be_written_is_what_is_told(
     with monkeypatch.context() as patch, pytest.raises(SplatfixError) as caught:
         install(environment, write_extension(tmp_path / "source"), FullDisk(patch), afresh=True)
     assert caught.value.code == "cannot-write" and "build-tiny_probe.log" in caught.value.what
-    assert "No space left" in caught.value.what and "--resume" in caught.value.todo[0]
+    assert "No space left" in caught.value.what and "--resume" in caught.value.todo[0].line()
     assert snapshot(environment) == before and last_status(environment) is Status.RUNNING
     install(environment, write_extension(tmp_path / "again"))
     assert Journal(environment.own_folder).entries()[0].status is Status.FAILED
@@ -391,7 +391,7 @@ def test_a_damaged_journal_entry_says_what_to_do(environment: Target, tmp_path: 
     with pytest.raises(SplatfixError) as caught:
         revert(environment.python)
     assert caught.value.code == "journal-damaged"
-    assert f"mv {shlex.quote(str(entry))} " in caught.value.todo[0]
+    assert f"mv {shlex.quote(str(entry))} " in caught.value.todo[0].line()
 
 
 def test_the_build_sees_only_its_own_settings(

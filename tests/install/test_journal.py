@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.install.journal import Journal, Status, Step
+from splatfix.install.journal import Journal, JournalStep, Status
 
 
 def test_an_entry_is_on_disk_before_and_after_each_step(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_an_entry_is_on_disk_before_and_after_each_step(tmp_path: Path) -> None:
     assert journal.find(entry.id).status is Status.RUNNING
     assert entry.id.endswith("-simple-knn-x")
 
-    entry = journal.begin(entry, Step("install-wheel", "x", details={"backup": "backup-x"}))
+    entry = journal.begin(entry, JournalStep("install-wheel", "x", details={"backup": "backup-x"}))
     assert journal.find(entry.id) == entry and not entry.steps[-1].done and entry.stands
     entry = journal.finish(entry, record="abc")
     assert journal.find(entry.id).steps[-1].details == {"backup": "backup-x", "record": "abc"}
@@ -41,7 +41,7 @@ def test_finding_by_the_beginning_of_an_id(tmp_path: Path) -> None:
         with pytest.raises(SplatfixError) as caught:
             journal.find(text)
         assert caught.value.exit_code is Exit.USAGE
-        assert first.id in caught.value.todo[0]
+        assert first.id in caught.value.todo[0].line()
     assert journal.find(second.id) == second
 
 

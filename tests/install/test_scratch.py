@@ -81,7 +81,7 @@ def test_the_path_never_contains_arch(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not scratch.root.exists()
     with pytest.raises(SplatfixError) as caught, scratch_folder(bad):
         raise AssertionError("a scratch folder was made where torch would misread it")
-    assert caught.value.code == "no-scratch" and "TMPDIR" in caught.value.todo[0]
+    assert caught.value.code == "no-scratch" and "TMPDIR" in caught.value.todo[0].line()
 
 
 def test_a_path_with_a_blank_is_the_last_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -331,7 +331,7 @@ def test_a_mirror_of_the_wheel_index_and_the_reach_of_a_table(tmp_path: Path) ->
         "driver_levels_known_through = 700\n[archs]\nnewest_toolkit = [14, 2]\n"
     )
     with using(path):
-        assert torch_releases.pip_command("2.9.1", "cu128").endswith("https://mirror.example/whl/cu128")
+        assert torch_releases.pip_words("2.9.1", "cu128").endswith("https://mirror.example/whl/cu128")
         assert cuda_level_of_driver("699.1") is not None
         assert newest_toolkit() == (14, 2)
     assert cuda_level_of_driver("699.1") is None

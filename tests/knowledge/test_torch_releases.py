@@ -18,7 +18,7 @@ from splatfix.knowledge.torch_releases import (
     cxx11_abi,
     how_build_runs,
     index_url,
-    pip_command,
+    pip_words,
     place,
     release,
     releases,
@@ -133,12 +133,12 @@ class TestRanking:
         assert builds_for_arch(Arch(11, 0), machine="aarch64")[0].build.tag == "cu132"
 
 
-def test_pip_command() -> None:
+def test_pip_words() -> None:
     assert (
-        pip_command("2.9.1", "cu128")
+        pip_words("2.9.1", "cu128")
         == "pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/cu128"
     )
-    assert shlex.split(pip_command("2.9", "cu126", also=("torchvision",), pip="python -m pip")) == [
+    assert shlex.split(pip_words("2.9", "cu126", also=("torchvision",), pip="python -m pip")) == [
         *("python", "-m", "pip", "install", "torch==2.9.*", "torchvision", "--index-url"),
         "https://download.pytorch.org/whl/cu126",
     ]

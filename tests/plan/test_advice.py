@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, Status, run, select
+from splatfix.checks import Goal, Status, run_checks, select
 from splatfix.facts import Checkout, Distribution, Fact, Facts, RenderCall, ToolkitChoice
 from splatfix.knowledge.stacks import variant
 from splatfix.plan import Aim, Request, Road, Ways, aim_at, find_ways, ways_out_of
@@ -24,7 +24,7 @@ WRAPPED = ToolkitChoice(
 
 def diagnosed(facts: Facts, *targets: str) -> Ways:
     checks = select()
-    findings = run(facts, Goal(targets), checks)
+    findings = run_checks(facts, Goal(targets), checks)
     assert any(item.status is Status.FAIL for item in findings)
     return ways_out_of(findings, {item.code: item.family for item in checks}, Aim(targets), facts)
 
@@ -74,7 +74,7 @@ def test_a_call_that_does_not_fit_is_answered_by_a_rebuild_of_that_part() -> Non
     facts = calling(with_rasterizer(package("mip")), 3)
     aim = Aim(extensions=(NAME,))
     checks = select()
-    ways = ways_out_of(run(facts, Goal(), checks), {i.code: i.family for i in checks}, aim, facts)
+    ways = ways_out_of(run_checks(facts, Goal(), checks), {i.code: i.family for i in checks}, aim, facts)
     assert ways.advice and ways.advice.plan and ways.advice.plan.road is Road.REBUILD
     step = next(item for item in ways.advice.plan.steps if isinstance(item, Rebuild))
     assert step.subjects == (NAME,)
@@ -105,13 +105,13 @@ def test_what_no_way_out_cures_is_answered_by_the_findings_own_words() -> None:
     assert Road.KEEP not in [item.road for item in ways.plans], "an import of torchvision fails there"
 
 
-AILING = [name for name in NAMES if any(i.status is Status.FAIL for i in run(facts_of(name), Goal()))]
+AILING = [name for name in NAMES if any(i.status is Status.FAIL for i in run_checks(facts_of(name), Goal()))]
 
 
 @pytest.mark.parametrize("name", AILING)
 def test_on_no_simulated_machine_keeping_is_the_answer_to_what_it_does_not_cure(name: str) -> None:
     facts, checks = facts_of(name), select()
-    findings = run(facts, Goal(), checks)
+    findings = run_checks(facts, Goal(), checks)
     advice = ways_out_of(findings, {item.code: item.family for item in checks}, Aim(), facts).advice
     assert advice and (advice.plan or advice.besides)
     if advice.plan and advice.plan.road is Road.KEEP:

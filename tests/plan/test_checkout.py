@@ -108,7 +108,7 @@ def test_a_clone_of_an_unknown_stack_stands_for_its_extensions(tmp_path: Path) -
     ],
 )
 def test_what_is_no_folder_is_answered_with_what_to_do(text: str, said: str) -> None:
-    assert said in " | ".join(refused(text).todo)
+    assert said in " | ".join(step.line() for step in refused(text).todo)
 
 
 def test_the_release_that_is_named_for_gsplat_is_one_that_install_takes() -> None:
@@ -123,10 +123,10 @@ def test_a_refused_drop_in_names_the_source_that_was_given(tmp_path: Path, insid
     with pytest.raises(SplatfixError) as caught:
         choose_swaps([str(given)])
     assert caught.value.code == "nothing-replaces-it"
-    assert caught.value.todo[0] == f"splatfix install '{given}' --target sm_120"
+    assert caught.value.todo[0].line() == f"splatfix install '{given}' --target sm_120"
     with pytest.raises(SplatfixError) as caught:
         choose_swaps(["gsplat"])
-    assert caught.value.todo[0] == "splatfix install gsplat==1.5.3 --target sm_120"
+    assert caught.value.todo[0].line() == "splatfix install gsplat==1.5.3 --target sm_120"
 
 
 def test_a_folder_of_everything_is_no_checkout(tmp_path: Path) -> None:

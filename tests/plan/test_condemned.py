@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, Status, run, select
+from splatfix.checks import Goal, Status, run_checks, select
 from splatfix.facts import Checkout, Distribution, Extension, Fact, Facts, Linkage, RenderCall, SplatPackage
 from splatfix.knowledge.stacks import variant
 from splatfix.plan import Aim, Request, Road, aim_at, find_ways, make_plan
@@ -125,7 +125,9 @@ def test_whatever_check_fails_an_installed_part_it_is_not_kept() -> None:
         "compiled-part-missing": with_rasterizer(package("mip", native_missing=(f"{NAME}._C",))),
     }
     for name, facts in broken.items():
-        found = [item for item in run(facts, Goal(), select((name,), ())) if item.status is Status.FAIL]
+        found = [
+            item for item in run_checks(facts, Goal(), select((name,), ())) if item.status is Status.FAIL
+        ]
         ways = find_ways(aim("mip"), facts)
         assert found and found[0].summary.rstrip(".") in why_shut(ways, "keep"), name
         step = next(step for step in plan(ways, Road.REBUILD).steps if isinstance(step, Rebuild))

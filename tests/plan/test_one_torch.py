@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from splatfix.checks import Goal, Status, run, select
+from splatfix.checks import Goal, Status, run_checks, select
 from splatfix.facts import Fact, Facts
 from splatfix.plan import Aim, Road, find_ways
 from splatfix.plan.ways import InstallTorch
@@ -23,7 +23,7 @@ def advised(facts: Facts, targets: tuple[str, ...]) -> set[str]:
     """The commands by which failing checks of torch would install one."""
     return {
         step.text
-        for item in run(facts, Goal(targets), TORCH_CHECKS)
+        for item in run_checks(facts, Goal(targets), TORCH_CHECKS)
         if item.status is Status.FAIL
         for step in item.remedy
         if step.command and re.search(r"install .*torch==", step.text)
@@ -81,6 +81,6 @@ def test_every_command_is_the_environments_own(changes: dict[str, object], start
     assert planned(facts, ("sm_120",)).startswith(starts)
     environment = dataclasses.replace(facts.environment, torch_installed=Fact(True, "test"))
     facts = dataclasses.replace(facts, environment=environment)
-    for item in run(facts, Goal(("sm_120",))):
+    for item in run_checks(facts, Goal(("sm_120",))):
         for step in item.remedy:
             assert not re.search(r"(?<!-m )(?<!uv )\bpip install \S*torch", step.text), step.text

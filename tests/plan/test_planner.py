@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, run, select
+from splatfix.checks import Goal, run_checks, select
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
@@ -132,7 +132,7 @@ def test_the_closest_toolkit_of_torchs_major_wins(tmp_path: Path) -> None:
 def test_toolkits_that_do_not_fit(tmp_path: Path, changes: dict[str, object], words: str) -> None:
     bad = dataclasses.replace(CUDA_13, **changes)  # type: ignore[arg-type]
     error = refused("no-matching-toolkit", cuda_source(tmp_path), machine(toolkits=(bad,)))
-    assert words in error.what and "conda install" in " ".join(error.todo)
+    assert words in error.what and "conda install" in " ".join(step.line() for step in error.todo)
 
 
 def test_no_toolkit_at_all(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_build_tools(
     tmp_path: Path, packages: dict[str, str], lacking: tuple[str, ...], present: tuple[str, ...]
 ) -> None:
     error = refused("build-tools-missing", cuda_source(tmp_path), machine(packages=packages))
-    command = error.todo[0]
+    command = error.todo[0].line()
     assert command.startswith("/env/bin/python -m pip install ")
     assert all(name in command for name in lacking) and not any(name in command for name in present)
 
@@ -266,7 +266,7 @@ def test_a_source_for_another_python_is_refused_before_it_is_compiled(tmp_path: 
 
 
 def test_an_environment_without_pip(tmp_path: Path) -> None:
-    assert "ensurepip" in refused("no-pip", cuda_source(tmp_path), machine(packages={})).todo[0]
+    assert "ensurepip" in refused("no-pip", cuda_source(tmp_path), machine(packages={})).todo[0].line()
 
 
 def test_the_systems_own_python_is_left_alone(tmp_path: Path) -> None:
@@ -276,13 +276,13 @@ def test_the_systems_own_python_is_left_alone(tmp_path: Path) -> None:
 
 def test_torch_absent_damaged_or_for_other_hardware(tmp_path: Path) -> None:
     error = refused("no-torch", cuda_source(tmp_path), machine(torch=None))
-    (diagnosed,) = run(machine(torch=None), Goal(("sm_120",)), select(("torch-installed",), ()))
-    assert error.todo[0] in [item.text for item in diagnosed.remedy if item.command]
-    assert "-m pip install" in error.todo[0] and "/whl/cu1" in error.todo[0]
+    (diagnosed,) = run_checks(machine(torch=None), Goal(("sm_120",)), select(("torch-installed",), ()))
+    assert error.todo[0].line() in [item.line() for item in diagnosed.remedy if item.command]
+    assert "-m pip install" in error.todo[0].line() and "/whl/cu1" in error.todo[0].line()
     pure = Request(("fused_ssim",), backend="pure")
     with pytest.raises(SplatfixError) as caught:
         make_plan(pure, machine(torch=None))
-    assert caught.value.todo[0] == '"/env/bin/python" -m pip install torch'
+    assert caught.value.todo[0].line() == '"/env/bin/python" -m pip install torch'
     damaged = machine()
     lost = dataclasses.replace(damaged.environment, torch=Fact(None, "", "version.py is damaged"))
     refused("torch-unreadable", cuda_source(tmp_path), dataclasses.replace(damaged, environment=lost))

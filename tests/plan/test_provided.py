@@ -37,7 +37,7 @@ def test_it_comes_first_and_the_build_uses_it(tmp_path: Path, cache: Path) -> No
 def test_nobody_downloads_a_gigabyte_without_being_asked(tmp_path: Path) -> None:
     with pytest.raises(SplatfixError) as caught:
         planned(tmp_path / "s", provide=False)
-    assert caught.value.code == "no-matching-toolkit" and "--provide-toolkit" in caught.value.todo[-1]
+    assert caught.value.code == "no-matching-toolkit" and "--provide-toolkit" in caught.value.todo[-1].line()
     fitting = planned(tmp_path / "s", provide=True, toolkits=(CUDA_13,))
     assert not any(isinstance(action, ProvideToolkit) for action in fitting.actions)
 
@@ -57,7 +57,9 @@ def test_cuda_12_cannot_be_had_that_way(tmp_path: Path) -> None:
     assert provided_toolkit(old, "linux") is None and provided_toolkit(TORCH, "windows") is None
     with pytest.raises(SplatfixError) as caught:
         planned(tmp_path / "s", provide=True, torch=old)
-    assert "--provide-toolkit cannot help: PyPI has no compiler of CUDA 12" in " ".join(caught.value.todo)
+    assert "--provide-toolkit cannot help: PyPI has no compiler of CUDA 12" in " ".join(
+        step.line() for step in caught.value.todo
+    )
     with pytest.raises(SplatfixError) as caught:
         planned(tmp_path / "t", provide=False, torch=old)
-    assert "--provide-toolkit" not in " ".join(caught.value.todo)
+    assert "--provide-toolkit" not in " ".join(step.line() for step in caught.value.todo)

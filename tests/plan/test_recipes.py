@@ -100,7 +100,7 @@ def test_a_source_that_is_not_there_is_named_with_the_git_command(key: str, tmp_
     with pytest.raises(SplatfixError) as caught:
         sources_in([str(folder)])
     assert caught.value.code == "source-incomplete" and last in caught.value.what
-    assert f"git -C {folder.resolve()} submodule update --init --recursive" in caught.value.todo[0]
+    assert f"git -C {folder.resolve()} submodule update --init --recursive" in caught.value.todo[0].line()
 
 
 def test_a_part_that_a_fork_left_out_is_said_and_left_out(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Goal, Status, run, select
+from splatfix.checks import Goal, Status, run_checks, select
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Compiler, Driver, Fact, Facts, Gpu
 from splatfix.knowledge import Arch
@@ -35,7 +35,7 @@ def test_a_distributions_own_package_fits_its_glibc_and_the_check_agrees(root: s
     """Debian 13 has patched its CUDA 12.4; NVIDIA's own 12.x does not compile there."""
     facts = debian_13(machine(torch=TORCH_128, toolkits=(dataclasses.replace(CUDA_12, root=root),)))
     assert (Road.REBUILD in roads(find_ways(Aim(("sm_120",)), facts))) is fits
-    found = run(facts, Goal(), select(("glibc-cuda-math-conflict",), ()))
+    found = run_checks(facts, Goal(), select(("glibc-cuda-math-conflict",), ()))
     assert any(item.status is Status.WARN for item in found) is not fits
 
 
@@ -70,7 +70,9 @@ def test_the_compiler_named_for_a_clash_is_one_that_cures_it() -> None:
     decision = choose_toolkit(facts, TORCH_128, (SM_120,))
     with pytest.raises(SplatfixError) as caught:
         choose_compilers(facts, TORCH_128, decision.toolkit, decision.version)
-    assert "conda's gcc 14" in caught.value.todo[0] and "apt-get" not in " ".join(caught.value.todo)
+    assert "conda's gcc 14" in caught.value.todo[0].line() and "apt-get" not in " ".join(
+        step.line() for step in caught.value.todo
+    )
 
 
 OLD = dataclasses.replace(
@@ -135,14 +137,14 @@ def test_windows_without_any_compiler_is_not_told_of_an_older_toolset(
     facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, system="windows"))
     with pytest.raises(SplatfixError) as caught:
         choose_compilers(facts, TORCH_128, toolkit, (12, 4, 131))
-    assert words in caught.value.todo[0] and "toolset 14." in caught.value.todo[0]
+    assert words in caught.value.todo[0].line() and "toolset 14." in caught.value.todo[0].line()
 
 
 def test_condas_toolkit_is_named_by_its_labelled_channel() -> None:
     """The plain channel mixes releases: its nvcc may be newer than the toolkit that was asked for."""
     with pytest.raises(SplatfixError) as caught:
         choose_toolkit(machine(toolkits=()), TORCH_128, (SM_120,))
-    assert 'conda install -c "nvidia/label/cuda-12.8.0" cuda-toolkit' in caught.value.todo[-1]
+    assert 'conda install -c "nvidia/label/cuda-12.8.0" cuda-toolkit' in caught.value.todo[-1].line()
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_the_torch_named_for_a_dropped_gpu_serves_every_target_on_this_python(
             dataclasses.replace(facts, environment=environment), knows_all, tuple(map(Arch.parse, targets))
         )
     assert caught.value.code == "arch-dropped-by-cuda"
-    assert caught.value.todo[0].startswith(words)
+    assert caught.value.todo[0].line().startswith(words)
 
 
 def test_a_second_toolkit_of_the_same_version_is_not_called_farther() -> None:

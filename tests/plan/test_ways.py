@@ -23,7 +23,7 @@ from splatfix.facts import (
     SplatPackage,
     Torch,
 )
-from splatfix.knowledge.torch_releases import replacing_command
+from splatfix.knowledge.torch_releases import replacing_words
 from splatfix.plan import Aim, Lane, Request, Road, WayOut, Ways, aim_at, find_ways
 from splatfix.plan.ways import ByHand, GetToolkit, InstallTorch, Rebuild, RunLane, SwapIn
 from tests.plan.machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
@@ -371,10 +371,10 @@ def test_a_sibling_that_the_toolkit_cannot_name_is_served_by_the_older_code_with
 
 def test_companions_of_one_release_are_named_by_their_build_too() -> None:
     installed = {"torch": "2.8.0+cu128", "torchvision": "0.23.0+cu128"}
-    version, command = replacing_command("2.8.*", "cu126", installed)
+    version, command = replacing_words("2.8.*", "cu126", installed)
     assert version == "2.8.0"
     assert "torch==2.8.0+cu126 torchvision==0.23.0+cu126 " in command
-    version, command = replacing_command("2.11.*", "cu130", installed)
+    version, command = replacing_words("2.11.*", "cu130", installed)
     assert version == "2.11.*" and '"torch==2.11.*" torchvision ' in command, (
         "pip works it out for another release"
     )

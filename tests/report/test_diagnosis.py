@@ -8,8 +8,9 @@ import io
 import pytest
 from rich.console import Console
 
-from splatfix.checks import Evidence, Finding, Remedy, Status
+from splatfix.checks import Evidence, Finding, Status
 from splatfix.core.errors import Exit
+from splatfix.core.step import say, set_variable
 from splatfix.facts import Driver, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts
 from splatfix.report import document, terminal
 
@@ -31,7 +32,7 @@ LOUD = Finding(
     Status.FAIL,
     "Something [is] wrong.",
     evidence=(Evidence("nvcc", "[13.0]", "nvcc --version"),),
-    remedy=(Remedy('export A="[b]"'), Remedy("Reboot.", command=False)),
+    remedy=(set_variable("A", "[b]"), say("Reboot.")),
     link="https://example.org/why",
 )
 
@@ -56,7 +57,7 @@ def test_loud_findings_have_evidence_and_a_way_out_and_markup_is_kept_as_text() 
     assert "✓ All is [well]." in lines
     assert "✗ Something [is] wrong. b-check" in lines
     assert "nvcc: [13.0] (nvcc --version)" in lines
-    assert '$ export A="[b]"' in lines
+    assert "$ export A='[b]'" in lines
     assert "→ Reboot." in lines
     assert "https://example.org/why" in lines
     assert "1 pass, 1 fail" in lines
@@ -69,7 +70,10 @@ def test_verbose_shows_the_evidence_of_what_is_fine() -> None:
 
 def test_commands_are_never_broken_over_lines() -> None:
     command = "export CUDA_HOME=" + "/a-long-folder-name" * 10
-    text = shown(Finding("b-check", Status.FAIL, "x", remedy=(Remedy(command),)), width=40)
+    text = shown(
+        Finding("b-check", Status.FAIL, "x", remedy=(set_variable("CUDA_HOME", "/a-long-folder-name" * 10),)),
+        width=40,
+    )
     assert f"$ {command}" in text
 
 

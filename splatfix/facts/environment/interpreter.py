@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.step import say
 
 _IN_ENVIRONMENT = ("bin/python", "Scripts/python.exe", "python.exe")
 # for who names the folder of programs itself
@@ -32,7 +33,7 @@ def resolve_python(given: str | None) -> str:
         raise usage_error(
             "no-interpreter",
             f"{given} cannot be looked at: {error.strerror or error}.",
-            "Check its permissions.",
+            say("Check its permissions."),
         ) from error
 
 
@@ -68,7 +69,7 @@ def _interpreter_at(given: str) -> str:
         raise usage_error(
             "no-interpreter",
             f"The folder {given} holds no Python interpreter.",
-            "Give the interpreter's path, e.g. --python path/to/venv/bin/python.",
+            say("Give the interpreter's path, e.g. --python path/to/venv/bin/python."),
         )
     if path.is_file():
         if not os.access(path, os.X_OK) and not _is_python(path):
@@ -81,7 +82,7 @@ def _interpreter_at(given: str) -> str:
     raise usage_error(
         "no-interpreter",
         f"There is no Python interpreter at {given}.",
-        "Give the path of the interpreter, or of the folder of the venv or conda environment.",
+        say("Give the path of the interpreter, or of the folder of the venv or conda environment."),
     )
 
 
@@ -95,4 +96,4 @@ def _no_python(path: Path, why: str) -> SplatfixError:
     advice = "Give the path of the interpreter, or of the folder of the venv or conda environment."
     if beside and path.name.lower().startswith("activate"):
         advice = f"It activates an environment in a shell. Name the interpreter beside it: --python {beside}"
-    return usage_error("no-interpreter", f"{path} is no Python interpreter: {why.rstrip('.')}.", advice)
+    return usage_error("no-interpreter", f"{path} is no Python interpreter: {why.rstrip('.')}.", say(advice))

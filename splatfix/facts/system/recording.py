@@ -12,6 +12,7 @@ from splatfix.binaries import Binary
 from splatfix.core.codec import to_json
 from splatfix.core.errors import usage_error
 from splatfix.core.runner import Completed
+from splatfix.core.step import say
 from splatfix.facts.system.caching import CachingSystem
 from splatfix.facts.system.live import System
 from splatfix.facts.system.playback import RawMachine, packed
@@ -44,7 +45,9 @@ class RecordingSystem(CachingSystem):
         """``folder`` is the new folder to write; raises SplatfixError (exit code 2) when there is something in it."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise usage_error(
-                "folder-not-empty", f"{folder} exists and is not empty.", "Name a new folder for --record."
+                "folder-not-empty",
+                f"{folder} exists and is not empty.",
+                say("Name a new folder for --record."),
             )
         super().__init__(system)
         self._folder = folder

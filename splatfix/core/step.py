@@ -1,0 +1,106 @@
+"""What to do, as data: text for people and, apart from it, the command that does it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from splatfix.core.shell import double_quoted, quoted
+
+_WINDOWS = os.name == "nt"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as data. Without ``argv``: variables to set in the user's own shell."""
+
+    argv: tuple[str, ...] = ()
+    env: tuple[tuple[str, str | None], ...] = ()
+    """Variables by name; None removes one."""
+    prepend: tuple[tuple[str, str], ...] = ()
+    """Search paths by name (``PATH``), and the folder that comes before what is in them."""
+
+    def shell(self, *, windows: bool = _WINDOWS) -> str:
+        """One line for a POSIX shell or, with ``windows``, for cmd.exe."""
+        words = " ".join(quoted(word, windows=windows) for word in self.argv)
+        return self._cmd(words) if windows else self._posix(words)
+
+    def _posix(self, words: str) -> str:
+        removed = [name for name, value in self.env if value is None]
+        values = [f"{name}={quoted(value, windows=False)}" for name, value in self.env if value is not None]
+        values += [f'{name}="{double_quoted(value)}${{{name}:+:${name}}}"' for name, value in self.prepend]
+        if words:
+            unset = ["env", *(f"-u {name}" for name in removed)] if removed else []
+            return " ".join([*unset, *values, words])
+        lines = [f"unset {' '.join(removed)}"] if removed else []
+        lines += [f"export {' '.join(values)}"] if values else []
+        return " && ".join(lines)
+
+    def _cmd(self, words: str) -> str:
+        lines = [f'set "{name}={value or ""}"' for name, value in self.env]
+        lines += [f'set "{name}={value};%{name}%"' for name, value in self.prepend]
+        return " && ".join([*lines, words] if words else lines)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do: text for people and, apart from it, the command that does it."""
+
+    text: str = ""
+    """A sentence; before a command, what the command is for."""
+    command: Command | None = None
+
+    def line(self, *, windows: bool = _WINDOWS) -> str:
+        """Text and command in one line."""
+        if self.command is None:
+            return self.text
+        shell = self.command.shell(windows=windows)
+        return f"{self.text.rstrip('.:')}: {shell}" if self.text else shell
+
+    def to_json(self) -> dict[str, Any]:
+        """``text``, ``argv`` and ``env``, with the line for the shell of this platform in ``command``."""
+        return step_json(self)
+
+
+def step_json(step: Step, *, windows: bool = _WINDOWS) -> dict[str, Any]:
+    """A step for a JSON document, its ``command`` as the shell of that platform takes it; None without one."""
+    command = step.command
+    return {
+        "text": step.text,
+        "argv": list(command.argv) if command else [],
+        "env": dict(command.env) if command else {},
+        "prepend": dict(command.prepend) if command else {},
+        "command": command.shell(windows=windows) if command else None,
+    }
+
+
+def commands(steps: Iterable[Step]) -> tuple[Command, ...]:
+    """The commands among the steps."""
+    return tuple(step.command for step in steps if step.command is not None)
+
+
+def say(text: str) -> Step:
+    """A step that only a person can take."""
+    return Step(text)
+
+
+def run(*argv: str | os.PathLike[str], text: str = "") -> Step:
+    """A step that is a command, runnable as it is."""
+    return Step(text, Command(tuple(os.fspath(word) for word in argv)))
+
+
+def set_variable(name: str, value: str, text: str = "") -> Step:
+    """Set an environment variable in the user's shell."""
+    return Step(text, Command(env=((name, value),)))
+
+
+def unset_variable(name: str, text: str = "") -> Step:
+    """Remove an environment variable from the user's shell."""
+    return Step(text, Command(env=((name, None),)))
+
+
+def prepend_variable(name: str, folder: str, text: str = "") -> Step:
+    """Put a folder before all others of a search path such as ``PATH``."""
+    return Step(text, Command(prepend=((name, folder),)))

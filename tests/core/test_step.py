@@ -1,0 +1,67 @@
+"""Steps as data, and the shell lines made of them."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import pytest
+
+from splatfix.core.codec import to_json
+from splatfix.core.step import (
+    Command,
+    Step,
+    commands,
+    prepend_variable,
+    run,
+    say,
+    set_variable,
+    unset_variable,
+)
+
+STEPS = [
+    (run("rm", "-r", "/a b"), "rm -r '/a b'", 'rm -r "/a b"'),
+    (set_variable("A", "x;y"), "export A='x;y'", 'set "A=x;y"'),
+    (unset_variable("A"), "unset A", 'set "A="'),
+    (prepend_variable("P", "/x y"), 'export P="/x y${P:+:$P}"', 'set "P=/x y;%P%"'),
+    (Step(command=Command(("pip",), (("A", "1"),))), "A=1 pip", 'set "A=1" && pip'),
+    (Step(command=Command(("pip",), (("A", None),))), "env -u A pip", 'set "A=" && pip'),
+    (run("pip", "install", "numpy<2"), "pip install 'numpy<2'", 'pip install "numpy<2"'),
+]
+
+
+@pytest.mark.parametrize(("step", "posix", "cmd"), STEPS)
+def test_shell_lines(step: Step, posix: str, cmd: str) -> None:
+    assert step.line(windows=False) == posix
+    assert step.line(windows=True) == cmd
+
+
+@pytest.mark.parametrize("value", ["a b", "$HOME", "it's", '"', "`id`", "\\", ""])
+def test_a_posix_shell_sets_exactly_the_value(value: str) -> None:
+    for step in (set_variable("A", value), prepend_variable("A", value)):
+        script = f'unset A; {step.line(windows=False)}; printf %s "$A"'
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        assert done.stdout == value
+    assert shlex.split(run("x", value).line(windows=False)) == ["x", value]
+
+
+def test_text_and_command_in_one_line() -> None:
+    assert say("Reboot.").line() == "Reboot."
+    assert run("nvidia-smi", text="Look:").line(windows=False) == "Look: nvidia-smi"
+
+
+def test_json_carries_argv_and_env() -> None:
+    assert to_json((set_variable("A", "1", "Then"), say("Reboot."))) == [
+        {
+            "text": "Then",
+            "argv": [],
+            "env": {"A": "1"},
+            "prepend": {},
+            "command": set_variable("A", "1").line(),
+        },
+        {"text": "Reboot.", "argv": [], "env": {}, "prepend": {}, "command": None},
+    ]
+
+
+def test_the_commands_among_steps() -> None:
+    assert commands((say("x"), run("y"))) == (Command(("y",)),)
