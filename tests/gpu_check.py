@@ -147,7 +147,7 @@ class Checks:
         ]
         driver = document["facts"]["machine"]["driver"]
         return {
-            "ok": document["kind"] == "diagnosis",
+            "ok": document["command"] == "diagnose",
             "seconds_wall": done["seconds"],
             "failures": bad,
             "driver": driver,

@@ -22,19 +22,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plan": {"facts", "knowledge", "checks"},
     "install": {"binaries", "facts", "knowledge", "checks", "plan", "kernels"},
     "report": set(),  # the data classes only, see DATA_CLASSES
-    "certify": {"facts", "checks", "report"},
+    "certify": {"facts", "checks"},
     "containers": {"certify", "facts"},
-    "cli": {
-        "binaries",
-        "facts",
-        "knowledge",
-        "checks",
-        "plan",
-        "install",
-        "certify",
-        "containers",
-        "report",
-    },
+    "app": {"binaries", "facts", "knowledge", "checks", "plan", "install", "certify", "containers", "report"},
+    "cli": {"app", "knowledge", "plan"},  # data for parsing only: architecture names, the request
 }
 
 # What `report` may import of other rooms: modules that only define data.

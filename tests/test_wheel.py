@@ -95,7 +95,7 @@ def test_it_runs_from_an_unrelated_folder(installed: Path, tmp_path: Path) -> No
     assert run(installed, "--version", cwd=tmp_path).stdout.startswith("splatfix 0.")
     done = run(installed, "diagnose", "--json", cwd=tmp_path)
     document = json.loads(done.stdout)
-    assert document["kind"] == "diagnosis", done.stderr
+    assert document["command"] == "diagnose", done.stderr
     python = installed.with_name("python")
     place = run(python, "-c", "import splatfix, smoke_trainer; print(splatfix.__file__)", cwd=tmp_path)
     assert "stranger" in place.stdout, place.stderr

@@ -4,7 +4,7 @@ from splatfix.certify.data import data_suite
 from splatfix.certify.device import device_for, idle_gpu, require_gpu
 from splatfix.certify.interrupted import Interrupted
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped
-from splatfix.certify.run import Request, certify, run_and_report, verify
+from splatfix.certify.run import Request, certify, verify
 from splatfix.certify.suites import SUITES, sample_suite, suite
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "device_for",
     "idle_gpu",
     "require_gpu",
-    "run_and_report",
     "sample_suite",
     "suite",
     "verify",

@@ -13,7 +13,6 @@ from typing import Any
 
 from splatfix.certify import criteria, ladder
 from splatfix.certify.device import idle_gpu
-from splatfix.certify.interrupted import Interrupted
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.certify.prepare import (
     CERTIFY,
@@ -27,7 +26,6 @@ from splatfix.certify.stage import stage
 from splatfix.certify.suites import Suite
 from splatfix.checks import Goal, run_checks
 from splatfix.core.codec import from_json
-from splatfix.core.files import write_json, write_text
 from splatfix.core.proof import Rung
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.facts import Facts, gather
@@ -106,32 +104,6 @@ def certify(
         ),
         facts,
     )
-
-
-def run_and_report(
-    request: Request, progress: Progress = lambda where, state: None, facts: Facts | None = None
-) -> tuple[Certificate, Facts]:
-    """:func:`certify`, and write ``certificate.json`` and ``certificate.md`` into the request's folder.
-
-    Raises:
-        Interrupted: Ctrl-C or SIGTERM; it says where the part that had run lies.
-    """
-    from splatfix.report import certificate as report
-
-    begun: list[str] = []
-
-    def note(where: str, state: Mapping[str, Any]) -> None:
-        if where in request.suite.scenes and where not in begun:
-            begun.append(where)
-        progress(where, state)
-
-    try:
-        result, known = certify(request, note, facts)
-    except KeyboardInterrupt:
-        raise Interrupted(request.out, tuple(begun)) from None
-    write_json(request.out / "certificate.json", report.document(result, known))
-    write_text(request.out / "certificate.md", report.markdown(result))
-    return result, known
 
 
 def verify(

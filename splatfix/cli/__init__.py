@@ -1,4 +1,4 @@
-"""Typer commands: parse, call one function, hand the result to the report, exit with its code. No logic."""
+"""Typer commands: parse, call one use case, exit with its code. No logic."""
 
 from __future__ import annotations
 
@@ -8,30 +8,18 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import (
-    cache,
-    certify,
-    checks,
-    diagnose,
-    errors,
-    inspect_,
-    install,
-    interrupted,
-    monitor,
-    revert,
-    scenes,
-    verify,
-)
+from splatfix.cli import certify, diagnose, install, process
+
+FIND, FIX, PROVE = "Find out what is wrong", "Make it right", "Show that it trains"
 
 app = typer.Typer(
     name="splatfix",
-    cls=interrupted.Commands,
+    cls=process.Commands,
     help="Doctor, installer and certifier for 3D Gaussian Splatting (3DGS) stacks.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 fine, 1 a failure found, 2 wrong usage, 3 could not determine.",
+    epilog="Exit codes: 0 success, 1 a problem was found, 2 wrong usage, 3 could not be determined.",
 )
 
 
@@ -71,49 +59,51 @@ def _options(
             raise usage_error("bad-knowledge", str(error)) from error
 
 
-app.command("diagnose")(diagnose.diagnose)
-app.command("inspect")(inspect_.inspect_files)
-app.command("install")(install.install)
-app.command("revert")(revert.revert)
-app.command("verify")(verify.verify)
-app.command("certify")(certify.certify)
+app.command("diagnose", rich_help_panel=FIND)(diagnose.diagnose)
+app.command("inspect", rich_help_panel=FIND)(diagnose.inspect)
+app.add_typer(diagnose.checks_app, name="checks", rich_help_panel=FIND)
+app.command("install", rich_help_panel=FIX)(install.install)
+app.command("revert", rich_help_panel=FIX)(install.revert)
+app.add_typer(install.cache_app, name="cache", rich_help_panel=FIX)
+app.command("verify", rich_help_panel=PROVE)(certify.verify)
+app.command("certify", rich_help_panel=PROVE)(certify.certify)
 # Options after the command to watch are the command's own.
-app.command("monitor", context_settings={"allow_interspersed_args": False})(monitor.monitor)
-app.add_typer(checks.app, name="checks")
-app.add_typer(cache.app, name="cache")
-app.add_typer(scenes.app, name="scenes")
+app.command("monitor", rich_help_panel=PROVE, context_settings={"allow_interspersed_args": False})(
+    certify.monitor
+)
+app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
 
 
-# What typer raises for an unknown option or a missing argument. It has no name of its own in typer's face.
+# What typer raises for an unknown option or a missing argument; typer does not export it under a name of its own.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def main() -> None:
-    """Run the command line; nothing but this function ends the process, and no traceback reaches a person."""
+    """Run the command line. Only this function ends the process, and no traceback reaches a user without ``--debug``."""
     from splatfix.core.errors import SplatfixError
-    from splatfix.report.console import be_plain_where_needed, end_when_nobody_reads
+    from splatfix.core.streams import exit_on_broken_pipe, use_plain_signs_where_needed
 
-    interrupted.listen()
-    end_when_nobody_reads()
-    be_plain_where_needed()
+    process.handle_signals()
+    exit_on_broken_pipe()
+    use_plain_signs_where_needed()
     try:
-        # standalone, typer shows wrong usage itself, as text for people
-        code = app(prog_name="splatfix", standalone_mode=not errors.wants_json())
+        # standalone, typer itself shows wrong usage, as text
+        code = app(prog_name="splatfix", standalone_mode=not process.wants_json())
         sys.exit(code if isinstance(code, int) else 0)
     except SplatfixError as problem:
         if "--debug" in sys.argv:
             raise
-        errors.end_with(problem)
+        process.end_with(problem)
     except _UsageError as error:
-        errors.end_with(errors.of_usage(error.format_message()))  # type: ignore[attr-defined]
+        process.end_with(process.usage_error_of(error.format_message()))  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("Interrupted.\n")
-        sys.exit(interrupted.EXIT_CODE)
+        sys.exit(process.INTERRUPTED)
     except OSError as error:
         if "--debug" in sys.argv:
             raise
-        errors.end_with(errors.of_system(error))
+        process.end_with(process.os_error_of(error))
     except Exception as error:
         if "--debug" in sys.argv:
             raise
-        errors.end_with(errors.of_splatfix(error))
+        process.end_with(process.internal_error_of(error))

@@ -1,154 +1,139 @@
-"""``splatfix diagnose``: what is wrong here, with evidence."""
+"""What is wrong here: ``splatfix diagnose``, ``inspect`` and ``checks``."""
 
 from __future__ import annotations
 
-import gc
-import shlex
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import interrupted, options
-from splatfix.core.step import say
+from splatfix.cli import options
+from splatfix.cli.options import finish
 
-if TYPE_CHECKING:
-    from splatfix.checks import Check
-    from splatfix.facts import Facts
+checks_app = typer.Typer(help="List the checks, or show the page of one.", no_args_is_help=True)
+
+FILES = "Saving and replaying facts"
+
+Repo = Annotated[
+    Optional[Path],
+    typer.Option("--repo", help="Also check this checkout of a splatting stack.", metavar="DIR"),
+]
+FactsFile = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--facts",
+        help="Diagnose facts saved (or a machine recorded) elsewhere instead of this machine.",
+        metavar="FILE",
+        rich_help_panel=FILES,
+    ),
+]
+Save = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--save",
+        help="Also write the facts to FILE, for --facts on another machine.",
+        metavar="FILE",
+        callback=options.file_to_write,
+        rich_help_panel=FILES,
+    ),
+]
+Record = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--record",
+        help="Also write the raw answers of this machine into the new folder DIR, to attach to a bug report.",
+        metavar="DIR",
+        rich_help_panel=FILES,
+    ),
+]
+Redact = Annotated[
+    bool,
+    typer.Option(
+        " /--no-redact",
+        help="Keep user and host names, home folders, GPU UUIDs and tokens in --record.",
+        show_default=False,
+        rich_help_panel=FILES,
+    ),
+]
+Imports = Annotated[
+    bool,
+    typer.Option("--imports", help="Also import torch and every extension in a child process (seconds)."),
+]
+Only = Annotated[
+    Optional[list[str]], typer.Option("--only", help="Run only this check or family; repeatable.")
+]
+Skip = Annotated[Optional[list[str]], typer.Option("--skip", help="Skip this check or family; repeatable.")]
+Paths = Annotated[
+    list[Path], typer.Argument(help="Libraries, wheels or folders.", metavar="FILE|WHEEL|DIR...")
+]
 
 
 def diagnose(
     python: options.Python = None,
     target: options.Targets = None,
-    repo: Annotated[
-        Optional[Path],
-        typer.Option("--repo", help="Also look at this checkout of a splatting stack.", metavar="DIR"),
-    ] = None,
-    facts_file: Annotated[
-        Optional[Path],
-        typer.Option(
-            "--facts",
-            help="Judge facts saved (or a machine recorded) elsewhere instead of this one.",
-            metavar="FILE",
-        ),
-    ] = None,
-    save: Annotated[
-        Optional[Path],
-        typer.Option(
-            "--save",
-            help="Also write the facts to FILE, for another machine.",
-            metavar="FILE",
-            callback=options.to_be_written,
-        ),
-    ] = None,
-    record: Annotated[
-        Optional[Path],
-        typer.Option(
-            "--record",
-            help="Also write the raw answers of this machine into the new folder DIR, to be played back elsewhere.",
-            metavar="DIR",
-        ),
-    ] = None,
-    redact: Annotated[
-        bool,
-        typer.Option(
-            " /--no-redact",
-            help="Keep user and host names, home folders, GPU UUIDs and tokens in --record.",
-            show_default=False,
-        ),
-    ] = True,
-    imports: Annotated[
-        bool,
-        typer.Option(
-            "--imports", help="Also import torch and every extension in a child process (takes seconds)."
-        ),
-    ] = False,
-    only: Annotated[
-        Optional[list[str]], typer.Option("--only", help="Only this check or family; repeatable.")
-    ] = None,
-    skip: Annotated[
-        Optional[list[str]], typer.Option("--skip", help="Not this check or family; repeatable.")
-    ] = None,
-    as_json: options.Json = False,
+    repo: Repo = None,
+    imports: Imports = False,
+    only: Only = None,
+    skip: Skip = None,
+    facts_file: FactsFile = None,
+    save: Save = None,
+    record: Record = None,
+    redact: Redact = True,
     verbose: options.Verbose = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Say what is wrong with this machine and one Python environment, with evidence and the way out."""
-    gc.disable()  # this process ends in a moment; looking for cycles among the imports costs it a tenth of its time
-    from splatfix import facts
-    from splatfix.checks import Goal, run_checks, select
-    from splatfix.cli.ways import ways_after, why_command
-    from splatfix.core.codec import to_json
+    """Find out what is wrong with this machine and one Python environment, and how to fix it."""
+    from splatfix.app.diagnose import DiagnoseRequest
+    from splatfix.app.diagnose import diagnose as run
     from splatfix.core.errors import usage_error
-    from splatfix.core.files import dumps, write_json
-    from splatfix.report import document
 
-    goal = Goal(options.arch_names(target))
-    # all checks are loaded while gathering waits for other processes; names that were typed are looked at before that
-    later = None if only or skip or as_json else ThreadPoolExecutor(1).submit(_load_checks)
-    checks = select(only or (), skip or ()) if later is None else ()
-    if facts_file is not None:
-        if python is not None or imports or record is not None or repo is not None:
-            raise usage_error(
-                "facts-and-python",
-                "--facts judges saved facts; --python, --repo, --imports and --record look at this machine.",
-            )
-        known = facts.load(facts_file)
-    else:
-        if repo is not None and not repo.is_dir():
-            raise usage_error(
-                "not-a-folder", f"There is no folder {repo}.", say("Give the folder of the checkout.")
-            )
-        interpreter = facts.resolve_python(python)
-        with interrupted.on_interrupt(lambda: _half_recorded(record)):
-            known = facts.gather(interpreter, try_imports=imports, record=record, redact=redact, repo=repo)
-    if save is not None:
-        write_json(save, to_json(known))
-    checks = later.result() if later else checks
-    findings = run_checks(known, goal, checks)
-    families = {item.code: item.family for item in checks}
-    ways = ways_after(findings, families, goal.targets, known, repo)
-    if as_json:
-        typer.echo(dumps(document.diagnosis(known, goal, findings, ways)), nl=False)
-    else:
-        from splatfix.report import console, terminal
-
-        terminal.diagnosis(console.out(), known, findings, families, verbose=verbose)
-        if ways:
-            from splatfix.report.ways import show_briefly
-
-            show_briefly(console.out(), ways, why_command(goal.targets, repo, facts_file, python))
-        elif facts_file is None and not (only or skip) and (step := _next_step(known, python)):
-            console.out().print(step, markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(int(document.verdict(findings)))
-
-
-def _half_recorded(record: Path | None) -> str:
-    """A recording that was stopped as it was written; "" where none has begun."""
-    if record is None or not record.is_dir() or not any(record.iterdir()):
-        return ""
-    return f"Interrupted: there is no diagnosis, and the recording in {record} is not whole: remove it."
-
-
-def _next_step(known: Facts, python: str | None) -> str:
-    """Where nothing failed: the commands that show what facts cannot; "" where there is no torch to show it with."""
-    from splatfix.checks._common import has_nvidia_gpu
-
-    torch = known.environment.torch.value
-    if torch is None:
-        return ""
-    on_gpu = torch.cuda and has_nvidia_gpu(known)
-    there = {item.module for item in known.environment.packages.value or ()}
-    named = f" --python {shlex.quote(python)}" if python else ""
-    renderer = " --renderer inria" if on_gpu and "diff_gaussian_rasterization" in there else ""
-    return (
-        f"\nWhether it computes and trains, only running it shows: splatfix verify{named}; "
-        f"splatfix certify{renderer}{named}"
+    targets = options.arch_names(target)
+    here = {"--python": python, "--repo": repo, "--imports": imports, "--record": record}
+    if facts_file is not None and (unfit := [name for name, value in here.items() if value]):
+        raise usage_error(
+            "facts-and-python",
+            f"{', '.join(unfit)} cannot be combined with --facts, which diagnoses another machine.",
+        )
+    request = DiagnoseRequest(
+        python,
+        targets,
+        repo,
+        facts_file,
+        save,
+        record,
+        redact,
+        imports,
+        tuple(only or ()),
+        tuple(skip or ()),
     )
+    finish(run(request, verbose=verbose, as_json=as_json), as_json)
 
 
-def _load_checks() -> tuple[Check, ...]:
-    from splatfix.checks import select
-    from splatfix.report import terminal  # noqa: F401 - needed in a moment, and slow to import
+def inspect(
+    paths: Paths,
+    target: options.Targets = None,
+    verbose: options.Verbose = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show the SASS and PTX inside native files, and which GPU architectures can run them."""
+    from splatfix.app.inspect import inspect_files
 
-    return select()
+    finish(inspect_files(paths, options.arch_names(target), verbose=verbose), as_json)
+
+
+@checks_app.command("list")
+def list_checks(as_json: options.Json = False) -> None:
+    """List every check with its code, family and title."""
+    from splatfix.app import checks
+
+    finish(checks.list_checks(), as_json)
+
+
+@checks_app.command("show")
+def show_check(
+    code: Annotated[str, typer.Argument(help="A check's code.")], as_json: options.Json = False
+) -> None:
+    """Show the page of one check: what it looks at, and why it matters."""
+    from splatfix.app import checks
+
+    finish(checks.show_check(code), as_json)

@@ -1,20 +1,22 @@
-"""``splatfix install``: changes an environment, with proof, and so that it can be taken back."""
+"""Make it right, and undo it: ``splatfix install``, ``revert`` and ``cache``."""
 
 from __future__ import annotations
 
-import shlex
 from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import interrupted, options
-from splatfix.core.step import run, say
+from splatfix.cli import options
+from splatfix.cli.options import OUTPUT, confirm_unless, finish
 
-if TYPE_CHECKING:
-    from splatfix.facts import Facts
-    from splatfix.plan import Request
+cache_app = typer.Typer(help="List or remove the wheels that splatfix has built.", no_args_is_help=True)
+
+PLAN = "Planning"
+BUILD = "Building"
+RUN = "Running"
 
 
 class Backend(str, Enum):
@@ -25,102 +27,127 @@ class Backend(str, Enum):
     auto = "auto"
 
 
-def install(
-    sources: Annotated[
-        Optional[list[str]],
-        typer.Argument(
-            help="Source folders, checkouts, gsplat==VERSION; with --backend pure also names.",
-            metavar="SOURCE",
-        ),
-    ] = None,
-    target: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            "--target", "-t", help="GPU architecture such as sm_120, or auto; repeatable.", metavar="ARCH"
-        ),
-    ] = None,
-    python: options.Python = None,
-    backend: Annotated[
-        Backend, typer.Option(help="Compile CUDA code, swap in pure-PyTorch drop-ins, or auto.")
-    ] = Backend.native,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
-    why: Annotated[bool, typer.Option("--why", help="Give the reasons, and the roads not taken.")] = False,
-    jobs: Annotated[
-        Optional[int], typer.Option("--jobs", "-j", min=1, help="Compilers to run side by side.")
-    ] = None,
-    cuda_home: Annotated[
-        Optional[str], typer.Option("--cuda-home", help="Toolkit root to build with.", metavar="DIR")
-    ] = None,
-    provide_toolkit: Annotated[
-        bool,
-        typer.Option(
-            "--provide-toolkit", help="Where no CUDA toolkit fits, download one into splatfix's own cache."
-        ),
-    ] = False,
-    force_cuda_mismatch: Annotated[
-        bool,
-        typer.Option(
-            "--force-cuda-mismatch",
-            help="Build with a toolkit of another CUDA major than torch's. Marked for good.",
-        ),
-    ] = False,
-    ptx: Annotated[
-        bool,
-        typer.Option(
-            "--ptx", help="Where no toolkit knows the GPU, compile PTX for its driver to translate."
-        ),
-    ] = False,
-    keep: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            "--keep",
-            help="With --why: ways that leave this alone, such as torch; repeatable.",
-            metavar="NAME",
-        ),
-    ] = None,
-    facts_file: Annotated[
-        Optional[Path],
-        typer.Option(
-            "--facts",
-            help="With --dry-run --why: the ways out of a machine whose facts were saved.",
-            metavar="FILE",
-        ),
-    ] = None,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Compile even what was compiled before.")
-    ] = False,
-    reinstall: Annotated[
-        bool, typer.Option("--reinstall", help="Install even what is installed already, byte for byte.")
-    ] = False,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Write the edits into the checkout too, with a backup.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Do again what the last run that did not get through was asked.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before changing anything.")] = False,
-    as_json: options.Json = False,
-    verbose: options.Verbose = False,
-) -> None:
-    """Build an extension for a GPU, prove the result, and install it so that it can be taken back."""
-    from splatfix.certify import verify
-    from splatfix.cli.measure import measured
-    from splatfix.cli.ways import checkout_of
-    from splatfix.core.errors import usage_error
-    from splatfix.core.files import dumps
-    from splatfix.facts import gather, resolve_python
-    from splatfix.install import WheelCache, execute, fetch_source, request_to_resume
-    from splatfix.install import revert as take_back
-    from splatfix.plan import Request, make_plan
-    from splatfix.report import console, installation
-    from splatfix.report.install_progress import InstallProgress
+Sources = Annotated[
+    Optional[list[str]],
+    typer.Argument(
+        help="Source folders, checkouts, gsplat==VERSION; with --backend pure also package names.",
+        show_default="the current folder",
+        metavar="SOURCE",
+    ),
+]
+Target = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        "--target", "-t", help="GPU architecture such as sm_120, or auto; repeatable.", metavar="ARCH"
+    ),
+]
+BackendOption = Annotated[
+    Backend, typer.Option(help="Compile CUDA code, install pure-PyTorch drop-ins, or auto.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show the plan and change nothing.", rich_help_panel=PLAN)
+]
+Why = Annotated[
+    bool, typer.Option("--why", help="Explain choices and rejected alternatives.", rich_help_panel=PLAN)
+]
+Keep = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        "--keep",
+        help="With --dry-run --why: exclude options that modify NAME, such as torch; repeatable.",
+        metavar="NAME",
+        rich_help_panel=PLAN,
+    ),
+]
+FactsFile = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--facts",
+        help="With --dry-run --why: the options of a machine whose facts were saved.",
+        metavar="FILE",
+        rich_help_panel=PLAN,
+    ),
+]
+Jobs = Annotated[
+    Optional[int],
+    typer.Option("--jobs", "-j", min=1, help="Number of parallel compiler processes.", rich_help_panel=BUILD),
+]
+CudaHome = Annotated[
+    Optional[str],
+    typer.Option("--cuda-home", help="CUDA toolkit to build with.", metavar="DIR", rich_help_panel=BUILD),
+]
+ProvideToolkit = Annotated[
+    bool,
+    typer.Option(
+        "--provide-toolkit",
+        help="If no CUDA toolkit fits, download one into splatfix's cache.",
+        rich_help_panel=BUILD,
+    ),
+]
+ForceMismatch = Annotated[
+    bool,
+    typer.Option(
+        "--force-cuda-mismatch",
+        help="Allow a CUDA major mismatch (recorded in the wheel).",
+        rich_help_panel=BUILD,
+    ),
+]
+Ptx = Annotated[
+    bool,
+    typer.Option(
+        "--ptx",
+        help="If no toolkit supports the GPU, embed PTX for the driver to compile.",
+        rich_help_panel=BUILD,
+    ),
+]
+InPlace = Annotated[
+    bool,
+    typer.Option(
+        "--in-place", help="Write the edits into the checkout too, with a backup.", rich_help_panel=BUILD
+    ),
+]
+NoCache = Annotated[
+    bool,
+    typer.Option("--no-cache", help="Compile even if a cached wheel exists.", rich_help_panel=BUILD),
+]
+Reinstall = Annotated[
+    bool, typer.Option("--reinstall", help="Install even if it is already up to date.", rich_help_panel=RUN)
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Retry the last failed installation.", rich_help_panel=RUN)
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.", rich_help_panel=RUN)]
+Stream = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Stream the build output.", rich_help_panel=OUTPUT)
+]
 
-    if (facts_file or keep) and not (dry_run and why):
-        raise usage_error(
-            "only-with-why",
-            "--facts and --keep ask for the ways out, which change nothing.",
-            run("splatfix", "install", "--dry-run", "--why", "--facts", "facts.json"),
-        )
+
+def install(
+    sources: Sources = None,
+    target: Target = None,
+    python: options.Python = None,
+    backend: BackendOption = Backend.native,
+    dry_run: DryRun = False,
+    why: Why = False,
+    keep: Keep = None,
+    facts_file: FactsFile = None,
+    jobs: Jobs = None,
+    cuda_home: CudaHome = None,
+    provide_toolkit: ProvideToolkit = False,
+    force_cuda_mismatch: ForceMismatch = False,
+    ptx: Ptx = False,
+    in_place: InPlace = False,
+    no_cache: NoCache = False,
+    reinstall: Reinstall = False,
+    resume: Resume = False,
+    yes: Yes = False,
+    verbose: Stream = False,
+    as_json: options.Json = False,
+) -> None:
+    """Build an extension for a GPU, verify the result, and install it so that it can be undone."""
+    from splatfix.app import install as app
+    from splatfix.plan import Request
+
     building: dict[str, object] = {
         "--backend": backend is not Backend.native,
         "--jobs": jobs,
@@ -130,28 +157,14 @@ def install(
         "--force-cuda-mismatch": force_cuda_mismatch,
         "--ptx": ptx,
     }
+    if (facts_file or keep) and not (dry_run and why):
+        _refuse_without_why()
     if facts_file:
-        here = {"--python": python, "--resume": resume, **building}
-        if unfit := [name for name, value in here.items() if value]:
-            raise usage_error(
-                "facts-and-options",
-                f"--facts asks for the ways out of another machine; {', '.join(unfit)} has no say there.",
-                run("splatfix", "install", "[SOURCE]", "--dry-run", "--why", "--facts", "facts.json"),
-            )
-        _show_ways_of(
-            facts_file, Request(tuple(sources or ()), tuple(target or ())), tuple(keep or ()), as_json
-        )
-        return
-    asked = {"SOURCE": sources, "--target": target, **building}
-    if resume and (unfit := [name for name, value in asked.items() if value]):
-        raise usage_error(
-            "resume-takes-no-source",
-            f"--resume does again what was asked before, so it does not take {', '.join(unfit)}.",
-            say("splatfix install --resume, or what you ask now without --resume"),
-        )
-    interpreter = resolve_python(python)
+        _refuse_with_facts({"--python": python, "--resume": resume, **building})
+    if resume:
+        _refuse_with_resume({"SOURCE": sources, "--target": target, **building})
     request = Request(
-        tuple(fetch_source(text, interpreter) for text in sources or (".",)),
+        tuple(sources or ()),
         tuple(target or ()),
         backend.value,
         jobs,
@@ -161,93 +174,104 @@ def install(
         force_cuda_mismatch,
         ptx,
     )
-    if resume:
-        _, request = request_to_resume(interpreter)
-    explained = checkout_of(sources or ()) if dry_run and why else None
-    facts = gather(interpreter, system=options.with_toolkit(request.cuda_home), repo=explained)
+    if facts_file:
+        finish(app.explain_elsewhere(request, facts_file, tuple(keep or ())), as_json)
     if dry_run and why:
-        _explain(request, facts, bool(sources), tuple(keep or ()), as_json)
-        return
-    plan = make_plan(request, facts)
+        finish(app.explain(request, python, tuple(keep or ()), resume=resume), as_json)
     if dry_run:
-        if as_json:
-            typer.echo(dumps(installation.plan_document(plan)), nl=False)
-        else:
-            installation.show_plan(console.out(), plan, why=why, dry_run=True)
-        return
-    if not as_json:
-        installation.show_plan(console.out(), plan, why=why)
-        if not yes and console.out().is_terminal:
-            typer.confirm("Go ahead?", default=True, abort=True)
-    environment = interrupted.Installing(Path(plan.prefix), plan.python)
-    with interrupted.on_interrupt(environment.words):
-        with InstallProgress(console.err(), verbose=verbose) as progress:
-            cache = None if no_cache else WheelCache()
-            outcome = execute(plan, facts, progress=progress, cache=cache, reinstall=reinstall)
-            outcome = measured(outcome, facts, verify, take_back)
-        if as_json:
-            typer.echo(dumps(installation.outcome_document(outcome)), nl=False)
-        else:
-            installation.show_outcome(console.out(), outcome)
+        finish(app.plan(request, python, resume=resume), as_json)
+    how = app.InstallOptions(not no_cache, reinstall, why, verbose, as_json)
+    finish(app.install(request, python, how, partial(confirm_unless, yes), resume=resume), as_json)
 
 
-def _explain(request: Request, facts: Facts, named: bool, keep: tuple[str, ...], as_json: bool) -> None:
-    """The plan for these sources with its reasons, and every way out; the ways alone where there is no plan."""
-    from splatfix.cli.ways import ways_for
-    from splatfix.core.errors import Exit, SplatfixError
-    from splatfix.core.files import dumps
-    from splatfix.plan import Aim, Plan, aim_at, make_plan
-    from splatfix.report import console, installation
-    from splatfix.report.ways import show_ways
+def _refuse_without_why() -> None:
+    from splatfix.core.errors import usage_error
+    from splatfix.core.step import run
 
-    plan: Plan | None = None
-    problem: SplatfixError | None = None
-    try:
-        plan = make_plan(request, facts)
-    except SplatfixError as error:
-        problem = error
-        if error.exit_code is Exit.USAGE and named:
-            raise
-    if plan and not named and not any(getattr(action, "targets", ()) for action in plan.actions):
-        plan = None  # the current folder is some project, and no extension that a GPU plays a part in
-    aim = Aim(request.targets, keep=keep)
-    if named or plan or (problem and problem.exit_code is not Exit.USAGE):
-        aim = aim_at(request, facts, keep=keep, source=" ".join(map(shlex.quote, request.sources)))
-    ways = ways_for(aim, facts)
-    if as_json:
-        typer.echo(dumps(installation.why_document(plan, problem if named else None, ways)), nl=False)
-    else:
-        if plan:
-            installation.show_plan(console.out(), plan, why=True)
-        show_ways(console.out(), ways)
-        console.out().print("Nothing was changed: this is a dry run.")
-    if problem and named and not as_json:
-        raise problem
-    if plan is None and ((problem and named) or not ways.plans):
-        raise typer.Exit(int(Exit.FAILURE if ways.plans else Exit.UNDETERMINED))
-
-
-def _show_ways_of(facts_file: Path, request: Request, keep: tuple[str, ...], as_json: bool) -> None:
-    """The ways out of a machine elsewhere; SOURCE, where one is named, lies here."""
-    from splatfix.cli.ways import ways_for
-    from splatfix.core.errors import Exit
-    from splatfix.core.files import dumps
-    from splatfix.facts import load
-    from splatfix.plan import Aim, aim_at
-    from splatfix.report import console, installation
-    from splatfix.report.ways import show_ways
-
-    facts = load(facts_file)
-    source = " ".join(map(shlex.quote, request.sources))
-    aim = (
-        aim_at(request, facts, keep=keep, source=source)
-        if request.sources
-        else Aim(request.targets, keep=keep)
+    raise usage_error(
+        "only-with-why",
+        "--facts and --keep show options and change nothing; they need --dry-run --why.",
+        run("splatfix", "install", "--dry-run", "--why", "--facts", "facts.json"),
     )
-    ways = ways_for(aim, facts)
-    if as_json:
-        typer.echo(dumps(installation.why_document(None, None, ways)), nl=False)
-    else:
-        show_ways(console.out(), ways)
-    if not ways.plans:
-        raise typer.Exit(int(Exit.UNDETERMINED))
+
+
+def _refuse_with_facts(typed: dict[str, object]) -> None:
+    from splatfix.core.errors import usage_error
+    from splatfix.core.step import run
+
+    if unfit := [name for name, value in typed.items() if value]:
+        raise usage_error(
+            "facts-and-options",
+            f"{', '.join(unfit)} cannot be combined with --facts, which shows the options of another machine.",
+            run("splatfix", "install", "--dry-run", "--why", "--facts", "facts.json"),
+        )
+
+
+def _refuse_with_resume(typed: dict[str, object]) -> None:
+    from splatfix.core.errors import usage_error
+    from splatfix.core.step import run
+
+    if unfit := [name for name, value in typed.items() if value]:
+        raise usage_error(
+            "resume-takes-no-source",
+            f"{', '.join(unfit)} cannot be combined with --resume, which repeats an earlier request.",
+            run("splatfix", "install", "--resume"),
+        )
+
+
+def revert(
+    entry: Annotated[
+        Optional[str],
+        typer.Argument(help="Journal entry.", show_default="the latest active entry", metavar="ID"),
+    ] = None,
+    python: options.Python = None,
+    everything: Annotated[bool, typer.Option("--all", help="Undo every installation, newest first.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed and restored.")
+    ] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Show the journal and change nothing.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Put an environment back to what it was before an installation."""
+    from splatfix.app import revert as app
+    from splatfix.core.errors import usage_error
+    from splatfix.core.step import run, say
+
+    if everything and entry:
+        raise usage_error(
+            "one-or-all", f"--all cannot be combined with the entry {entry}.", say("Use one of them.")
+        )
+    if listing and (everything or dry_run or entry):
+        raise usage_error(
+            "list-alone",
+            "--list only shows the journal; it takes no entry, --all or --dry-run.",
+            run("splatfix", "revert", "--list"),
+        )
+    if listing:
+        finish(app.show_journal(python), as_json)
+    finish(app.revert(python, entry, everything=everything, dry_run=dry_run, as_json=as_json), as_json)
+
+
+@cache_app.command("list")
+def list_wheels(as_json: options.Json = False) -> None:
+    """List every wheel in the cache."""
+    from splatfix.app import cache
+
+    finish(cache.list_wheels(), as_json)
+
+
+@cache_app.command("clear")
+def clear(
+    name: Annotated[
+        Optional[str],
+        typer.Argument(
+            help="A distribution, or the beginning of a key.", show_default="all wheels", metavar="NAME"
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Remove all wheels from the cache, those of one distribution, or one by its key."""
+    from splatfix.app import cache
+
+    finish(cache.clear(name, partial(confirm_unless, yes, default=False)), as_json)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -9,11 +11,9 @@ from rich.markup import escape
 
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung
 from splatfix.facts.model import Facts
-from splatfix.report.document import envelope
-from splatfix.report.layout import paragraph, prose
+from splatfix.report.console import paragraph, prose
 
 _MARKS = {
     Outcome.MET: "[green]✓[/]",
@@ -29,18 +29,8 @@ _COLORS = {"GRANTED": "green", "REFUSED": "bold red", "UNDETERMINED": "bold yell
 
 
 def document(certificate: Certificate, facts: Facts) -> dict[str, Any]:
-    """The versioned JSON document of ``certify``, with the facts it holds for."""
-    verdict = _verdict(certificate).lower()
-    return envelope(
-        "certificate", exit_code(certificate), verdict=verdict, **to_json(certificate), facts=to_json(facts)
-    )
-
-
-def exit_code(certificate: Certificate) -> Exit:
-    """0 granted, 1 refused, 3 where a scene of the user's could not be read and nothing else failed."""
-    if certificate.undetermined:
-        return Exit.UNDETERMINED
-    return Exit.OK if certificate.granted else Exit.FAILURE
+    """The content of ``certify``'s JSON document, with the facts it holds for."""
+    return {"verdict": _verdict(certificate).lower(), **to_json(certificate), "facts": to_json(facts)}
 
 
 def _verdict(certificate: Certificate) -> str:
@@ -113,8 +103,12 @@ def markdown(certificate: Certificate) -> str:
     return "\n".join(lines)
 
 
-def terminal(console: Console, certificate: Certificate) -> None:
-    """The outcome in a screenful: claim, ladder, and every criterion that was not met."""
+def show(console: Console, certificate: Certificate, report: Path) -> None:
+    """The outcome in a screenful: claim, ladder, and every criterion that was not met.
+
+    Args:
+        report: where the Markdown report is.
+    """
     word = _verdict(certificate)
     paragraph(console, f"[{_COLORS[word]}]{word}[/] {escape(certificate.claim)}", first=0, then=2)
     for reason in certificate.reasons:
@@ -138,6 +132,16 @@ def terminal(console: Console, certificate: Certificate) -> None:
     for reason, names in _skipped(certificate).items():
         console.print()
         prose(console, "[dim]–[/] ", f"[dim]skipped, {escape(reason)}: {escape(', '.join(names))}[/]")
+    console.print(f"\nreport: {report}", markup=False, soft_wrap=True)
+
+
+def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:
+    """The outcome of a certification in a container, by its JSON document."""
+    word = "GRANTED" if content.get("granted") else "REFUSED"
+    prose(console, "", escape(f"{word} in lane {lane}: {content.get('claim', '')}"))
+    for reason in content.get("reasons", ()):
+        prose(console, "  ✗ ", escape(str(reason)))
+    console.print(f"report: {report}", markup=False, soft_wrap=True)
 
 
 def _open(run: SceneRun) -> str:
@@ -167,22 +171,11 @@ def _trained_as(run: SceneRun) -> list[str]:
 
 
 def kernels_document(kernels: tuple[KernelCheck, ...], device: str) -> dict[str, Any]:
-    """The JSON document of ``verify``."""
-    return envelope("verification", kernels_exit_code(kernels), device=device, kernels=to_json(kernels))
+    """The content of ``verify``'s JSON document."""
+    return {"device": device, "kernels": to_json(kernels)}
 
 
-def kernels_exit_code(kernels: tuple[KernelCheck, ...]) -> Exit:
-    """1 when an implementation is wrong; 3 when none could be measured, or an installed extension was not run; else 0."""
-    outcomes = {item.outcome for item in kernels}
-    if Outcome.FAILED in outcomes:
-        return Exit.FAILURE
-    unseen = any(item.native_not_run for item in kernels)
-    return Exit.OK if Outcome.MET in outcomes and not unseen else Exit.UNDETERMINED
-
-
-def kernels_terminal(
-    console: Console, kernels: tuple[KernelCheck, ...], device: str, idle_gpu: str = ""
-) -> None:
+def show_kernels(console: Console, kernels: tuple[KernelCheck, ...], device: str, idle_gpu: str = "") -> None:
     """Every implementation of every kernel, side by side, with its errors against float64, and what was not run."""
     where = "the CPU" if device == "cpu" else device
     prose(console, "", f"[dim]on {where}, against float64 references[/]")

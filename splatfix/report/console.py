@@ -1,18 +1,33 @@
-"""The one console: everything splatfix prints for people goes through it."""
+"""The console: standard output and error for people, and how lines are laid out for its width.
+
+Prose wraps between words under its own beginning; commands and paths stay whole.
+"""
 
 from __future__ import annotations
 
-import codecs
-import io
 import os
-import sys
+import re
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NoReturn
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import Step
 
-if TYPE_CHECKING:
-    from rich.console import Console
+_LEAST = 24
+"""Columns that a hanging indent must leave to the text."""
+
+# What stands behind the last ": " of advice, or is all of it. A newline inside would spoil it when it is pasted.
+_COMMAND = re.compile(
+    r"(?:^|(?<=: ))(?:splatfix (?:--|diagnose|inspect|install|revert|verify|certify|monitor|checks|cache|scenes)|"
+    r"sudo |export |mv |nvidia-smi|pip3? (?:un)?install |python3? -m |uv pip |conda (?:install|create) |"
+    r'docker (?:run|pull|image|context|system) |git -C |"[^"]+" -m |\'[^\']+\' -m |/\S+ -m ).*\Z',
+    re.DOTALL,
+)
 
 
 @cache
@@ -32,8 +47,6 @@ _ENDLESS = 1 << 16
 
 
 def _console(*, to_stderr: bool) -> Console:
-    from rich.console import Console
-
     columns = os.environ.get("COLUMNS", "")
     asked = int(columns) if columns.isdecimal() and int(columns) else None
     made = Console(stderr=to_stderr, highlight=False, emoji=False, width=asked)
@@ -42,67 +55,87 @@ def _console(*, to_stderr: bool) -> Console:
     return made
 
 
-_PLAIN = {"✓": "+", "✗": "x", "–": "-", "→": "->", "☠": "!", "·": ".", "…": "...", "×": "x"}
+def prose(console: Console, head: str, body: str) -> None:
+    """Print ``body`` behind ``head`` (both markup: a mark, a label), its following lines under its first.
+
+    Nothing is broken inside a word, such as a path, nor inside a command at the end. Where ``head`` leaves too little
+    room, the body stands below it.
+    """
+    first, text = Text.from_markup(head, emoji=False), Text.from_markup(body, emoji=False)
+    hang = first.cell_len
+    if console.width - hang < _LEAST and text.cell_len > console.width - hang:
+        margin = hang - len(first.plain.lstrip())
+        first.rstrip()
+        if first.plain:
+            console.print(first, soft_wrap=True)
+        hang = margin + 2 if first.plain else min(margin, 8)
+        first = Text(" " * hang)
+    for line in _lines(text, max(console.width - hang, 1)):
+        console.print(first + line, soft_wrap=True)
+        first = Text(" " * hang)
 
 
-def _plain(error: UnicodeError) -> tuple[str, int]:
-    """Codec error handler: a plain sign for each of ours that a stream cannot show, ``?`` for anything else."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return "".join(_PLAIN.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+def paragraph(console: Console, body: str, *, first: int, then: int) -> None:
+    """Print markup indented by ``first`` columns, the lines after it by ``then``; broken where :func:`prose` breaks it."""
+    text = Text.from_markup(body, emoji=False)
+    for number, line in enumerate(_lines(text, max(console.width - then, 1))):
+        console.print(Text(" " * (then if number else first)) + line, soft_wrap=True)
 
 
-def be_plain_where_needed() -> None:
-    """Let standard output and error fall back to plain signs where their encoding lacks ours (cp1252, ASCII)."""
-    codecs.register_error("splatfix-plain", _plain)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure") and (stream.encoding or "").lower().replace("-", "") != "utf8":
-            stream.reconfigure(errors="splatfix-plain")
+def show_step(console: Console, step: Step, *, indent: int, windows: bool = os.name == "nt") -> None:
+    """One thing to do: its text, then its command on a line of its own, which is never broken."""
+    margin = " " * indent
+    if step.text:
+        prose(console, f"{margin}[cyan]→[/] ", escape(step.text))
+        margin += "  "
+    if step.command:
+        line = step.command.shell(windows=windows)
+        console.print(f"{margin}[cyan]$ {escape(line)}[/]", soft_wrap=True)
 
 
-class _EndsWhenNobodyReads(io.TextIOWrapper):
-    """Standard output that ends the process quietly when its reader has gone (`splatfix ... | head`)."""
-
-    def write(self, text: str) -> int:
-        try:
-            return super().write(text)
-        except BrokenPipeError:
-            _leave()
-
-    def flush(self) -> None:
-        try:
-            super().flush()
-        except BrokenPipeError:
-            _leave()
-
-
-def _leave() -> NoReturn:
-    forget_output()
-    raise SystemExit(141)  # 128 + SIGPIPE, as a shell tells it of the programs that the signal ends
+def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Columns of plain text, of which the last is prose; where there is no room for them, each row is two paragraphs."""
+    cells = [tuple(row) for row in rows]
+    widths = [max(len(row[at]) for row in (tuple(headings), *cells)) for at in range(len(headings) - 1)]
+    parallel = console.width - sum(width + 2 for width in widths) >= _LEAST
+    if parallel:
+        heading = "".join(f"{word:<{width}}  " for word, width in zip(headings, widths, strict=False))
+        prose(console, f"[bold]{escape(heading)}[/]", f"[bold]{escape(headings[-1])}[/]")
+    for row in cells:
+        if parallel:
+            head = "".join(f"{word:<{width}}  " for word, width in zip(row, widths, strict=False))
+            prose(console, escape(head), escape(row[-1]))
+        else:
+            console.print(Text("  ".join(row[:-1]), style="bold"), soft_wrap=True)
+            prose(console, "  ", escape(row[-1]))
 
 
-def forget_output() -> None:
-    """Send what still waits to be printed nowhere, so that the interpreter's last flush finds nothing to complain of."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+def _lines(text: Text, width: int) -> list[Text]:
+    found = _COMMAND.search(text.plain)
+    said, command = (text[: found.start()], text[found.start() :]) if found else (text, Text())
+    said.rstrip()
+    lines = [piece for line in said.split("\n", allow_blank=True) for piece in _pieces(line, width)]
+    if command.plain:
+        lines = [*lines[:-1], Text.assemble(lines[-1], " ", command)] if said.plain else [command]
+    return lines
 
 
-def end_when_nobody_reads() -> None:
-    """A pipe that was closed is neither a failure found nor a defect: end with 141, and say nothing."""
-    stream = sys.stdout
-    if os.name == "posix" and type(stream) is io.TextIOWrapper and stream is sys.__stdout__:
-        encoding, errors, by_line = stream.encoding, stream.errors, stream.line_buffering
-        sys.stdout = _EndsWhenNobodyReads(stream.detach(), encoding, errors, line_buffering=by_line)
-        sys.__stdout__ = sys.stdout  # type: ignore[misc]
+def _pieces(line: Text, width: int) -> list[Text]:
+    """A line cut between words; a word that is longer than ``width`` has a line for itself."""
+    cuts, used = [], 0
+    for word in re.finditer(r"\S+\s*", line.plain):
+        if used and used + cell_len(word.group().rstrip()) > width:
+            cuts.append(word.start())
+            used = 0
+        used += cell_len(word.group())
+    pieces = list(line.divide(cuts))
+    for piece in pieces:
+        piece.rstrip()
+    return pieces
 
 
 def show_error(problem: SplatfixError) -> None:
     """What happened, what it means, what to do, in that order."""
-    from rich.markup import escape
-
-    from splatfix.report.layout import paragraph, prose, show_step
-
     console = err()
     said = f"[bold red]error[/] [dim]({problem.code})[/] {escape(problem.what)}"
     paragraph(console, said, first=0, then=2)

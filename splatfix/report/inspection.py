@@ -10,25 +10,21 @@ from rich.markup import escape
 
 from splatfix.checks.inspection import InspectedFile, Inspection
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit
 from splatfix.facts.model import group_fatbins
-from splatfix.report.document import envelope
-from splatfix.report.layout import prose
+from splatfix.report.console import prose
 
 
-def document(result: Inspection, exit_code: Exit) -> dict[str, Any]:
-    """The JSON document: per file its fatbins (each a list of entries) and per target a verdict."""
-    return envelope(
-        "inspection",
-        exit_code,
-        targets=list(result.targets),
-        files=[_file(item, result.targets) for item in result.files],
-        unreadable=[{"path": path, "reason": reason} for path, reason in result.unreadable],
-        skipped=[{"path": path, "reason": reason} for path, reason in result.skipped],
-    )
+def document(result: Inspection) -> dict[str, Any]:
+    """The content of the JSON document: per file its fatbins (each a list of entries) and per target a verdict."""
+    return {
+        "targets": list(result.targets),
+        "files": [_file(item, result.targets) for item in result.files],
+        "unreadable": [{"path": path, "reason": reason} for path, reason in result.unreadable],
+        "skipped": [{"path": path, "reason": reason} for path, reason in result.skipped],
+    }
 
 
-def terminal(console: Console, result: Inspection, *, verbose: bool = False) -> None:
+def show(console: Console, result: Inspection, *, verbose: bool = False) -> None:
     """Per file: what it carries and whether each target can run it. Files without GPU code only with ``verbose``."""
     silent = 0
     for item in result.files:

@@ -10,58 +10,44 @@ from rich.console import Console
 from rich.markup import escape
 
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.shell import quoted
 from splatfix.install.journal import Entry, Status
 from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, Restored, RevertOutcome
 from splatfix.plan.plan import BuildWheel, Plan
 from splatfix.plan.ways import Ways
-from splatfix.report.document import envelope
-from splatfix.report.layout import paragraph, prose
-from splatfix.report.ways import a_road, ways_part
+from splatfix.report.console import paragraph, prose
+from splatfix.report.options import a_road, ways_part
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """The JSON document of ``install --dry-run``."""
-    return envelope("plan", Exit.OK, plan=to_json(plan))
+def install_document(
+    plan: Plan | None = None,
+    options: Ways | None = None,
+    outcome: Outcome | None = None,
+    *,
+    dry_run: bool = False,
+) -> dict[str, Any]:
+    """The content of ``install``'s JSON document; ``plan`` and ``options`` are those of a dry run."""
+    return {
+        "dry_run": dry_run,
+        "plan": to_json(plan),
+        "options": None if options is None else ways_part(options),
+        "outcome": to_json(outcome),
+    }
 
 
-def why_document(plan: Plan | None, problem: SplatfixError | None, ways: Ways) -> dict[str, Any]:
-    """The JSON document of ``install --dry-run --why``: the plan for the sources, or why there is none, and the ways out."""
-    lost = Exit.UNDETERMINED if not ways.plans else Exit.FAILURE if problem else Exit.OK
-    verdict = Exit.OK if plan else lost
-    return envelope(
-        "plan",
-        verdict,
-        plan=to_json(plan),
-        error=problem.to_json() if problem else None,
-        ways=ways_part(ways),
-    )
-
-
-def outcome_document(outcome: Outcome) -> dict[str, Any]:
-    """The JSON document of a finished ``install``."""
-    return envelope("installation", Exit.OK, outcome=to_json(outcome))
-
-
-def revert_document(outcome: RevertOutcome) -> dict[str, Any]:
-    """The JSON document of ``revert``."""
-    return envelope("revert", Exit.OK, outcome=to_json(outcome))
-
-
-def reverts_document(outcomes: Sequence[RevertOutcome]) -> dict[str, Any]:
-    """The JSON document of ``revert --all``: an outcome for each entry, in the order they were taken back."""
-    return envelope("revert", Exit.OK, outcomes=to_json(tuple(outcomes)))
-
-
-def journal_document(entries: Sequence[Entry]) -> dict[str, Any]:
-    """The JSON document of ``revert --list``."""
-    return envelope("journal", Exit.OK, entries=to_json(tuple(entries)))
+def revert_document(
+    outcomes: Sequence[RevertOutcome], journal: Sequence[Entry] | None = None
+) -> dict[str, Any]:
+    """The content of ``revert``'s JSON document: an outcome for each entry, newest first, or the journal (``--list``)."""
+    return {
+        "outcomes": to_json(tuple(outcomes)),
+        "journal": None if journal is None else to_json(tuple(journal)),
+    }
 
 
 def cache_document(folder: Path, entries: Sequence[CachedWheel]) -> dict[str, Any]:
-    """The JSON document of ``cache list``."""
-    return envelope("wheel-cache", Exit.OK, folder=str(folder), wheels=to_json(tuple(entries)))
+    """The content of ``cache list``'s JSON document."""
+    return {"folder": str(folder), "wheels": to_json(tuple(entries))}
 
 
 def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -> None:
@@ -77,7 +63,7 @@ def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -
     prose(console, "", f"{len(entries)} wheel(s) in {escape(str(folder))}")
 
 
-def show_plan(console: Console, plan: Plan, *, why: bool = False, dry_run: bool = False) -> None:
+def show_plan(console: Console, plan: Plan, *, why: bool = False) -> None:
     """Every action in order; with ``why`` the reasons and the roads not taken."""
     goal = f" for {', '.join(plan.targets)}" if plan.targets else ""
     prose(console, "", f"[bold]Plan[/] ({plan.backend}{goal}) for {escape(plan.prefix)}")
@@ -94,8 +80,6 @@ def show_plan(console: Console, plan: Plan, *, why: bool = False, dry_run: bool 
             a_road(console, road)
     for note in plan.notes:
         prose(console, "[yellow]note[/] ", escape(note))
-    if dry_run:
-        console.print("Nothing was changed: this is a dry run.")
 
 
 def show_outcome(console: Console, outcome: Outcome) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
-_PLAIN_EVERY = 15.0  # seconds between two lines where there is no terminal
+from splatfix.plan.plan import Action
+from splatfix.report.console import prose
+
+_TRAINING_EVERY = 15.0  # seconds between two lines where there is no terminal
 
 
 @contextmanager
@@ -63,8 +70,135 @@ def _plain(console: Console) -> Callable[[str, Mapping[str, Any]], None]:
         if where not in last:
             console.print(f"{where} ...", markup=False)
             last[where] = now
-        elif state.get("iterations") and now - last[where] >= _PLAIN_EVERY:
+        elif state.get("iterations") and now - last[where] >= _TRAINING_EVERY:
             console.print(f"{where}: {words(state)}", markup=False, soft_wrap=True)
             last[where] = now
 
     return show
+
+
+_INSTALL_EVERY = 60.0
+"""Seconds between two lines about the same action where there is no terminal: a log stays short, and is seen to go on."""
+
+_Key = tuple[str, str]
+
+
+class InstallProgress:
+    """A listener for :func:`splatfix.install.execute` that writes to ``console`` (standard error)."""
+
+    def __init__(self, console: Console, *, verbose: bool = False, every: float = _INSTALL_EVERY) -> None:
+        """``every`` so many seconds an action that is still under way says so, where no line of the terminal can live."""
+        self._console = console
+        self._verbose = verbose
+        self._living: Progress | None = None
+        self._tasks: dict[_Key, TaskID] = {}
+        self._heads: dict[_Key, str] = {}
+        self._news: _News | None = None
+        if console.is_terminal and not console.is_dumb_terminal:
+            # the time comes first: a narrow terminal cuts off the end of a line
+            whole = Column(no_wrap=True, min_width=len("0:00:00"))
+            text = TextColumn("{task.description}", table_column=Column(no_wrap=True, ratio=1))
+            columns = (SpinnerColumn(), TimeElapsedColumn(table_column=whole), text)
+            self._living = Progress(*columns, console=console, transient=True, expand=True)
+        else:
+            self._news = _News(console, every)
+
+    def __enter__(self) -> InstallProgress:
+        if self._living:
+            self._living.start()
+        if self._news:
+            self._news.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._living:
+            self._living.stop()
+        if self._news:
+            self._news.stop()
+
+    def begin(self, action: Action, number: int, total: int, log: str = "") -> None:
+        """An action starts."""
+        if self._living:
+            head = escape(f"[{number}/{total}] {action.kind} {action.subject}")
+            self._heads[_key(action)] = head
+            self._tasks[_key(action)] = self._living.add_task(head, total=None)
+            return
+        assert self._news is not None
+        self._news.begin(action)
+        self._console.print(escape(f"[{number}/{total}] {action.describe()}"), soft_wrap=True)
+        if log:
+            self._console.print(f"      log: {escape(log)}", soft_wrap=True)
+
+    def doing(self, action: Action, text: str) -> None:
+        """What is being worked on within the action; called from several threads."""
+        if self._living:
+            if (task := self._tasks.get(_key(action))) is not None:
+                head = self._heads[_key(action)]
+                self._living.update(task, description=f"{head}  [dim]{escape(text)}[/]", refresh=True)
+            return
+        assert self._news is not None
+        self._news.doing(action, text)
+        if self._verbose:
+            self._console.print(f"      {escape(action.subject)}: {escape(text)}", soft_wrap=True)
+
+    def end(self, action: Action, result: str) -> None:
+        """The action is done."""
+        if self._living and (task := self._tasks.pop(_key(action), None)) is not None:
+            self._living.remove_task(task)
+        if self._news:
+            self._news.end(action)
+        said = f"{escape(action.kind)} {escape(action.subject)}: {escape(result)}"
+        prose(self._console, "[green]✓[/] ", said)
+
+
+class _News:
+    """Says now and then, from a thread of its own, that an action is still under way, how long, and at what."""
+
+    def __init__(self, console: Console, every: float) -> None:
+        self._console, self._every = console, every
+        self._lock = threading.Lock()
+        self._under_way: dict[_Key, tuple[float, str]] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tell, name="install-progress", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def begin(self, action: Action) -> None:
+        with self._lock:
+            self._under_way[_key(action)] = (time.monotonic(), "")
+
+    def doing(self, action: Action, text: str) -> None:
+        with self._lock:
+            if known := self._under_way.get(_key(action)):
+                self._under_way[_key(action)] = (known[0], text)
+
+    def end(self, action: Action) -> None:
+        with self._lock:
+            self._under_way.pop(_key(action), None)
+
+    def _tell(self) -> None:
+        while not self._over.wait(self._every):
+            now = time.monotonic()
+            with self._lock:
+                lines = [
+                    f"      {subject}: {_minutes(now - began)}{', ' if text else ''}{text}"
+                    for (_, subject), (began, text) in self._under_way.items()
+                    if now - began >= self._every / 2  # what has just begun has just said so
+                ]
+            for line in lines:
+                self._console.print(escape(line), soft_wrap=True)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _key(action: Action) -> _Key:
+    return action.kind, action.subject

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify import Certificate, Outcome, Request, certify, run_and_report, verify
+from splatfix.app.certify import run_and_report
+from splatfix.certify import Certificate, Outcome, Request, certify, verify
 from splatfix.certify.stage import stage
 from splatfix.certify.suites import SUITES, Suite
 from splatfix.core.errors import SplatfixError
@@ -64,7 +65,7 @@ def test_the_quick_suite_is_granted_and_claims_what_it_showed(tmp_path: Path) ->
         RungName.REPRODUCES: None,
     }
     document = json.loads((tmp_path / "certificate.json").read_text())
-    assert (document["schema_version"], document["kind"], document["granted"]) == (1, "certificate", True)
+    assert (document["schema_version"], document["command"], document["granted"]) == (2, "certify", True)
     text = (tmp_path / "certificate.md").read_text()
     for run in certificate.scenes:
         assert run.pictures

@@ -122,14 +122,14 @@ def test_what_is_trained_with_a_drop_in_says_so(tmp_path: Path) -> None:
 
 
 def test_an_extension_that_was_not_run_leaves_verify_undetermined() -> None:
+    from splatfix.app.verify import exit_code_of
     from splatfix.certify import KernelCheck
-    from splatfix.report.certificate import kernels_exit_code
 
     ours = KernelCheck("knn", "splatfix.kernels.knn", Outcome.MET, 1e-7, 1e-5, None, None, kind="ours")
     theirs = KernelCheck(
         "knn", "simple_knn._C", Outcome.NOT_MEASURED, None, 0.0, None, None, "GPU only", "native"
     )
-    assert int(kernels_exit_code((ours,))) == 0
-    assert int(kernels_exit_code((ours, theirs))) == 3
-    assert int(kernels_exit_code((ours, dataclasses.replace(theirs, kind="")))) == 0, "not installed"
-    assert int(kernels_exit_code((ours, theirs, dataclasses.replace(ours, outcome=Outcome.FAILED)))) == 1
+    assert int(exit_code_of((ours,))) == 0
+    assert int(exit_code_of((ours, theirs))) == 3
+    assert int(exit_code_of((ours, dataclasses.replace(theirs, kind="")))) == 0, "not installed"
+    assert int(exit_code_of((ours, theirs, dataclasses.replace(ours, outcome=Outcome.FAILED)))) == 1

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from splatfix.certify import Interrupted, Request, run_and_report
+from splatfix.app.certify import run_and_report
+from splatfix.certify import Interrupted, Request
 from splatfix.certify.suites import Suite
 
 pytest.importorskip("torch")

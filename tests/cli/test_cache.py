@@ -12,7 +12,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from splatfix.cli.cache import clear
+from splatfix.cli.install import clear
 from splatfix.core.errors import SplatfixError
 from splatfix.install import WheelCache
 
@@ -33,7 +33,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelCache:
 def test_it_is_listed_and_cleared_by_its_name(cache: WheelCache, splatfix: Splatfix) -> None:
     assert f"1 wheel(s) in {cache.folder}" in splatfix("cache", "list").stdout
     document = json.loads(splatfix("cache", "list", "--json").stdout)
-    assert (document["schema_version"], len(document["wheels"])) == (1, 1)
+    assert (document["command"], len(document["wheels"])) == ("cache list", 1)
     assert splatfix("cache", "clear").stdout == f"1 wheel(s) removed from {cache.folder}\n"
     assert splatfix("cache", "clear").stdout == f"0 wheel(s) removed from {cache.folder}\n"
 
@@ -84,5 +84,6 @@ def test_a_terminal_is_asked_first(cache: WheelCache, monkeypatch: pytest.Monkey
     with pytest.raises(typer.Abort):
         clear()
     assert "Remove 1 wheel(s)" in asked[0] and len(cache.entries()) == 1
-    clear(yes=True)
+    with pytest.raises(typer.Exit):
+        clear(yes=True)
     assert not cache.entries() and len(asked) == 1

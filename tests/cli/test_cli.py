@@ -26,10 +26,19 @@ FINDING = {
 }
 DIAGNOSIS = {
     "type": "object",
-    "required": ["schema_version", "kind", "splatfix", "exit_code", "summary", "goal", "findings", "facts"],
+    "required": [
+        "schema_version",
+        "command",
+        "splatfix_version",
+        "exit_code",
+        "summary",
+        "goal",
+        "findings",
+        "facts",
+    ],
     "properties": {
-        "schema_version": {"const": 1},
-        "kind": {"const": "diagnosis"},
+        "schema_version": {"const": 2},
+        "command": {"const": "diagnose"},
         "findings": {"items": FINDING},
     },
 }
@@ -102,7 +111,7 @@ def test_wrong_calls_get_one_clear_error(
     assert "Traceback" not in as_text.stderr
     as_json = splatfix(*words, "--json")
     document = json.loads(as_json.stdout)
-    assert (document["kind"], document["error"]["code"], as_json.returncode) == ("error", code, exit_code)
+    assert (document["error"]["code"], as_json.returncode) == (code, exit_code)
 
 
 def test_an_unknown_option_is_wrong_usage(splatfix: Splatfix) -> None:
@@ -210,9 +219,9 @@ def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding
 def test_what_cannot_be_certified_is_said_before_training(
     splatfix: Splatfix, tmp_path: Path, words: list[str], code: str
 ) -> None:
-    (tmp_path / "diagnosis.json").write_text('{"kind": "diagnosis"}')
+    (tmp_path / "diagnosis.json").write_text('{"command": "diagnose"}')
     (tmp_path / "other.json").write_text(
-        '{"kind": "certificate", "scenes": [{}], "renderer": "gsplat", "device": "cuda"}'
+        '{"command": "certify", "scenes": [{}], "renderer": "gsplat", "device": "cuda"}'
     )
     (tmp_path / "file").write_text("")
     done = splatfix("certify", *words, cwd=tmp_path)

@@ -30,7 +30,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="pipes and folders as POSI
 def test_wrong_words_are_one_document_too(splatfix: Splatfix, words: list[str], names: str) -> None:
     done = splatfix(*words, "--json")
     document = json.loads(done.stdout)
-    assert (document["kind"], document["error"]["code"]) == ("error", "wrong-usage")
+    assert document["error"]["code"] == "wrong-usage"
     assert names in document["error"]["what"]
     assert done.returncode == document["exit_code"] == 2
     assert done.stderr == ""
@@ -54,7 +54,7 @@ def test_what_ends_well_with_json_still_does(splatfix: Splatfix) -> None:
 
 def test_a_checks_page_as_json(splatfix: Splatfix) -> None:
     document = json.loads(splatfix("checks", "show", "no-kernel-image", "--json").stdout)
-    assert (document["kind"], document["exit_code"]) == ("check", 0)
+    assert (document["command"], document["exit_code"]) == ("checks show", 0)
     page = document["check"]
     assert (page["code"], page["family"]) == ("no-kernel-image", "extension")
     assert "fat binaries" in page["page"] and page["foresees"]

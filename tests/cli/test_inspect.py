@@ -87,7 +87,7 @@ def test_what_could_not_be_read_is_counted_and_leaves_the_verdict_open() -> None
         (True, "? /x/b.so: the same"),
     ):
         stream = io.StringIO()
-        inspection.terminal(Console(file=stream, width=120), result, verbose=verbose)
+        inspection.show(Console(file=stream, width=120), result, verbose=verbose)
         assert words in stream.getvalue()
-    document = inspection.document(result, Exit.UNDETERMINED)
+    document = inspection.document(result)
     assert [item["path"] for item in document["skipped"]] == ["/x/locked", "/x/b.so"]

@@ -83,7 +83,7 @@ def is_gone(mark: Path) -> bool:
         (["diagnose", "--json"], NOTHING),
         (["install", "--dry-run"], NOTHING),
         (["revert"], NOTHING),
-        (["verify"], "Interrupted: no kernel was found right or wrong; nothing was changed.\n"),
+        (["verify"], "Interrupted: no kernel was verified; nothing was changed.\n"),
     ],
 )
 def test_a_command_that_only_looks_says_that_nothing_changed(
@@ -167,10 +167,14 @@ def test_an_installation_says_how_it_left_the_environment(
     env = {"SPLATFIX_CACHE": str(tmp_path / "cache")}
     done = interrupted("install", str(source), "--python", str(environment), "--yes", when=mark, env=env)
     prefix = environment.parent.parent
-    state = f"nothing was changed in {prefix}" if moment == "build" else f"{prefix} was put back as it was"
+    state = (
+        f"nothing was changed in {prefix}"
+        if moment == "build"
+        else f"{prefix} was restored to its previous state"
+    )
     assert done.returncode == 130, done.stderr
     assert done.stderr.splitlines()[-1] == (
-        f"Interrupted: {state}. splatfix install --resume --python {environment} starts it again."
+        f"Interrupted: {state}. To start it again: splatfix install --resume --python {environment}"
     )
     assert sorted(site_packages.iterdir()) == before
     shutil.rmtree(source)

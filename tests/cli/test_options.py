@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splatfix.cli.options import naming_python
+from splatfix.cli.process import naming_python
 from splatfix.core.step import Step, run, say
 
 TYPED = ["splatfix", "install", "x", "--python", "my env"]

@@ -14,7 +14,7 @@ Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def test_list_has_six_scenes_of_different_kinds(splatfix: Splatfix) -> None:
     document = json.loads(splatfix("scenes", "list", "--json").stdout)
-    assert (document["schema_version"], document["kind"], document["exit_code"]) == (1, "scenes", 0)
+    assert (document["schema_version"], document["command"], document["exit_code"]) == (2, "scenes list", 0)
     rows = document["scenes"]
     assert len(rows) == len({row["kind"] for row in rows}) == 6
     assert {row["layout"] for row in rows} == {"colmap-binary", "colmap-text", "blender", "nerfstudio"}

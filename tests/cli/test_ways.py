@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from splatfix.app.diagnose import DiagnoseRequest, next_step, why_command
+from splatfix.app.options import checkout_of
 from splatfix.cli import app
-from splatfix.cli.ways import checkout_of, why_command
 from splatfix.core.errors import SplatfixError
 from tests.machines import facts_of, folder
 
@@ -33,9 +34,9 @@ def test_why_of_saved_facts_names_the_plan_and_the_shut_roads() -> None:
     document = json.loads(
         run("install", "--dry-run", "--why", "--facts", folder("gtx-1080-ti-dropped"), "--json").output
     )
-    assert (document["kind"], document["plan"], document["exit_code"]) == ("plan", None, 0)
-    assert document["ways"]["plans"][0]["road"] == "other-torch"
-    assert document["ways"]["plans"][0]["steps"][0]["text"].startswith("install torch 2.8.0 (cu126)")
+    assert (document["command"], document["plan"], document["exit_code"]) == ("install", None, 0)
+    assert document["options"]["plans"][0]["road"] == "other-torch"
+    assert document["options"]["plans"][0]["steps"][0]["text"].startswith("install torch 2.8.0 (cu126)")
 
 
 def test_keep_leaves_torch_alone() -> None:
@@ -58,8 +59,8 @@ def test_diagnose_ends_with_the_way_out_only_where_something_failed() -> None:
     well = run("diagnose", "--facts", folder("h200"))
     assert "Way out" not in well.output
     document = json.loads(run("diagnose", "--facts", folder("rtx-3090-and-5090"), "--json").output)
-    assert document["ways"]["plans"][0]["road"] == "rebuild"
-    assert json.loads(run("diagnose", "--facts", folder("h200"), "--json").output)["ways"] is None
+    assert document["options"]["plans"][0]["road"] == "rebuild"
+    assert json.loads(run("diagnose", "--facts", folder("h200"), "--json").output)["options"] is None
 
 
 def test_a_healthy_diagnosis_names_what_only_running_shows(tmp_path: Path) -> None:
@@ -83,18 +84,16 @@ def test_a_healthy_diagnosis_names_what_only_running_shows(tmp_path: Path) -> No
     ],
 )
 def test_the_next_step_fits_the_environment(machine: str, python: str | None, words: str) -> None:
-    from splatfix.cli.diagnose import _next_step
-
-    assert _next_step(facts_of(machine), python).endswith(f"only running it shows: {words}")
+    assert next_step(facts_of(machine), python).endswith(f"Next: {words}")
 
 
 def test_why_for_a_source_here_gives_plan_and_ways(tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
     done = run("install", tmp_path, "--dry-run", "--why", "--target", "sm_120", "--json")
     document = json.loads(done.output)
-    assert document["kind"] == "plan"
+    assert document["command"] == "install"
     assert document["plan"]["actions"][0]["subject"] == "plain"
-    assert document["ways"]["targets"] == ["sm_120"]
+    assert document["options"]["targets"] == ["sm_120"]
 
 
 def test_why_for_a_source_that_is_none_is_still_wrong_usage(tmp_path: Path) -> None:
@@ -113,17 +112,18 @@ def test_a_project_without_gpu_code_in_the_current_folder_is_not_what_is_meant(
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
     monkeypatch.chdir(tmp_path)
     document = json.loads(run("install", "--dry-run", "--why", "--target", "sm_120", "--json").output)
-    assert (document["plan"], document["ways"]["subjects"]) == (None, [])
+    assert (document["plan"], document["options"]["subjects"]) == (None, [])
 
 
 def test_a_failing_diagnosis_of_a_folder_that_is_no_stack_does_not_propose_to_install_it(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "plain").mkdir()
-    assert "install" in why_command(("sm_120",), None, None, None)
-    assert str(tmp_path) not in why_command(("sm_120",), tmp_path, None, None)
+    assert "install" in why_command(DiagnoseRequest(targets=("sm_120",)))
+    named = DiagnoseRequest(targets=("sm_120",), repo=tmp_path)
+    assert str(tmp_path) not in why_command(named)
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
-    assert str(tmp_path) in why_command(("sm_120",), tmp_path, None, None)
+    assert str(tmp_path) in why_command(named)
 
 
 def test_only_a_named_folder_that_can_be_installed_is_read_as_a_checkout(tmp_path: Path) -> None:
@@ -146,5 +146,5 @@ def test_a_folder_of_checkouts_is_asked_about_when_named_and_passed_over_when_no
     assert isinstance(problem, SplatfixError) and int(problem.exit_code) == 2
     assert {"splatfix install ./one", "splatfix install ./two"} <= set(problem.todo)
     document = json.loads(run("install", "--dry-run", "--why", "--target", "sm_120", "--json").output)
-    assert (document["plan"], document["ways"]["subjects"]) == (None, [])
-    assert "one" not in json.dumps(document["ways"])
+    assert (document["plan"], document["options"]["subjects"]) == (None, [])
+    assert "one" not in json.dumps(document["options"])

@@ -58,7 +58,7 @@ def test_dry_run_shows_the_plan_and_changes_nothing(
     assert "Nothing was changed" in text
     assert splatfix("install", str(source), "--python", environment.python, "--dry-run", "--json") == 0
     plan = json.loads(capsys.readouterr().out)
-    assert plan["kind"] == "plan" and plan["exit_code"] == 0
+    assert plan["command"] == "install" and plan["exit_code"] == 0
     kinds = [action["kind"] for action in plan["plan"]["actions"]]
     assert kinds == ["build-wheel", "verify-wheel", "install-wheel", "check-import"]
     assert snapshot(environment) == before

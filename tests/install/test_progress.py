@@ -8,7 +8,7 @@ from rich.console import Console
 
 from splatfix.install.build_lines import BuildLines
 from splatfix.plan import BuildWheel, CheckImport, VerifyWheel
-from splatfix.report.install_progress import InstallProgress
+from splatfix.report.progress import InstallProgress
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_as_typed(
         assert f"({code})" in capsys.readouterr().err
     assert splatfix("revert", "--dry-run", "--json", *python) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["kind"] == "revert" and document["outcome"]["dry_run"] is True
+    assert document["command"] == "revert" and document["outcomes"][0]["dry_run"] is True
     assert splatfix("revert", "--all", "--json", *python) == 0
     document = json.loads(capsys.readouterr().out)
     assert [one["items"][0]["removed"] for one in document["outcomes"]] == ["1.0", "2.0", "1.0"]

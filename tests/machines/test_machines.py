@@ -17,7 +17,7 @@ from splatfix.checks import Goal, Status, all_checks, run_checks
 from splatfix.core.codec import to_json
 from splatfix.core.files import dumps, write_json
 from splatfix.facts import load
-from splatfix.report import terminal
+from splatfix.report import diagnosis
 from tests.machines import HERE, NAMES, facts_of, raw_machines
 
 UPDATE = bool(os.environ.get("SPLATFIX_UPDATE_GOLDENS"))
@@ -92,7 +92,7 @@ def test_the_report_of_it_can_be_read(name: str) -> None:
     out = io.StringIO()
     facts = facts_of(name)
     families = {item.code: item.family for item in all_checks()}
-    terminal.diagnosis(Console(file=out, width=120), facts, run_checks(facts, Goal()), families, verbose=True)
+    diagnosis.show(Console(file=out, width=120), facts, run_checks(facts, Goal()), families, verbose=True)
     for gpu in facts.machine.gpus.value or ():
         assert gpu.name.split("/")[0] in out.getvalue()
 

@@ -13,7 +13,7 @@ import pytest
 
 from splatfix.core.files import dumps, write_json
 from splatfix.plan import Aim, Lane, Road, find_ways
-from splatfix.report.ways import ways_part
+from splatfix.report.options import ways_part
 from tests.machines import HERE, NAMES, facts_of
 from tests.machines.test_machines import UPDATE
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from splatfix.app.certify import exit_code_of
 from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Skipped
 from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
-from splatfix.report.certificate import exit_code, markdown, terminal
+from splatfix.report.certificate import markdown, show
 
 RESULT: dict[str, Any] = {
     "iterations": 300,
@@ -50,7 +52,7 @@ def certificate(**changes: Any) -> Certificate:
 
 def on_terminal(subject: Certificate) -> str:
     console = Console(file=io.StringIO(), width=300, color_system=None)
-    terminal(console, subject)
+    show(console, subject, Path("report.md"))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -92,12 +94,12 @@ def test_a_scene_that_cannot_be_read_is_named_and_not_called_a_refusal(rendering
         unreadable=why,
     )
     subject = dataclasses.replace(certificate(), granted=False, scenes=(run,))
-    assert (subject.undetermined, exit_code(subject)) == (True, Exit.UNDETERMINED)
+    assert (subject.undetermined, exit_code_of(subject)) == (True, Exit.UNDETERMINED)
     text = rendering(subject)
     assert f"attic: {why}" in text and "determined" in text.lower()
     assert "REFUSED" not in text and "FAILED" not in text
     refused = dataclasses.replace(subject, reasons=("statue: loss-falls: 0.3 to 0.3.",))
-    assert exit_code(refused) is Exit.FAILURE
+    assert exit_code_of(refused) is Exit.FAILURE
     assert "REFUSED" in rendering(refused) and f"attic: {why}" in rendering(refused)
 
 

@@ -8,11 +8,12 @@ import io
 import pytest
 from rich.console import Console
 
+from splatfix.app.diagnose import exit_code_of
 from splatfix.checks import Evidence, Finding, Status
 from splatfix.core.errors import Exit
 from splatfix.core.step import say, set_variable
 from splatfix.facts import Driver, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts
-from splatfix.report import document, terminal
+from splatfix.report import diagnosis
 
 FACTS = Facts(
     MachineFacts(
@@ -40,7 +41,7 @@ LOUD = Finding(
 def shown(*findings: Finding, verbose: bool = False, width: int = 60) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, highlight=False)
-    terminal.diagnosis(console, FACTS, findings, {"a-check": "gpu", "b-check": "driver"}, verbose=verbose)
+    diagnosis.show(console, FACTS, findings, {"a-check": "gpu", "b-check": "driver"}, verbose=verbose)
     return stream.getvalue()
 
 
@@ -89,8 +90,8 @@ def test_commands_are_never_broken_over_lines() -> None:
 )
 def test_exit_codes(statuses: tuple[Status, ...], exit_code: Exit) -> None:
     findings = tuple(Finding("a-check", status, "x") for status in statuses)
-    assert document.verdict(findings) is exit_code
-    assert sum(document.counts(findings).values()) == len(findings)
+    assert exit_code_of(findings) is exit_code
+    assert sum(diagnosis.counts(findings).values()) == len(findings)
 
 
 def test_the_overview_names_mig_instances() -> None:
@@ -99,7 +100,5 @@ def test_the_overview_names_mig_instances() -> None:
     )
     machine = dataclasses.replace(FACTS.machine, gpus=Fact((card,), "NVML"))
     stream = io.StringIO()
-    terminal.diagnosis(
-        Console(file=stream, width=100), dataclasses.replace(FACTS, machine=machine), (QUIET,), {}
-    )
+    diagnosis.show(Console(file=stream, width=100), dataclasses.replace(FACTS, machine=machine), (QUIET,), {})
     assert "NVIDIA A100-SXM4-80GB MIG 3g.40gb (8.0)" in stream.getvalue()

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from splatfix.install import CachedWheel
+from splatfix.report.console import paragraph, prose, table
 from splatfix.report.installation import show_cache
-from splatfix.report.layout import paragraph, prose, table
 from tests.machines import folder
 
 REMEDY = "Install gcc 10 (7 at least). On Debian and Ubuntu: sudo apt-get install g++-10"

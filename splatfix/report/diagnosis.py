@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
-from splatfix.checks.model import Finding, Status
+from splatfix.checks.model import Finding, Goal, Status
+from splatfix.core.codec import to_json
+from splatfix.core.step import step_json
 from splatfix.facts.model import Facts, Gpu
-from splatfix.report.document import counts
-from splatfix.report.layout import paragraph, prose, show_step
+from splatfix.plan.ways import Ways
+from splatfix.report.console import paragraph, prose, show_step
+from splatfix.report.options import ways_part
 
 MARKS = {
     Status.PASS: "[green]✓[/]",
@@ -25,7 +30,29 @@ MARKS = {
 _LOUD = (Status.WARN, Status.FAIL, Status.UNKNOWN, Status.CRASH)
 
 
-def diagnosis(
+def document(facts: Facts, goal: Goal, findings: tuple[Finding, ...], options: Ways | None) -> dict[str, Any]:
+    """The content of ``diagnose``'s JSON document; ``options`` is null where nothing failed."""
+    return {
+        "summary": counts(findings),
+        "goal": to_json(goal),
+        "findings": [_finding(item, facts.machine.system == "windows") for item in findings],
+        "options": None if options is None else ways_part(options),
+        "facts": to_json(facts),
+    }
+
+
+def _finding(item: Finding, windows: bool) -> dict[str, Any]:
+    """A finding, its commands for the shell of the machine that was diagnosed."""
+    return {**to_json(item), "remedy": [step_json(step, windows=windows) for step in item.remedy]}
+
+
+def counts(findings: tuple[Finding, ...]) -> dict[str, int]:
+    """How many findings have each status, in a fixed order."""
+    found = Counter(finding.status for finding in findings)
+    return {status.value: found[status] for status in Status}
+
+
+def show(
     console: Console,
     facts: Facts,
     findings: tuple[Finding, ...],
@@ -96,3 +123,8 @@ def _overview(facts: Facts) -> Iterator[tuple[str, str]]:
     swaps = [item.name for item in environment.distributions.value or () if item.made_by_splatfix == "swap"]
     if swaps:
         yield ("swaps", ", ".join(swaps) + " (pure PyTorch, installed by splatfix)")
+
+
+def show_check_page(console: Console, code: str, family: str, title: str, page: str) -> None:
+    """Print the page of one check."""
+    prose(console, "", f"[bold]{code}[/] " + escape(f"({family}): {title}\n\n{page}"))

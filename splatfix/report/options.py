@@ -10,7 +10,7 @@ from rich.markup import escape
 from splatfix.core.codec import to_json
 from splatfix.plan.plan import RoadNotTaken
 from splatfix.plan.ways import ByHand, Road, Ways, WayStep
-from splatfix.report.layout import paragraph, prose
+from splatfix.report.console import paragraph, prose
 
 
 def ways_part(ways: Ways) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def ways_part(ways: Ways) -> dict[str, Any]:
     return made
 
 
-def show_ways(console: Console, ways: Ways) -> None:
+def show_options(console: Console, ways: Ways) -> None:
     """Every plan with its steps, reasons and what it can prove; then every road that is shut, with why."""
     goal = ", ".join(ways.targets) or "no GPU named"
     what = f": {', '.join(ways.subjects)}" if ways.subjects else ""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.app.measure import REFERENCED, measured
 from splatfix.certify import KernelCheck
 from splatfix.certify import Outcome as Verdict
-from splatfix.cli.measure import REFERENCED, measured
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Driver, Fact, Facts, Gpu

@@ -1,0 +1,49 @@
+"""``splatfix cache``: the wheels that installations have built and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from splatfix.app.interrupts import on_interrupt
+from splatfix.app.result import Result
+
+
+def list_wheels() -> Result:
+    """Every wheel in the cache."""
+    from splatfix.install import WheelCache
+    from splatfix.report import installation
+
+    cache = WheelCache()
+    entries = cache.entries()
+    return Result(
+        "cache list",
+        lambda: installation.cache_document(cache.folder, entries),
+        lambda console: installation.show_cache(console, cache.folder, entries),
+    )
+
+
+def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
+    """Remove all wheels, or those that ``name`` (a distribution or the beginning of a key) selects.
+
+    Args:
+        confirm: asks the user, and raises to stop.
+
+    Raises:
+        SplatfixError: ``not-in-cache`` (exit code 2), or what could not be removed.
+    """
+    from splatfix.install import WheelCache
+
+    cache = WheelCache()
+    chosen = cache.named(name) if name else cache.entries()
+    if chosen:
+        size = sum(entry.size for entry in chosen) / 2**20
+        confirm(f"Remove {len(chosen)} wheel(s), {size:.1f} MiB, from {cache.folder}?")
+    with on_interrupt(lambda: f"Interrupted: {len(cache.entries())} wheel(s) are still in {cache.folder}."):
+        removed = cache.clear(chosen if name else None)
+    return Result(
+        "cache clear",
+        lambda: {"folder": str(cache.folder), "removed": removed},
+        lambda console: console.print(
+            f"{removed} wheel(s) removed from {cache.folder}", markup=False, soft_wrap=True
+        ),
+    )

@@ -1,0 +1,176 @@
+"""``splatfix certify``: train scenes in an environment, here or in a container, and write the certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from splatfix.app.interrupts import on_interrupt
+from splatfix.app.result import Result
+from splatfix.core.errors import Exit, usage_error
+from splatfix.core.step import say
+
+if TYPE_CHECKING:
+    from splatfix.certify import Certificate, Request
+    from splatfix.facts import Facts
+
+
+@dataclass(frozen=True)
+class CertifyRequest:
+    """What to certify on this machine, as it was asked for; None is the suite's or the device's own default."""
+
+    python: str | None = None
+    suite: str | None = None
+    data: Path | None = None
+    iterations: int | None = None
+    resolution: int | None = None
+    out: Path = Path("splatfix-report")
+    renderer: str = "torch"
+    device: str = "auto"
+    seed: int = 0
+    baseline: Path | None = None
+
+
+@dataclass(frozen=True)
+class ContainerRequest:
+    """What to certify inside a container lane."""
+
+    lane: str
+    suite: str | None = None
+    out: Path = Path("splatfix-report")
+    docker_host: str | None = None
+    base_image: str | None = None
+    ca_certificates: Path | None = None
+
+
+def certify(asked: CertifyRequest) -> Result:
+    """Train the scenes and judge the outcome.
+
+    Raises:
+        SplatfixError: wrong options (exit code 2), or missing prerequisites (3); nothing was trained then.
+        Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
+    """
+    from splatfix import facts
+    from splatfix.certify import Request, data_suite, device_for, require_gpu, sample_suite
+    from splatfix.report import certificate, console
+    from splatfix.report.progress import training
+
+    with on_interrupt(_interrupted):
+        target = facts.resolve_python(asked.python)
+        known = facts.gather(target)
+        device = device_for(asked.device, known)
+        require_gpu(asked.renderer, device, known)
+        if asked.data is not None:
+            suite = data_suite(asked.data, target, device, asked.iterations, asked.resolution)
+        else:
+            suite = sample_suite(asked.suite or "quick", asked.iterations, asked.resolution)
+        baseline = _baseline(asked.baseline, asked.renderer, device) if asked.baseline else None
+        request = Request(target, suite, asked.out.absolute(), asked.renderer, device, asked.seed, baseline)
+        with training(console.err()) as progress:
+            result, _ = run_and_report(request, progress, known)
+    return Result(
+        "certify",
+        lambda: certificate.document(result, known),
+        lambda console: certificate.show(console, result, asked.out / "certificate.md"),
+        exit_code_of(result),
+    )
+
+
+def run_and_report(
+    request: Request,
+    progress: Callable[[str, Mapping[str, Any]], None] = lambda where, state: None,
+    facts: Facts | None = None,
+) -> tuple[Certificate, Facts]:
+    """Certify, and write ``certificate.json`` and ``certificate.md`` into the request's folder.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
+    """
+    from splatfix.certify import Interrupted
+    from splatfix.certify import certify as run
+    from splatfix.core.files import write_json, write_text
+    from splatfix.report import certificate
+    from splatfix.report.documents import envelope
+
+    begun: list[str] = []
+
+    def note(where: str, state: Mapping[str, Any]) -> None:
+        if where in request.suite.scenes and where not in begun:
+            begun.append(where)
+        progress(where, state)
+
+    try:
+        result, known = run(request, note, facts)
+    except KeyboardInterrupt:
+        raise Interrupted(request.out, tuple(begun)) from None
+    document = envelope("certify", exit_code_of(result), certificate.document(result, known))
+    write_json(request.out / "certificate.json", document)
+    write_text(request.out / "certificate.md", certificate.markdown(result))
+    return result, known
+
+
+def exit_code_of(certificate: Certificate) -> Exit:
+    """0 certified, 1 not certified, 3 where a scene of the user's could not be read and nothing else failed."""
+    if certificate.undetermined:
+        return Exit.UNDETERMINED
+    return Exit.OK if certificate.granted else Exit.FAILURE
+
+
+def certify_in_container(asked: ContainerRequest) -> Result:
+    """Build the lane's image, certify inside it, and bring the report back.
+
+    Raises:
+        SplatfixError: no such lane or engine, an image that cannot be built, no report.
+    """
+    from splatfix.containers import certify_in_container as run
+    from splatfix.report import certificate, console
+
+    with on_interrupt(_interrupted):
+        result = run(
+            asked.lane,
+            suite=asked.suite,
+            out=asked.out.absolute(),
+            docker_host=asked.docker_host,
+            base_image=asked.base_image,
+            ca_certificates=asked.ca_certificates,
+            progress=lambda line: console.err().print(line, style="dim", markup=False, soft_wrap=True),
+        )
+    envelope = ("schema_version", "command", "splatfix_version", "exit_code", "error")
+    content = {name: value for name, value in result.certificate.items() if name not in envelope}
+    return Result(
+        "certify",
+        lambda: content,
+        lambda console: certificate.show_from_container(
+            console, content, asked.lane, asked.out / "certificate.md"
+        ),
+        result.exit_code,
+    )
+
+
+def _interrupted() -> str:
+    from splatfix.certify import Interrupted
+
+    return str(Interrupted())
+
+
+def _baseline(path: Path, renderer: str, device: str) -> dict[str, Any]:
+    """An earlier certificate of the same renderer and device.
+
+    Raises:
+        SplatfixError: exit code 2 for anything else, before anything is trained.
+    """
+    from splatfix.core.files import read_json
+
+    document = read_json(path, "an earlier certificate.json")
+    if not isinstance(document, dict) or document.get("command") != "certify" or not document.get("scenes"):
+        raise usage_error("not-a-certificate", f"{path} is not a certificate.json of splatfix certify.")
+    if (document.get("renderer"), document.get("device")) != (renderer, device):
+        raise usage_error(
+            "another-baseline",
+            f"{path} was certified with {document.get('renderer')} on {document.get('device')}, "
+            f"not {renderer} on {device}.",
+            say("Compare like with like: give the same --renderer and --device."),
+        )
+    return document

@@ -1,0 +1,159 @@
+"""``splatfix diagnose``: find out what is wrong with this machine or a saved one, and which options there are."""
+
+from __future__ import annotations
+
+import gc
+import shlex
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from splatfix.app.interrupts import on_interrupt
+from splatfix.app.result import Result
+from splatfix.core.errors import Exit, usage_error
+from splatfix.core.step import say
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from splatfix.checks import Check, Finding
+    from splatfix.facts import Facts
+
+
+@dataclass(frozen=True)
+class DiagnoseRequest:
+    """What to look at, and what to write down."""
+
+    python: str | None = None
+    targets: tuple[str, ...] = ()
+    repo: Path | None = None
+    """A checkout to look at as well."""
+    facts_file: Path | None = None
+    """Saved facts to judge instead of this machine."""
+    save: Path | None = None
+    record: Path | None = None
+    redact: bool = True
+    try_imports: bool = False
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+
+def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool = False) -> Result:
+    """Run the checks on the facts of a machine.
+
+    Raises:
+        SplatfixError: wrong names of checks, folders or interpreters (exit code 2).
+    """
+    gc.disable()  # a short-lived process; collecting among the imports takes a tenth of its time
+    from splatfix.app.options import options_after
+    from splatfix.checks import Goal, run_checks, select
+    from splatfix.core.codec import to_json
+    from splatfix.core.files import write_json
+
+    goal = Goal(request.targets)
+    selected = request.only or request.skip
+    # the checks are imported while gathering waits for other processes; typed names are looked up before that
+    later = None if selected or as_json else ThreadPoolExecutor(1).submit(_load_checks)
+    checks = select(request.only, request.skip) if later is None else ()
+    facts = _facts(request)
+    if request.save is not None:
+        write_json(request.save, to_json(facts))
+    checks = later.result() if later else checks
+    findings = run_checks(facts, goal, checks)
+    families = {item.code: item.family for item in checks}
+    options = options_after(findings, families, goal.targets, facts, request.repo)
+
+    def data() -> dict[str, Any]:
+        from splatfix.report import diagnosis
+
+        return diagnosis.document(facts, goal, findings, options)
+
+    def text(console: Console) -> None:
+        from splatfix.report import diagnosis
+        from splatfix.report.options import show_briefly
+
+        diagnosis.show(console, facts, findings, families, verbose=verbose)
+        if options:
+            show_briefly(console, options, why_command(request))
+        elif request.facts_file is None and not selected and (step := next_step(facts, request.python)):
+            console.print(step, markup=False, highlight=False, soft_wrap=True)
+
+    return Result(
+        "diagnose",
+        data,
+        text,
+        exit_code_of(findings),
+    )
+
+
+def exit_code_of(findings: Sequence[Finding]) -> Exit:
+    """1 when a check failed or crashed; 3 when none did but one could not be determined; else 0."""
+    from splatfix.checks import Status
+
+    statuses = {finding.status for finding in findings}
+    if statuses & {Status.FAIL, Status.CRASH}:
+        return Exit.FAILURE
+    return Exit.UNDETERMINED if Status.UNKNOWN in statuses else Exit.OK
+
+
+def _facts(request: DiagnoseRequest) -> Facts:
+    from splatfix import facts
+
+    if request.facts_file is not None:
+        return facts.load(request.facts_file)
+    if request.repo is not None and not request.repo.is_dir():
+        raise usage_error(
+            "not-a-folder", f"There is no folder {request.repo}.", say("Give the folder of the checkout.")
+        )
+    interpreter = facts.resolve_python(request.python)
+    with on_interrupt(lambda: _partial_recording(request.record)):
+        return facts.gather(
+            interpreter,
+            try_imports=request.try_imports,
+            record=request.record,
+            redact=request.redact,
+            repo=request.repo,
+        )
+
+
+def _partial_recording(record: Path | None) -> str:
+    """The message for a recording that an interrupt cut off; "" where none had begun."""
+    if record is None or not record.is_dir() or not any(record.iterdir()):
+        return ""
+    return f"Interrupted: no diagnosis was made; the recording in {record} is incomplete. Remove it."
+
+
+def _load_checks() -> tuple[Check, ...]:
+    from splatfix.checks import select
+    from splatfix.report import diagnosis  # noqa: F401 - needed right after, and slow to import
+
+    return select()
+
+
+def why_command(request: DiagnoseRequest) -> str:
+    """The command that shows all options for what was diagnosed."""
+    from splatfix.app.options import is_installable
+
+    repo, facts_file, python = request.repo, request.facts_file, request.python
+    named = [shlex.quote(str(repo))] if repo and is_installable(repo) else []
+    words = ["splatfix install", *named, "--dry-run --why"]
+    words += [f"--target {name}" for name in request.targets]
+    words += [f"--facts {shlex.quote(str(facts_file))}"] if facts_file else []
+    words += [f"--python {shlex.quote(python)}"] if python else []
+    return " ".join(words)
+
+
+def next_step(facts: Facts, python: str | None) -> str:
+    """Where nothing failed: the commands that show what facts cannot; "" where there is no torch to show it with."""
+    from splatfix.checks._common import has_nvidia_gpu
+
+    torch = facts.environment.torch.value
+    if torch is None:
+        return ""
+    on_gpu = torch.cuda and has_nvidia_gpu(facts)
+    there = {item.module for item in facts.environment.packages.value or ()}
+    named = f" --python {shlex.quote(python)}" if python else ""
+    renderer = " --renderer inria" if on_gpu and "diff_gaussian_rasterization" in there else ""
+    return f"\nNext: splatfix verify{named}; splatfix certify{renderer}{named}"

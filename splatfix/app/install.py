@@ -1,0 +1,192 @@
+"""``splatfix install``: plan, explain, and execute an installation that can be undone."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splatfix.app.interrupts import EnvironmentState, on_interrupt
+from splatfix.app.result import Result
+from splatfix.core.errors import Exit, SplatfixError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from splatfix.facts import LiveSystem
+    from splatfix.plan import Plan, Request
+
+NO_CHANGE = "Nothing was changed: this is a dry run."
+
+
+@dataclass(frozen=True)
+class InstallOptions:
+    """How an installation is carried out, apart from what is installed."""
+
+    use_cache: bool = True
+    reinstall: bool = False
+    why: bool = False
+    verbose: bool = False
+    as_json: bool = False
+
+
+def prepare(request: Request, python: str | None, *, resume: bool = False) -> tuple[str, Request]:
+    """The interpreter and the request with its sources at hand; with ``resume`` the last one that failed.
+
+    Raises:
+        SplatfixError: a source that cannot be fetched, an interpreter that is none, nothing to resume.
+    """
+    from splatfix.facts import resolve_python
+    from splatfix.install import fetch_source, request_to_resume
+
+    interpreter = resolve_python(python)
+    if resume:
+        return interpreter, request_to_resume(interpreter)[1]
+    sources = tuple(fetch_source(text, interpreter) for text in request.sources or (".",))
+    return interpreter, replace(request, sources=sources)
+
+
+def install(
+    request: Request,
+    python: str | None,
+    options: InstallOptions,
+    confirm: Callable[[str], None],
+    *,
+    resume: bool = False,
+) -> Result:
+    """Build, install, verify the kernels on the GPU where there is one, and undo it all if they compute wrongly.
+
+    Args:
+        confirm: asks the user, and raises to stop.
+
+    Raises:
+        SplatfixError: no plan, or a step that failed; the environment is then as it was before.
+    """
+    from splatfix.app.measure import measured
+    from splatfix.certify import verify
+    from splatfix.facts import gather
+    from splatfix.install import WheelCache, execute, revert
+    from splatfix.plan import make_plan
+    from splatfix.report import console, installation
+    from splatfix.report.progress import InstallProgress
+
+    interpreter, request = prepare(request, python, resume=resume)
+    facts = gather(interpreter, system=with_toolkit(request.cuda_home))
+    plan = make_plan(request, facts)
+    if not options.as_json:
+        installation.show_plan(console.out(), plan, why=options.why)
+        confirm("Go ahead?")
+    state = EnvironmentState(Path(plan.prefix), plan.python)
+    with (
+        on_interrupt(state.describe),
+        InstallProgress(console.err(), verbose=options.verbose) as progress,
+    ):
+        cache = WheelCache() if options.use_cache else None
+        outcome = execute(plan, facts, progress=progress, cache=cache, reinstall=options.reinstall)
+        outcome = measured(outcome, facts, verify, revert)
+    return Result(
+        "install",
+        lambda: installation.install_document(outcome=outcome),
+        lambda console: installation.show_outcome(console, outcome),
+    )
+
+
+def plan(request: Request, python: str | None, *, resume: bool = False) -> Result:
+    """``--dry-run``: the plan, and no change.
+
+    Raises:
+        SplatfixError: as :func:`install` before it changes anything.
+    """
+    from splatfix.facts import gather
+    from splatfix.plan import make_plan
+    from splatfix.report import installation
+
+    interpreter, request = prepare(request, python, resume=resume)
+    plan = make_plan(request, gather(interpreter, system=with_toolkit(request.cuda_home)))
+
+    def text(console: Console) -> None:
+        installation.show_plan(console, plan)
+        console.print(NO_CHANGE)
+
+    return Result("install", lambda: installation.install_document(plan=plan, dry_run=True), text)
+
+
+def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resume: bool = False) -> Result:
+    """``--dry-run --why``: the plan for these sources with its reasons, and every option of this machine."""
+    from splatfix.app.options import checkout_of, options_for
+    from splatfix.facts import gather
+    from splatfix.plan import Aim, aim_at, make_plan
+    from splatfix.report import installation
+    from splatfix.report.options import show_options
+
+    named = bool(request.sources)
+    repo = checkout_of(request.sources)
+    interpreter, request = prepare(request, python, resume=resume)
+    facts = gather(interpreter, system=with_toolkit(request.cuda_home), repo=repo)
+    plan: Plan | None = None
+    problem: SplatfixError | None = None
+    try:
+        plan = make_plan(request, facts)
+    except SplatfixError as error:
+        problem = error
+        if error.exit_code is Exit.USAGE and named:
+            raise
+    if plan and not named and not any(getattr(action, "targets", ()) for action in plan.actions):
+        plan = None  # the current folder is some project without a CUDA extension
+    aim = Aim(request.targets, keep=keep)
+    if named or plan or (problem and problem.exit_code is not Exit.USAGE):
+        aim = aim_at(request, facts, keep=keep, source=" ".join(map(shlex.quote, request.sources)))
+    options = options_for(aim, facts)
+    problem = problem if named else None
+
+    def text(console: Console) -> None:
+        if plan:
+            installation.show_plan(console, plan, why=True)
+        show_options(console, options)
+        console.print(NO_CHANGE)
+
+    exit_code = Exit.OK
+    if plan is None and not options.plans:
+        exit_code = Exit.UNDETERMINED
+    elif plan is None and problem:
+        exit_code = problem.exit_code
+    return Result(
+        "install",
+        lambda: installation.install_document(plan=plan, options=options, dry_run=True),
+        text,
+        exit_code,
+        problem,
+    )
+
+
+def explain_elsewhere(request: Request, facts_file: Path, keep: tuple[str, ...]) -> Result:
+    """``--dry-run --why --facts``: the options of a machine elsewhere; the sources, if any, are here."""
+    from splatfix.app.options import options_for
+    from splatfix.facts import load
+    from splatfix.plan import Aim, aim_at
+    from splatfix.report import installation
+    from splatfix.report.options import show_options
+
+    facts = load(facts_file)
+    aim = Aim(request.targets, keep=keep)
+    if request.sources:
+        aim = aim_at(request, facts, keep=keep, source=" ".join(map(shlex.quote, request.sources)))
+    options = options_for(aim, facts)
+    return Result(
+        "install",
+        lambda: installation.install_document(options=options, dry_run=True),
+        lambda console: show_options(console, options),
+        Exit.OK if options.plans else Exit.UNDETERMINED,
+    )
+
+
+def with_toolkit(cuda_home: str | None) -> LiveSystem | None:
+    """This machine with CUDA_HOME set, so that a toolkit off the usual paths is found."""
+    if cuda_home is None:
+        return None
+    from splatfix.facts import LiveSystem
+
+    return LiveSystem(env={**os.environ, "CUDA_HOME": str(Path(cuda_home).expanduser().absolute())})

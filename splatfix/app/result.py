@@ -1,0 +1,80 @@
+"""What every use case returns, and the one place that shows it: as text for people, or as one JSON document."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from splatfix.core.errors import Exit, SplatfixError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of one command.
+
+    ``data`` and ``text`` are functions because only one of them is needed, and either can take a while.
+    """
+
+    command: str
+    data: Callable[[], Mapping[str, Any]]
+    """Content of the JSON document, the envelope left out."""
+    text: Callable[[Console], None]
+    """Writes the same content for people."""
+    exit_code: int = Exit.OK
+    error: SplatfixError | None = None
+    """A problem that ended the command although it has something to show."""
+
+
+def deliver(result: Result, *, as_json: bool) -> int:
+    """Show a result on standard output; returns the exit code of the process."""
+    if as_json:
+        from splatfix.core.files import dumps
+        from splatfix.report.documents import envelope
+
+        document = envelope(result.command, result.exit_code, result.data(), result.error)
+        sys.stdout.write(dumps(document))
+    else:
+        from splatfix.report import console
+
+        result.text(console.out())
+        if result.error is not None:
+            console.show_error(result.error)
+    return int(result.exit_code)
+
+
+def deliver_error(problem: SplatfixError, command: str, *, as_json: bool) -> int:
+    """Show an error that ended a command; returns the exit code of the process."""
+    if not (as_json and _error_document(problem, command)):
+        from splatfix.report.console import show_error
+
+        with contextlib.suppress(OSError):  # standard error is gone too
+            show_error(problem)
+    return int(problem.exit_code)
+
+
+def _error_document(problem: SplatfixError, command: str) -> bool:
+    """Write the error to standard output; False where writing there is what failed (a full disk)."""
+    from splatfix.core.files import dumps
+    from splatfix.core.streams import discard_output
+    from splatfix.report.documents import envelope
+
+    try:
+        sys.stdout.write(dumps(envelope(command, problem.exit_code, {}, problem)))
+        sys.stdout.flush()
+    except OSError:
+        discard_output()
+        return False
+    return True
+
+
+def is_terminal() -> bool:
+    """Standard output is a terminal, so that somebody can be asked."""
+    from splatfix.report import console
+
+    return console.out().is_terminal

@@ -1,0 +1,66 @@
+"""``splatfix revert``: put an environment back to what it was before an installation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from splatfix.app.interrupts import EnvironmentState, on_interrupt
+from splatfix.app.result import Result
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from splatfix.install import RevertOutcome
+
+
+def show_journal(python: str | None) -> Result:
+    """What splatfix has changed in an environment."""
+    from splatfix.facts import resolve_python
+    from splatfix.install import read_journal
+    from splatfix.report import installation
+
+    entries = read_journal(resolve_python(python))
+    return Result(
+        "revert",
+        lambda: installation.revert_document((), entries),
+        lambda console: installation.show_journal(console, entries),
+    )
+
+
+def revert(
+    python: str | None,
+    entry: str | None,
+    *,
+    everything: bool = False,
+    dry_run: bool = False,
+    as_json: bool = False,
+) -> Result:
+    """Undo one installation, or all of them, newest first; each is shown as soon as it is undone.
+
+    Raises:
+        SplatfixError: no such entry, or an environment that does not allow it.
+    """
+    from splatfix.core.runner import ProcessRunner
+    from splatfix.facts import resolve_python
+    from splatfix.install import revert as revert_one
+    from splatfix.install import revert_all
+    from splatfix.install.target import open_target
+    from splatfix.report import console, installation
+
+    def show(outcome: RevertOutcome) -> None:
+        if not as_json:
+            installation.show_revert(console.out(), outcome)
+
+    def text(console: Console) -> None:
+        if dry_run:
+            console.print("Nothing was changed: this is a dry run.")
+
+    interpreter = resolve_python(python)
+    state = EnvironmentState(open_target(interpreter, ProcessRunner()).prefix, interpreter)
+    with on_interrupt(state.describe):
+        if everything:
+            outcomes = tuple(revert_all(interpreter, dry_run=dry_run, each=show))
+        else:
+            outcomes = (revert_one(interpreter, entry, dry_run=dry_run),)
+            show(outcomes[0])
+    return Result("revert", lambda: installation.revert_document(outcomes, None), text)

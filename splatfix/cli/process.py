@@ -1,0 +1,161 @@
+"""The process around a command: signals, wrong usage, and how it ends when something goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.step import Command, Step, say
+
+INTERRUPTED = 130
+"""128 + SIGINT, the exit code a shell shows for a program that this signal ended."""
+
+NO_RESULT = "Interrupted: there is no result, and nothing was changed."
+"""True of every command that only reads."""
+
+
+class Commands(TyperGroup):
+    """The top-level group; an interrupted command says in which state it leaves things before typer ends it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            typer.echo(str(stop) or NO_RESULT, err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except typer.Abort as no:  # to a question; typer also raises it for Ctrl-C
+            if isinstance(no.__context__, KeyboardInterrupt):
+                typer.echo("\nInterrupted: nothing was changed.", err=True)
+                raise typer.Exit(INTERRUPTED) from None
+            typer.echo("Nothing was changed.", err=True)
+            raise typer.Exit(1) from None
+
+
+def handle_signals() -> None:
+    """SIGTERM ends a command as Ctrl-C does; either ends all children first. An ignored Ctrl-C stays ignored."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    from splatfix.core.runner import interrupt
+
+    threading.excepthook = _ignore_interrupts
+    interrupt()
+
+
+def _ignore_interrupts(problem: threading.ExceptHookArgs) -> None:
+    """A thread that waits for the main one passes the interrupt on; that is not worth a traceback."""
+    if problem.exc_type is not KeyboardInterrupt:
+        threading.__excepthook__(problem)
+
+
+def end_with(problem: SplatfixError) -> NoReturn:
+    """Show an error in the form that was asked for, and end the process."""
+    from splatfix.app.result import deliver_error
+
+    problem.todo = tuple(naming_python(item, sys.argv) for item in problem.todo)
+    sys.exit(deliver_error(problem, command_name(sys.argv[1:]), as_json=wants_json()))
+
+
+def wants_json() -> bool:
+    """``--json`` was typed. Read from the words themselves: wrong usage ends a command before its options are parsed."""
+    return "--json" in _own_words(sys.argv[1:])
+
+
+def command_name(typed: list[str]) -> str:
+    """The command that was typed, such as ``cache list``; ``splatfix`` where none was."""
+    words = [word for word in _own_words(typed) if not word.startswith("-")]
+    for at, word in enumerate(words):
+        if word in ("checks", "cache", "scenes"):
+            return " ".join(words[at : at + 2])
+        if word in ("diagnose", "inspect", "install", "revert", "verify", "certify", "monitor"):
+            return word
+    return "splatfix"
+
+
+def _own_words(typed: list[str]) -> list[str]:
+    """Without the command that ``monitor`` watches, whose options are its own."""
+    if "monitor" not in typed:
+        return typed
+    at = typed.index("monitor") + 1
+    while at < len(typed) and typed[at].startswith("-") and typed[at] != "--":
+        at += 2 if typed[at] in ("--out", "--interval") else 1
+    return typed[:at]
+
+
+_FOR_ENVIRONMENT = {(name,) for name in ("install", "revert", "diagnose", "verify", "certify")}
+
+
+def naming_python(step: Step, typed: Sequence[str]) -> Step:
+    """A step that is a splatfix command, for the environment that was named on the command line."""
+    given = next((pair[1] for pair in pairwise(typed) if pair[0] == "--python"), "")
+    python = given or next((word.partition("=")[2] for word in typed if word.startswith("--python=")), "")
+    argv = step.command.argv if step.command else ()
+    if not python or argv[:1] != ("splatfix",) or argv[1:2] not in _FOR_ENVIRONMENT or "--python" in argv:
+        return step
+    return Step(step.text, Command((*argv, "--python", python)))
+
+
+def usage_error_of(message: str) -> SplatfixError:
+    """Words that the command line could not parse: an unknown option, a missing argument."""
+    return SplatfixError(
+        "wrong-usage",
+        message,
+        todo=(say("splatfix --help, or --help after the command's name, lists the options."),),
+        exit_code=Exit.USAGE,
+    )
+
+
+def os_error_of(error: OSError) -> SplatfixError:
+    """The operating system refused something that no command foresaw; not a defect of splatfix."""
+    if _current_folder_is_gone():
+        return SplatfixError(
+            "no-current-folder",
+            "The current folder does not exist any more: it was deleted or moved.",
+            todo=(say("Change to a folder that exists, then run splatfix again."),),
+            exit_code=Exit.USAGE,
+        )
+    place = f": {error.filename}" if error.filename else ""
+    return SplatfixError(
+        "os-error",
+        f"The operating system refused{place}: {error.strerror or error}.",
+        meaning="The command could not go on.",
+        todo=(
+            say(
+                "Check permissions and free space there; --debug before the command's name shows the traceback."
+            ),
+        ),
+    )
+
+
+def internal_error_of(error: Exception) -> SplatfixError:
+    """A defect of splatfix."""
+    return SplatfixError(
+        "internal-error",
+        f"splatfix itself failed: {type(error).__name__}: {error}",
+        meaning="This is a bug in splatfix, not a problem of your machine.",
+        todo=(say("Run the same command with --debug before its name, and report the traceback."),),
+        exit_code=Exit.UNDETERMINED,
+    )
+
+
+def _current_folder_is_gone() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd() says the same and imports more
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
