@@ -83,11 +83,9 @@ def chosen_toolkit(facts: Facts) -> Toolkit | None:
     choice = facts.environment.toolkit_choice.value
     if choice is None or choice.root is None:
         return None
-    roots = {choice.root, choice.real_root}
+    roots = {choice.root, choice.resolved, choice.real_root}
     for item in compiling_toolkits(facts):
-        if item.root in roots or any(via in roots for via in item.found_via):
-            return item
-        if choice.nvcc and any(choice.nvcc in via for via in item.found_via):
+        if item.root in roots or choice.nvcc in item.on_path:
             return item
     return None
 
@@ -165,9 +163,7 @@ def has_working_gpu(facts: Facts) -> bool | None:
     if not has_nvidia_gpu(facts):
         return False
     if driver.value is None:
-        return (
-            False if driver.error.startswith("no ") else None
-        )  # the probe's words for a driver that is not there
+        return False if driver.absent else None
     library_not_found = 12  # NVML_ERROR_LIBRARY_NOT_FOUND; a Jetson has none, but its libcuda answers
     return not (driver.value.nvml_error == library_not_found and driver.value.cuda is None)
 

@@ -19,7 +19,7 @@ def colmap_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     found, fact = facts.checkout.value, facts.machine.colmap
     if found is None or not _calls_colmap(found) or not fact.found_via:
         return
-    if fact.value is None and fact.error.startswith("no colmap"):
+    if fact.absent:
         yield Finding(
             "colmap-missing",
             Status.SKIP,

@@ -73,7 +73,7 @@ def gpu_without_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
     driver = facts.machine.driver
     if not has_nvidia_gpu(facts) or driver.known:
         return
-    if not driver.error.startswith("no "):  # the probe's own words for a driver that is not there
+    if not driver.absent:
         yield Finding(
             "gpu-without-driver",
             Status.UNKNOWN,

@@ -140,19 +140,18 @@ def cuda_home_wrong(facts: Facts, goal: Goal) -> Iterator[Finding]:
     # A CPU build of torch sets no CUDA_HOME; a CUDA build installed later would stumble over the wrapper.
     if torch is not None and torch.cuda is None and not facts.machine.variables.get("CUDA_HOME"):
         for toolkit in compiling_toolkits(facts):
-            for via in toolkit.found_via:
-                if "wrapper script" in via:
-                    yield Finding(
-                        "cuda-home-wrong",
-                        Status.WARN,
-                        "nvcc on PATH is a wrapper script: a CUDA build of torch would take the wrong CUDA_HOME.",
-                        evidence=(
-                            Evidence("nvcc", via, facts.machine.toolkits.found_via),
-                            Evidence("nvcc's own root", toolkit.root, "nvcc --dryrun (TOP)"),
-                        ),
-                        remedy=(set_variable("CUDA_HOME", toolkit.root),),
-                    )
-                    return
+            if toolkit.wrapper:
+                yield Finding(
+                    "cuda-home-wrong",
+                    Status.WARN,
+                    "nvcc on PATH is a wrapper script: a CUDA build of torch would take the wrong CUDA_HOME.",
+                    evidence=(
+                        Evidence("nvcc", toolkit.wrapper, facts.machine.toolkits.found_via),
+                        Evidence("nvcc's own root", toolkit.root, "nvcc --dryrun (TOP)"),
+                    ),
+                    remedy=(set_variable("CUDA_HOME", toolkit.root),),
+                )
+                return
 
 
 @check("cuda-torch-mismatch", "toolkit", "The toolkit's CUDA major is torch's")

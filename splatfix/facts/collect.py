@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import posixpath
-from concurrent.futures import Future
 from pathlib import Path
 
 from splatfix import __version__
@@ -73,20 +72,18 @@ def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
 
     interpreter = python or live.python
     folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))
-    packaged: Future[machine.Packaged] = Future()
-    # the machine's slow questions are under way while the environment is read
-    job = Job(lambda: machine.probe(live, folder, packaged.result))
-    try:
-        facts, raw = environment.probe(live, interpreter)
-        packaged.set_result(
-            machine.Packaged(
-                tuple(environment.packaged_toolkits(live, raw)),
-                toolkits.packaged_includes(live, raw.get("site_packages", ())),
-            )
+    environment_job = Job(lambda: environment.probe(live, interpreter))
+
+    def packaged() -> machine.Packaged:
+        _, raw = environment_job.value()
+        return machine.Packaged(
+            tuple(environment.packaged_toolkits(live, raw)),
+            toolkits.packaged_includes(live, raw.get("site_packages", ())),
         )
-    except BaseException as error:
-        packaged.set_exception(error)
-        raise
+
+    # the machine's slow questions are under way while the environment is read
+    machine_job = Job(lambda: machine.probe(live, folder, packaged))
+    facts: EnvironmentFacts = environment_job.value()[0]
     modules: list[str] = []
     if facts.torch_installed.value and (try_imports or not environment.torch_as_installed(live, facts)):
         modules.append("torch")
@@ -94,7 +91,7 @@ def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
         modules += [module_name(item) for item in facts.extensions.value or () if item.importable]
     probes = tuple(environment.try_import(live, interpreter, module) for module in modules)
     return Facts(
-        machine=job.value(),
+        machine=machine_job.value(),
         environment=dataclasses.replace(facts, imports=probes),
         splatfix=__version__,
         gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

@@ -164,7 +164,7 @@ def test_single_kernels_of_other_archs_do_not_count_as_torchs_list(
 
 
 def test_no_gpu_while_building(changed: Changer) -> None:
-    bare = changed(gpus=Fact((), "NVML and PCI"), driver=Fact(None, "PCI", "no NVIDIA driver"))
+    bare = changed(gpus=Fact((), "NVML and PCI"), driver=Fact(None, "PCI", "no NVIDIA driver", absent=True))
     assert of(bare, "no-gpu-at-build")[0].status is Status.SKIP, "nothing is to be built"
     building = with_checkout(bare, sources=(source("other"),))
     finding = of(building, "no-gpu-at-build", "sm_120")[0]

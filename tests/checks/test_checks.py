@@ -77,7 +77,7 @@ def test_unknown_gpus_are_unknown_not_bad(changed: Changer) -> None:
 
 
 def test_no_gpu_is_no_failure(changed: Changer) -> None:
-    facts = changed(gpus=Fact((), "NVML and PCI"), driver=Fact(None, "", "no driver"))
+    facts = changed(gpus=Fact((), "NVML and PCI"), driver=Fact(None, "", "no driver", absent=True))
     assert not loud(facts)
     assert any(
         item.code == "gpu-present" and item.status is Status.SKIP for item in run_checks(facts, Goal())
@@ -86,7 +86,8 @@ def test_no_gpu_is_no_failure(changed: Changer) -> None:
 
 def test_a_card_without_a_driver(changed: Changer) -> None:
     facts = changed(
-        gpus=Fact((Gpu(0, "NVIDIA PCI device 2c02"),), "PCI"), driver=Fact(None, "", "no driver is loaded")
+        gpus=Fact((Gpu(0, "NVIDIA PCI device 2c02"),), "PCI"),
+        driver=Fact(None, "", "no driver is loaded", absent=True),
     )
     assert loud(facts)["gpu-without-driver"].status is Status.FAIL
 
@@ -154,7 +155,10 @@ def test_cpu_torch_beside_a_gpu(changed: Changer, torch_with: TorchWith) -> None
 def test_rocm_torch_where_an_nvidia_gpu_is_meant(changed: Changer, torch_with: TorchWith) -> None:
     rocm = torch_with(version="2.9.1+rocm6.4", cuda=None, hip="6.4", code=())
     assert "ROCm build" in loud(changed(torch=rocm, extensions=Fact((), "")))["cpu-only-torch"].summary
-    amd = {"gpus": Fact((Gpu(0, "Radeon", "amd"),), "PCI"), "driver": Fact(None, "", "no NVIDIA driver")}
+    amd = {
+        "gpus": Fact((Gpu(0, "Radeon", "amd"),), "PCI"),
+        "driver": Fact(None, "", "no NVIDIA driver", absent=True),
+    }
     alone = changed(torch=rocm, extensions=Fact((), ""), **amd)
     assert not loud(alone), "an AMD machine of its own"
     assert loud(alone, "sm_120")["cpu-only-torch"].status is Status.FAIL

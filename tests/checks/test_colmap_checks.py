@@ -25,7 +25,7 @@ def stack(changed: Changer, colmap: Fact[Colmap] | None, options: tuple[str, ...
 
 
 def test_no_colmap_is_only_named(changed: Changer) -> None:
-    absent: Fact[Colmap] = Fact(None, "PATH", "no colmap on PATH")
+    absent: Fact[Colmap] = Fact(None, "PATH", "no colmap on PATH", absent=True)
     assert of(stack(changed, absent), "colmap-missing")[0].status is Status.SKIP
     assert (
         of(stack(changed, Fact(Colmap("3.9", True), "colmap help")), "colmap-missing")[0].status

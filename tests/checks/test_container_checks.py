@@ -10,7 +10,10 @@ from splatfix.facts import Driver, Fact, Facts, Gpu
 from .conftest import Changer
 from .test_checks import only
 
-NO_GPU: dict[str, object] = {"gpus": Fact((), "PCI"), "driver": Fact(None, "PCI", "no NVIDIA driver")}
+NO_GPU: dict[str, object] = {
+    "gpus": Fact((), "PCI"),
+    "driver": Fact(None, "PCI", "no NVIDIA driver", absent=True),
+}
 
 
 def of(facts: Facts, code: str) -> list[Finding]:

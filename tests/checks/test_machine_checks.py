@@ -127,7 +127,8 @@ def test_a_card_driven_by_nouveau(changed: Changer) -> None:
         Gpu(1, "Intel UHD", "intel"),
     )
     finding = found(
-        changed(gpus=Fact(cards, "PCI"), driver=Fact(None, "", "no driver")), "gpu-without-driver"
+        changed(gpus=Fact(cards, "PCI"), driver=Fact(None, "", "no driver", absent=True)),
+        "gpu-without-driver",
     )
     assert finding is not None
     assert "nouveau" in finding.summary

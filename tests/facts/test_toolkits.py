@@ -78,7 +78,7 @@ def test_a_wrapper_script_is_seen_through(toolkit: Path, tmp_path: Path, script:
     wrapper = script(tmp_path / "local" / "bin" / "nvcc", f'#!/bin/sh\nexec {toolkit}/bin/nvcc "$@"\n')
     machine = system(PATH=f"{wrapper.parent}:/usr/bin:/bin")
     item = found_at(toolkits.probe(machine), toolkit)
-    assert item.found_via == (f"PATH, through the wrapper script {wrapper}",)
+    assert (item.wrapper, item.on_path) == (str(wrapper), (str(wrapper),))
     choice = toolkits.torch_choice(machine, torch_is_cuda=True)
     assert (choice.root, choice.real_root, choice.has_headers) == (
         str(tmp_path / "local"),
@@ -92,7 +92,7 @@ def test_a_link_is_seen_through(toolkit: Path, tmp_path: Path) -> None:
     link.parent.mkdir(parents=True)
     link.symlink_to(toolkit / "bin" / "nvcc")
     item = found_at(toolkits.probe(system(PATH=f"{link.parent}:/usr/bin:/bin")), toolkit)
-    assert "through the link" in item.found_via[0]
+    assert item.wrapper is None and len(item.on_path) == 1
 
 
 def test_an_nvcc_that_hangs_or_fails_is_told(toolkit: Path, script: Script) -> None:

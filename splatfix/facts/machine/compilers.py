@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import Compiler
 from splatfix.facts.system.live import System, which_all
+from splatfix.facts.system.parallel import each
 
 _TIMEOUT = 8.0
 _VERSIONED = re.compile(r"^(gcc|g\+\+|clang|clang\+\+)(-\d+(\.\d+)?)?$")
@@ -34,14 +34,12 @@ def probe(system: System, environment: str = "") -> Fact[tuple[Compiler, ...]]:
     Args:
         environment: the target environment's folder; a conda environment may hold compilers of its own.
     """
-    roads: dict[str, list[str]] = {}
+    found_via: dict[str, list[str]] = {}
     candidates = [*_named(system), *_on_path(system), *_conda(system, environment), *_visual_studio(system)]
     for path, via in candidates:
-        roads.setdefault(path, [])
-        if via not in roads[path]:
-            roads[path].append(via)
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        found = pool.map(lambda item: _describe(system, item[0], tuple(item[1])), roads.items())
+        if via not in found_via.setdefault(path, []):
+            found_via[path].append(via)
+    found = each(lambda item: _describe(system, item[0], tuple(item[1])), found_via.items())
     searched = f"PATH, {', '.join(_VARIABLES)}"
     searched += ", Visual Studio's own list" if system.name == "windows" else ", conda"
     return Fact(tuple(item for item in found if item is not None), searched)
@@ -57,8 +55,7 @@ def tools(system: System) -> dict[str, str]:
         match = re.search(pattern, system.run([name, *arguments], _TIMEOUT).stdout)
         return (name, match.group(1)) if match else None
 
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        return dict(item for item in pool.map(ask, _TOOLS) if item)
+    return dict(item for item in each(ask, _TOOLS) if item)
 
 
 def _named(system: System) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.facts.machine import adapters as pci
-from splatfix.facts.model.fact import Fact, unknown
+from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import Driver, Gpu
 from splatfix.facts.system.live import System
 
@@ -52,7 +52,7 @@ def probe(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
     misses = [f"NVML: {reply.get('error') or 'it shows no GPU'}"]
     if not _anything_of_nvidia(system) and not any(card.vendor == "nvidia" for card in on_bus):
         via = "; ".join([*misses, "no NVIDIA device files, no NVIDIA card on the PCI bus"])
-        return Fact(on_bus, via), Fact(None, via, "no NVIDIA driver on this machine")
+        return Fact(on_bus, via), absent("no NVIDIA driver on this machine", via)
     by_cuda = libcuda(system, misses)
     best = by_cuda if by_cuda and by_cuda.gpus else None
     best = best or nvidia_smi(system, misses) or proc_files(system) or jetson(system)
@@ -65,7 +65,7 @@ def probe(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
     driver: Fact[Driver] = (
         Fact(made, _via(known.via, kernel) or "libcuda")
         if made.version or made.cuda
-        else Fact(None, "; ".join(misses), "no NVIDIA driver is loaded on this machine")
+        else absent("no NVIDIA driver is loaded on this machine", "; ".join(misses))
     )
     gpus = _completed(known.gpus, on_bus)
     if any(gpu.vendor == "nvidia" for gpu in gpus):
@@ -76,7 +76,7 @@ def probe(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
 
 def _of_a_mac(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
     answer = apple(system)
-    no_driver: Fact[Driver] = Fact(None, "macOS", "there is no NVIDIA driver for this system")
+    no_driver: Fact[Driver] = absent("no NVIDIA driver for macOS", "macOS")
     if answer is None:
         return unknown("system_profiler SPDisplaysDataType shows no GPU"), no_driver
     return Fact(answer.gpus, answer.via), no_driver

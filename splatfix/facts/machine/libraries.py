@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from splatfix.facts.model.fact import Fact, unknown
+from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import Colmap, HeaderCopy
 from splatfix.facts.system.live import System, which_all
 
@@ -206,7 +206,7 @@ def missing_msvc_runtime(system: System) -> Fact[tuple[str, ...]]:
 def colmap(system: System) -> Fact[Colmap]:
     """Version of the COLMAP on PATH, and whether it says of itself that it was built with CUDA."""
     if not which_all(system, "colmap"):
-        return Fact(None, "PATH", "no colmap on PATH")
+        return absent("no colmap on PATH", "PATH")
     said = system.run(["colmap", "help"], _TIMEOUT)
     version = re.search(r"COLMAP (\d[\d.]*)", said.stdout)
     if version is None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from splatfix.facts.machine.libraries import cub_version
 from splatfix.facts.model.environment import ToolkitChoice
 from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import Toolkit
 from splatfix.facts.system.live import System, which_all
+from splatfix.facts.system.parallel import each
 
 _TIMEOUT = 8.0
 
@@ -19,6 +20,7 @@ _TARGETS = ("x86_64-linux", "sbsa-linux", "aarch64-linux")
 _WINDOWS = "C:/Program Files/NVIDIA GPU Computing Toolkit/CUDA"
 # Debian and Ubuntu split their own package: nvcc's parts here, headers in /usr/include, libraries in the usual folder
 _DEBIAN = "/usr/lib/nvidia-cuda-toolkit"
+_HPC = "/opt/nvidia/hpc_sdk"
 
 # What the sources of splatting extensions include or link, through ATen/cuda/CUDAContext.h
 # and the kernels themselves (headers of a default toolkit installation).
@@ -35,28 +37,33 @@ NEEDED_HEADERS = (
 )
 
 
+@dataclass(frozen=True)
+class _Candidate:
+    """A folder that may be a toolkit's root, and how it was found."""
+
+    root: str
+    via: str
+    nvcc: str | None = None
+    """The nvcc on PATH that led to it."""
+    wrapper: bool = False
+    """That nvcc is a wrapper script."""
+
+
 def probe(
-    system: System, extra_roots: Iterable[tuple[str, str]] = (), includes: tuple[str, ...] = ()
+    system: System, packaged: Iterable[tuple[str, str]] = (), includes: tuple[str, ...] = ()
 ) -> Fact[tuple[Toolkit, ...]]:
-    """All toolkits, each once, with every road that leads to it.
+    """All toolkits, each once, with every way it was found.
 
     Args:
-        extra_roots: further folders to look at, as (folder, how it came up), e.g. a pip-installed ``nvidia/cu13``.
+        packaged: further folders to look at, as (folder, how it was found), e.g. a pip-installed ``nvidia/cu13``.
         includes: include folders of the environment's own NVIDIA packages (see :func:`packaged_includes`), to say
             which of them holds a header that a toolkit lacks.
     """
-    roads: dict[str, list[str]] = {}
-    for root, via in [*_candidates(system), *extra_roots]:
-        if not _holds_toolkit(system, root):
-            continue
-        real = system.realpath(root)
-        roads.setdefault(real, [])
-        if via not in roads[real]:
-            roads[real].append(via)
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        found = list(
-            pool.map(lambda item: _describe(system, item[0], tuple(item[1]), includes), roads.items())
-        )
+    by_root: dict[str, list[_Candidate]] = {}
+    for item in [*_candidates(system), *(_Candidate(*pair) for pair in packaged)]:
+        if _holds_toolkit(system, item.root):
+            by_root.setdefault(system.realpath(item.root), []).append(item)
+    found = each(lambda pair: _describe(system, *pair, includes), by_root.items())
     return Fact(tuple(found), "CUDA_HOME, CUDA_PATH, PATH, the usual folders, the environment's own packages")
 
 
@@ -116,7 +123,7 @@ def _choice(system: System, root: str, rule: str, nvcc: str | None = None) -> To
     headers = system.exists(f"{root}/include/cuda_runtime.h") or system.exists(
         f"{root}/include/cuda_runtime_api.h"
     )
-    return ToolkitChoice(root, rule, program, real, headers)
+    return ToolkitChoice(root, rule, program, real, headers, system.realpath(root))
 
 
 def ask_root(system: System, nvcc: str) -> str | None:
@@ -132,57 +139,56 @@ def ask_root(system: System, nvcc: str) -> str | None:
     return "/usr" if root == _DEBIAN else root
 
 
-def _candidates(system: System) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+def _candidates(system: System) -> Iterator[_Candidate]:
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if value := system.env.get(variable):
-            found.append((value, variable))
+            yield _Candidate(value, variable)
     for nvcc in which_all(system, "nvcc"):
         above = posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
         root = ask_root(system, nvcc)
         if root is None:
-            found.append((above, f"PATH ({nvcc})"))
+            yield _Candidate(above, f"PATH ({nvcc})", nvcc)
         elif system.starts_with_script(nvcc) and system.realpath(nvcc) != f"{root}/bin/nvcc":
-            found.append((root, f"PATH, through the wrapper script {nvcc}"))
+            yield _Candidate(root, f"PATH, through the wrapper script {nvcc}", nvcc, wrapper=True)
         elif system.realpath(above) != root:
-            found.append((root, f"PATH, through the link {nvcc}"))
+            yield _Candidate(root, f"PATH, through the link {nvcc}", nvcc)
         else:
-            found.append((root, f"PATH ({nvcc})"))
-    return [*found, *_usual_folders(system), *_conda(system)]
+            yield _Candidate(root, f"PATH ({nvcc})", nvcc)
+    yield from _usual_folders(system)
+    yield from _conda(system)
 
 
-def _usual_folders(system: System) -> list[tuple[str, str]]:
+def _usual_folders(system: System) -> Iterator[_Candidate]:
     if system.name == "windows":
-        found = [(f"{_WINDOWS}/{name}", _WINDOWS) for name in system.listdir(_WINDOWS)]
+        for name in system.listdir(_WINDOWS):
+            yield _Candidate(f"{_WINDOWS}/{name}", _WINDOWS)
         # the installer sets one variable per version: CUDA_PATH_V12_4
-        versions = sorted(name for name in system.env if re.fullmatch(r"CUDA_PATH_V\d+_\d+", name.upper()))
-        return [*found, *((system.env[name], name) for name in versions)]
-    found = [
-        (f"{base}/{name}", f"{base}/{name}")
-        for base in ("/usr/local", "/opt", "/usr/lib")
-        for name in system.listdir(base)
-        if re.match(r"cuda(-|$)", name)
-    ]
+        for name in sorted(name for name in system.env if re.fullmatch(r"CUDA_PATH_V\d+_\d+", name.upper())):
+            yield _Candidate(system.env[name], name)
+        return
+    for base in ("/usr/local", "/opt", "/usr/lib"):
+        for name in system.listdir(base):
+            if re.match(r"cuda(-|$)", name):
+                yield _Candidate(f"{base}/{name}", f"{base}/{name}")
     if system.exists(f"{_DEBIAN}/bin/nvcc"):
-        found.append(("/usr", f"{_DEBIAN} (the distribution's own package)"))
-    hpc = "/opt/nvidia/hpc_sdk"
-    for folder in (f"{hpc}/{name}" for name in system.listdir(hpc) if name.startswith("Linux_")):
+        yield _Candidate("/usr", f"{_DEBIAN} (the distribution's own package)")
+    for folder in (f"{_HPC}/{name}" for name in system.listdir(_HPC) if name.startswith("Linux_")):
         for release in system.listdir(folder):
             base = f"{folder}/{release}/cuda"
-            found += [
-                (f"{base}/{name}", hpc) for name in system.listdir(base) if re.fullmatch(r"\d+\.\d+", name)
-            ]
-    return found
+            for name in system.listdir(base):
+                if re.fullmatch(r"\d+\.\d+", name):
+                    yield _Candidate(f"{base}/{name}", _HPC)
 
 
-def _conda(system: System) -> list[tuple[str, str]]:
+def _conda(system: System) -> Iterator[_Candidate]:
     prefix = system.env.get("CONDA_PREFIX")
     if not prefix:
-        return []
+        return
     inside = [prefix, f"{prefix}/Library"] if system.name == "windows" else [prefix]
     if not _nvcc_in(system, prefix):
         inside += [f"{prefix}/targets/{target}" for target in _TARGETS]
-    return [(folder, "CONDA_PREFIX") for folder in inside]
+    for folder in inside:
+        yield _Candidate(folder, "CONDA_PREFIX")
 
 
 def _nvcc_in(system: System, root: str) -> str | None:
@@ -210,9 +216,7 @@ def _include(system: System, root: str) -> str | None:
     return None
 
 
-def _describe(
-    system: System, root: str, found_via: tuple[str, ...], includes: tuple[str, ...] = ()
-) -> Toolkit:
+def _describe(system: System, root: str, found: Sequence[_Candidate], includes: tuple[str, ...]) -> Toolkit:
     nvcc = _nvcc_in(system, root)
     include = _include(system, root)
     limits = system.read(f"{include}/crt/host_config.h") if include else None
@@ -233,8 +237,10 @@ def _describe(
     return Toolkit(
         root=root,
         version=version,
-        found_via=found_via,
+        found_via=tuple(dict.fromkeys(item.via for item in found)),
         nvcc=nvcc,
+        on_path=tuple(item.nvcc for item in found if item.nvcc),
+        wrapper=next((item.nvcc for item in found if item.wrapper), None),
         archs=archs,
         gcc_max=_limit(limits, r"__GNUC__ > ([0-9]{1,4})\b"),
         clang_max=_below(limits, r"__clang_major__ >= ([0-9]{1,4})\b"),
@@ -245,7 +251,7 @@ def _describe(
         ),
         has_lib64=system.exists(f"{root}/lib64") if system.name == "linux" else None,
         cub=next(
-            (found for place in ("", "/cccl") if include and (found := cub_version(system, include + place))),
+            (cub for place in ("", "/cccl") if include and (cub := cub_version(system, include + place))),
             "",
         ),
         elsewhere=_elsewhere(system, missing, tuple(i for i in includes if _same_major(i, version))),

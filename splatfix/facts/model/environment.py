@@ -18,7 +18,9 @@ class ToolkitChoice:
     real_root: str | None = None
     """The root the found nvcc names as its own, when that is another folder."""
     has_headers: bool | None = None
-    """``include/cuda_runtime.h`` lies under ``root``."""
+    """``include/cuda_runtime.h`` is below ``root``."""
+    resolved: str | None = None
+    """``root`` with links followed."""
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ T = TypeVar("T")
 class Fact(Generic[T]):
     """A value with how it was learned, or the reason why it is not known.
 
-    ``value is None`` means unknown; ``error`` then says why. A fact that is known to be nothing has a type whose
-    emptiness says so (an empty tuple of GPUs).
+    ``value is None`` means unknown, and ``error`` says why; with ``absent`` it is known that there is none (no driver, no
+    program of that name). A collection that is known to be empty is an empty tuple.
     """
 
     value: T | None = None
     found_via: str = ""
     error: str = ""
+    absent: bool = False
 
     @property
     def known(self) -> bool:
@@ -31,8 +32,13 @@ class Fact(Generic[T]):
 
 
 def unknown(error: str, found_via: str = "") -> Fact[Any]:
-    """A fact nobody could learn, with the reason."""
+    """A fact that could not be learned, with the reason."""
     return Fact(None, found_via, error)
+
+
+def absent(error: str, found_via: str) -> Fact[Any]:
+    """There is none, as ``found_via`` shows."""
+    return Fact(None, found_via, error, absent=True)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Toolkit:
     version: str | None
     """Such as ``13.0.88``, as nvcc says it; None when nvcc did not answer."""
     found_via: tuple[str, ...]
-    """Every road that led to it, e.g. ``PATH (wrapper script)``."""
+    """Every way it was found, for people: ``CUDA_HOME``, ``PATH, through the link /usr/bin/nvcc``."""
     nvcc: str | None = None
     archs: tuple[str, ...] = ()
     """What it can compile for, from ``nvcc --list-gpu-code``."""
@@ -92,6 +92,10 @@ class Toolkit:
     cub: str = ""
     """Version of its own CUB, such as ``2.3.2``; "" when that could not be read."""
     error: str = ""
+    on_path: tuple[str, ...] = ()
+    """The nvcc programs on PATH that belong to it, links and wrapper scripts among them."""
+    wrapper: str | None = None
+    """The one of ``on_path`` that is a wrapper script."""
 
 
 @dataclass(frozen=True)
