@@ -88,23 +88,12 @@ def run_and_report(
     Raises:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
-    from splatfix.certify import Interrupted
     from splatfix.certify import certify as run
     from splatfix.core.files import write_json, write_text
     from splatfix.report import certificate
     from splatfix.report.documents import envelope
 
-    begun: list[str] = []
-
-    def note(where: str, state: Mapping[str, Any]) -> None:
-        if where in request.suite.scenes and where not in begun:
-            begun.append(where)
-        progress(where, state)
-
-    try:
-        result, known = run(request, note, facts)
-    except KeyboardInterrupt:
-        raise Interrupted(request.out, tuple(begun)) from None
+    result, known = run(request, progress, facts)
     document = envelope("certify", exit_code_of(result), certificate.document(result, known))
     write_json(request.out / "certificate.json", document)
     write_text(request.out / "certificate.md", certificate.markdown(result))
@@ -113,9 +102,10 @@ def run_and_report(
 
 def exit_code_of(certificate: Certificate) -> Exit:
     """0 certified, 1 not certified, 3 where a scene of the user's could not be read and nothing else failed."""
-    if certificate.undetermined:
-        return Exit.UNDETERMINED
-    return Exit.OK if certificate.granted else Exit.FAILURE
+    from splatfix.certify import Verdict
+
+    codes = {Verdict.CERTIFIED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}
+    return codes.get(certificate.verdict, Exit.UNDETERMINED)
 
 
 def certify_in_container(asked: ContainerRequest) -> Result:

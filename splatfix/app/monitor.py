@@ -24,8 +24,7 @@ def monitor(
     Raises:
         SplatfixError: a process or command that cannot be watched.
     """
-    from splatfix.certify.monitor import lines, watch
-    from splatfix.certify.watched import target_of
+    from splatfix.certify.monitor import lines, target_of, watch
 
     if math.isnan(interval):
         raise usage_error("no-interval", "--interval nan is not a number of seconds.")

@@ -1,14 +1,13 @@
-"""The written criteria of a certificate: each looks at the trainer's measurements and says met, failed or not measured.
+"""The criteria of a certificate: each turns the trainer's measurements into met, failed or not measured.
 
-The criteria exist because each has let a broken stack look fine: a run that "finished" with zero gradients, that never
-densified, that had no test split and reported the quality of its training views, or that silently used a slow path.
+Each exists because without it a broken stack looked fine: a run that "finished" with zero gradients, that never
+densified, that had no test split and reported the quality of its training views, or that used a slow fallback.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from splatfix.certify.model import Criterion, Outcome
@@ -16,27 +15,23 @@ from splatfix.certify.model import Criterion, Outcome
 # Every trained group must get gradients; SH above degree 0 gets none until its degree is switched on.
 REQUIRED_GROUPS = ("xyz", "f_dc", "opacity", "scaling", "rotation")
 MAX_ZERO_STEPS = 0.05
-"""Share of steps in which a parameter group may have a zero gradient (a view may see nothing)."""
+"""Maximum share of steps in which a parameter group has a zero gradient (a view may see nothing)."""
 LOSS_FACTOR = 0.8
 """The smoothed loss at the end must be below this share of the one at the start."""
 MIN_GAIN_DB = 2.0
-"""Held-out PSNR must rise by this much over the untrained scene: the trainer's start is already textured by its points."""
+"""Held-out PSNR must rise by this much over the untrained scene, which its points already color."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What the run was asked to be."""
+def judge(result: Mapping[str, Any], renderer: str, iterations: int | None = None) -> tuple[Criterion, ...]:
+    """All criteria for one run's ``result.json``; a measurement that is missing fails its criterion.
 
-    renderer: str
-    iterations: int | None = None
-    """None: as many as the trainer's preset says, which its result repeats."""
-
-
-def judge(result: Mapping[str, Any], asked: Asked) -> tuple[Criterion, ...]:
-    """All criteria for one run's ``result.json``; a measurement that is missing fails the criterion that needs it."""
+    Args:
+        renderer: the one that was asked for.
+        iterations: as many as were asked for; None: as many as the preset has, which the result repeats.
+    """
     return (
-        _finished(result, asked),
-        _renderer(result, asked),
+        _finished(result, iterations),
+        _renderer(result, renderer),
         _split(result),
         _finite(result),
         *_gradients(result),
@@ -61,7 +56,7 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
-def _shown(value: float | None) -> str:
+def _format(value: float | None) -> str:
     return "not finite" if value is None else f"{value:.4f}"
 
 
@@ -70,9 +65,9 @@ def _criterion(code: str, good: bool | None, measured: str, required: str, why: 
     return Criterion(code, outcome, measured, required, "" if good else why)
 
 
-def _finished(result: Mapping[str, Any], asked: Asked) -> Criterion:
+def _finished(result: Mapping[str, Any], iterations: int | None) -> Criterion:
     done, status = _get(result, "iterations"), _get(result, "status")
-    wanted = asked.iterations if asked.iterations is not None else _get(result, "asked", "iterations")
+    wanted = iterations if iterations is not None else _get(result, "asked", "iterations")
     return _criterion(
         "training-finishes",
         isinstance(done, int) and done == wanted and status == "ok",
@@ -82,17 +77,15 @@ def _finished(result: Mapping[str, Any], asked: Asked) -> Criterion:
     )
 
 
-def _renderer(result: Mapping[str, Any], asked: Asked) -> Criterion:
-    ran, name = (
-        _get(result, "implementations", "renderer", "kind"),
-        _get(result, "implementations", "renderer", "name"),
-    )
+def _renderer(result: Mapping[str, Any], renderer: str) -> Criterion:
+    ran = _get(result, "implementations", "renderer", "kind")
+    name = _get(result, "implementations", "renderer", "name")
     return _criterion(
         "renderer-as-asked",
-        ran == asked.renderer,
+        ran == renderer,
         f"{ran} ({name})",
-        asked.renderer,
-        "Another renderer ran than the one this certificate is about.",
+        renderer,
+        "A different renderer ran than the one requested.",
     )
 
 
@@ -104,8 +97,8 @@ def _split(result: Mapping[str, Any]) -> Criterion:
         "held-out-views",
         bool(test) and bool(train) and not shared and views == len(test),
         f"{len(train)} for training, {len(test)} held out, {len(shared)} in both, {views} evaluated",
-        "at least one view is held out, none is in both sets, and all held-out views are evaluated",
-        "Without views the training never saw, its quality says nothing.",
+        "at least one held-out view, none in both sets, all held-out views evaluated",
+        "Quality on training views says nothing about the scene.",
     )
 
 
@@ -117,7 +110,7 @@ def _finite(result: Mapping[str, Any]) -> Criterion:
     return _criterion(
         "finite-values",
         good,
-        f"{sum(counted):.0f} steps with non-finite gradients, loss {_shown(first)} to {_shown(last)}"
+        f"{sum(counted):.0f} steps with non-finite gradients, loss {_format(first)} to {_format(last)}"
         if counted
         else "not recorded",
         "no NaN or infinity in loss or gradients",
@@ -149,7 +142,7 @@ def _gradients(result: Mapping[str, Any]) -> list[Criterion]:
                 good,
                 measured,
                 f"zero in at most {MAX_ZERO_STEPS:.0%} of the steps",
-                f"No gradient reaches {name}: training runs, but this part of the scene never learns.",
+                f"No gradient reaches {name}: training runs, but never changes this part of the scene.",
             )
         )
     return criteria
@@ -163,7 +156,7 @@ def _loss(result: Mapping[str, Any]) -> Criterion:
         good,
         "not recorded" if first is None or last is None else f"{first:.4f} to {last:.4f}",
         f"below {LOSS_FACTOR:.0%} of the start",
-        "The optimizer does not improve the images it trains on.",
+        "The optimizer does not improve its training views.",
     )
 
 
@@ -173,13 +166,13 @@ def _densified(result: Mapping[str, Any]) -> Criterion:
         for name in ("initial", "final", "cloned", "split", "pruned")
     }
     made = (counts["cloned"] or 0) + (counts["split"] or 0)
-    words = ", ".join(f"{name} {value:.0f}" for name, value in counts.items() if value is not None)
+    measured = ", ".join(f"{name} {value:.0f}" for name, value in counts.items() if value is not None)
     return _criterion(
         "densification-works",
         counts["initial"] is not None and made > 0 and (counts["final"] or 0) > 0,
-        words or "not recorded",
+        measured or "not recorded",
         "Gaussians are cloned or split, and some remain",
-        "The screen-space gradient that drives densification is missing, or its schedule never began.",
+        "The screen-space gradient that drives densification is missing, or its schedule never started.",
     )
 
 
@@ -191,7 +184,7 @@ def _gain(result: Mapping[str, Any]) -> Criterion:
         good,
         "not measured" if before is None or after is None else f"{before:.2f} dB to {after:.2f} dB",
         f"up by at least {MIN_GAIN_DB} dB",
-        "Views that training never saw did not get better: nothing was learned about the scene.",
+        "Held-out views did not improve: nothing was learned about the scene.",
     )
 
 
@@ -200,26 +193,24 @@ def _quality(result: Mapping[str, Any]) -> Criterion:
     measured = "not measured" if psnr is None else f"{psnr:.2f} dB"
     if floor is None:
         return _criterion(
-            "held-out-quality", None, measured, "no floor known for this scene, length and size", ""
+            "held-out-quality", None, measured, "no reference PSNR for this scene, length and size", ""
         )
     return _criterion(
         "held-out-quality",
         psnr is not None and psnr >= floor,
         measured,
         f"at least {floor:.2f} dB",
-        "Quality is below what this scene is known to reach.",
+        "Quality is below the reference for this scene.",
     )
 
 
 def _round_trip(result: Mapping[str, Any]) -> Criterion:
-    error, tolerance = (
-        _number(_get(result, "ply", "round_trip_difference")),
-        _number(_get(result, "ply", "tolerance")),
-    )
+    error = _number(_get(result, "ply", "round_trip_difference"))
+    tolerance = _number(_get(result, "ply", "tolerance"))
     return _criterion(
         "ply-round-trip",
         error is not None and tolerance is not None and error <= tolerance,
         "not measured" if error is None else f"largest difference {error:.2g}",
-        f"the saved point cloud, read back, renders the same image (within {tolerance})",
-        "What was saved is not what was trained.",
+        f"the saved point cloud renders the same image (within {tolerance})",
+        "The saved file differs from what was trained.",
     )

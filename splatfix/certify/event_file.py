@@ -1,6 +1,6 @@
 """Writes scalars into a TensorBoard event file, without the package tensorboard.
 
-The form is TensorFlow's: records of length, masked CRC-32C of the length, data, masked CRC-32C of the data
+The format is TensorFlow's: records of length, masked CRC-32C of the length, data, masked CRC-32C of the data
 (tensorflow/core/lib/io/record_writer.h), each holding one ``Event`` message (tensorflow/core/util/event.proto).
 """
 
@@ -11,7 +11,6 @@ import struct
 import time
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
 _MASK = 0xA282EAD8
@@ -29,9 +28,7 @@ class EventFile:
     def __enter__(self) -> EventFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def add(self, scalars: dict[str, float], step: int, when: float) -> None:

@@ -1,8 +1,8 @@
-"""Runs inside the target environment: each kernel against a plain float64 reference, forward and gradient.
+"""Runs inside the target environment: compares each kernel with a float64 reference, forward and gradient.
 
-The references are written for clarity, straight from the formulas (SSIM: Wang et al. 2004 with the 11-tap window of
-3DGS; EWA splatting: Zwicker et al. 2001 with the constants of 3DGS, Kerbl et al. 2023), and share nothing with the
-kernels. Imports torch and splatfix.kernels only; Python 3.8.
+The references are written for clarity, directly from the formulas (SSIM: Wang et al. 2004 with the 11-tap window of
+3DGS; EWA splatting: Zwicker et al. 2001 with the constants of 3DGS, Kerbl et al. 2023), and share no code
+with the kernels. Imports torch and splatfix.kernels only; Python 3.8.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def ssim_reference(first: Tensor, second: Tensor) -> Tensor:
 
 
 def knn_reference(points: Tensor) -> Tensor:
-    """Mean of the squared distances to the three nearest other points, by comparing all pairs."""
+    """Mean squared distance to the three nearest other points, [N], by comparing all pairs."""
     squared = ((points[:, None, :] - points[None, :, :]) ** 2).sum(-1)
     squared.fill_diagonal_(float("inf"))
     return torch.topk(squared, 3, largest=False).values.mean(1)
@@ -59,7 +59,7 @@ def splat_reference(
     opacities: Tensor,
     colors: Tensor,
 ) -> Tensor:
-    """Colour [3, H, W] of Gaussians blended front to back at every pixel, without tiles.
+    """Color [3, H, W] of Gaussians blended front to back at every pixel, without tiles.
 
     ``view`` is world to camera (4 x 4, column vectors). Pixel centres lie at integers, the image centre at
     ((W - 1) / 2, (H - 1) / 2). The kernel cuts every Gaussian at the tiles of 3 sigma; this reference does not, so the
@@ -118,7 +118,7 @@ def splat_reference(
 
 
 def relative_error(found: Tensor, wanted: Tensor) -> float:
-    """Largest absolute difference over the largest magnitude wanted; infinite for non-finite values."""
+    """Largest absolute difference over the largest reference magnitude; infinite for non-finite values or another shape."""
     found, wanted = found.detach().double().cpu(), wanted.detach().double().cpu()
     if found.shape != wanted.shape or not bool(torch.isfinite(found).all()):
         return math.inf
@@ -126,7 +126,7 @@ def relative_error(found: Tensor, wanted: Tensor) -> float:
 
 
 def check_ssim(kernel: Any, device: str) -> Dict[str, Any]:
-    """A ``fused_ssim``: value and the gradient of the first image."""
+    """Check ``fused_ssim``: value and the gradient of the first image."""
     generator = torch.Generator().manual_seed(1)
     first = torch.rand(1, 3, 45, 61, generator=generator)
     second = (first + 0.1 * torch.randn(1, 3, 45, 61, generator=generator)).clamp(0, 1)
@@ -137,12 +137,12 @@ def check_ssim(kernel: Any, device: str) -> Dict[str, Any]:
     found = kernel.fused_ssim(given, second.to(device))
     torch.autograd.backward(found)
     value, gradient = relative_error(found, wanted), _gradient_error([given], [exact])
-    # plain PyTorch keeps its own contract; another's single-precision kernel is given room
+    # plain PyTorch has its own contract; other single-precision kernels get more room
     return _errors(value, 1e-6, gradient, 5e-5) if is_plain(kernel) else _errors(value, 1e-5, gradient, 1e-4)
 
 
 def check_knn(kernel: Any, device: str) -> Dict[str, Any]:
-    """A ``distCUDA2``: the neighbour distances that initial scales come from."""
+    """Check ``distCUDA2``: the neighbor distances that initial scales come from."""
     points = torch.randn(700, 3, generator=torch.Generator().manual_seed(2))
     points[10] = points[11]  # a duplicate counts with distance 0
     found = kernel.distCUDA2(points.to(device))
@@ -151,12 +151,12 @@ def check_knn(kernel: Any, device: str) -> Dict[str, Any]:
     return _errors(error, 5e-6 if is_plain(kernel) else 1e-4, None, None)
 
 
-# What a settings field gets, where leaving the optional part off is the base rasterizer; other fields have no reference.
+# Values of optional settings that switch a variant back to the base rasterizer; other settings have no reference.
 _NEUTRAL = {"antialiasing": False, "kernel_size": None, "subpixel_offset": None}
 
 
 def check_rasterizer(kernel: Any, device: str) -> Dict[str, Any]:
-    """A ``GaussianRasterizer``: a small scene, colour and the gradient of every input."""
+    """Check ``GaussianRasterizer``: a small scene, color and the gradient of every input."""
     width, height, focal, count = 40, 32, 40.0, 30
     generator = torch.Generator().manual_seed(3)
 
@@ -202,12 +202,12 @@ def check_rasterizer(kernel: Any, device: str) -> Dict[str, Any]:
     extra = [name for name in kernel.GaussianRasterizationSettings._fields if name not in values]
     unknown = [name for name in extra if name not in _NEUTRAL]
     if unknown:
-        raise NotMeasured(f"this variant has settings without a reference here: {', '.join(unknown)}")
+        raise NotMeasured(f"this variant has settings without a reference: {', '.join(unknown)}")
     values.update({name: _NEUTRAL[name] for name in extra})
-    screen = torch.zeros(count, 3, device=device, requires_grad=True)
+    means2d = torch.zeros(count, 3, device=device, requires_grad=True)
     color = kernel.GaussianRasterizer(kernel.GaussianRasterizationSettings(**values))(
         means3D=given[0],
-        means2D=screen,
+        means2D=means2d,
         opacities=given[3][:, None],
         colors_precomp=given[4],
         scales=given[1],
@@ -217,13 +217,13 @@ def check_rasterizer(kernel: Any, device: str) -> Dict[str, Any]:
     value, gradient = relative_error(color, wanted), _gradient_error(given, exact)
     plain = is_plain(kernel)
     result = _errors(value, 1e-5, gradient, 1e-4) if plain else _errors(value, 5e-5, gradient, 5e-4)
-    if screen.grad is None or not bool(screen.grad.abs().sum() > 0):
-        result.update(outcome="failed", detail="means2D got no gradient: densification would see nothing")
+    if means2d.grad is None or not bool(means2d.grad.abs().sum() > 0):
+        result.update(outcome="failed", detail="means2D got no gradient, so nothing would densify")
     return result
 
 
 class NotMeasured(Exception):
-    """This implementation cannot be held against the reference here; the message says why."""
+    """This implementation cannot be compared with the reference here; the message says why."""
 
 
 def _gradient_error(given: List[Tensor], exact: List[Tensor]) -> float:
@@ -251,7 +251,7 @@ def _finite(number: Any) -> Any:
     return number if number is None or math.isfinite(number) else None
 
 
-# Kernel, its check, ours, and the module under which the stack installs its own.
+# Kernel, its check, our module, and the module that the stack installs.
 KERNELS: List[Tuple[str, Callable[[Any, str], Dict[str, Any]], str, str]] = [
     ("ssim", check_ssim, "splatfix.kernels.ssim", "fused_ssim"),
     ("knn", check_knn, "splatfix.kernels.knn", "simple_knn._C"),
@@ -260,7 +260,7 @@ KERNELS: List[Tuple[str, Callable[[Any, str], Dict[str, Any]], str, str]] = [
 
 
 def installed(module: str) -> Any:
-    """The stack's own module, or None where it is not installed."""
+    """The stack's module, or None where it is not installed."""
     try:
         found = importlib.util.find_spec(module)
     except ModuleNotFoundError:
@@ -269,31 +269,31 @@ def installed(module: str) -> Any:
 
 
 def is_native(module: Any) -> bool:
-    """It, or what it hands its work to, is compiled (a swap of splatfix's is not)."""
+    """The module, or its ``_C`` or ``_cuda`` backend, is compiled."""
     names = (module.__name__, f"{module.__name__}._C", f"{module.__name__}_cuda")
     files = [getattr(sys.modules.get(name), "__file__", None) or "" for name in names]
     return any(file.endswith((".so", ".pyd")) for file in files)
 
 
 def is_plain(module: Any) -> bool:
-    """One of ours: the kernels of splatfix themselves, or a drop-in that carries copies of them."""
-    return module.__name__.startswith("splatfix.") or is_swap(module.__name__)
+    """The module is splatfix's plain PyTorch: its kernels, or a drop-in with copies of them."""
+    return module.__name__.startswith("splatfix.") or is_dropin(module.__name__)
 
 
-def is_swap(name: str) -> bool:
-    """A distribution that splatfix made holds this module, as its manifest says."""
-    return name.partition(".")[0] in swapped()
+def is_dropin(name: str) -> bool:
+    """The module belongs to a drop-in distribution of splatfix."""
+    return name.partition(".")[0] in dropins()
 
 
 @functools.lru_cache(maxsize=None)
-def swapped() -> FrozenSet[str]:
-    """The modules that drop-ins of splatfix's stand in for here; looked for once, environments can be large."""
+def dropins() -> FrozenSet[str]:
+    """Modules that installed drop-ins of splatfix replace; read once, because environments can be large."""
     found = []
     for distribution in importlib.metadata.distributions():
         text = distribution.read_text("splatfix.json")
         try:
             manifest = json.loads(text) if text else None
-        except ValueError:  # a damaged manifest claims nothing
+        except ValueError:  # a damaged manifest is none
             continue
         if isinstance(manifest, dict) and manifest.get("kind") == "swap":
             found.append(str(manifest.get("replaces")))
@@ -301,46 +301,46 @@ def swapped() -> FrozenSet[str]:
 
 
 def kind_of(module: Any, own: bool) -> str:
-    """``ours``, ``swap`` (a drop-in of splatfix's), ``native`` (compiled), or ``python``."""
+    """``ours``, ``drop-in`` (made by splatfix), ``native`` (compiled), or ``python``."""
     if own:
         return "ours"
     if is_native(module):
         return "native"
-    return "swap" if is_swap(module.__name__) else "python"
+    return "drop-in" if is_dropin(module.__name__) else "python"
 
 
-def look(
+def run_check(
     kernel: str, check: Callable[[Any, str], Dict[str, Any]], name: str, own: bool, device: str
 ) -> Dict[str, Any]:
-    """One implementation against the reference; whatever it raises is its result."""
+    """Compare one implementation with the reference; an exception is its result."""
     blank = {"value_error": None, "value_allowed": 0.0, "gradient_error": None, "gradient_allowed": None}
     kind = "ours" if own else ""
     try:
         if device != "cpu" and not torch.cuda.is_available():
-            raise NotMeasured("torch sees no GPU here")
+            raise NotMeasured("torch finds no GPU")
         module = importlib.import_module(name) if own else installed(name)
         if module is None:
             raise NotMeasured("not installed in this environment")
         kind = kind_of(module, own)
         if not own and device == "cpu" and is_native(module):
-            raise NotMeasured("a CUDA extension; its kernels run only on a GPU")
+            raise NotMeasured("a CUDA extension, which needs a GPU")
         outcome = check(module, device)
     except NotMeasured as reason:
         outcome = dict(blank, outcome="not-measured", detail=str(reason))
-    except Exception as error:  # noqa: BLE001 - whatever a kernel raises is this check's result
+    except Exception as error:  # noqa: BLE001 - any exception of a kernel is its result
         outcome = dict(blank, outcome="failed", detail=f"{type(error).__name__}: {error}")
     return dict({"name": kernel, "implementation": name, "kind": kind}, **outcome)
 
 
 def main() -> int:
-    """Check every implementation of every kernel on one device and print one JSON object."""
+    """Check every implementation of every kernel on one device and print a JSON object."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     device = parser.parse_args().device
     results = []
     for kernel, check, ours, theirs in KERNELS:
-        results.append(look(kernel, check, ours, True, device))
-        results.append(look(kernel, check, theirs, False, device))
+        results.append(run_check(kernel, check, ours, True, device))
+        results.append(run_check(kernel, check, theirs, False, device))
     sys.stdout.write(json.dumps({"device": device, "torch": torch.__version__, "kernels": results}) + "\n")
     return 0
 

@@ -1,26 +1,36 @@
-"""A certificate as data: criteria with measured values, and the ladder of what was really shown."""
+"""A certificate as data: what to certify, measured criteria, and the levels that were verified."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from splatfix.core.proof import Rung
 
 
 class Outcome(str, Enum):
-    """What a criterion says. Only ``met`` and ``failed`` are judgements; ``not-measured`` is neither."""
+    """The result of a criterion or kernel check; ``not-measured`` is neither success nor failure."""
 
     MET = "met"
     FAILED = "failed"
     NOT_MEASURED = "not-measured"
 
 
+class Verdict(str, Enum):
+    """The result of a certification."""
+
+    CERTIFIED = "certified"
+    NOT_CERTIFIED = "not-certified"
+    UNDETERMINED = "undetermined"
+    """Nothing failed, but a scene of the user's could not be read."""
+
+
 @dataclass(frozen=True)
 class Criterion:
-    """One thing that a working stack must show, with what was measured."""
+    """One requirement on a training run, with what was measured."""
 
     code: str
     """Kebab-case and stable."""
@@ -28,27 +38,27 @@ class Criterion:
     measured: str
     required: str
     why: str = ""
-    """For a failure: what that means in practice."""
+    """For a failure: what it means in practice."""
 
 
 @dataclass(frozen=True)
 class KernelCheck:
-    """One kernel against its float64 reference: errors of value and gradient beside what is allowed."""
+    """One kernel compared with its float64 reference. Errors are relative to the largest reference value."""
 
     name: str
     implementation: str
     outcome: Outcome
-    value_error: float | None
-    value_allowed: float
-    gradient_error: float | None
-    gradient_allowed: float | None
+    value_error: float | None = None
+    value_allowed: float = 0.0
+    gradient_error: float | None = None
+    gradient_allowed: float | None = None
     detail: str = ""
     kind: str = ""
-    """``ours``, ``swap`` (a drop-in of splatfix's), ``native`` (compiled), ``python``; "" where nothing is installed."""
+    """``ours``, ``drop-in`` (made by splatfix), ``native`` (compiled), ``python``; "" where nothing is installed."""
 
     @property
     def native_not_run(self) -> bool:
-        """An installed extension of which nothing was seen: only a GPU can show what it computes."""
+        """An installed CUDA extension that was not run: it needs a GPU."""
         return self.kind == "native" and self.outcome is Outcome.NOT_MEASURED
 
 
@@ -60,13 +70,13 @@ class SceneRun:
     criteria: tuple[Criterion, ...]
     seconds: float
     result: Mapping[str, Any] = field(default_factory=dict)
-    """The trainer's own ``result.json``; empty when it left none."""
-    pictures: tuple[str, ...] = ()
-    """Held-out views beside the truth, as paths relative to the report."""
+    """The trainer's ``result.json``; empty when there is none."""
+    images: tuple[str, ...] = ()
+    """Held-out views beside their ground truth, as paths relative to the report."""
     log: str = ""
     """The trainer's output, as a path relative to the report."""
     unreadable: str = ""
-    """Why the user's own scene cannot be read, in the loader's words: it says nothing about the environment."""
+    """The loader's error for a scene of the user's; it says nothing about the environment."""
 
     @property
     def passed(self) -> bool:
@@ -76,21 +86,63 @@ class SceneRun:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A scene that was looked for and not trained."""
+    """A scene that was not trained."""
 
     scene: str
     reason: str
 
 
 @dataclass(frozen=True)
+class Suite:
+    """A named set of scenes: bundled ones, trained with the trainer's preset of that name, or those of a data folder."""
+
+    name: str
+    scenes: tuple[str, ...]
+    timeout: float
+    """Seconds per scene."""
+    iterations: int | None = None
+    """Overrides the preset."""
+    resolution: int | None = None
+    """Overrides the preset: 1, 2, 4, 8 divide the image size, larger values are a width in pixels."""
+    data: Path | None = None
+    """The folder with the scenes; None for bundled ones."""
+    skipped: tuple[Skipped, ...] = ()
+    """Known scenes that are not in the data folder."""
+
+    def trainer_arguments(self, scene: str) -> list[str]:
+        """Command-line arguments that select scene, length and resolution."""
+        arguments = [scene]
+        arguments += ["--preset", self.name] if self.data is None else ["--data", str(self.data)]
+        if self.iterations is not None:
+            arguments += ["--iterations", str(self.iterations)]
+        if self.resolution is not None:
+            arguments += ["--resolution", str(self.resolution)]
+        return arguments
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to certify, and the report folder."""
+
+    python: str
+    suite: Suite
+    out: Path
+    renderer: str = "torch"
+    device: str = "cpu"
+    seed: int = 0
+    baseline: Mapping[str, Any] | None = None
+    """The document of an earlier certificate to compare with."""
+
+
+@dataclass(frozen=True)
 class Certificate:
     """The outcome of one certification."""
 
-    granted: bool
-    claim: str
-    """One sentence that claims exactly what was shown."""
+    verdict: Verdict
+    summary: str
+    """What was verified, and what was not, in a sentence or two."""
     reasons: tuple[str, ...]
-    """Why it was refused; empty when it was granted, or when it could not be determined."""
+    """Why it was not certified; empty for any other verdict."""
     suite: str
     renderer: str
     device: str
@@ -98,18 +150,13 @@ class Certificate:
     kernels: tuple[KernelCheck, ...]
     scenes: tuple[SceneRun, ...]
     environment: Mapping[str, str]
-    """The versions it holds for."""
+    """The versions it is valid for."""
     issued: str
+    """UTC, ISO 8601."""
     seconds: float
     skipped: tuple[Skipped, ...] = ()
-    """Scenes that were looked for and not trained: nothing was shown on them."""
 
     @property
     def unreadable(self) -> tuple[Skipped, ...]:
-        """Scenes that are there and cannot be read, with the loader's words."""
+        """Scenes that could not be read, with the loader's error."""
         return tuple(Skipped(run.scene, run.unreadable) for run in self.scenes if run.unreadable)
-
-    @property
-    def undetermined(self) -> bool:
-        """Nothing failed, but a scene could not be read: neither granted nor refused."""
-        return not self.granted and not self.reasons

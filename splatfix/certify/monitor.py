@@ -1,41 +1,146 @@
-"""Watches any trainer from outside, sample by sample: the same memory series as our own trainer writes, and a summary."""
+"""Watches the memory and load of any trainer from outside: a series as our own trainer writes it, and a summary."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import signal
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 from splatfix.certify.event_file import EventFile
-from splatfix.certify.watched import Command, Target
+from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside, write_json
+from splatfix.core.step import run, say
 from splatfix.facts import LiveSystem, System
 from splatfix.facts.machine.nvml import GpuMeter, GpuUse, NvmlMeter
 from splatfix.facts.machine.resources import HostUse, alive, host_use
 
 GIB = float(1 << 30)
-SETTLED_OVER = 10  # samples in a row ...
+SETTLED_OVER = 10  # consecutive samples ...
 SETTLED_WITHIN = 0.02  # ... that differ by at most this share are a settled baseline
-FULL = 0.97  # of a card's memory: from here on allocations fail, or spill under Windows
-NOTICED = 32 << 20  # bytes; less comes and goes with every desktop
+FULL = 0.97  # share of a GPU's memory from which on allocations fail, or spill to host memory on Windows
+NOTICED = 32 << 20  # bytes; a desktop varies by less
 HIDDEN = (
-    "the driver does not tell this process's share (Windows, WSL, or a container): VRAM is what has come into use since "
-    "the start and belongs to no process that can be seen"
+    "the driver does not report the memory of this process (Windows, WSL, or a container): VRAM is what was allocated "
+    "since the start and belongs to no visible process"
 )
-NOT_MEASURED_HERE = "host memory and processor time are not measured: there is no /proc on this system"
+NO_PROC = "host memory and CPU time are not measured: this system has no /proc"
+
+
+class Target(Protocol):
+    """What is watched."""
+
+    pid: int
+    name: str
+
+    def ended(self) -> bool:
+        """Whether the process is gone."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """As a shell reports it; None where it cannot be known."""
+        ...
+
+
+class Command:
+    """A command on the user's own terminal and without a time limit (so not started by the usual runner)."""
+
+    def __init__(self, argv: tuple[str, ...], stdout: int | None = None) -> None:
+        self.name = " ".join(argv)
+        try:
+            self._process = subprocess.Popen(argv, stdout=stdout)
+        except OSError as error:
+            raise usage_error(
+                "cannot-start",
+                f"Cannot start {argv[0]}: {error.strerror or error}.",
+                say("Give the command as you would type it, or the ID of a running process."),
+            ) from error
+        self.pid = self._process.pid
+
+    def ended(self) -> bool:
+        """See :class:`Target`."""
+        return self._process.poll() is not None
+
+    def exit_code(self) -> int | None:
+        """See :class:`Target`."""
+        code = self._process.poll()
+        return code if code is None or code >= 0 else 128 - code
+
+    @contextlib.contextmanager
+    def supervised(self) -> Iterator[None]:
+        """Leave Ctrl-C to the command (same terminal), pass SIGTERM on, and end the command when the watch fails."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        asked = signal.signal(signal.SIGTERM, lambda *_: self._process.terminate())
+        try:
+            yield
+        except BaseException:
+            self._process.terminate()
+            raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGTERM, asked)
+
+
+class Running:
+    """A process that was started elsewhere."""
+
+    def __init__(self, pid: int, system: System) -> None:
+        self.pid, self._system = pid, system
+        self.name = f"process {pid}"
+        if not system.listdir("/proc"):
+            raise SplatfixError(
+                "cannot-watch",
+                "A running process can be watched on Linux only.",
+                todo=(say("Start the trainer with splatfix monitor COMMAND..."),),
+                exit_code=Exit.UNDETERMINED,
+            )
+        if self.ended():
+            raise usage_error(
+                "no-such-process",
+                f"There is no process {pid}.",
+                say("Find its ID with nvidia-smi or ps aux."),
+            )
+
+    def ended(self) -> bool:
+        """See :class:`Target`."""
+        return not alive(self._system, self.pid)
+
+    def exit_code(self) -> int | None:
+        """See :class:`Target`."""
+        return None
+
+
+def target_of(words: tuple[str, ...], *, quiet: bool = False, system: System | None = None) -> Target:
+    """A process ID or a command; ``quiet`` sends the command's standard output to standard error.
+
+    Raises:
+        SplatfixError: ``options-after-number``, ``no-such-process``, ``cannot-start`` (exit code 2), ``cannot-watch`` (3).
+    """
+    if words[0].isdigit():
+        if len(words) > 1:
+            raise usage_error(
+                "options-after-number",
+                f"{' '.join(words[1:])!r} follows the process ID {words[0]}.",
+                run("splatfix", "monitor", *words[1:], words[0], text="Put options first"),
+            )
+        return Running(int(words[0]), system or LiveSystem())
+    return Command(words, stdout=sys.stderr.fileno() if quiet else None)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One moment; None is what could not be measured. Memory in GiB, as in the trainer's own series.
+    """One sample; None was not measured. Memory in GiB, as in the trainer's own series.
 
-    From outside only what a process holds can be seen (``vram_reserved_gb``: tensors, the allocator's reserve and the
-    CUDA context), not how much of it is in use (``vram_allocated_gb``).
+    From outside only the memory of the whole process is visible (``vram_reserved_gb``: tensors, the allocator's reserve
+    and the CUDA context), not how much of it tensors use (``vram_allocated_gb``, always None).
     """
 
     seconds: float
@@ -43,7 +148,7 @@ class Sample:
     vram_reserved_gb: float | None
     vram_creep_gb: float | None
     vram_used_share: float | None
-    """Of the memory of the fullest card that the process uses, by all processes."""
+    """Used share of the fullest GPU that the process uses, by all processes."""
     gpu_utilisation: float | None
     rss_gb: float | None
     cpu_percent: float | None
@@ -52,7 +157,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Summary:
-    """A watch as a whole. ``exit_code`` is the command's, or None for a process that was only looked at."""
+    """The whole watch. ``exit_code`` is the command's, or None for a process that was started elsewhere."""
 
     target: str
     seconds: float
@@ -62,7 +167,7 @@ class Summary:
     vram_settled_gb: float | None
     vram_creep_gb: float | None
     share_above_97_percent: float | None
-    """Of the samples in which a card of the process was fuller than 97 %."""
+    """Share of the samples in which a GPU of the process was more than 97 % full."""
     gpu_utilisation_mean: float | None
     rss_peak_gb: float | None
     cpu_percent_mean: float | None
@@ -111,14 +216,14 @@ class Meter:
         return sample
 
     def _held(self, readings: tuple[GpuUse, ...], family: set[int]) -> tuple[float | None, list[GpuUse]]:
-        """GiB held on all cards together, and the cards the process uses."""
+        """GiB held on all GPUs together, and the GPUs that the process uses."""
         if not readings:
             return None, []
         cards = [gpu for gpu in readings if family & set(gpu.processes)]
         told = [gpu.processes[pid] for gpu in cards for pid in family & set(gpu.processes)]
         if told and None not in told:
             return sum(size for size in told if size is not None) / GIB, cards
-        # The driver hides this process or its share: what no visible process accounts for has grown since the start.
+        # The driver hides this process or its memory: take the growth that no visible process accounts for.
         grown = [(gpu, self._unnamed(gpu) - self._unnamed_before.get(gpu.index, 0)) for gpu in readings]
         grown = [(gpu, size) for gpu, size in grown if size >= NOTICED]
         if grown or told:
@@ -126,12 +231,12 @@ class Meter:
         return sum(size for _, size in grown) / GIB, [gpu for gpu, _ in grown]
 
     def _unnamed(self, gpu: GpuUse) -> int:
-        """Bytes in use that belong to no process that can be seen from here."""
+        """Bytes in use that belong to no visible process."""
         told = (size for pid, size in gpu.processes.items() if size is not None and self._visible(pid))
         return max(0, (gpu.used or 0) - sum(told))
 
     def _visible(self, pid: int) -> bool:
-        """Inside a container the driver may name processes by the host's numbers, which mean nothing there."""
+        """Inside a container the driver may report the host's process IDs, which mean nothing there."""
         return not self._system.exists("/proc") or alive(self._system, pid)
 
     def _creep(self, held: float | None) -> float | None:
@@ -147,7 +252,7 @@ class Meter:
         before, self._before = self._before, (seconds, host.cpu_seconds) if host else None
         if before is None or host is None or seconds <= before[0]:
             return None
-        # A child that ended takes its time out of the sum; that is no negative use.
+        # A child that ended takes its time out of the sum.
         return round(max(0.0, 100.0 * (host.cpu_seconds - before[1]) / (seconds - before[0])), 1)
 
     def _note(self, words: str) -> None:
@@ -165,9 +270,9 @@ def watch(
     system: System | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Summary:
-    """Watch until the target ends (or Ctrl-C): ``metrics.jsonl`` and ``summary.json`` in ``folder``.
+    """Watch until the target ends (or Ctrl-C); writes ``metrics.jsonl`` and ``summary.json`` into ``folder``.
 
-    What an earlier watch left there is moved aside.
+    Files of an earlier watch move to ``previous``.
 
     Args:
         interval: seconds between two samples.
@@ -177,7 +282,7 @@ def watch(
     started = time.monotonic()
     with contextlib.ExitStack() as open_now:
         if isinstance(target, Command):
-            open_now.enter_context(target.in_charge())
+            open_now.enter_context(target.supervised())
         set_aside(make_folder(folder), ("metrics.jsonl", "summary.json", "tensorboard"))
         meter = Meter(gpus or NvmlMeter(), machine)
         series = open_now.enter_context((folder / "metrics.jsonl").open("wb", buffering=0))
@@ -192,11 +297,11 @@ def watch(
                     series.write(f"{json.dumps(asdict(sample))}\n".encode())
                     if board is not None:
                         board.add(board_series(sample), len(meter.samples), time.time())
-            except OSError as error:  # a full disk ends the series, not the training that is watched
+            except OSError as error:  # a full disk ends the series, not the training
                 written = False
                 meter.notes.append(f"the series ends at {sample.seconds:.0f} s: {error.strerror or error}")
             _wait(target, interval, sleep)
-    summary = summarise(target, time.monotonic() - started, meter, folder)
+    summary = summarize(target, time.monotonic() - started, meter, folder)
     write_json(folder / "summary.json", asdict(summary))
     return summary
 
@@ -210,13 +315,13 @@ def board_series(sample: Sample) -> dict[str, float]:
 
 
 def _wait(target: Target, interval: float, sleep: Callable[[float], None]) -> None:
-    """Sleep until the next sample, but not much longer than the target lives."""
+    """Sleep until the next sample or the end of the target."""
     until = time.monotonic() + interval
     while not target.ended() and (left := until - time.monotonic()) > 0:
         sleep(min(left, 0.1))
 
 
-def summarise(target: Target, seconds: float, meter: Meter, folder: Path) -> Summary:
+def summarize(target: Target, seconds: float, meter: Meter, folder: Path) -> Summary:
     """Peaks, means and shares of all samples."""
     rows, notes = meter.samples, list(meter.notes)
 
@@ -226,13 +331,13 @@ def summarise(target: Target, seconds: float, meter: Meter, folder: Path) -> Sum
     held, full, rss = known("vram_reserved_gb"), known("vram_used_share"), known("rss_gb")
     busy, cpu, creep = known("gpu_utilisation"), known("cpu_percent"), known("vram_creep_gb")
     if not rss and rows:
-        notes.append(NOT_MEASURED_HERE)
+        notes.append(NO_PROC)
     if any(held) and meter.settled is None:
         notes.append(
-            f"VRAM never stayed within {SETTLED_WITHIN:.0%} over {SETTLED_OVER} samples: no baseline, no creep"
+            f"VRAM never stayed within {SETTLED_WITHIN:.0%} over {SETTLED_OVER} samples: no baseline"
         )
     return Summary(
-        target=target.words,
+        target=target.name,
         seconds=round(seconds, 1),
         samples=len(rows),
         exit_code=target.exit_code(),
@@ -251,20 +356,20 @@ def summarise(target: Target, seconds: float, meter: Meter, folder: Path) -> Sum
 def lines(summary: Summary) -> list[str]:
     """The summary for people."""
 
-    def told(value: float | None, form: str) -> str:
+    def show(value: float | None, form: str) -> str:
         return "not measured" if value is None else form.format(value)
 
     code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
     share = None if summary.share_above_97_percent is None else 100 * summary.share_above_97_percent
     return [
         f"{summary.target}: {summary.seconds:.1f} s, {summary.samples} samples{code}",
-        f"  VRAM peak        {told(summary.vram_peak_gb, '{:.2f} GiB')}",
-        f"  settled baseline {told(summary.vram_settled_gb, '{:.2f} GiB')}",
-        f"  creep above it   {told(summary.vram_creep_gb, '{:.2f} GiB')}",
-        f"  above 97 %       {told(share, '{:.1f} % of the samples')}",
-        f"  GPU utilisation  {told(summary.gpu_utilisation_mean, '{:.0f} % on average')}",
-        f"  host memory peak {told(summary.rss_peak_gb, '{:.2f} GiB')}",
-        f"  processor        {told(summary.cpu_percent_mean, '{:.0f} % on average (100 is one core)')}",
+        f"  VRAM peak        {show(summary.vram_peak_gb, '{:.2f} GiB')}",
+        f"  settled baseline {show(summary.vram_settled_gb, '{:.2f} GiB')}",
+        f"  creep above it   {show(summary.vram_creep_gb, '{:.2f} GiB')}",
+        f"  above 97 %       {show(share, '{:.1f} % of the samples')}",
+        f"  GPU utilisation  {show(summary.gpu_utilisation_mean, '{:.0f} % on average')}",
+        f"  host memory peak {show(summary.rss_peak_gb, '{:.2f} GiB')}",
+        f"  CPU              {show(summary.cpu_percent_mean, '{:.0f} % on average (100 % is one core)')}",
         *(f"  note: {note}" for note in summary.notes),
         f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118
     ]

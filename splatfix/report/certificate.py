@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun
+from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.proof import Rung
 from splatfix.facts.model import Facts
@@ -24,37 +24,43 @@ _WORDS = {Outcome.MET: "met", Outcome.FAILED: "FAILED", Outcome.NOT_MEASURED: "n
 # A criterion without a verdict may well have a measurement beside it.
 _VERDICTS = {**_WORDS, Outcome.NOT_MEASURED: "not judged"}
 
-_TITLES = {"GRANTED": "granted", "REFUSED": "REFUSED", "UNDETERMINED": "could not be determined"}
-_COLORS = {"GRANTED": "green", "REFUSED": "bold red", "UNDETERMINED": "bold yellow"}
+_TITLES = {
+    Verdict.CERTIFIED: "CERTIFIED",
+    Verdict.NOT_CERTIFIED: "NOT CERTIFIED",
+    Verdict.UNDETERMINED: "UNDETERMINED",
+}
+_COLORS = {
+    Verdict.CERTIFIED: "green",
+    Verdict.NOT_CERTIFIED: "bold red",
+    Verdict.UNDETERMINED: "bold yellow",
+}
 
 
 def document(certificate: Certificate, facts: Facts) -> dict[str, Any]:
-    """The content of ``certify``'s JSON document, with the facts it holds for."""
-    return {"verdict": _verdict(certificate).lower(), **to_json(certificate), "facts": to_json(facts)}
-
-
-def _verdict(certificate: Certificate) -> str:
-    """One of the words above."""
-    if certificate.undetermined:
-        return "UNDETERMINED"
-    return "GRANTED" if certificate.granted else "REFUSED"
+    """The content of ``certify``'s JSON document, with the facts it is valid for."""
+    return {**to_json(certificate), "facts": to_json(facts)}
 
 
 def markdown(certificate: Certificate) -> str:
     """The report for people, as Markdown."""
     lines = [
-        f"# splatfix certificate: {_TITLES[_verdict(certificate)]}",
+        f"# splatfix certificate: {_TITLES[certificate.verdict]}",
         "",
-        certificate.claim,
+        certificate.summary,
         "",
     ]
     if certificate.reasons:
-        lines += ["## Why it was refused", "", *(f"- {_cell(reason)}" for reason in certificate.reasons), ""]
+        lines += [
+            "## Why it is not certified",
+            "",
+            *(f"- {_cell(reason)}" for reason in certificate.reasons),
+            "",
+        ]
     if certificate.unreadable:
         lines += ["## Scenes that cannot be read", ""]
         lines += [f"- {item.scene}: {_cell(item.reason)}" for item in certificate.unreadable]
         lines += [""]
-    lines += ["## What was shown", "", "| rung | reached | shown by |", "|---|---|---|"]
+    lines += ["## What was verified", "", "| level | verified | evidence |", "|---|---|---|"]
     lines += [
         f"| {rung.name.value} | {_reached(rung)} | {_cell(rung.shown_by)} |" for rung in certificate.proof
     ]
@@ -85,15 +91,15 @@ def markdown(certificate: Certificate) -> str:
             f"| {item.code} | {_VERDICTS[item.outcome]} | {_cell(item.measured)} | {_cell(item.required)} |"
             for item in run.criteria
         ]
-        if run.pictures:
-            lines += ["", "Held-out views, rendering on the left, truth on the right:", ""]
-            lines += [f"![{run.scene}]({_target(path)})" for path in run.pictures]
+        if run.images:
+            lines += ["", "Held-out views, rendering on the left, ground truth on the right:", ""]
+            lines += [f"![{run.scene}]({_target(path)})" for path in run.images]
         if run.log:
             lines += ["", f"Log: [{run.log}]({_target(run.log)})"]
     if certificate.skipped:
-        lines += ["", "## Skipped: nothing was shown on these scenes", ""]
+        lines += ["", "## Skipped scenes", ""]
         lines += [f"- {', '.join(names)}: {reason}" for reason, names in _skipped(certificate).items()]
-    lines += ["", "## Holds for", "", "| part | version |", "|---|---|"]
+    lines += ["", "## Valid for", "", "| part | version |", "|---|---|"]
     lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in certificate.environment.items()]
     lines += [
         "",
@@ -104,13 +110,14 @@ def markdown(certificate: Certificate) -> str:
 
 
 def show(console: Console, certificate: Certificate, report: Path) -> None:
-    """The outcome in a screenful: claim, ladder, and every criterion that was not met.
+    """The outcome in a screenful: summary, levels and every criterion.
 
     Args:
         report: where the Markdown report is.
     """
-    word = _verdict(certificate)
-    paragraph(console, f"[{_COLORS[word]}]{word}[/] {escape(certificate.claim)}", first=0, then=2)
+    verdict = certificate.verdict
+    title = f"[{_COLORS[verdict]}]{_TITLES[verdict]}:[/]"
+    paragraph(console, f"{title} {escape(certificate.summary)}", first=0, then=2)
     for reason in certificate.reasons:
         prose(console, "  [bold red]✗[/] ", escape(reason))
     for scene in certificate.unreadable:
@@ -137,8 +144,8 @@ def show(console: Console, certificate: Certificate, report: Path) -> None:
 
 def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:
     """The outcome of a certification in a container, by its JSON document."""
-    word = "GRANTED" if content.get("granted") else "REFUSED"
-    prose(console, "", escape(f"{word} in lane {lane}: {content.get('claim', '')}"))
+    title = _TITLES[Verdict(content["verdict"])]
+    prose(console, "", escape(f"{title} in lane {lane}: {content['summary']}"))
     for reason in content.get("reasons", ()):
         prose(console, "  ✗ ", escape(str(reason)))
     console.print(f"report: {report}", markup=False, soft_wrap=True)
@@ -188,13 +195,13 @@ def show_kernels(console: Console, kernels: tuple[KernelCheck, ...], device: str
         prose(console, f"{_MARKS[item.outcome]} {escape(which)} ", escape(words))
     unseen = ", ".join(item.implementation for item in kernels if item.native_not_run)
     if unseen:
-        prose(console, "", f"Not run: {escape(unseen)}. What a CUDA extension computes, only a GPU can show.")
+        prose(console, "", f"Not run: {escape(unseen)}. CUDA extensions need a GPU to verify.")
     if idle_gpu:
         prose(console, "", escape(idle_gpu))
 
 
 def _reached(rung: Rung) -> str:
-    return {True: "yes", False: "NO", None: "not shown"}[rung.reached]
+    return {True: "yes", False: "NO", None: "not verified"}[rung.reached]
 
 
 def _error(found: float | None, allowed: float | None) -> str:

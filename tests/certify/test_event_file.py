@@ -64,11 +64,11 @@ def records(path: Path) -> list[bytes]:
         (b"123456789", 0xE3069283),
     ],
 )
-def test_the_checksum_is_castagnolis(data: bytes, value: int) -> None:
+def test_checksum_is_castagnoli(data: bytes, value: int) -> None:
     assert crc32c(data) == value
 
 
-def test_scalars_come_back_with_tag_step_and_time(tmp_path: Path) -> None:
+def test_scalars_round_trip(tmp_path: Path) -> None:
     with EventFile(tmp_path / "tensorboard") as board:
         board.add({"memory/vram_reserved_gb": 1.5, "load/cpu_percent": 88.25}, step=300, when=1000.5)
         path = board.path
@@ -83,7 +83,7 @@ def test_scalars_come_back_with_tag_step_and_time(tmp_path: Path) -> None:
     ]
 
 
-def test_tensorboard_itself_reads_it(tmp_path: Path) -> None:
+def test_tensorboard_reads_it(tmp_path: Path) -> None:
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     with EventFile(tmp_path) as board:
         for step in range(5):

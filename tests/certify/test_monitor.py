@@ -1,4 +1,4 @@
-"""Watching a trainer from outside: real children, and GPUs as NVML recorded them."""
+"""Watching a trainer from outside: real children, and made-up answers of NVML."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ import pytest
 
 from splatfix.certify.monitor import (
     HIDDEN,
+    Command,
     Meter,
+    Running,
     board_series,
     lines,
-    summarise,
+    summarize,
+    target_of,
     watch,
 )
-from splatfix.certify.watched import Command, Running, target_of
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import LiveSystem
 from splatfix.facts.machine.nvml import GpuUse
@@ -32,8 +34,8 @@ ME = os.getpid()
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
 
-class Recorded:
-    """NVML's answers of one after another moment; the last one stays."""
+class Readings:
+    """Answers of NVML, one moment after another; the last one stays."""
 
     def __init__(self, *moments: Sequence[GpuUse], problem: str = "") -> None:
         self._moments, self.problem = list(moments), problem
@@ -43,7 +45,7 @@ class Recorded:
         return tuple(moment)
 
 
-NO_DRIVER = Recorded(problem="NVML: Driver Not Loaded")
+NO_DRIVER = Readings(problem="NVML: Driver Not Loaded")
 
 
 def card(used: float, processes: dict[int, int | None], busy: int = 50) -> list[GpuUse]:
@@ -55,10 +57,10 @@ def held(*gib: float) -> list[list[GpuUse]]:
     return [card(4 + size, {1: 4 * GIB, ME: int(size * GIB)}) for size in gib]
 
 
-class Meantime:
+class Ended:
     """A target whose samples are taken by hand."""
 
-    pid, words = ME, "train.py"
+    pid, name = ME, "train.py"
 
     def ended(self) -> bool:
         return True
@@ -67,7 +69,7 @@ class Meantime:
         return 0
 
 
-def run(recorded: Recorded, count: int) -> Meter:
+def run(recorded: Readings, count: int) -> Meter:
     meter = Meter(recorded, LiveSystem())
     for second in range(count):
         meter.take(float(second), ME, HostUse(2 * GIB, 1.5 * second, (ME,)))
@@ -75,7 +77,7 @@ def run(recorded: Recorded, count: int) -> Meter:
 
 
 @linux
-def test_a_command_is_watched_to_its_end_and_its_code_is_kept(tmp_path: Path) -> None:
+def test_command_is_watched_to_its_end(tmp_path: Path) -> None:
     work = "import time; held = bytearray(60 << 20); end = time.time() + 0.8\nwhile time.time() < end: pass\nraise SystemExit(7)"
     summary = watch(
         Command((sys.executable, "-c", work)), tmp_path, interval=0.1, tensorboard=True, gpus=NO_DRIVER
@@ -94,7 +96,7 @@ def test_a_command_is_watched_to_its_end_and_its_code_is_kept(tmp_path: Path) ->
 
 
 @linux
-def test_an_earlier_series_is_moved_aside(tmp_path: Path) -> None:
+def test_earlier_series_moves_aside(tmp_path: Path) -> None:
     for words in ("one", "two"):
         watch(Command((sys.executable, "-c", "pass", words)), tmp_path, interval=0.1, gpus=NO_DRIVER)
     assert "one" in (tmp_path / "previous" / "summary.json").read_text()
@@ -102,7 +104,7 @@ def test_an_earlier_series_is_moved_aside(tmp_path: Path) -> None:
 
 
 @linux
-def test_children_of_the_command_count_too(tmp_path: Path) -> None:
+def test_children_of_the_command_count(tmp_path: Path) -> None:
     grandchild = "import time; held = bytearray(80 << 20); time.sleep(0.8)"
     work = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
     summary = watch(Command((sys.executable, "-c", work)), tmp_path, interval=0.1, gpus=NO_DRIVER)
@@ -110,24 +112,27 @@ def test_children_of_the_command_count_too(tmp_path: Path) -> None:
 
 
 @linux
-def test_a_running_process_is_only_looked_at(tmp_path: Path) -> None:
+def test_running_process(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.6)"])
     summary = watch(target_of((str(child.pid),)), tmp_path, interval=0.1, gpus=NO_DRIVER)
     assert summary.exit_code is None and summary.target == f"process {child.pid}"
     assert summary.samples >= 2 and child.wait() == 0
-    with pytest.raises(SplatfixError, match=f"no process {child.pid}") as refused:
+    with pytest.raises(SplatfixError) as caught:
         Running(child.pid, LiveSystem())
-    assert refused.value.exit_code == 2
+    assert (caught.value.code, int(caught.value.exit_code)) == ("no-such-process", 2)
 
 
-def test_a_command_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(SplatfixError, match="Cannot start no-such-trainer") as refused:
+def test_command_that_does_not_exist() -> None:
+    with pytest.raises(SplatfixError) as caught:
         target_of(("no-such-trainer", "--fast"))
-    assert refused.value.exit_code == 2
+    assert (caught.value.code, int(caught.value.exit_code)) == ("cannot-start", 2)
+    with pytest.raises(SplatfixError) as caught:
+        target_of((str(ME), "--out", "x"))
+    assert (caught.value.code, int(caught.value.exit_code)) == ("options-after-number", 2)
 
 
 @linux
-def test_a_command_ended_by_a_signal_has_the_code_a_shell_gives(tmp_path: Path) -> None:
+def test_exit_code_of_a_signal_is_the_shells(tmp_path: Path) -> None:
     work = "import os, time; time.sleep(0.2); os.kill(os.getpid(), 9)"
     assert (
         watch(Command((sys.executable, "-c", work)), tmp_path, interval=0.05, gpus=NO_DRIVER).exit_code == 137
@@ -135,7 +140,7 @@ def test_a_command_ended_by_a_signal_has_the_code_a_shell_gives(tmp_path: Path) 
 
 
 @linux
-def test_ctrl_c_is_the_commands_and_the_summary_still_comes(tmp_path: Path) -> None:
+def test_ctrl_c_goes_to_the_command(tmp_path: Path) -> None:
     trainer = (
         "import signal, sys, time\n"
         "signal.signal(signal.SIGINT, lambda *_: (time.sleep(0.3), sys.exit(5)))\n"
@@ -163,15 +168,15 @@ def test_ctrl_c_is_the_commands_and_the_summary_still_comes(tmp_path: Path) -> N
     assert watcher.stderr is not None and watcher.stderr.readline() == "ready\n"
     time.sleep(0.3)
     os.killpg(watcher.pid, signal.SIGINT)  # as a terminal does: to the watcher and to what it watches
-    told, _ = watcher.communicate(timeout=20)
+    stdout, _ = watcher.communicate(timeout=20)
     assert watcher.returncode == 5
-    assert json.loads(told)["command_exit_code"] == 5
+    assert json.loads(stdout)["command_exit_code"] == 5
 
 
-def test_peak_baseline_and_creep_of_a_process_on_a_shared_card(tmp_path: Path) -> None:
+def test_peak_baseline_and_creep_on_a_shared_gpu(tmp_path: Path) -> None:
     growing = [0.0, 0.5, 2.0, 5.0, *[6.0] * 10, 6.5, 7.0, 6.8]
-    meter = run(Recorded(*held(0.0, *growing)), len(growing))
-    summary = summarise(Meantime(), 17.0, meter, tmp_path)
+    meter = run(Readings(*held(0.0, *growing)), len(growing))
+    summary = summarize(Ended(), 17.0, meter, tmp_path)
     assert (summary.vram_peak_gb, summary.vram_settled_gb, summary.vram_creep_gb) == (7.0, 6.0, 1.0)
     assert summary.share_above_97_percent == 0.0 and summary.gpu_utilisation_mean == 50
     assert summary.cpu_percent_mean == 150.0 and summary.rss_peak_gb == 2.0 and summary.notes == ()
@@ -179,16 +184,16 @@ def test_peak_baseline_and_creep_of_a_process_on_a_shared_card(tmp_path: Path) -
     assert creep[:12] == [None] * 12 and creep[-1] == pytest.approx(0.8)
 
 
-def test_samples_on_a_full_card_are_counted(tmp_path: Path) -> None:
-    meter = run(Recorded(*held(0.0, 10.0, 19.0, 19.5, 19.6)), 4)
-    assert summarise(Meantime(), 4.0, meter, tmp_path).share_above_97_percent == 0.5
+def test_share_of_samples_on_a_full_gpu(tmp_path: Path) -> None:
+    meter = run(Readings(*held(0.0, 10.0, 19.0, 19.5, 19.6)), 4)
+    assert summarize(Ended(), 4.0, meter, tmp_path).share_above_97_percent == 0.5
 
 
-def test_memory_that_never_settles_has_no_baseline_and_no_creep(tmp_path: Path) -> None:
+def test_memory_that_never_settles_has_no_baseline(tmp_path: Path) -> None:
     sizes = [1.0 + 0.5 * step for step in range(14)]
-    summary = summarise(Meantime(), 14.0, run(Recorded(*held(0.0, *sizes)), 14), tmp_path)
+    summary = summarize(Ended(), 14.0, run(Readings(*held(0.0, *sizes)), 14), tmp_path)
     assert summary.vram_peak_gb == 7.5 and summary.vram_settled_gb is None and summary.vram_creep_gb is None
-    assert "never stayed within 2%" in summary.notes[0]
+    assert len(summary.notes) == 1
 
 
 @pytest.mark.parametrize(
@@ -199,32 +204,30 @@ def test_memory_that_never_settles_has_no_baseline_and_no_creep(tmp_path: Path) 
         pytest.param({4_194_000: 6 * GIB}, id="container: the host's numbers"),
     ],
 )
-def test_a_hidden_share_is_what_came_into_use_and_said_so(
-    hidden: dict[int, int | None], tmp_path: Path
-) -> None:
-    meter = run(Recorded(card(1.0, {}), card(1.0, {}), card(7.0, hidden), card(7.5, hidden)), 3)
+def test_hidden_share_is_estimated_and_noted(hidden: dict[int, int | None], tmp_path: Path) -> None:
+    meter = run(Readings(card(1.0, {}), card(1.0, {}), card(7.0, hidden), card(7.5, hidden)), 3)
     assert [sample.vram_reserved_gb for sample in meter.samples] == [0.0, 6.0, 6.5]
     assert meter.notes == [HIDDEN]
 
 
 @linux
-def test_what_other_visible_processes_take_is_not_ours() -> None:
+def test_other_visible_processes_do_not_count() -> None:
     parent = os.getppid()
-    meter = run(Recorded(card(1.0, {}), card(9.0, {parent: 8 * GIB}), card(9.0, {parent: 8 * GIB})), 2)
+    meter = run(Readings(card(1.0, {}), card(9.0, {parent: 8 * GIB}), card(9.0, {parent: 8 * GIB})), 2)
     assert [sample.vram_reserved_gb for sample in meter.samples] == [0.0, 0.0]
     assert meter.notes == [] and meter.samples[-1].vram_used_share is None
 
 
-def test_the_series_has_the_trainers_names() -> None:
-    sample = run(Recorded(*held(0.0, *[3.0] * 12)), 12).samples[-1]
+def test_series_has_the_trainers_names() -> None:
+    sample = run(Readings(*held(0.0, *[3.0] * 12)), 12).samples[-1]
     series = board_series(sample)
     assert series["memory/vram_reserved_gb"] == 3.0 and series["memory/vram_creep_gb"] == 0.0
     assert series["load/gpu_utilisation"] == 50 and series["memory/rss_gb"] == 2.0
     assert "memory/vram_allocated_gb" not in series  # cannot be seen from outside
 
 
-def test_a_driver_that_stops_answering_is_noted() -> None:
-    recorded = Recorded(*held(0.0, 1.0))
+def test_driver_that_stops_answering_is_noted() -> None:
+    recorded = Readings(*held(0.0, 1.0))
     meter = Meter(recorded, LiveSystem())
     meter.take(0.0, ME, None)
     recorded._moments, recorded.problem = [], "NVML: no answer within 10 s"
@@ -232,13 +235,14 @@ def test_a_driver_that_stops_answering_is_noted() -> None:
     assert meter.notes == ["VRAM is not measured: NVML: no answer within 10 s"]
 
 
-def test_the_summary_for_people_says_what_was_not_measured(tmp_path: Path) -> None:
-    told = "\n".join(lines(summarise(Meantime(), 1.0, run(NO_DRIVER, 2), tmp_path)))
-    assert "VRAM peak        not measured" in told and "Driver Not Loaded" in told and "exit code 0" in told
+def test_summary_says_what_was_not_measured(tmp_path: Path) -> None:
+    text = lines(summarize(Ended(), 1.0, run(NO_DRIVER, 2), tmp_path))
+    assert text[0].endswith("exit code 0") and text[1].split() == ["VRAM", "peak", "not", "measured"]
+    assert any("Driver Not Loaded" in line for line in text)
 
 
 @linux
-def test_the_command_line_passes_options_and_the_code_on(
+def test_command_line_passes_options_and_exit_code(
     splatfix: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     work = "import sys, time; print(sys.argv[1:]); time.sleep(0.3); sys.exit(3)"
@@ -257,33 +261,23 @@ def test_the_command_line_passes_options_and_the_code_on(
     )
     assert done.returncode == 3
     assert done.stdout == "['--json', '--out', 'x']\n"
-    assert "exit code 3" in done.stderr and (tmp_path / "metrics.jsonl").is_file()
-    behind = splatfix("monitor", "4194303", "--out", str(tmp_path))
-    assert behind.returncode == 2 and "Options come first" in behind.stderr
-    gone = splatfix("monitor", "--out", str(tmp_path), "4194303")
-    assert gone.returncode == 2 and "There is no process 4194303" in gone.stderr
+    assert (tmp_path / "metrics.jsonl").is_file()
 
 
 @linux
-def test_what_cannot_be_watched_as_asked_starts_nothing(
+def test_wrong_options_start_nothing(
     splatfix: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     mark, file = tmp_path / "ran", tmp_path / "file"
     file.write_text("")
-    for words in (
-        ["--out", str(file)],
-        ["--out", str(file / "x")],
-        ["--interval", "nan"],
-        ["--interval", "inf"],
-    ):
+    for words in (["--out", str(file)], ["--interval", "nan"], ["--interval", "inf"]):
         done = splatfix("monitor", *words, "touch", str(mark), cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, ""), words
-    assert "is no folder" in splatfix("monitor", "--out", str(file), "touch", str(mark)).stderr
     assert not mark.exists() and not (tmp_path / "splatfix-monitor").exists()
 
 
 @linux
-def test_a_watch_that_cannot_begin_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_that_cannot_start_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatfix.certify.monitor.set_aside", lambda *_: None)
     (tmp_path / "metrics.jsonl").mkdir()
     command = Command((sys.executable, "-c", "import time; time.sleep(600)"))
@@ -293,9 +287,7 @@ def test_a_watch_that_cannot_begin_ends_the_command(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_ends_the_series_and_not_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_ends_only_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatfix.certify.monitor.set_aside", lambda *_: None)
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     command = Command((sys.executable, "-c", "import time; time.sleep(0.5); raise SystemExit(4)"))

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from splatfix.app.certify import exit_code_of
-from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Skipped
+from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Skipped, Verdict
 from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
 from splatfix.report.certificate import markdown, show
@@ -46,7 +46,19 @@ def certificate(**changes: Any) -> Certificate:
         Skipped("stump", "not below data"),
     )
     return Certificate(
-        True, "It trained.", (), "data", "torch", "cpu", proof, (), (run,), {}, "2026-01-01", 15.0, skipped
+        Verdict.CERTIFIED,
+        "It trained.",
+        (),
+        "data",
+        "torch",
+        "cpu",
+        proof,
+        (),
+        (run,),
+        {},
+        "2026-01-01",
+        15.0,
+        skipped,
     )
 
 
@@ -58,7 +70,9 @@ def on_terminal(subject: Certificate) -> str:
 
 
 def test_a_rung_that_was_not_reached_says_so_once() -> None:
-    assert "| reproduces | not shown | no stored baseline was given (--baseline) |" in markdown(certificate())
+    assert "| reproduces | not verified | no stored baseline was given (--baseline) |" in markdown(
+        certificate()
+    )
     assert "– reproduces no stored baseline" in on_terminal(certificate())
 
 
@@ -93,19 +107,21 @@ def test_a_scene_that_cannot_be_read_is_named_and_not_called_a_refusal(rendering
         {"error": {}},
         unreadable=why,
     )
-    subject = dataclasses.replace(certificate(), granted=False, scenes=(run,))
-    assert (subject.undetermined, exit_code_of(subject)) == (True, Exit.UNDETERMINED)
+    subject = dataclasses.replace(certificate(), verdict=Verdict.UNDETERMINED, scenes=(run,))
+    assert exit_code_of(subject) is Exit.UNDETERMINED
     text = rendering(subject)
     assert f"attic: {why}" in text and "determined" in text.lower()
-    assert "REFUSED" not in text and "FAILED" not in text
-    refused = dataclasses.replace(subject, reasons=("statue: loss-falls: 0.3 to 0.3.",))
-    assert exit_code_of(refused) is Exit.FAILURE
-    assert "REFUSED" in rendering(refused) and f"attic: {why}" in rendering(refused)
+    assert "NOT CERTIFIED" not in text and "FAILED" not in text
+    failed = dataclasses.replace(
+        subject, verdict=Verdict.NOT_CERTIFIED, reasons=("statue: loss-falls: 0.3 to 0.3.",)
+    )
+    assert exit_code_of(failed) is Exit.FAILURE
+    assert "NOT CERTIFIED" in rendering(failed) and f"attic: {why}" in rendering(failed)
 
 
 def test_links_to_a_folder_with_a_space_are_whole() -> None:
     run = dataclasses.replace(
-        certificate().scenes[0], pictures=("my room/renders/1.png",), log="my room/trainer.log"
+        certificate().scenes[0], images=("my room/renders/1.png",), log="my room/trainer.log"
     )
     text = markdown(dataclasses.replace(certificate(), scenes=(run,)))
     assert "(<my room/renders/1.png>)" in text and "(<my room/trainer.log>)" in text

@@ -1,0 +1,117 @@
+"""What a certification needs before it runs: packages, a device, and a GPU for renderers that have CUDA kernels only."""
+
+from __future__ import annotations
+
+import sys
+
+from splatfix.certify.model import KernelCheck, Outcome
+from splatfix.checks.visible import NAME, hidden_gpus, visible_places
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.step import run, say
+from splatfix.facts import Facts, Gpu
+
+AUTO = "auto"
+CERTIFY_NEEDS = ("torch", "numpy", "pillow")
+VERIFY_NEEDS = ("torch",)
+NOT_RUN = "Not run: prerequisites missing."
+
+_RASTERIZER = "diff-gaussian-rasterization"
+
+
+def require_packages(facts: Facts, python: str, command: str, needs: tuple[str, ...]) -> None:
+    """Raise ``environment-not-ready`` (exit code 3) unless the interpreter works and has these distributions."""
+    environment = facts.environment
+    if environment.interpreter.value is None:
+        raise SplatfixError(
+            "environment-not-ready",
+            f"Cannot run {python}: {environment.interpreter.error}",
+            meaning=NOT_RUN,
+            exit_code=Exit.UNDETERMINED,
+        )
+    installed = {item.name.lower().replace("_", "-") for item in environment.distributions.value or ()}
+    if environment.torch_installed.value:
+        installed.add("torch")
+    missing = [name for name in needs if name not in installed]
+    if missing:
+        install = (python, "-m", "pip", "install", *missing)
+        other = ("splatfix", command, "--python", "path/to/venv")
+        raise SplatfixError(
+            "environment-not-ready",
+            f"This environment lacks {', '.join(missing)}.",
+            meaning=NOT_RUN,
+            # splatfix's own environment is seldom the one that is meant
+            todo=(
+                run(*other, text="Choose the environment of your splatting stack"),
+                run(*install, text="Or install into splatfix's own"),
+            )
+            if python == sys.executable
+            else (run(*install), run(*other, text="Or choose the environment of your splatting stack")),
+            exit_code=Exit.UNDETERMINED,
+        )
+
+
+def require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:
+    """Raise ``no-gpu`` (exit code 3) where no kernel could run on the GPU that was asked for."""
+    if device != "cpu" and all(item.outcome is Outcome.NOT_MEASURED for item in kernels):
+        raise SplatfixError(
+            "no-gpu",
+            f"Cannot run on {device}: {kernels[0].detail}.",
+            meaning=NOT_RUN,
+            todo=(run("splatfix", "diagnose"), say("Or use the CPU with --device cpu.")),
+            exit_code=Exit.UNDETERMINED,
+        )
+
+
+def require_gpu(renderer: str, device: str, facts: Facts) -> None:
+    """Raise ``renderer-needs-gpu`` (exit code 2) for a renderer with CUDA kernels only, on a CPU.
+
+    splatfix's drop-in for Inria's rasterizer is plain PyTorch and runs anywhere.
+    """
+    if device != "cpu" or renderer == "torch":
+        return
+    installed = facts.environment.distributions.value or ()
+    dropins = {item.name.lower().replace("_", "-") for item in installed if item.made_by_splatfix == "swap"}
+    if renderer == "inria" and _RASTERIZER in dropins:
+        return
+    why = _torch_lacks(facts) if visible_gpus(facts) else ""
+    raise usage_error(
+        "renderer-needs-gpu",
+        f"The renderer {renderer} needs a GPU{f', and {why}' if why else ''}.",
+        say("Add --device cuda on a machine with a GPU, or use --renderer torch."),
+    )
+
+
+def device_for(asked: str, facts: Facts) -> str:
+    """``cpu`` or ``cuda`` as asked; ``auto`` is the GPU where there is one and torch is a CUDA build.
+
+    A GPU that then fails is a result, and no reason to use the CPU instead.
+    """
+    if asked != AUTO:
+        return asked
+    return "cuda" if visible_gpus(facts) and not _torch_lacks(facts) else "cpu"
+
+
+def idle_gpu(facts: Facts, device: str) -> str:
+    """One sentence on a GPU that is present and was not used; "" otherwise."""
+    gpus = visible_gpus(facts)
+    if device != "cpu" or not gpus:
+        return ""
+    return f"The {gpus[0].name} was not used: {_torch_lacks(facts) or 'the device is cpu'}."
+
+
+def visible_gpus(facts: Facts) -> tuple[Gpu, ...]:
+    """The NVIDIA GPUs that a program started here would see."""
+    gpus = [gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
+    value = facts.machine.variables.get(NAME)
+    if value is not None and visible_places(value, gpus) == ():
+        return ()
+    hidden = hidden_gpus(facts)
+    return tuple(gpu for gpu in gpus if gpu.index not in hidden)
+
+
+def _torch_lacks(facts: Facts) -> str:
+    """Why torch cannot use an NVIDIA GPU; "" where it can."""
+    torch = facts.environment.torch.value
+    if torch is None:
+        return "torch could not be read"
+    return "" if torch.cuda else f"torch {torch.version} is a {torch.built_for} build"

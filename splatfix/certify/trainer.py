@@ -1,0 +1,89 @@
+"""The smoke trainer as a child of the target environment: its files, its variables, and the scenes it finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import splatfix
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.resources import kernels_folder, smoke_trainer_folder
+from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.step import say
+
+LISTING_TIMEOUT = 120.0
+
+_NOT_CODE = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+def stage(folder: Path) -> Path:
+    """Copy ``smoke_trainer`` and ``splatfix.kernels`` into ``folder``; returns the path for PYTHONPATH.
+
+    splatfix's own site-packages must not be on the target's path: its numpy or torch would shadow the target's.
+    """
+    shutil.copytree(smoke_trainer_folder(), folder / "smoke_trainer", ignore=_NOT_CODE)
+    package = folder / "splatfix"
+    shutil.copytree(kernels_folder(), package / "kernels", ignore=_NOT_CODE)
+    (package / "__init__.py").write_text(
+        f'"""The kernels of splatfix, staged for the target environment."""\n\n__version__ = "{splatfix.__version__}"\n',
+        encoding="utf-8",
+    )
+    return folder
+
+
+def child_variables(path: Path) -> dict[str, str]:
+    """This process's environment variables, with only the staged folder on PYTHONPATH."""
+    variables = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")
+    }
+    variables.update(PYTHONPATH=str(path), PYTHONUNBUFFERED="1")
+    # spinning OpenMP threads are slow where cores are shared
+    variables.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    return variables
+
+
+def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict[str, Any]:
+    """``scenes`` at or below a folder, and the known ones that are ``skipped``, as ``smoke_trainer.data`` finds them.
+
+    Raises:
+        SplatfixError: the tool's own error and exit code; ``environment-not-ready`` (exit code 3) where it did not run.
+    """
+    with tempfile.TemporaryDirectory(prefix="splatfix-trainer-") as staged:
+        argv = [python, "-m", "smoke_trainer.data", str(folder), "--json"]
+        variables = child_variables(stage(Path(staged)))
+        done = (runner or ProcessRunner()).run(argv, timeout=LISTING_TIMEOUT, env=variables)
+    try:
+        document: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        raise SplatfixError(
+            "environment-not-ready",
+            f"{python} could not list the scenes: {done.why()}",
+            todo=(say("Choose another environment with --python."),),
+            exit_code=Exit.UNDETERMINED,
+        ) from None
+    if "error" in document:
+        error = document["error"]
+        raise SplatfixError(
+            str(error["code"]),
+            sentence(error["happened"]),
+            meaning=sentence(error["meaning"]),
+            todo=(say(sentence(error["remedy"])),) if error["remedy"] else (),
+            exit_code=Exit(document["exit_code"]),
+        )
+    return document
+
+
+def sentences(error: Mapping[str, Any]) -> str:
+    """The trainer's error for a report: what happened, what it means, what to do."""
+    return " ".join(sentence(str(error.get(key) or "")) for key in ("happened", "meaning", "remedy")).strip()
+
+
+def sentence(text: str) -> str:
+    """With a capital letter and a full stop; "" stays empty."""
+    text = text.strip().rstrip(".")
+    return text and f"{text[0].upper()}{text[1:]}."

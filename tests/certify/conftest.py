@@ -1,0 +1,82 @@
+"""Trainers that were changed on purpose, recorded kernels, and the facts of the environment that runs the tests."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.certify import Suite
+from splatfix.certify.trainer import stage
+from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.facts import Facts, gather
+
+Stage = Callable[[Path], Path]
+SHORT = Suite("quick", ("figurine",), 600.0, iterations=40)
+RESULT = json.loads(Path(__file__).with_name("figurine_result.json").read_text(encoding="utf-8"))
+"""result.json of ``python -m smoke_trainer figurine --preset quick``, torch 2.13.0+cpu."""
+KERNELS = [
+    {
+        "name": name,
+        "implementation": f"splatfix.kernels.{name}",
+        "kind": "ours",
+        "outcome": "met",
+        "value_error": 1e-8,
+        "value_allowed": 1e-6,
+    }
+    for name in ("ssim", "knn", "rasterizer")
+]
+
+
+class RecordedKernels(ProcessRunner):
+    """Answers for the kernel probe; trains for real."""
+
+    def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
+        """See :meth:`splatfix.core.runner.Runner.run`."""
+        if Path(argv[1]).name == "kernel_probe.py":
+            answer = json.dumps({"kernels": KERNELS})
+            return Completed(tuple(map(str, argv)), 0, answer, "", 0.0)
+        return super().run(argv, **options)
+
+
+class RecordedTrainer(RecordedKernels):
+    """Answers for the trainer too: one result per scene, the recorded one without another."""
+
+    def __init__(self, **results: dict[str, Any]) -> None:
+        self.results = results
+        self.calls: list[list[str]] = []
+
+    def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
+        """See :meth:`splatfix.core.runner.Runner.run`."""
+        words = [str(word) for word in argv]
+        if "smoke_trainer" not in words:
+            return super().run(argv, **options)
+        self.calls.append(words)
+        out = Path(words[words.index("--out") + 1])
+        (out / "trainer.log").write_text("recorded", encoding="utf-8")
+        result = self.results.get(words[words.index("smoke_trainer") + 1], RESULT)
+        (out / "result.json").write_text(json.dumps(result), encoding="utf-8")
+        return Completed(tuple(words), 0, "", "", 0.0)
+
+
+def sabotage(file: str, lines: str) -> Stage:
+    """Stages trainer and kernels with ``lines`` appended to the copy of ``file``."""
+
+    def stage_files(folder: Path) -> Path:
+        path = stage(folder)
+        with (path / file).open("a", encoding="utf-8") as target:
+            target.write(f"\n\n{lines}")
+        return path
+
+    return stage_files
+
+
+@pytest.fixture(scope="session")
+def known() -> Facts:
+    """Facts of this machine and environment; needs torch in it."""
+    pytest.importorskip("torch")
+    return gather(sys.executable)

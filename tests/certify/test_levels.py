@@ -1,0 +1,149 @@
+"""Levels of proof: what verifies each, and what fails it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.certify import Criterion, KernelCheck, Outcome, Request, SceneRun, Suite, Verdict
+from splatfix.certify.levels import evaluate, summarize
+from splatfix.checks import Finding, Status
+from splatfix.core.proof import Rung, RungName
+from tests.certify.conftest import RESULT
+
+GOOD = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5, 1e-6, 1e-4)
+RUN = SceneRun("figurine", (), 7.0, RESULT)
+
+
+def levels(
+    findings: tuple[Finding, ...] = (),
+    kernels: tuple[KernelCheck, ...] = (GOOD,),
+    runs: tuple[SceneRun, ...] = (RUN,),
+    baseline: dict[str, Any] | None = None,
+    renderer: str = "torch",
+) -> dict[RungName, Rung]:
+    return {rung.name: rung for rung in evaluate(findings, kernels, runs, baseline, renderer)}
+
+
+def stored(**changes: Any) -> dict[str, Any]:
+    """A baseline certificate whose result differs by a factor: ``stored(psnr=1.1)``."""
+    result = copy.deepcopy(RESULT)
+    for name, factor in changes.items():
+        if name in ("psnr", "ssim"):
+            result["heldout"][name] *= factor
+        elif name == "memory":
+            result["peaks"]["rss"] = int(result["peaks"]["rss"] * factor)
+        else:
+            result["iterations_per_second"] *= factor
+    return {"scenes": [{"scene": "figurine", "result": result}]}
+
+
+def test_equal_result_reproduces() -> None:
+    assert levels(baseline=stored())[RungName.REPRODUCES].reached is True
+
+
+@pytest.mark.parametrize(
+    ("changes", "reached"),
+    [
+        ({"psnr": 1.01}, False),
+        ({"psnr": 1.004}, True),
+        ({"ssim": 1.01}, False),
+        ({"speed": 1.5}, False),
+        ({"speed": 1.2}, True),
+        ({"memory": 0.8}, False),
+        ({"memory": 0.95}, True),
+        ({"psnr": 0.5, "speed": 0.1, "memory": 3.0}, True),
+    ],
+)
+def test_regression_beyond_tolerance(changes: dict[str, float], reached: bool) -> None:
+    assert levels(baseline=stored(**changes))[RungName.REPRODUCES].reached is reached
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("iterations", 7), ("resolution", [64, 64]), ("asked", {"strategy": "mcmc"}), ("asked", 3)],
+)
+def test_baseline_of_another_training_is_not_comparable(key: str, value: Any) -> None:
+    baseline = stored(psnr=0.5)  # worse in itself
+    baseline["scenes"][0]["result"][key] = value
+    rung = levels(baseline=baseline)[RungName.REPRODUCES]
+    assert rung.reached is False and rung.shown_by.startswith("figurine: not comparable: ")
+
+
+@pytest.mark.parametrize(
+    "baseline", [{}, {"scenes": []}, {"scenes": [3]}, {"scenes": [{"scene": "figurine"}]}]
+)
+def test_baseline_without_the_scene(baseline: dict[str, Any]) -> None:
+    assert levels(baseline=baseline)[RungName.REPRODUCES].reached is False
+
+
+def test_without_a_baseline_not_verified() -> None:
+    assert levels()[RungName.REPRODUCES].reached is None
+
+
+@pytest.mark.parametrize("code", ["torch-installed", "driver-too-old", "torch-arch-unsupported"])
+def test_failed_version_checks_are_not_resolved(code: str) -> None:
+    rung = levels((Finding(code, Status.FAIL, "no good"),))[RungName.RESOLVED]
+    assert (rung.reached, rung.shown_by) == (False, "no good")
+
+
+def test_extension_for_another_gpu_is_not_built() -> None:
+    assert levels((Finding("no-kernel-image", Status.FAIL, "sm_80 only"),))[RungName.BUILT].reached is False
+    assert levels((Finding("no-kernel-image", Status.PASS, "runs"),))[RungName.BUILT].reached is True
+    assert levels()[RungName.BUILT].reached is None
+    assert levels(renderer="gsplat")[RungName.BUILT].reached is None
+
+
+def test_one_wrong_kernel_fails_computes() -> None:
+    wrong = dataclasses.replace(GOOD, outcome=Outcome.FAILED)
+    unmeasured = dataclasses.replace(GOOD, outcome=Outcome.NOT_MEASURED)
+    assert levels(kernels=(GOOD, wrong))[RungName.COMPUTES].reached is False
+    assert levels(kernels=(unmeasured,))[RungName.COMPUTES].reached is False
+    assert levels(kernels=(GOOD, unmeasured))[RungName.COMPUTES].reached is True
+
+
+def test_no_scene_does_not_train() -> None:
+    assert levels(runs=())[RungName.TRAINS].reached is False
+
+
+def test_unreadable_scene_is_not_compared() -> None:
+    unread = SceneRun("attic", (), 1.0, {"error": {}}, unreadable="cameras.bin ends too early.")
+    alone = levels(runs=(unread,), baseline=stored())
+    assert alone[RungName.LOADS].reached is True and alone[RungName.COMPUTES].reached is True
+    for name in (RungName.TRAINS, RungName.REPRODUCES):
+        assert alone[name].reached is None and "attic" in alone[name].shown_by
+    beside = levels(runs=(RUN, unread), baseline=stored())
+    assert beside[RungName.TRAINS].reached is None and "figurine" in beside[RungName.TRAINS].shown_by
+    assert beside[RungName.REPRODUCES].reached is None
+    assert levels(runs=(RUN, unread), baseline=stored(psnr=1.1))[RungName.REPRODUCES].reached is False
+
+
+@pytest.mark.parametrize(
+    ("verdict", "regressed", "certain"),
+    [
+        (Verdict.CERTIFIED, False, ("figurine", "CUDA")),
+        (Verdict.NOT_CERTIFIED, False, ("loads",)),
+        (Verdict.NOT_CERTIFIED, True, ("baseline",)),
+        (Verdict.UNDETERMINED, False, ("attic", "computes")),
+    ],
+)
+def test_summary_claims_no_more_than_was_verified(
+    verdict: Verdict, regressed: bool, certain: tuple[str, ...]
+) -> None:
+    request = Request("python", Suite("data", ("figurine",), 60.0), Path("out"))
+    floor = Criterion("held-out-quality", Outcome.NOT_MEASURED, "30.03 dB", "no reference PSNR")
+    unread = SceneRun("attic", (), 1.0, {"error": {}}, unreadable="cameras.bin ends too early.")
+    runs = (dataclasses.replace(RUN, criteria=(floor,)),)
+    kernels: tuple[KernelCheck, ...] = (GOOD,)
+    if verdict is Verdict.UNDETERMINED:
+        runs += (unread,)
+    if verdict is Verdict.NOT_CERTIFIED and not regressed:
+        kernels = ()
+    proof = evaluate((), kernels, runs, stored(psnr=2.0) if regressed else None, "torch")
+    text = summarize(verdict, proof, request, runs)
+    assert all(word in text for word in certain)
+    assert ("This environment train" in text) is (verdict is Verdict.CERTIFIED or regressed)

@@ -1,0 +1,328 @@
+"""Certification end to end: the quick suite, and stacks that are broken on purpose."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.app.certify import run_and_report
+from splatfix.app.verify import exit_code_of
+from splatfix.certify import (
+    SUITES,
+    Certificate,
+    Interrupted,
+    KernelCheck,
+    Outcome,
+    Request,
+    Suite,
+    Verdict,
+    certify,
+    verify,
+)
+from splatfix.certify.trainer import stage
+from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import RungName
+from splatfix.core.runner import Runner
+from splatfix.facts import Facts
+from splatfix.install.swap_wheels import make_swap_wheel
+from splatfix.plan.swap_table import SWAPS
+from tests.certify.conftest import SHORT, RecordedKernels, RecordedTrainer, Stage, sabotage
+
+
+def levels(certificate: Certificate) -> dict[RungName, bool | None]:
+    return {item.name: item.reached for item in certificate.proof}
+
+
+def run(
+    out: Path,
+    known: Facts,
+    stage_files: Stage = stage,
+    runner: Runner | None = None,
+    suite: Suite = SHORT,
+    **request: Any,
+) -> Certificate:
+    asked = Request(sys.executable, suite, out, **request)
+    certificate, facts = certify(asked, facts=known, runner=runner, stage_files=stage_files)
+    assert facts is known
+    return certificate
+
+
+def failed_criteria(certificate: Certificate) -> set[str]:
+    return {
+        item.code for run in certificate.scenes for item in run.criteria if item.outcome is Outcome.FAILED
+    }
+
+
+class TestCertified:
+    @pytest.mark.parametrize(
+        "suite",
+        [
+            dataclasses.replace(SUITES["quick"], scenes=("figurine",)),
+            pytest.param(SUITES["quick"], marks=pytest.mark.slow),
+        ],
+        ids=["figurine", "quick"],
+    )
+    def test_preset_with_its_floors(self, tmp_path: Path, known: Facts, suite: Suite) -> None:
+        certificate, _ = run_and_report(Request(sys.executable, suite, tmp_path), facts=known)
+        assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
+        assert certificate.reasons == ()
+        assert levels(certificate) == {
+            RungName.RESOLVED: True,
+            RungName.BUILT: None,
+            RungName.LOADS: True,
+            RungName.COMPUTES: True,
+            RungName.TRAINS: True,
+            RungName.REPRODUCES: None,
+        }
+        document = json.loads((tmp_path / "certificate.json").read_text())
+        assert (document["verdict"], document["exit_code"]) == ("certified", 0)
+        text = (tmp_path / "certificate.md").read_text()
+        for scene in certificate.scenes:
+            assert {item.outcome for item in scene.criteria} == {Outcome.MET}
+            assert scene.images and (tmp_path / scene.log).is_file()
+            for image in scene.images:
+                assert (tmp_path / image).exists() and image in text
+
+    def test_dropin_rasterizer_is_named(self, tmp_path: Path, known: Facts) -> None:
+        """The staged trainer with splatfix's drop-in for Inria's rasterizer, metadata and all."""
+
+        def with_dropin(folder: Path) -> Path:
+            path = stage(folder)
+            swap = next(item for item in SWAPS if item.distribution == "diff-gaussian-rasterization")
+            with zipfile.ZipFile(make_swap_wheel(swap, "0+test", folder / "wheels")) as wheel:
+                wheel.extractall(path)
+            return path
+
+        certificate = run(tmp_path, known, with_dropin, renderer="inria")
+        assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
+        (kernel,) = [k for k in certificate.kernels if k.implementation == "diff_gaussian_rasterization"]
+        assert (kernel.kind, kernel.outcome) == ("drop-in", Outcome.MET)
+        renderer = certificate.scenes[0].result["implementations"]["renderer"]
+        assert renderer["kind"] == "inria" and renderer["engine"] == "torch-cpu"
+        assert levels(certificate)[RungName.BUILT] is None
+        assert "splatfix's drop-in for diff_gaussian_rasterization" in certificate.summary
+
+
+class TestNotCertified:
+    """Nothing but the trainer is replaced where the kernels are recorded."""
+
+    def test_detached_gradients(self, tmp_path: Path, known: Facts) -> None:
+        """Rendering works, the loss is computed, but no gradient reaches the parameters."""
+        detached = (
+            "import dataclasses\n\n_render = TorchRenderer.render\n\n"
+            "def _detached(self, camera, splats, background):\n"
+            "    drawn = _render(self, camera, splats, background)\n"
+            "    zero = sum(value.sum() * 0.0 for value in splats if hasattr(value, 'sum'))\n"
+            "    return dataclasses.replace(drawn, color=drawn.color.detach() + zero)\n\n"
+            "TorchRenderer.render = _detached\n"
+        )
+        broken = sabotage("smoke_trainer/renderers/torch_.py", detached)
+        certificate = run(tmp_path, known, broken, RecordedKernels())
+        assert certificate.verdict is Verdict.NOT_CERTIFIED
+        assert failed_criteria(certificate) >= {
+            "gradients-xyz",
+            "gradients-opacity",
+            "gradients-f-dc",
+            "densification-works",
+        }
+        assert len(certificate.reasons) == len(failed_criteria(certificate))
+        assert levels(certificate)[RungName.TRAINS] is False
+
+    @pytest.mark.parametrize(
+        ("file", "lines", "message"),
+        [
+            (
+                "smoke_trainer/losses.py",
+                "def photometric_loss(*a, **k):\n    raise RuntimeError('out of luck')\n",
+                "out of luck",
+            ),
+            (
+                "smoke_trainer/needs.py",
+                "def require():\n    raise _broken('torch', OSError('libgomp.so.1: wrong ELF class'))\n",
+                "libgomp.so.1: wrong ELF class",
+            ),
+        ],
+        ids=["crash", "broken package"],
+    )
+    def test_error_of_the_trainer_is_the_reason(
+        self, tmp_path: Path, known: Facts, file: str, lines: str, message: str
+    ) -> None:
+        certificate = run(tmp_path, known, sabotage(file, lines), RecordedKernels())
+        assert certificate.verdict is Verdict.NOT_CERTIFIED
+        assert failed_criteria(certificate) == {"training-finishes"}
+        assert message in certificate.reasons[0]
+
+    def test_kernels_that_cannot_be_imported(self, tmp_path: Path, known: Facts) -> None:
+        certificate = run(tmp_path, known, sabotage("splatfix/kernels/ssim.py", "import no_such_module\n"))
+        assert certificate.verdict is Verdict.NOT_CERTIFIED
+        assert levels(certificate)[RungName.COMPUTES] is False
+        assert levels(certificate)[RungName.TRAINS] is False
+
+    def test_regression_against_the_baseline(self, tmp_path: Path, known: Facts) -> None:
+        first = run(tmp_path / "first", known, runner=RecordedTrainer(), suite=SUITES["quick"])
+        scenes = [{"scene": item.scene, "result": item.result} for item in first.scenes]
+        slower = {**scenes[0]["result"], "iterations_per_second": 0.1}  # type: ignore[dict-item]
+        again = run(
+            tmp_path / "again",
+            known,
+            runner=RecordedTrainer(study=slower),
+            suite=SUITES["quick"],
+            baseline={"scenes": scenes},
+        )
+        assert again.verdict is Verdict.NOT_CERTIFIED
+        assert levels(again)[RungName.TRAINS] is True
+        assert levels(again)[RungName.REPRODUCES] is False
+        assert len(again.reasons) == 1 and again.reasons[0].startswith("reproduces: study: ")
+
+
+UNREADABLE = {"error": {"code": "unreadable-scene", "happened": "no image", "meaning": "", "remedy": ""}}
+
+
+class TestUndetermined:
+    def test_unreadable_scene_of_the_user(self, tmp_path: Path, known: Facts) -> None:
+        suite = Suite("data", ("attic", "statue"), 60.0, data=tmp_path, iterations=200)
+        runner = RecordedTrainer(attic=UNREADABLE)
+        certificate = run(tmp_path / "out", known, runner=runner, suite=suite)
+        assert (certificate.verdict, certificate.reasons) == (Verdict.UNDETERMINED, ())
+        assert [(item.scene, item.reason) for item in certificate.unreadable] == [("attic", "No image.")]
+        assert levels(certificate)[RungName.COMPUTES] is True
+        assert levels(certificate)[RungName.TRAINS] is None
+
+    def test_failure_of_another_scene_wins(self, tmp_path: Path, known: Facts) -> None:
+        suite = Suite("data", ("attic", "statue"), 60.0, data=tmp_path, iterations=200)
+        runner = RecordedTrainer(attic=UNREADABLE, statue={"iterations": 200})
+        certificate = run(tmp_path / "out", known, runner=runner, suite=suite)
+        assert certificate.verdict is Verdict.NOT_CERTIFIED
+        assert [item.scene for item in certificate.unreadable] == ["attic"]
+        assert all(reason.startswith("statue: ") for reason in certificate.reasons)
+
+    def test_unreadable_bundled_scene_is_a_failure(self, tmp_path: Path, known: Facts) -> None:
+        runner = RecordedTrainer(figurine=UNREADABLE)
+        certificate = run(tmp_path, known, runner=runner)
+        assert (certificate.verdict, certificate.unreadable) == (Verdict.NOT_CERTIFIED, ())
+        assert failed_criteria(certificate) == {"training-finishes"}
+
+
+class TestReportFolder:
+    def test_earlier_report_moves_aside(self, tmp_path: Path, known: Facts) -> None:
+        renders = tmp_path / "figurine" / "renders"
+        renders.mkdir(parents=True)
+        (renders / "old.png").write_bytes(b"old")
+        (renders.parent / "trainer.log").write_text("an earlier run")
+        (tmp_path / "certificate.md").write_text("earlier")
+        certificate = run(tmp_path, known, runner=RecordedTrainer())
+        assert certificate.scenes[0].images == ()
+        assert not (tmp_path / "certificate.md").exists()
+        assert (tmp_path / "previous" / "certificate.md").read_text() == "earlier"
+        assert (tmp_path / "previous" / "figurine" / "renders" / "old.png").exists()
+
+    def test_data_of_the_user_is_not_overwritten(self, tmp_path: Path, known: Facts) -> None:
+        (tmp_path / "figurine").mkdir()
+        (tmp_path / "figurine" / "photo.png").write_bytes(b"mine")
+        with pytest.raises(SplatfixError) as caught:
+            run(tmp_path, known, runner=RecordedTrainer())
+        assert (caught.value.code, int(caught.value.exit_code)) == ("not-our-folder", 2)
+        assert [path.name for path in tmp_path.rglob("*.*")] == ["photo.png"]
+
+    def test_trainer_gets_what_was_asked(self, tmp_path: Path, known: Facts) -> None:
+        runner = RecordedTrainer()
+        run(tmp_path, known, runner=runner, seed=7)
+        (words,) = runner.calls
+        assert words[3:7] == ["figurine", "--preset", "quick", "--iterations"]
+        assert words[words.index("--seed") + 1] == "7"
+
+
+class TestVerify:
+    def test_ours_pass_and_a_wrong_replacement_fails(self, known: Facts) -> None:
+        """A pure-PyTorch fused_ssim on the path, here a wrong one, is compared with the reference too."""
+
+        def with_replacement(folder: Path) -> Path:
+            path = stage(folder)
+            (path / "fused_ssim.py").write_text(
+                "from splatfix.kernels.ssim import fused_ssim as _right\n"
+                "def fused_ssim(a, b, padding='same', train=True):\n    return _right(a, b, 'valid', train)\n"
+            )
+            return path
+
+        kernels = verify(sys.executable, "cpu", facts=known, stage_files=with_replacement)
+        ours = {item.name: item for item in kernels if item.implementation.startswith("splatfix.")}
+        assert set(ours) == {"ssim", "knn", "rasterizer"}
+        assert {(item.outcome, item.kind) for item in ours.values()} == {(Outcome.MET, "ours")}
+        allowed = (ours["ssim"].value_allowed, ours["ssim"].gradient_allowed)
+        assert allowed == (1e-6, 5e-5), "the contract of kernels/ssim.py"
+        theirs = {item.implementation: item for item in kernels if item not in ours.values()}
+        assert theirs["fused_ssim"].outcome is Outcome.FAILED
+        assert theirs["fused_ssim"].kind == "python", "no distribution of splatfix's holds it"
+        others = [item for name, item in theirs.items() if name != "fused_ssim"]
+        assert all(item.outcome is not Outcome.FAILED and item.detail for item in others)
+
+    def test_no_gpu(self, tmp_path: Path, known: Facts) -> None:
+        import torch
+
+        if torch.cuda.is_available():
+            pytest.skip("this machine has a GPU")
+        kernels = verify(sys.executable, "cuda", facts=known)
+        assert {item.outcome for item in kernels} == {Outcome.NOT_MEASURED}
+        with pytest.raises(SplatfixError) as caught:
+            run(tmp_path, known, device="cuda")
+        assert (caught.value.code, int(caught.value.exit_code)) == ("no-gpu", 3)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_extension_that_was_not_run_is_undetermined(self) -> None:
+        ours = KernelCheck("knn", "splatfix.kernels.knn", Outcome.MET, 1e-7, 1e-5, kind="ours")
+        theirs = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="GPU", kind="native")
+        not_installed = dataclasses.replace(theirs, kind="")
+        wrong = dataclasses.replace(ours, outcome=Outcome.FAILED)
+        assert int(exit_code_of((ours,))) == 0
+        assert int(exit_code_of((ours, theirs))) == 3
+        assert int(exit_code_of((ours, not_installed))) == 0
+        assert int(exit_code_of((ours, theirs, wrong))) == 1
+
+
+class TestInterrupted:
+    def test_before_any_scene(self, tmp_path: Path, known: Facts) -> None:
+        (tmp_path / "figurine").mkdir()  # of an earlier run
+
+        def stop(where: str, state: Mapping[str, Any]) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(Interrupted) as caught:
+            certify(Request(sys.executable, SHORT, tmp_path), stop, known)
+        assert str(caught.value) == str(Interrupted())
+
+    @pytest.mark.skipif(os.name != "posix", reason="signals")
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_partial_results_are_named(self, number: signal.Signals, tmp_path: Path) -> None:
+        pytest.importorskip("torch")
+        out = tmp_path / "report"
+        argv = ["certify", "--suite", "quick", "--iterations", "5000", "--out", str(out)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "splatfix", *argv],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            deadline = time.monotonic() + 120
+            while not (out / "courtyard" / "trainer.log").is_file():
+                assert process.poll() is None and time.monotonic() < deadline
+                time.sleep(0.02)
+            process.send_signal(number)
+            stdout, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+        assert (process.returncode, stdout) == (130, "")
+        assert stderr.strip().splitlines()[-1] == str(Interrupted(out, ("courtyard",)))
+        assert not (out / "certificate.json").exists()

@@ -1,0 +1,154 @@
+"""Suites: bundled scenes, and those of a data folder, trained for real."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix.certify import SUITES, Outcome, Request, Verdict, certify, data_suite, sample_suite
+from splatfix.certify.samples import samples_folder
+from splatfix.certify.suites import CPU_ITERATIONS, CPU_WIDTH, GPU_ITERATIONS
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import Facts
+from tests.certify.conftest import RecordedKernels
+
+LENGTH, WIDTH = 60, 64  # enough for every criterion on the samples below
+
+
+def lay_out(root: Path, **scenes: str) -> Path:
+    """A data folder: path below the root (``__`` for a slash) = the sample to copy there."""
+    for place, sample in scenes.items():
+        shutil.copytree(samples_folder() / sample, root / place.replace("__", "/"))
+    return root
+
+
+def usual_blender_names(scene: Path) -> None:
+    """train/r_0.png and test/r_0.png: two views of one name."""
+    for split in ("train", "test"):
+        (scene / split).mkdir()
+        path = scene / f"transforms_{split}.json"
+        document = json.loads(path.read_text())
+        for index, frame in enumerate(document["frames"]):
+            (scene / f"{frame['file_path']}.png").rename(scene / split / f"r_{index}.png")
+            frame["file_path"] = f"./{split}/r_{index}"
+        path.write_text(json.dumps(document))
+
+
+def test_data_folder_is_certified_without_floors(tmp_path: Path, known: Facts) -> None:
+    root = lay_out(tmp_path / "data", tandt__train="plaza", mine__statue="figurine", mine__lego="figurine")
+    usual_blender_names(root / "mine" / "lego")
+    suite = data_suite(root, sys.executable, "cpu", LENGTH, WIDTH)
+    assert sorted(suite.scenes) == ["lego", "statue", "train"]
+    assert len(suite.skipped) == 12
+    assert {item.scene for item in suite.skipped} >= {"bicycle", "truck", "playroom"}
+    asked = Request(sys.executable, suite, tmp_path / "out")
+    certificate, _ = certify(asked, facts=known, runner=RecordedKernels())
+    assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
+    assert certificate.skipped == suite.skipped
+    runs = {run.scene: run for run in certificate.scenes}
+    for run in runs.values():
+        outcomes = {item.code: item.outcome for item in run.criteria}
+        assert outcomes.pop("held-out-quality") is Outcome.NOT_MEASURED
+        assert set(outcomes.values()) == {Outcome.MET}
+        assert (run.result["iterations"], run.result["resolution"][0]) == (LENGTH, WIDTH)
+        assert not set(run.result["split"]["train"]) & set(run.result["split"]["test"])
+    assert (runs["train"].result["asked"]["strategy"], runs["train"].result["asked"]["budget"]) == (
+        "budget",
+        2.0,
+    )
+    assert runs["statue"].result["asked"]["strategy"] == "default"
+
+
+def no_photos(scene: Path) -> None:
+    for photo in (scene / "images_8").iterdir():
+        photo.unlink()
+
+
+def one_photo(scene: Path) -> None:
+    """Without a test split nothing can be verified."""
+    for photo in sorted((scene / "images_8").iterdir())[1:]:
+        photo.unlink()
+
+
+def cut_photo(scene: Path) -> None:
+    photo = sorted((scene / "images_8").iterdir())[3]
+    photo.write_bytes(photo.read_bytes()[:2000])
+
+
+def cut_cameras(scene: Path) -> None:
+    (scene / "sparse" / "0" / "cameras.bin").write_bytes(b"\x01\x00\x00")
+
+
+def broken_json(scene: Path) -> None:
+    (scene / "transforms_train.json").write_text('{"frames": [')
+
+
+DAMAGES = {
+    no_photos: ("courtyard", "0 usable image"),
+    one_photo: ("courtyard", "1 usable image"),
+    cut_photo: ("courtyard", "cannot be read as an image"),
+    cut_cameras: ("courtyard", "cameras.bin ends too early"),
+    broken_json: ("figurine", "transforms_train.json is not JSON"),
+}
+
+
+def test_damaged_scenes_are_undetermined(tmp_path: Path, known: Facts) -> None:
+    """They say nothing about the environment."""
+    root = lay_out(tmp_path / "data", **{damage.__name__: sample for damage, (sample, _) in DAMAGES.items()})
+    for damage in DAMAGES:
+        damage(root / damage.__name__)
+    suite = data_suite(root, sys.executable, "cpu", LENGTH, WIDTH)
+    asked = Request(sys.executable, suite, tmp_path / "out")
+    certificate, _ = certify(asked, facts=known, runner=RecordedKernels())
+    assert (certificate.verdict, certificate.reasons) == (Verdict.UNDETERMINED, ())
+    reasons = {item.scene: item.reason for item in certificate.unreadable}
+    assert set(reasons) == {damage.__name__ for damage in DAMAGES}
+    for damage, (_, words) in DAMAGES.items():
+        assert words in reasons[damage.__name__]
+
+
+def test_defaults_depend_on_the_device(tmp_path: Path) -> None:
+    root = lay_out(tmp_path, truck="fruit")
+    on_cpu, on_gpu = (data_suite(root, sys.executable, device) for device in ("cpu", "cuda"))
+    assert (on_cpu.iterations, on_cpu.resolution) == (CPU_ITERATIONS, CPU_WIDTH)
+    assert (on_gpu.iterations, on_gpu.resolution) == (GPU_ITERATIONS, None)
+    given = data_suite(root, sys.executable, "cuda", 500, 4)
+    arguments = ["truck", "--data", str(root), "--iterations", "500", "--resolution", "4"]
+    assert given.trainer_arguments("truck") == arguments
+
+
+def test_sample_suites_can_be_shortened() -> None:
+    assert sample_suite("quick") == SUITES["quick"]
+    arguments = sample_suite("quick", 20, 32).trainer_arguments("study")
+    assert arguments == ["study", "--preset", "quick", "--iterations", "20", "--resolution", "32"]
+    with pytest.raises(SplatfixError) as caught:
+        sample_suite("nonsuch")
+    assert (caught.value.code, int(caught.value.exit_code)) == ("unknown-suite", 2)
+
+
+@pytest.mark.parametrize(
+    ("folder", "code", "exit_code"), [("", "unreadable-scene", 3), ("x", "wrong-usage", 2)]
+)
+def test_folder_without_scenes(tmp_path: Path, folder: str, code: str, exit_code: int) -> None:
+    with pytest.raises(SplatfixError) as caught:
+        data_suite(tmp_path / folder, sys.executable, "cpu")
+    assert (caught.value.code, int(caught.value.exit_code)) == (code, exit_code)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(["--suite", "quick"], "suite-and-data"), (["--container", "cpu"], "not-in-a-container")],
+)
+def test_conflicting_options(words: list[str], code: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "splatfix", "certify", "--data", str(tmp_path), *words, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, code)
