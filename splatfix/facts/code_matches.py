@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from splatfix.facts.model.source import CodeMatch
+from splatfix.facts.source.folder import files_below, text_of
 from splatfix.facts.source.setup_py import SetupScript
-from splatfix.facts.source.text_files import files_below, text_of
 
 # Symbols of CUB's old functors; CCCL 3.0 (CUDA 13.0) removed them.
 _CUB = re.compile(r"\bcub::(Max|Min|Sum|Equality|Inequality|Difference|Division)\b")

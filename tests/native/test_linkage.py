@@ -11,7 +11,7 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.facts import Extension, Linkage, LiveSystem, gather
 from splatfix.facts.environment import probe as environment
 from splatfix.install.target import Target
-from tests.facts.native_files import NEW_ABI, OLD_ABI, extension, load
+from tests.facts.environment.native_files import NEW_ABI, OLD_ABI, extension, load
 
 pytestmark = pytest.mark.native
 

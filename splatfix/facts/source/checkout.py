@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from splatfix.facts.code_matches import own_path_in_flags, passages_of, standard_flags
 from splatfix.facts.model.fact import Fact, unknown
@@ -20,26 +19,13 @@ from splatfix.facts.model.source import (
     Pin,
     RenderCall,
     Shadow,
-    Submodule,
 )
 from splatfix.facts.source.extension import extension_folders, read_source
+from splatfix.facts.source.folder import children_of, files_below, telling_paths, text_of
+from splatfix.facts.source.git import branch_of, commit_of, git_folder, read_submodules, remote_of
 from splatfix.facts.source.python_source import SPLAT_MODULE, guarded_imports, imported_modules, render_calls
 from splatfix.facts.source.setup_py import read_setup_script
-from splatfix.facts.source.text_files import children_of, files_below, text_of
 
-# Folders whose contents tell stacks apart; what else lies in a checkout is the user's own.
-_TELLING = (
-    "submodules",
-    "utils",
-    "gsplat",
-    "examples",
-    "nerfstudio",
-    "nerfstudio/models",
-    "rasterizer",
-    "crates",
-    "configs",
-    "scene",
-)
 # A file that mentions none of these is not parsed.
 _MENTIONS = re.compile(r"rasteriz|fused_ssim|simple_knn|gsplat", re.IGNORECASE)
 
@@ -54,14 +40,13 @@ def read_checkout(folder: Path) -> Fact[Checkout]:
     root = folder.resolve()
     git = git_folder(root)
     python = _PythonFiles(root)
-    submodules = tuple(_submodules(root))
     checkout = Checkout(
         folder=str(root),
-        paths=_telling_paths(root),
+        paths=telling_paths(root),
         remote=remote_of(git),
         commit=commit_of(git),
         branch=branch_of(git),
-        submodules=submodules,
+        submodules=read_submodules(root),
         pins=tuple(read_pins(root)),
         sources=tuple(_sources(root)),
         imports=python.imports,
@@ -72,35 +57,6 @@ def read_checkout(folder: Path) -> Fact[Checkout]:
         unreadable=python.unreadable,
     )
     return Fact(checkout, "files of the checkout, read as text")
-
-
-def _submodules(root: Path) -> Iterator[Submodule]:
-    text = text_of(root / ".gitmodules")
-    for block in re.split(r"^\s*\[submodule\b.*$", text, flags=re.MULTILINE)[1:]:
-        values = dict(re.findall(r"^\s*(path|url)\s*=\s*(\S.*?)\s*$", block, re.MULTILINE))
-        if "path" not in values:
-            continue
-        place = root / values["path"]
-        yield Submodule(
-            path=values["path"],
-            url=values.get("url", ""),
-            empty=not _has_content(place),
-            commit=commit_of(git_folder(place)),
-        )
-
-
-def _has_content(folder: Path) -> bool:
-    try:
-        return any(item.name != ".git" for item in folder.iterdir())
-    except OSError:
-        return False
-
-
-def _telling_paths(root: Path) -> tuple[str, ...]:
-    found = [item.name for item in children_of(root)]
-    for inner in _TELLING:
-        found += [f"{inner}/{item.name}" for item in children_of(root / inner)]
-    return tuple(sorted(found))
 
 
 def _sources(root: Path) -> Iterator[CheckoutSource]:
@@ -209,54 +165,3 @@ def _pin(file: str, text: str) -> Pin | None:
     if rest and not re.match(r"[=<>!~]", rest):
         return None
     return Pin(file, match.group(0), rest.replace(" ", ""))
-
-
-def git_folder(folder: Path) -> Path | None:
-    """The folder with HEAD and config; a submodule's or worktree's ``.git`` is a file that names it."""
-    place = folder / ".git"
-    if place.is_dir():
-        return place
-    match = re.match(r"gitdir:\s*(.+)", text_of(place))
-    if not match:
-        return None
-    named = (folder / match.group(1).strip()).resolve()
-    return named if named.is_dir() else None
-
-
-def commit_of(git: Path | None) -> str | None:
-    """The commit that is checked out, from HEAD, a loose or a packed reference; None where none of them tells."""
-    if git is None:
-        return None
-    head = text_of(git / "HEAD").strip()
-    if not head.startswith("ref:"):
-        return head if re.fullmatch(r"[0-9a-f]{40,64}", head) else None
-    ref = head.removeprefix("ref:").strip()
-    common = (git / text_of(git / "commondir").strip()).resolve() if (git / "commondir").is_file() else git
-    for place in (git, common):
-        loose = text_of(place / ref).strip()
-        if re.fullmatch(r"[0-9a-f]{40,64}", loose):
-            return loose
-    packed = re.search(
-        rf"^([0-9a-f]{{40,64}}) {re.escape(ref)}$", text_of(common / "packed-refs"), re.MULTILINE
-    )
-    return packed.group(1) if packed else None
-
-
-def branch_of(git: Path | None) -> str:
-    """The branch that is checked out; "" for a detached head."""
-    head = text_of(git / "HEAD").strip() if git else ""
-    return head.removeprefix("ref:").strip().removeprefix("refs/heads/") if head.startswith("ref:") else ""
-
-
-def remote_of(git: Path | None) -> str:
-    """The address of ``origin``, without a user name or token in it."""
-    config = text_of(git / "config") if git else ""
-    match = re.search(r'\[remote "origin"\][^\[]*?^\s*url\s*=\s*(\S+)', config, re.MULTILINE | re.DOTALL)
-    if not match:
-        return ""
-    url = match.group(1)
-    parts = urlsplit(url)
-    if parts.scheme in ("http", "https"):
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit((parts.scheme, host, parts.path, "", ""))
-    return url

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal
+from splatfix.checks import Goal, run_checks
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import run
 from splatfix.facts import Facts, LiveSystem, gather, load
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem
@@ -34,7 +33,7 @@ def test_this_machine_played_back_gives_equal_facts_and_findings(tmp_path: Path)
     recording.write(sys.executable, redact=False)
     again = load(tmp_path / "machine")
     assert timeless(again) == timeless(facts)
-    before, after = (json.dumps(to_json(run(item, Goal(("sm_120",))))) for item in (facts, again))
+    before, after = (json.dumps(to_json(run_checks(item, Goal(("sm_120",))))) for item in (facts, again))
     assert before == after
 
 

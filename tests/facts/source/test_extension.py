@@ -10,7 +10,7 @@ import pytest
 from splatfix.core.codec import from_json, to_json
 from splatfix.facts import Source, extension_folders, read_source, walk_extensions
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 OWN_CHOICE = '''
 """Talks of -arch=sm_75 in its documentation only."""
