@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import shlex
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.core.errors import Exit, usage_error
-from splatfix.core.step import say
+from splatfix.core.step import Step, run, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,13 +71,18 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
 
     def text(console: Console) -> None:
         from splatfix.report import diagnosis
-        from splatfix.report.options import show_briefly
 
-        diagnosis.show(console, facts, findings, families, verbose=verbose)
-        if options:
-            show_briefly(console, options, why_command(request))
-        elif request.facts_file is None and not selected and (step := next_step(facts, request.python)):
-            console.print(step, markup=False, highlight=False, soft_wrap=True)
+        here = request.facts_file is None and not selected
+        diagnosis.show(
+            console,
+            facts,
+            findings,
+            families,
+            options=options,
+            why=why_step(request),
+            next_step=next_step(facts, request.python) if here else None,
+            verbose=verbose,
+        )
 
     return Result(
         "diagnose",
@@ -132,28 +136,23 @@ def _load_checks() -> tuple[Check, ...]:
     return select()
 
 
-def why_command(request: DiagnoseRequest) -> str:
+def why_step(request: DiagnoseRequest) -> Step:
     """The command that shows all options for what was diagnosed."""
     from splatfix.app.options import is_installable
 
-    repo, facts_file, python = request.repo, request.facts_file, request.python
-    named = [shlex.quote(str(repo))] if repo and is_installable(repo) else []
-    words = ["splatfix install", *named, "--dry-run --why"]
-    words += [f"--target {name}" for name in request.targets]
-    words += [f"--facts {shlex.quote(str(facts_file))}"] if facts_file else []
-    words += [f"--python {shlex.quote(python)}"] if python else []
-    return " ".join(words)
+    repo = [str(request.repo)] if request.repo and is_installable(request.repo) else []
+    targets = [word for name in request.targets for word in ("--target", name)]
+    elsewhere = ["--facts", str(request.facts_file)] if request.facts_file else []
+    python = ["--python", request.python] if request.python else []
+    return run(
+        *("splatfix", "install", *repo, "--dry-run", "--why", *targets, *elsewhere, *python),
+        text="Explain choices and rejected alternatives",
+    )
 
 
-def next_step(facts: Facts, python: str | None) -> str:
-    """Where nothing failed: the commands that show what facts cannot; "" where there is no torch to show it with."""
-    from splatfix.checks._common import has_nvidia_gpu
-
-    torch = facts.environment.torch.value
-    if torch is None:
-        return ""
-    on_gpu = torch.cuda and has_nvidia_gpu(facts)
-    there = {item.module for item in facts.environment.packages.value or ()}
-    named = f" --python {shlex.quote(python)}" if python else ""
-    renderer = " --renderer inria" if on_gpu and "diff_gaussian_rasterization" in there else ""
-    return f"\nNext: splatfix verify{named}; splatfix certify{renderer}{named}"
+def next_step(facts: Facts, python: str | None) -> Step | None:
+    """Where nothing failed: the command that shows what facts cannot; None without a torch to show it with."""
+    if facts.environment.torch.value is None:
+        return None
+    named = ["--python", python] if python else []
+    return run("splatfix", "verify", *named, text="Next: check the accuracy of the kernels")

@@ -16,18 +16,13 @@ from rich.markup import escape
 from rich.text import Text
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import Step
+from splatfix.core.step import Command, Step
 
 _LEAST = 24
 """Columns that a hanging indent must leave to the text."""
 
-# What stands behind the last ": " of advice, or is all of it. A newline inside would spoil it when it is pasted.
-_COMMAND = re.compile(
-    r"(?:^|(?<=: ))(?:splatfix (?:--|diagnose|inspect|install|revert|verify|certify|monitor|checks|cache|scenes)|"
-    r"sudo |export |mv |nvidia-smi|pip3? (?:un)?install |python3? -m |uv pip |conda (?:install|create) |"
-    r'docker (?:run|pull|image|context|system) |git -C |"[^"]+" -m |\'[^\']+\' -m |/\S+ -m ).*\Z',
-    re.DOTALL,
-)
+_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"(?:\\.|[^"\\])*")+""")
+"""A word of a shell's command line, its quotes included."""
 
 
 @cache
@@ -55,13 +50,20 @@ def _console(*, to_stderr: bool) -> Console:
     return made
 
 
+def shorten_home(text: str) -> str:
+    """Prose with the user's home folder written as ``~``; for commands the whole path is kept."""
+    home = os.environ.get("HOME", "") if os.name == "posix" else ""
+    if len(home) < 2:
+        return text
+    return re.sub(rf"(?<![\w./~-]){re.escape(home)}(?=/)", "~", text)
+
+
 def prose(console: Console, head: str, body: str) -> None:
     """Print ``body`` behind ``head`` (both markup: a mark, a label), its following lines under its first.
 
-    Nothing is broken inside a word, such as a path, nor inside a command at the end. Where ``head`` leaves too little
-    room, the body stands below it.
+    Nothing is broken inside a word, such as a path. Where ``head`` leaves too little room, the body stands below it.
     """
-    first, text = Text.from_markup(head, emoji=False), Text.from_markup(body, emoji=False)
+    first, text = Text.from_markup(head, emoji=False), Text.from_markup(shorten_home(body), emoji=False)
     hang = first.cell_len
     if console.width - hang < _LEAST and text.cell_len > console.width - hang:
         margin = hang - len(first.plain.lstrip())
@@ -77,20 +79,41 @@ def prose(console: Console, head: str, body: str) -> None:
 
 def paragraph(console: Console, body: str, *, first: int, then: int) -> None:
     """Print markup indented by ``first`` columns, the lines after it by ``then``; broken where :func:`prose` breaks it."""
-    text = Text.from_markup(body, emoji=False)
+    text = Text.from_markup(shorten_home(body), emoji=False)
     for number, line in enumerate(_lines(text, max(console.width - then, 1))):
         console.print(Text(" " * (then if number else first)) + line, soft_wrap=True)
 
 
 def show_step(console: Console, step: Step, *, indent: int, windows: bool = os.name == "nt") -> None:
-    """One thing to do: its text, then its command on a line of its own, which is never broken."""
+    """One thing to do: its text, then its command on a line of its own."""
     margin = " " * indent
     if step.text:
         prose(console, f"{margin}[cyan]→[/] ", escape(step.text))
         margin += "  "
     if step.command:
-        line = step.command.shell(windows=windows)
-        console.print(f"{margin}[cyan]$ {escape(line)}[/]", soft_wrap=True)
+        show_command(console, step.command, indent=len(margin), windows=windows)
+
+
+def show_command(console: Console, command: Command, *, indent: int, windows: bool = os.name == "nt") -> None:
+    """A command on lines of its own, runnable as it is: where it is too long it goes on after the shell's own sign.
+
+    Lines break between words only, and an option stays with its value.
+    """
+    line = command.shell(windows=windows)
+    hang = " " * (indent + 2)
+    groups: list[str] = []
+    for word in _WORD.findall(line):
+        joins = groups and not word.startswith("-") and (len(groups) == 1 or groups[-1].startswith("-"))
+        groups[-1:] = [f"{groups[-1]} {word}"] if joins and " " not in groups[-1] else [*groups[-1:], word]
+    rows = [groups[0]]
+    for group in groups[1:]:
+        fits = cell_len(f"{hang}{rows[-1]} {group}  ") <= console.width
+        rows[-1:] = [f"{rows[-1]} {group}"] if fits else [rows[-1], group]
+    end = " ^" if windows else " \\"
+    for number, row in enumerate(rows):
+        head = " " * indent + "$ " if number == 0 else f"{hang}  "
+        tail = end if number + 1 < len(rows) else ""
+        console.print(f"[cyan]{escape(head + row + tail)}[/]", soft_wrap=True)
 
 
 def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -111,13 +134,7 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str
 
 
 def _lines(text: Text, width: int) -> list[Text]:
-    found = _COMMAND.search(text.plain)
-    said, command = (text[: found.start()], text[found.start() :]) if found else (text, Text())
-    said.rstrip()
-    lines = [piece for line in said.split("\n", allow_blank=True) for piece in _pieces(line, width)]
-    if command.plain:
-        lines = [*lines[:-1], Text.assemble(lines[-1], " ", command)] if said.plain else [command]
-    return lines
+    return [piece for line in text.split("\n", allow_blank=True) for piece in _pieces(line, width)]
 
 
 def _pieces(line: Text, width: int) -> list[Text]:

@@ -1,10 +1,11 @@
-"""Diagnosis for the terminal: the machine in a few lines, then every finding that asks for attention, with its way out."""
+"""Renders a diagnosis: verdict and suggested fix first, then every finding that needs attention, then what is fine."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -13,11 +14,11 @@ from rich.markup import escape
 
 from splatfix.checks.model import Finding, Goal, Status
 from splatfix.core.codec import to_json
-from splatfix.core.step import step_json
+from splatfix.core.step import Step, step_json
 from splatfix.facts.model import Facts, Gpu
 from splatfix.plan.ways import Ways
 from splatfix.report.console import paragraph, prose, show_step
-from splatfix.report.options import ways_part
+from splatfix.report.options import show_suggestion, ways_part
 
 MARKS = {
     Status.PASS: "[green]✓[/]",
@@ -27,7 +28,12 @@ MARKS = {
     Status.SKIP: "[dim]–[/]",
     Status.CRASH: "[bold red]☠[/]",
 }
-_LOUD = (Status.WARN, Status.FAIL, Status.UNKNOWN, Status.CRASH)
+_SECTIONS = {
+    "Problems": (Status.FAIL, Status.CRASH),
+    "Warnings": (Status.WARN,),
+    "Not determined": (Status.UNKNOWN,),
+    "Notes": (Status.SKIP,),
+}
 
 
 def document(facts: Facts, goal: Goal, findings: tuple[Finding, ...], options: Ways | None) -> dict[str, Any]:
@@ -58,41 +64,110 @@ def show(
     findings: tuple[Finding, ...],
     families: dict[str, str],
     *,
+    options: Ways | None = None,
+    why: Step | None = None,
+    next_step: Step | None = None,
     verbose: bool = False,
 ) -> None:
-    """Print a diagnosis.
+    """Print a diagnosis: verdict and fix, then what is wrong, then what is fine.
 
     Args:
-        families: family of each finding code, for the headings.
-        verbose: also print the evidence of findings that are fine.
+        families: family of each finding code, for the headings of what is fine.
+        options: those that answer the failures; ``why`` is the command that explains all of them.
+        next_step: the command to run next where nothing failed.
+        verbose: also list the checks that passed, and every piece of evidence, with full paths.
     """
-    for name, value in _overview(facts):
-        prose(console, f"[bold]{name:<13}[/]  ", escape(value))
-    for family, group in groupby(findings, key=lambda finding: families.get(finding.code, "")):
-        console.print(f"\n[bold]{escape(family)}[/]")
+    windows = facts.machine.system == "windows"
+    short = str if verbose else environment_paths(facts)
+    _show_verdict(console, findings)
+    if options is not None:
+        show_suggestion(console, options, why, windows=windows)
+    elif next_step is not None:
+        show_step(console, next_step, indent=2, windows=windows)
+    for heading, statuses in _SECTIONS.items():
+        group = [item for item in findings if item.status in statuses]
+        if group:
+            console.print(f"\n[bold]{heading}[/]")
         for item in group:
-            finding(console, item, verbose=verbose, windows=facts.machine.system == "windows")
-    numbers = counts(findings)
-    words = ", ".join(f"{count} {name}" for name, count in numbers.items() if count)
-    console.print(f"\n[bold]{words}[/]")
+            show_finding(console, item, short=short, windows=windows)
+    passed = [item for item in findings if item.status is Status.PASS]
+    listed = "" if verbose or not passed else " (list them with -v)"
+    console.print(f"\n[bold]{_plural(len(passed), 'check')} passed[/]{listed}")
+    if verbose:
+        for family, members in groupby(passed, key=lambda item: families.get(item.code, "")):
+            console.print(f"  [bold]{escape(family)}[/]")
+            for item in members:
+                show_finding(console, item, short=short, windows=windows, evidence=True)
+    for name, value in _overview(facts):
+        prose(console, f"  [bold]{name:<13}[/]  ", escape(short(value)))
 
 
-def finding(
-    console: Console, item: Finding, *, verbose: bool = False, windows: bool = os.name == "nt"
+def _show_verdict(console: Console, findings: tuple[Finding, ...]) -> None:
+    found = Counter(item.status for item in findings)
+    failed = found[Status.FAIL] + found[Status.CRASH]
+    unknown = found[Status.UNKNOWN]
+    rest = [_plural(found[Status.WARN], "warning")] if found[Status.WARN] else []
+    if failed:
+        mark, word = MARKS[Status.FAIL], f"{_plural(failed, 'problem')} found"
+        rest += [f"{unknown} not determined"] if unknown else []
+    elif unknown:
+        mark, word = MARKS[Status.UNKNOWN], f"No problem found, but {_plural(unknown, 'check')} undetermined"
+    else:
+        mark, word = MARKS[Status.PASS], "No problems found"
+    prose(console, f"{mark} ", f"[bold]{', '.join([word, *rest])}[/]")
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def show_finding(
+    console: Console,
+    item: Finding,
+    *,
+    short: Callable[[str], str] = str,
+    windows: bool = os.name == "nt",
+    evidence: bool = False,
 ) -> None:
-    """Print one finding; loud ones with their evidence and remedy."""
-    code = f" [dim]{item.code}[/]" if item.status in _LOUD or verbose else ""
-    prose(console, f"  {MARKS[item.status]} ", f"{escape(item.summary)}{code}")
-    if item.status in _LOUD or verbose:
-        for entry in item.evidence:
-            via = f" [dim]({escape(entry.found_via)})[/]" if entry.found_via else ""
-            said = f"[dim]{escape(entry.name)}:[/] {escape(entry.value)}{via}"
-            paragraph(console, said, first=6, then=8)
-    if item.status in _LOUD:
+    """Print one finding; one that needs attention with its code, evidence and remedy.
+
+    Args:
+        short: shortens the paths in prose.
+        evidence: print the evidence whatever the status.
+    """
+    loud = item.status not in (Status.PASS, Status.SKIP)
+    code = f" [dim]\\[{item.code}][/]" if loud else ""
+    prose(console, f"  {MARKS[item.status]} ", f"{escape(short(item.summary))}{code}")
+    for entry in item.evidence if loud or evidence else ():
+        via = f" [dim]({escape(short(entry.found_via))})[/]" if entry.found_via else ""
+        said = f"[dim]{escape(short(entry.name))}:[/] {escape(short(entry.value))}{via}"
+        paragraph(console, said, first=6, then=8)
+    if loud:
         for step in item.remedy:
             show_step(console, step, indent=6, windows=windows)
         if item.link:
             console.print(f"      [dim]{escape(item.link)}[/]", soft_wrap=True)
+
+
+def environment_paths(facts: Facts) -> Callable[[str], str]:
+    """A function that shortens paths in prose: below the environment to its name, below its home folder to ``~``."""
+    interpreter = facts.environment.interpreter.value
+    if interpreter is None:
+        return str
+    prefix = interpreter.prefix
+    folders = re.split(r"[/\\]", prefix)
+    common = folders[-1].lstrip(".") in ("venv", "env")
+    name = "/".join(folders[-2:]) if common else folders[-1]
+    home = re.match(r"(/home/[^/]+|/Users/[^/]+|/root|[A-Za-z]:\\Users\\[^\\]+)(?=[/\\])", prefix)
+
+    def short(text: str) -> str:
+        if len(folders) > 2:
+            text = re.sub(rf"(?<![\w./~-]){re.escape(prefix)}(?=[/\\])", lambda _: name, text)
+        if home:
+            text = re.sub(rf"(?<![\w./~-]){re.escape(home[1])}(?=[/\\])", "~", text)
+        return text
+
+    return short
 
 
 def _gpu(gpu: Gpu) -> str:

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from splatfix.core.codec import to_json
+from splatfix.core.step import Step
 from splatfix.plan.plan import RoadNotTaken
 from splatfix.plan.ways import ByHand, Road, Ways, WayStep
-from splatfix.report.console import paragraph, prose
+from splatfix.report.console import paragraph, prose, show_step
 
 
 def ways_part(ways: Ways) -> dict[str, Any]:
@@ -52,29 +53,27 @@ def show_options(console: Console, ways: Ways) -> None:
         prose(console, "[yellow]note[/] ", escape(note))
 
 
-def show_briefly(console: Console, ways: Ways, command: str) -> None:
-    """How a diagnosis ends: the way out with its steps, the others by title, what is to be done besides, and the command
-    that shows all of it."""
-    advice = ways.advice
+def show_suggestion(console: Console, options: Ways, why: Step | None, *, windows: bool = False) -> None:
+    """The advised option with its steps, the alternatives by title, what else is needed, and the command that explains."""
+    advice = options.advice
     if advice is None:
         return
-    console.print()
     if advice.plan is not None:
-        prose(console, "[bold]Way out[/]: ", escape(advice.plan.title))
+        prose(console, "[bold]Suggested fix:[/] ", escape(advice.plan.title))
         for step in advice.plan.steps:
             _step(console, step)
-        # a road above it would leave the failures as they are; where what is here serves, none below it is needed
-        below = ways.plans[ways.plans.index(advice.plan) + 1 :]
+        # an option above it would leave the failures as they are; where what is here serves, none below it is needed
+        below = options.plans[options.plans.index(advice.plan) + 1 :]
         others = () if advice.plan.road is Road.KEEP else below
         if others:
-            prose(console, "  [dim]or:[/] ", escape("; ".join(item.title for item in others)))
+            prose(console, "  [dim]Alternatives:[/] ", escape("; ".join(item.title for item in others)))
     for number, item in enumerate(advice.besides):
-        opening = "Besides" if advice.plan is not None or number else "Way out"
-        prose(console, f"[bold]{opening}[/]: ", escape(item.text))
+        opening = "Also needed" if advice.plan is not None or number else "Suggested fix"
+        prose(console, f"[bold]{opening}:[/] ", escape(item.text))
         for line in item.commands:
             console.print(f"     [cyan]$ {escape(line)}[/]", soft_wrap=True)
-    if ways.plans:
-        prose(console, "  ", f"[dim]all ways, with reasons: {escape(command)}[/]")
+    if options.plans and why:
+        show_step(console, why, indent=2, windows=windows)
 
 
 def a_road(console: Console, road: RoadNotTaken) -> None:
