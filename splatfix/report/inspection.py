@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from rich.console import Console
@@ -10,8 +9,9 @@ from rich.markup import escape
 
 from splatfix.checks.inspection import InspectedFile, Inspection
 from splatfix.core.codec import to_json
+from splatfix.core.step import Step
 from splatfix.facts.model import group_fatbins
-from splatfix.report.console import prose
+from splatfix.report.console import prose, show_step
 
 
 def document(result: Inspection) -> dict[str, Any]:
@@ -24,32 +24,19 @@ def document(result: Inspection) -> dict[str, Any]:
     }
 
 
-def show(console: Console, result: Inspection, *, verbose: bool = False) -> None:
-    """Per file: what it carries and whether each target can run it. Files without GPU code only with ``verbose``."""
-    silent = 0
+def show(
+    console: Console, result: Inspection, next_step: Step | None = None, *, verbose: bool = False
+) -> None:
+    """The verdict per target, then each file with what it carries. Files without GPU code only with ``verbose``."""
+    _show_verdict(console, result)
+    if next_step is not None:
+        show_step(console, next_step, indent=2)
+    quiet = 0
     for item in result.files:
         if not item.carries_gpu_code and not verbose and len(result.files) > 1:
-            silent += 1
-            continue
-        console.print(
-            f"[bold]{escape(item.binary.path)}[/] [dim]{item.binary.format} {item.binary.machine}[/]",
-            soft_wrap=True,
-        )
-        if not item.carries_gpu_code:
-            console.print("  no GPU code")
-            continue
-        for group in group_fatbins(item.binary.fatbins):
-            words = ", ".join(
-                entry.arch
-                if entry.kind.value == "sass"
-                else f"{entry.kind.value.upper()} {_version(entry.ptx_version)} {entry.arch}"
-                for entry in group.entries
-            )
-            plural = "fatbin" if group.count == 1 else "fatbins"
-            prose(console, f"  {group.count} {plural}: ", escape(words))
-        for coverage in item.verdicts:
-            mark = "[green]✓[/]" if coverage.usable else "[bold red]✗[/]"
-            prose(console, f"  {mark} ", escape(coverage.reason))
+            quiet += 1
+        else:
+            _show_file(console, item)
     for path, reason in result.unreadable:
         prose(console, "[bold red]✗[/] ", f"{escape(path)}: {escape(reason)}")
     if verbose:
@@ -57,15 +44,58 @@ def show(console: Console, result: Inspection, *, verbose: bool = False) -> None
             prose(console, "[magenta]?[/] ", f"{escape(path)}: {escape(reason)}")
     elif result.skipped:
         first = escape(result.skipped[0][0])
-        said = f"{len(result.skipped)} place(s) could not be read, such as {first} (--verbose lists them)"
-        prose(console, "", said)
-    if silent:
-        prose(console, "", f"[dim]{silent} more file(s) without GPU code (--verbose lists them)[/]")
-    if not result.files and not result.unreadable:
-        console.print("No native file there.")
-    if result.targets:
-        tally = Counter(coverage.usable for item in result.files for coverage in item.verdicts)
-        console.print(f"{tally[True]} usable, {tally[False]} not usable")
+        prose(
+            console,
+            "[magenta]?[/] ",
+            f"{_count(len(result.skipped), 'path')} could not be read, such as {first} (list all with -v)",
+        )
+    if quiet:
+        console.print()
+        prose(console, "", f"[dim]{_count(quiet, 'more file')} without GPU code (list all with -v)[/]")
+
+
+def _show_verdict(console: Console, result: Inspection) -> None:
+    if not result.files:
+        console.print("[magenta]?[/] No native files found")
+        return
+    judged = [item for item in result.files if item.verdicts]
+    total = _count(len(result.files), "file")
+    if result.targets and not judged:
+        prose(console, "[magenta]?[/] ", "[bold]No GPU code found, so there is nothing to judge[/]")
+    elif not judged:
+        with_code = sum(item.carries_gpu_code for item in result.files)
+        prose(console, "", f"[bold]{with_code} of {total} with GPU code[/]")
+    one = len(judged) == 1
+    for at, target in enumerate(result.targets if judged else ()):
+        bad = sum(not item.verdicts[at].usable for item in judged)
+        which = "The file" if one else f"{bad} of {len(judged)} files with GPU code"
+        good = "The file" if one else f"All {len(judged)} files with GPU code"
+        said = f"{which} cannot run on {target}" if bad else f"{good} can run on {target}"
+        prose(console, "[bold red]✗[/] " if bad else "[green]✓[/] ", f"[bold]{said}[/]")
+
+
+def _show_file(console: Console, item: InspectedFile) -> None:
+    console.print()
+    path = f"[bold]{escape(item.binary.path)}[/]"
+    prose(console, "", f"{path} [dim]({item.binary.format}, {item.binary.machine})[/]")
+    if not item.carries_gpu_code:
+        console.print("  no GPU code")
+        return
+    for group in group_fatbins(item.binary.fatbins):
+        words = ", ".join(
+            entry.arch
+            if entry.kind.value == "sass"
+            else f"{entry.kind.value.upper()} {_version(entry.ptx_version)} {entry.arch}"
+            for entry in group.entries
+        )
+        prose(console, f"  {_count(group.count, 'fatbin')}: ", escape(words))
+    for coverage in item.verdicts:
+        mark = "[green]✓[/]" if coverage.usable else "[bold red]✗[/]"
+        prose(console, f"  {mark} ", escape(coverage.reason))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _file(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
