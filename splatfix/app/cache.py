@@ -31,19 +31,21 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
     Raises:
         SplatfixError: ``not-in-cache`` (exit code 2), or what could not be removed.
     """
+    from rich.markup import escape
+
     from splatfix.install import WheelCache
+    from splatfix.report.console import prose
 
     cache = WheelCache()
     chosen = cache.named(name) if name else cache.entries()
+    number = "1 wheel" if len(chosen) == 1 else f"{len(chosen)} wheels"
     if chosen:
         size = sum(entry.size for entry in chosen) / 2**20
-        confirm(f"Remove {len(chosen)} wheel(s), {size:.1f} MiB, from {cache.folder}?")
+        confirm(f"Remove {number}, {size:.1f} MiB, from {cache.folder}?")
     with on_interrupt(lambda: f"Interrupted: {len(cache.entries())} wheel(s) are still in {cache.folder}."):
         removed = cache.clear(chosen if name else None)
     return Result(
         "cache clear",
         lambda: {"folder": str(cache.folder), "removed": removed},
-        lambda console: console.print(
-            f"{removed} wheel(s) removed from {cache.folder}", markup=False, soft_wrap=True
-        ),
+        lambda console: prose(console, "", escape(f"Removed {number} from {cache.folder}")),
     )

@@ -52,6 +52,8 @@ def cache_document(folder: Path, entries: Sequence[CachedWheel]) -> dict[str, An
 
 def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -> None:
     """One line for each wheel: name, size, what it was built for, with and from, when, and its key."""
+    number = "No wheels" if not entries else "1 wheel" if len(entries) == 1 else f"{len(entries)} wheels"
+    prose(console, "", f"[bold]{number}[/] in {escape(str(folder))}")
     for entry in entries:
         archs = next(
             (v for k, v in entry.identity.items() if "ARCH" in k and k != "CUDA_HOME"), "no GPU code"
@@ -60,7 +62,6 @@ def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -
         source = f", from {entry.source}" if entry.source else ""
         built = f"{archs}, torch {torch}{source}, {entry.kept or 'of unknown age'}, key {entry.key[:8]}"
         prose(console, f"{escape(entry.wheel)}  ", f"{entry.size / 2**20:.1f} MiB  [dim]{escape(built)}[/]")
-    prose(console, "", f"{len(entries)} wheel(s) in {escape(str(folder))}")
 
 
 def show_plan(console: Console, plan: Plan, *, why: bool = False) -> None:

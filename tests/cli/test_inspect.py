@@ -83,7 +83,7 @@ def test_what_could_not_be_read_is_counted_and_leaves_the_verdict_open() -> None
     assert checks.verdict(checks.inspect_files(native, ())) is Exit.OK
     assert checks.verdict(checks.inspect_files(native, ("sm_90",))) is Exit.FAILURE
     for verbose, words in (
-        (False, "2 place(s) could not be read, such as /x/locked"),
+        (False, "2 paths could not be read, such as /x/locked"),
         (True, "? /x/b.so: the same"),
     ):
         stream = io.StringIO()

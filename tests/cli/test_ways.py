@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from splatfix.app.diagnose import DiagnoseRequest, next_step, why_command
+from splatfix.app.diagnose import DiagnoseRequest, next_step, why_step
 from splatfix.app.options import checkout_of
 from splatfix.cli import app
 from splatfix.core.errors import SplatfixError
+from splatfix.facts import Fact
 from tests.machines import facts_of, folder
 
 
@@ -52,39 +55,21 @@ def test_the_options_of_why_are_refused_without_it() -> None:
     assert refusal(*wanted, "--python", "env") == ("facts-and-options", 2)
 
 
-def test_diagnose_ends_with_the_way_out_only_where_something_failed() -> None:
-    ill = run("diagnose", "--facts", folder("rtx-3090-and-5090"))
-    assert ill.exit_code == 1
-    assert "Way out: rebuild the extensions with a toolkit that is here" in ill.output
-    well = run("diagnose", "--facts", folder("h200"))
-    assert "Way out" not in well.output
-    document = json.loads(run("diagnose", "--facts", folder("rtx-3090-and-5090"), "--json").output)
-    assert document["options"]["plans"][0]["road"] == "rebuild"
+def test_diagnose_suggests_a_fix_only_where_something_failed() -> None:
+    ill = json.loads(run("diagnose", "--facts", folder("rtx-3090-and-5090"), "--json").output)
+    assert ill["exit_code"] == 1
+    assert ill["options"]["plans"][0]["road"] == "rebuild"
     assert json.loads(run("diagnose", "--facts", folder("h200"), "--json").output)["options"] is None
 
 
-def test_a_healthy_diagnosis_names_what_only_running_shows(tmp_path: Path) -> None:
-    well = run("diagnose")
-    named = "splatfix verify; splatfix certify"
-    assert (named in well.output) == (well.exit_code != 1 and "torch is not installed" not in well.output)
-    assert named not in run("diagnose", "--only", "gpu-present").output
-    assert named not in run("diagnose", "--facts", folder("h200")).output
-
-
-@pytest.mark.parametrize(
-    ("machine", "python", "words"),
-    [
-        ("rtx-5080", None, "splatfix verify; splatfix certify --renderer inria"),
-        (
-            "rtx-5080",
-            "my env",
-            "splatfix verify --python 'my env'; splatfix certify --renderer inria --python 'my env'",
-        ),
-        ("apple-m2-max", None, "splatfix verify; splatfix certify"),
-    ],
-)
-def test_the_next_step_fits_the_environment(machine: str, python: str | None, words: str) -> None:
-    assert next_step(facts_of(machine), python).endswith(f"Next: {words}")
+def test_the_next_step_is_verify_in_the_same_environment() -> None:
+    for python, argv in ((None, ()), ("my env", ("--python", "my env"))):
+        step = next_step(facts_of("rtx-5080"), python)
+        assert step is not None and step.command is not None
+        assert step.command.argv == ("splatfix", "verify", *argv)
+    facts = facts_of("rtx-5080")
+    without = dataclasses.replace(facts.environment, torch=Fact(None, "", "torch is not installed"))
+    assert next_step(dataclasses.replace(facts, environment=without), None) is None
 
 
 def test_why_for_a_source_here_gives_plan_and_ways(tmp_path: Path) -> None:
@@ -101,11 +86,6 @@ def test_why_for_a_source_that_is_none_is_still_wrong_usage(tmp_path: Path) -> N
     assert refusal(*wanted) == ("not-a-folder", 2)
 
 
-def test_the_command_for_all_ways_asks_about_the_same_machine() -> None:
-    machine = folder("rtx-3090-and-5090")
-    assert f"splatfix install --dry-run --why --facts {machine}" in run("diagnose", "--facts", machine).output
-
-
 def test_a_project_without_gpu_code_in_the_current_folder_is_not_what_is_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,15 +95,20 @@ def test_a_project_without_gpu_code_in_the_current_folder_is_not_what_is_meant(
     assert (document["plan"], document["options"]["subjects"]) == (None, [])
 
 
-def test_a_failing_diagnosis_of_a_folder_that_is_no_stack_does_not_propose_to_install_it(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "plain").mkdir()
-    assert "install" in why_command(DiagnoseRequest(targets=("sm_120",)))
-    named = DiagnoseRequest(targets=("sm_120",), repo=tmp_path)
-    assert str(tmp_path) not in why_command(named)
+def test_the_why_command_asks_about_the_same_machine(tmp_path: Path) -> None:
+    def argv(**asked: Any) -> tuple[str, ...]:
+        command = why_step(DiagnoseRequest(**asked)).command
+        assert command is not None
+        return command.argv[2:]
+
+    assert argv() == ("--dry-run", "--why")
+    assert argv(targets=("sm_120",), python="my env") == (
+        *("--dry-run", "--why", "--target", "sm_120", "--python", "my env"),
+    )
+    assert argv(facts_file=Path("x")) == ("--dry-run", "--why", "--facts", "x")
+    assert argv(repo=tmp_path) == ("--dry-run", "--why"), "not something to install"
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
-    assert str(tmp_path) in why_command(named)
+    assert argv(repo=tmp_path) == (str(tmp_path), "--dry-run", "--why")
 
 
 def test_only_a_named_folder_that_can_be_installed_is_read_as_a_checkout(tmp_path: Path) -> None:
@@ -144,7 +129,8 @@ def test_a_folder_of_checkouts_is_asked_about_when_named_and_passed_over_when_no
     monkeypatch.chdir(tmp_path)
     problem = run("install", ".", "--dry-run", "--why", "--target", "sm_120").exception
     assert isinstance(problem, SplatfixError) and int(problem.exit_code) == 2
-    assert {"splatfix install ./one", "splatfix install ./two"} <= set(problem.todo)
+    commands = {step.command.argv for step in problem.todo if step.command}
+    assert {("splatfix", "install", "./one"), ("splatfix", "install", "./two")} <= commands
     document = json.loads(run("install", "--dry-run", "--why", "--target", "sm_120", "--json").output)
     assert (document["plan"], document["options"]["subjects"]) == (None, [])
     assert "one" not in json.dumps(document["options"])

@@ -11,8 +11,8 @@ from rich.console import Console
 from splatfix.app.diagnose import exit_code_of
 from splatfix.checks import Evidence, Finding, Status
 from splatfix.core.errors import Exit
-from splatfix.core.step import say, set_variable
-from splatfix.facts import Driver, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts
+from splatfix.core.step import run, say, set_variable
+from splatfix.facts import Driver, EnvironmentFacts, Fact, Facts, Gpu, Interpreter, MachineFacts
 from splatfix.report import diagnosis
 
 FACTS = Facts(
@@ -45,37 +45,77 @@ def shown(*findings: Finding, verbose: bool = False, width: int = 60) -> str:
     return stream.getvalue()
 
 
-def test_the_machine_in_a_few_lines() -> None:
-    text = shown(QUIET)
-    assert "Ubuntu 24.04 x86_64 in WSL2" in text
-    assert "NVIDIA GeForce RTX 5080 (12.0)" in text
-    assert "575.57.08, CUDA 12.9" in text
-    assert "torch is not installed" in text
+def test_verdict_and_problems_come_before_what_is_fine() -> None:
+    assert shown(QUIET, LOUD).splitlines() == [
+        "✗ 1 problem found",
+        "",
+        "Problems",
+        "  ✗ Something [is] wrong. [b-check]",
+        "      nvcc: [13.0] (nvcc --version)",
+        "      $ export A='[b]'",
+        "      → Reboot.",
+        "      https://example.org/why",
+        "",
+        "1 check passed (list them with -v)",
+        "  system         Ubuntu 24.04 x86_64 in WSL2",
+        "  GPU            NVIDIA GeForce RTX 5080 (12.0)",
+        "  driver         575.57.08, CUDA 12.9",
+        "  CUDA toolkits  none",
+        "  Python         not known",
+        "  torch          torch is not installed in this environment",
+        "  extensions     none",
+    ]
 
 
-def test_loud_findings_have_evidence_and_a_way_out_and_markup_is_kept_as_text() -> None:
-    lines = [line.strip() for line in shown(QUIET, LOUD).splitlines()]
-    assert "✓ All is [well]." in lines
-    assert "✗ Something [is] wrong. b-check" in lines
-    assert "nvcc: [13.0] (nvcc --version)" in lines
-    assert "$ export A='[b]'" in lines
-    assert "→ Reboot." in lines
-    assert "https://example.org/why" in lines
-    assert "1 pass, 1 fail" in lines
-    assert not any("value" in line for line in lines), "evidence of what is fine only with --verbose"
+def test_verbose_lists_what_passed_without_its_code() -> None:
+    lines = shown(QUIET, verbose=True).splitlines()
+    assert lines[:6] == [
+        "✓ No problems found",
+        "",
+        "1 check passed",
+        "  gpu",
+        "  ✓ All is [well].",
+        "      fact: value (road)",
+    ]
+    assert not any("a-check" in line for line in lines)
 
 
-def test_verbose_shows_the_evidence_of_what_is_fine() -> None:
-    assert "fact: value (road)" in shown(QUIET, verbose=True)
+@pytest.mark.parametrize(
+    ("statuses", "verdict"),
+    [
+        ((), "✓ No problems found"),
+        ((Status.PASS, Status.WARN, Status.WARN, Status.SKIP), "✓ No problems found, 2 warnings"),
+        ((Status.FAIL, Status.CRASH, Status.UNKNOWN), "✗ 2 problems found, 1 not determined"),
+        ((Status.UNKNOWN,), "? No problem found, but 1 check undetermined"),
+    ],
+)
+def test_verdicts(statuses: tuple[Status, ...], verdict: str) -> None:
+    findings = [Finding("a-check", status, "x") for status in statuses]
+    assert shown(*findings).splitlines()[0] == verdict
 
 
-def test_commands_are_never_broken_over_lines() -> None:
-    command = "export CUDA_HOME=" + "/a-long-folder-name" * 10
-    text = shown(
-        Finding("b-check", Status.FAIL, "x", remedy=(set_variable("CUDA_HOME", "/a-long-folder-name" * 10),)),
-        width=40,
-    )
-    assert f"$ {command}" in text
+def test_the_next_step_is_below_the_verdict() -> None:
+    stream = io.StringIO()
+    step = run("splatfix", "verify", text="Next: verify")
+    diagnosis.show(Console(file=stream, width=60), FACTS, (QUIET,), {}, next_step=step)
+    assert stream.getvalue().splitlines()[1:3] == ["  → Next: verify", "    $ splatfix verify"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "text", "expected"),
+    [
+        ("/home/me/conda/envs/gs", "/home/me/conda/envs/gs/lib/x.so here", "gs/lib/x.so here"),
+        ("/home/me/conda/envs/gs", "at /home/me/conda/envs/gs", "at ~/conda/envs/gs"),
+        ("/home/me/work/.venv", "/home/me/work/.venv/bin/python", "work/.venv/bin/python"),
+        ("/home/me/work/.venv", "/home/me2/work/.venv/bin", "/home/me2/work/.venv/bin"),
+        ("/usr", "/usr/bin/python", "/usr/bin/python"),
+        (r"C:\Users\me\gs\env", r"C:\Users\me\gs\env\python.exe", r"gs/env\python.exe"),
+    ],
+)
+def test_paths_are_shortened_to_the_environment_or_home(prefix: str, text: str, expected: str) -> None:
+    interpreter = Interpreter("", "3.12.3", "CPython", "cp312", "linux_x86_64", prefix, prefix, "venv", ())
+    facts = Facts(FACTS.machine, EnvironmentFacts(interpreter=Fact(interpreter, "test")), splatfix="0.1.0")
+    assert diagnosis.environment_paths(facts)(text) == expected
 
 
 @pytest.mark.parametrize(

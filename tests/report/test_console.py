@@ -1,0 +1,143 @@
+"""Lines on narrow terminals: prose wraps under its own beginning, commands wrap between words and stay runnable."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from splatfix.core.step import Command, run, set_variable
+from splatfix.install import CachedWheel
+from splatfix.report import console as consoles
+from splatfix.report.console import paragraph, prose, show_command, show_step, table
+from splatfix.report.installation import show_cache
+
+PIP = (
+    "/home/user/my env/bin/python",
+    "-m",
+    "pip",
+    "install",
+    "torch==2.9.*",
+    "--index-url",
+    "https://x.example",
+)
+
+
+def printed(width: int, draw: Callable[[Console], None]) -> list[str]:
+    stream = io.StringIO()
+    draw(Console(file=stream, width=width, color_system=None))
+    return stream.getvalue().splitlines()
+
+
+def test_prose_hangs_under_its_first_word() -> None:
+    lines = printed(40, lambda console: prose(console, "  [green]✓[/] ", "one [bold]two[/] three " * 5))
+    assert lines == [
+        "  ✓ one two three one two three one two",
+        "    three one two three one two three",
+    ]
+
+
+def test_no_word_is_broken_and_signs_stay_signs() -> None:
+    path = "/a-long-folder-name" * 5
+    lines = printed(40, lambda console: prose(console, "    → ", f"look into {path} :warning: now"))
+    assert lines == ["    → look into", f"      {path}", "      :warning: now"]
+
+
+def test_a_head_that_leaves_no_room_has_its_own_line() -> None:
+    lines = printed(
+        40, lambda console: prose(console, "✓ rasterizer diff_gaussian_rasterization ", "word " * 9)
+    )
+    assert lines == [
+        "✓ rasterizer diff_gaussian_rasterization",
+        "  word word word word word word word",
+        "  word word",
+    ]
+
+
+def test_a_paragraph_keeps_lines_and_indents_the_rest() -> None:
+    lines = printed(30, lambda console: paragraph(console, "alpha beta gamma\n\ndelta " * 2, first=2, then=4))
+    assert lines == ["  alpha beta gamma", "    ", "    delta alpha beta gamma", "    ", "    delta"]
+
+
+def test_a_short_command_is_one_line() -> None:
+    step = run("sudo", "apt-get", "install", "g++-10", text="Install gcc 10")
+    lines = printed(40, lambda console: show_step(console, step, indent=2))
+    assert lines == ["  → Install gcc 10", "    $ sudo apt-get install g++-10"]
+
+
+@pytest.mark.parametrize("width", [30, 50, 80])
+def test_a_long_command_stays_runnable(width: int) -> None:
+    lines = printed(width, lambda console: show_command(console, Command(PIP), indent=2))
+    assert len(lines) > 1 and all(line.endswith(" \\") for line in lines[:-1])
+    pasted = "\n".join(lines).removeprefix("  $ ").replace("\\\n", " ")
+    assert tuple(shlex.split(pasted)) == PIP
+    assert not any(line.rstrip(" \\").endswith("--index-url") for line in lines), "an option keeps its value"
+
+
+def test_a_long_command_for_cmd_goes_on_after_a_caret() -> None:
+    lines = printed(50, lambda console: show_command(console, Command(PIP), indent=0, windows=True))
+    assert all(line.endswith(" ^") for line in lines[:-1])
+
+
+def test_a_path_in_a_command_is_never_broken() -> None:
+    folder = "/a-long-folder-name" * 10
+    lines = printed(40, lambda console: show_step(console, set_variable("CUDA_HOME", folder), indent=0))
+    assert lines == [f"$ export CUDA_HOME={folder}"]
+
+
+def test_the_home_folder_is_a_tilde_in_prose_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+
+    def draw(console: Console) -> None:
+        prose(console, "", "in /home/me/env, /home/me2 and x/home/me/y")
+        show_command(console, Command(("ls", "/home/me/env")), indent=0)
+
+    assert printed(80, draw) == ["in ~/env, /home/me2 and x/home/me/y", "$ ls /home/me/env"]
+
+
+def test_a_table_becomes_paragraphs_where_it_has_no_room() -> None:
+    rows = [("no-kernel-image", "extension", "Extensions carry code [for] the GPU")]
+
+    def draw(console: Console) -> None:
+        table(console, ("code", "family", "title"), rows)
+
+    assert printed(80, draw) == [
+        "code             family     title",
+        "no-kernel-image  extension  Extensions carry code [for] the GPU",
+    ]
+    assert printed(56, draw)[1:] == [
+        "no-kernel-image  extension  Extensions carry code [for]",
+        "                            the GPU",
+    ]
+    assert printed(36, draw) == [
+        "no-kernel-image  extension",
+        "  Extensions carry code [for] the",
+        "  GPU",
+    ]
+
+
+@pytest.mark.parametrize("columns", [None, "0", "wide"])
+def test_a_pipe_gets_whole_lines(columns: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    assert consoles.out.__wrapped__().width > 10_000
+
+
+def test_the_wheel_cache_on_a_narrow_terminal() -> None:
+    name = "diff_gaussian_rasterization-0.0.0-cp311-cp311-linux_x86_64.whl"
+    identity = {"TORCH_CUDA_ARCH_LIST": "12.0", "torch": "2.11.0+cu130 x"}
+    entry = CachedWheel("a1", name, 3 << 20, "", identity, "inria/dgr at 9c5c2028f6", "2026-03-04")
+    lines = printed(40, lambda console: show_cache(console, Path("/cache"), [entry]))
+    assert lines == [
+        "1 wheel in /cache",
+        name,
+        "  3.0 MiB  12.0, torch 2.11.0+cu130,",
+        "  from inria/dgr at 9c5c2028f6,",
+        "  2026-03-04, key a1",
+    ]
