@@ -44,7 +44,7 @@ def prepare(request: Request, python: str | None, *, resume: bool = False) -> tu
 
     interpreter = resolve_python(python)
     if resume:
-        return interpreter, request_to_resume(interpreter)[1]
+        return interpreter, request_to_resume(interpreter)
     sources = tuple(fetch_source(text, interpreter) for text in request.sources or (".",))
     return interpreter, replace(request, sources=sources)
 

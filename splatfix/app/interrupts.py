@@ -60,7 +60,7 @@ class EnvironmentState:
         if entry.status is Status.ROLLED_BACK:
             return f"Interrupted: {self._prefix} was restored to its previous state. {resume}"
         if entry.status is Status.REVERTED:
-            left = ", ".join(item.id for item in self._journal.entries() if item.stands)
+            left = ", ".join(item.id for item in self._journal.entries() if item.active)
             state = f"still installed in {self._prefix}: {left}" if left else f"{self._prefix} is as it was"
             return f"Interrupted: the installation was reverted; {state}."
         if entry.status is Status.DONE:

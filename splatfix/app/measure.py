@@ -44,7 +44,7 @@ def measured(
         mine = [check for check in checks if check.implementation.partition(".")[0] in _tops(item)]
         wrong = [check for check in mine if check.outcome is Verdict.FAILED]
         if wrong:
-            changed = not all(one.already for one in outcome.items)
+            changed = not all(one.up_to_date for one in outcome.items)
             if changed:
                 take_back(python, outcome.entry)
             raise SplatfixError(

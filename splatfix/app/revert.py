@@ -44,7 +44,7 @@ def revert(
     from splatfix.facts import resolve_python
     from splatfix.install import revert as revert_one
     from splatfix.install import revert_all
-    from splatfix.install.target import open_target
+    from splatfix.install.environment import open_environment
     from splatfix.report import console, installation
 
     def show(outcome: RevertOutcome) -> None:
@@ -56,7 +56,7 @@ def revert(
             console.print("Nothing was changed: this is a dry run.")
 
     interpreter = resolve_python(python)
-    state = EnvironmentState(open_target(interpreter, ProcessRunner()).prefix, interpreter)
+    state = EnvironmentState(open_environment(interpreter, ProcessRunner()).prefix, interpreter)
     with on_interrupt(state.describe):
         if everything:
             outcomes = tuple(revert_all(interpreter, dry_run=dry_run, each=show))

@@ -1,11 +1,10 @@
-"""Carries a plan out and takes it back: build, verify, install, journal, revert. The only room that changes an environment."""
+"""Executes a plan and undoes it: build, verify, install, journal, revert. The only room that changes an environment."""
 
+from splatfix.install.downloads import fetch_source
+from splatfix.install.environment import open_environment
 from splatfix.install.execute import execute
-from splatfix.install.fetch import fetch_source
-from splatfix.install.journal import Entry, Journal, Status
-from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, RevertOutcome
-from splatfix.install.progress import Progress, Silent
-from splatfix.install.resume import request_to_resume
+from splatfix.install.journal import Entry, Journal, Status, request_to_resume
+from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, Progress, RevertOutcome
 from splatfix.install.revert import read_journal, revert, revert_all
 from splatfix.install.wheel_cache import WheelCache
 
@@ -17,11 +16,11 @@ __all__ = [
     "Outcome",
     "Progress",
     "RevertOutcome",
-    "Silent",
     "Status",
     "WheelCache",
     "execute",
     "fetch_source",
+    "open_environment",
     "read_journal",
     "request_to_resume",
     "revert",

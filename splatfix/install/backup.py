@@ -1,4 +1,4 @@
-"""Backs up what an installation will touch, and puts it back byte for byte."""
+"""Backs up what an installation will touch, and restores it byte for byte: at once when it fails, or later."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from splatfix.core.codec import CodecError, from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, write_bytes, write_json
 from splatfix.core.step import run, say
-from splatfix.install.distributions import bytecode_of, find_installed
-from splatfix.install.journal import move_away
-from splatfix.install.target import Target
-from splatfix.install.wheel_file import WheelFile
+from splatfix.install.environment import Environment, wait_for_pip
+from splatfix.install.journal import Entry, Journal, Status, move_away
+from splatfix.install.outcome import Restored
+from splatfix.install.wheels import WheelFile, bytecode_of, find_installed
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class SavedFile:
     digest: str
     mode: int
     mtime_ns: int
-    """Kept, because compiled Python files name the time of their source."""
+    """Compiled Python files name the time of their source."""
     link: str = ""
 
 
@@ -48,40 +48,37 @@ class Backup:
     """Left-overs of interrupted pip runs (``~name``) that were there already."""
 
 
-def make_backup(target: Target, wheel: WheelFile, folder: Path) -> Backup:
+def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Backup:
     """Copy everything that installing ``wheel`` will replace into ``folder``, with ``backup.json`` beside it.
 
     Raises:
         SplatfixError: ``cannot-back-up``, ``cannot-write``.
     """
-    old = find_installed(target, wheel.name)
-    new = wheel.destinations(target)
+    old = find_installed(environment, wheel.name)
+    new = wheel.destinations(environment)
     touched = dict.fromkeys([*(path for item in old for path in item.files), *new])
     touched |= dict.fromkeys(code for path in new for code in bytecode_of(path))
-    saved = []
-    for number, path in enumerate(touched):
-        if path.is_symlink() or path.is_file():
-            saved.append(_save(path, folder, number))
+    there = [(number, path) for number, path in enumerate(touched) if path.is_symlink() or path.is_file()]
     backup = Backup(
         subject=wheel.name,
         version_before=", ".join(item.version for item in old),
-        saved=tuple(saved),
-        will_write=tuple(str(path) for path in new),
-        folders_before=tuple(str(path) for path in _folders(target, touched) if path.is_dir()),
-        stashes_before=tuple(str(path) for path in _stashes(target)),
+        saved=tuple(_save(path, folder, number) for number, path in there),
+        will_write=tuple(map(str, new)),
+        folders_before=tuple(str(path) for path in _folders(environment, touched) if path.is_dir()),
+        stashes_before=tuple(map(str, _stashes(environment))),
     )
     write_json(folder / "backup.json", to_json(backup))
     return backup
 
 
-def backup_files(target: Target, subject: str, files: Iterable[Path], folder: Path) -> Backup:
+def backup_files(environment: Environment, subject: str, files: Iterable[Path], folder: Path) -> Backup:
     """Copy files that will be edited, and nothing else, into ``folder``, with ``backup.json`` beside it.
 
     Raises:
         SplatfixError: ``cannot-write``; OSError when a file cannot be read.
     """
     saved = tuple(_save(path, folder, number) for number, path in enumerate(files))
-    backup = Backup(subject, "", saved, (), (), tuple(str(path) for path in _stashes(target)))
+    backup = Backup(subject, "", saved, (), (), tuple(map(str, _stashes(environment))))
     write_json(folder / "backup.json", to_json(backup))
     return backup
 
@@ -96,49 +93,98 @@ def read_backup(folder: Path) -> Backup:
         return from_json(Backup, read_json(folder / "backup.json", "a backup of splatfix"))
     except (SplatfixError, CodecError) as error:
         why = error.what if isinstance(error, SplatfixError) else f"{folder / 'backup.json'}: {error}."
-        raise _damaged(folder, f"A backup is missing or damaged. {why}", "what it was of") from error
+        raise _damaged(folder, f"A backup is missing or damaged. {why}", "the package") from error
 
 
-def restore(target: Target, backup: Backup, folder: Path) -> None:
+def check_backup(backup: Backup, folder: Path) -> None:
+    """Check that every copy is there and intact.
+
+    Raises:
+        SplatfixError: ``backup-damaged``.
+    """
+    for item in backup.saved:
+        blob = folder / "blobs" / item.blob
+        if item.blob and (not blob.is_file() or hashlib.sha256(blob.read_bytes()).hexdigest() != item.digest):
+            what = f"The backup of {item.path} in {folder} is missing or damaged."
+            raise _damaged(folder, what, f"{backup.subject} {backup.version_before}".strip())
+
+
+def restore(environment: Environment, backup: Backup, folder: Path) -> None:
     """Make everything that the installation touched what it was before. Doing it twice changes nothing more.
 
     Raises:
-        SplatfixError: ``backup-damaged`` before anything is changed; ``cannot-write`` if the disk refuses.
+        SplatfixError: ``backup-damaged`` before anything is changed; ``cannot-restore`` if the disk refuses.
     """
     check_backup(backup, folder)
+    keep = {item.path for item in backup.saved}
     try:
-        _restore(target, backup, folder)
+        for path in _installed_files(backup):
+            if str(path) not in keep:
+                path.unlink(missing_ok=True)
+        for stash in _stashes(environment):
+            if str(stash) not in backup.stashes_before:
+                shutil.rmtree(stash, ignore_errors=True) if stash.is_dir() else stash.unlink(missing_ok=True)
+        for item in backup.saved:
+            _put_back(item, folder)
+        _prune(environment, backup)
     except OSError as error:
         raise SplatfixError(
             "cannot-restore",
-            f"{error.filename or folder} could not be put back: {error.strerror or error}.",
+            f"{error.filename or folder} could not be restored: {error.strerror or error}.",
             meaning="The environment is between two states; the backup is complete.",
-            todo=(run("splatfix", "revert", text="Make room or make the folder writable, then"),),
+            todo=(run(*environment.splatfix("revert"), text="Make room or make the folder writable, then"),),
         ) from error
 
 
-def _restore(target: Target, backup: Backup, folder: Path) -> None:
-    keep = {item.path for item in backup.saved}
-    for path in _to_remove(target, backup):
-        if str(path) not in keep:
-            path.unlink(missing_ok=True)
-    for stash in _stashes(target):
-        if str(stash) not in backup.stashes_before:
-            shutil.rmtree(stash, ignore_errors=True) if stash.is_dir() else stash.unlink(missing_ok=True)
-    for item in backup.saved:
-        _put_back(item, folder)
-    _prune(target, backup)
+def undo_changes(environment: Environment, journal: Journal, entry: Entry) -> tuple[Restored, ...]:
+    """Undo everything this entry changed, the last change first. Safe to repeat after a crash in the middle."""
+    done: list[Restored] = []
+    for step in reversed(entry.changes):
+        folder = journal.folder_of(entry) / step.backup
+        backup = read_backup(folder)
+        there = any(Path(path).exists() for path in backup.will_write)
+        restore(environment, backup, folder)
+        removed = step.version if there else ""
+        done.append(Restored(step.subject, removed, backup.version_before, step.source, not step.done))
+    return tuple(done)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """One interrupted run that was undone."""
+
+    entry: Entry
+    items: tuple[Restored, ...]
+
+
+def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]:
+    """Undo runs whose process died, the latest first. Only for the holder of the environment's lock.
+
+    Raises:
+        SplatfixError: ``environment-busy`` when the pip of such a run is still at work after two minutes.
+    """
+    found = journal.unfinished()
+    if found:
+        wait_for_pip(environment)
+    done: list[Recovered] = []
+    for entry in reversed(found):
+        items = undo_changes(environment, journal, entry)
+        if entry.status is Status.REVERTING:
+            status = Status.REVERTED
+        else:
+            status = Status.ROLLED_BACK if items else Status.FAILED
+        done.append(Recovered(journal.end(entry, status, "its process ended before it was finished"), items))
+    return tuple(done)
 
 
 def _save(path: Path, folder: Path, number: int) -> SavedFile:
     status = path.lstat()
+    mode = status.st_mode & 0o7777
     if path.is_symlink():
-        return SavedFile(str(path), "", "", status.st_mode & 0o7777, status.st_mtime_ns, str(path.readlink()))
-    blob = f"{number:05d}"
-    content = path.read_bytes()
+        return SavedFile(str(path), "", "", mode, status.st_mtime_ns, str(path.readlink()))
+    blob, content = f"{number:05d}", path.read_bytes()
     write_bytes(folder / "blobs" / blob, content)
-    digest = hashlib.sha256(content).hexdigest()
-    return SavedFile(str(path), blob, digest, status.st_mode & 0o7777, status.st_mtime_ns)
+    return SavedFile(str(path), blob, hashlib.sha256(content).hexdigest(), mode, status.st_mtime_ns)
 
 
 def _put_back(item: SavedFile, folder: Path) -> None:
@@ -159,47 +205,18 @@ def _put_back(item: SavedFile, folder: Path) -> None:
     temporary.replace(path)
 
 
-def check_backup(backup: Backup, folder: Path) -> None:
-    """Look whether every copy is there and whole.
-
-    Raises:
-        SplatfixError: ``backup-damaged``.
-    """
-    for item in backup.saved:
-        blob = folder / "blobs" / item.blob
-        if item.blob and (not blob.is_file() or hashlib.sha256(blob.read_bytes()).hexdigest() != item.digest):
-            what = f"The backup of {item.path} in {folder} is missing or damaged."
-            raise _damaged(folder, what, f"{backup.subject} {backup.version_before}".strip())
-
-
-def _damaged(folder: Path, what: str, subject: str) -> SplatfixError:
-    entry = folder.parent.with_name(f"{folder.parent.name}.json")
-    return SplatfixError(
-        "backup-damaged",
-        what,
-        meaning="The earlier version cannot be put back byte for byte, so nothing was changed.",
-        todo=(
-            say(f"Reinstall {subject} from where it came, with pip."),
-            move_away(entry, "Then take this entry out of the journal, because it cannot be undone"),
-        ),
-    )
-
-
-def _to_remove(target: Target, backup: Backup) -> list[Path]:
-    """The files of the new installation: what the wheel brings, its bytecode, and what pip adds to its dist-info."""
+def _installed_files(backup: Backup) -> list[Path]:
+    """What the wheel brings, its bytecode, and what pip adds to its dist-info."""
     written = [Path(path) for path in backup.will_write]
-    found = list(written)
-    for path in written:
-        found += bytecode_of(path)
-    infos = {path.parent for path in written if path.parent.name.endswith(".dist-info")}
-    for info in infos:
+    found = [*written, *(code for path in written for code in bytecode_of(path))]
+    for info in {path.parent for path in written if path.parent.name.endswith(".dist-info")}:
         found += [path for path in info.rglob("*") if not path.is_dir()]
     return found
 
 
-def _folders(target: Target, paths: Iterable[Path]) -> list[Path]:
+def _folders(environment: Environment, paths: Iterable[Path]) -> list[Path]:
     """Every folder above these paths, up to the environment's own folders, and the bytecode folders beside them."""
-    stops = {*target.sites, target.prefix, target.scripts, target.data}
+    stops = {*environment.sites, environment.prefix, environment.scripts, environment.data}
     found: dict[Path, None] = {}
     for path in paths:
         found[path.parent / "__pycache__"] = None
@@ -210,17 +227,30 @@ def _folders(target: Target, paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def _prune(target: Target, backup: Backup) -> None:
-    """Remove folders that the installation made, the deepest first, as far as they are empty; make those it removed."""
+def _prune(environment: Environment, backup: Backup) -> None:
+    """Remove empty folders that the installation made, the deepest first; make those it removed."""
     for name in backup.folders_before:
         Path(name).mkdir(parents=True, exist_ok=True)
-    before = set(backup.folders_before)
-    folders = _folders(target, [Path(path) for path in backup.will_write])
+    folders = _folders(environment, [Path(path) for path in backup.will_write])
     for folder in sorted(folders, key=lambda path: -len(path.parts)):
-        if str(folder) not in before and folder.is_dir() and next(folder.iterdir(), None) is None:
+        new = str(folder) not in backup.folders_before
+        if new and folder.is_dir() and next(folder.iterdir(), None) is None:
             folder.rmdir()
 
 
-def _stashes(target: Target) -> list[Path]:
+def _stashes(environment: Environment) -> list[Path]:
     """pip renames what it uninstalls to ``~name`` until it has succeeded; a killed pip leaves them."""
-    return [path for site in target.sites if site.is_dir() for path in sorted(site.glob("~*"))]
+    return [path for site in environment.sites if site.is_dir() for path in sorted(site.glob("~*"))]
+
+
+def _damaged(folder: Path, what: str, subject: str) -> SplatfixError:
+    entry = folder.parent.with_name(f"{folder.parent.name}.json")
+    return SplatfixError(
+        "backup-damaged",
+        what,
+        meaning="The earlier version cannot be restored byte for byte, so nothing was changed.",
+        todo=(
+            say(f"Reinstall {subject} from where it came, with pip."),
+            move_away(entry, "Then take this entry out of the journal, because it cannot be undone"),
+        ),
+    )

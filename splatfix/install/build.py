@@ -1,9 +1,11 @@
-"""Builds one wheel with the target environment's own pip, in a scratch copy, with an explicit environment."""
+"""Builds one wheel with the target environment's own pip, in a scratch copy, with explicit variables."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,52 +16,81 @@ from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
 from splatfix.core.step import say
 from splatfix.facts import read_source
-from splatfix.install.build_lines import BuildLines
-from splatfix.install.compiler_cache import compiler_cache
 from splatfix.install.edit import apply_edits
-from splatfix.install.identity import identity_of
-from splatfix.install.kept_log import kept_log
-from splatfix.install.mismatch import silenced_check
-from splatfix.install.origin import origin_of
+from splatfix.install.environment import Environment, child_environment, writable_log
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
-from splatfix.install.target import Target, child_environment
-from splatfix.install.wheel_cache import WheelCache, wheel_key
-from splatfix.install.wheel_file import add_manifest
+from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, wheel_key
+from splatfix.install.wheels import add_manifest
 from splatfix.plan.plan import BuildWheel
 
 # A rasterizer for four architectures takes minutes; half a day means that something hangs.
-BUILD_TIMEOUT = 6 * 3600.0
+_TIMEOUT = 6 * 3600.0
+
+_NINJA = re.compile(r"^\s*\[(\d+)/(\d+)\]")
+_BEGINS = re.compile(r"^\s*building '([^']+)' extension")
+_COMPILING = re.compile(r"\s-c (?:-\S+ )*(\S+\.(?:cu|cpp|cc|cxx|c))\b")
+
+# Python runs sitecustomize of the first folder on its path at every start, so also in the children that pip starts.
+# Torch's own files stay as they are: the function is replaced in memory, after the module was loaded.
+_SITECUSTOMIZE = """
+import importlib.util
+import sys
+
+
+class _SilencedCheck:
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch.utils.cpp_extension":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            module._check_cuda_version = _silenced
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def _silenced(*args, **kwargs):
+    print("splatfix: --force-cuda-mismatch: torch's check of the CUDA version is silenced", flush=True)
+
+
+sys.meta_path.insert(0, _SilencedCheck())
+"""
 
 
 @dataclass(frozen=True)
 class Built:
-    """A wheel, and whether it was compiled now or before."""
+    """A wheel, and whether it was compiled now."""
 
     path: Path
-    kept: bool
-    """Taken from the wheel cache."""
+    cached: bool
 
 
 def build_wheel(
     action: BuildWheel,
-    target: Target,
+    environment: Environment,
     runner: Runner,
     wheels: Path,
     log: Path,
     doing: Callable[[str], None],
     cache: WheelCache | None = None,
     built_with: Mapping[str, str] | None = None,
-    timeout: float = BUILD_TIMEOUT,
     stop: threading.Event | None = None,
 ) -> Built:
     """Build the action's source and leave its wheel, with our manifest in it, in ``wheels``.
 
-    A compiler that the system killed for memory is tried once more with half as many side by side. ``log`` receives
-    everything the build prints.
+    A build whose compiler the system killed for memory is tried again with half as many jobs.
 
     Args:
-        cache: where a wheel of the same source and tools may lie already, and where this one is kept.
+        log: receives everything the build prints.
+        doing: called with what the build is working on.
+        cache: where a wheel of the same source and tools may be already, and where this one is kept.
         built_with: versions of everything that goes into the build, for the cache's key.
         stop: set by another thread, it ends the build.
 
@@ -74,10 +105,10 @@ def build_wheel(
             apply_edits(scratch.source, action.edits)
             identity = identity_of(action, built_with or {}, read_source(scratch.source).reads)
             key = wheel_key(scratch.source, identity) if cache else ""
-            if cache and (kept := cache.take(key, wheels)):
-                return Built(kept, True)
+            if cache and (found := cache.take(key, wheels)):
+                return Built(found, True)
             doing("running its setup.py")
-            cause = _run_pip(action, target, runner, scratch, log, doing, timeout, stop)
+            cause = _run_pip(action, environment, runner, scratch, log, doing, stop)
             if cause is None:
                 made = _take_wheel(action, scratch, wheels, log, built_with or {})
                 if cache:
@@ -92,41 +123,36 @@ def build_wheel(
 
 def _run_pip(
     action: BuildWheel,
-    target: Target,
+    environment: Environment,
     runner: Runner,
     scratch: Scratch,
     log: Path,
     doing: Callable[[str], None],
-    timeout: float,
     stop: threading.Event | None,
 ) -> RootCause | None:
     variables = {**action.variables, "TMPDIR": str(scratch.temporary), **compiler_cache(action, scratch.root)}
     if action.cuda_mismatch:
-        variables["PYTHONPATH"] = str(silenced_check(scratch.root / "silenced"))
-    environment = child_environment(variables, action.unset, action.path_first)
-    argv = [target.python, "-m", "pip", "--no-input", "--disable-pip-version-check", "wheel", "--verbose"]
-    argv += [
-        "--no-build-isolation",
-        "--no-deps",
-        "--no-index",
-        "--no-clean",
-        "--wheel-dir",
-        str(scratch.wheels),
-        ".",
-    ]
+        variables["PYTHONPATH"] = str(_silenced_check(scratch.root / "silenced"))
+    argv = [environment.python, "-m", "pip", "--no-input", "--disable-pip-version-check"]
+    argv += ["wheel", "--verbose", "--no-build-isolation", "--no-deps", "--no-index", "--no-clean"]
+    argv += ["--wheel-dir", str(scratch.wheels), "."]
     lines = BuildLines()
-    with kept_log(log):
+
+    def follow(line: str) -> None:
+        if text := lines.describe(line):
+            doing(text)
+
+    with writable_log(log):
         with log.open("a", encoding="utf-8") as file:
-            settings = "".join(f"# {name}={value}\n" for name, value in variables.items())
-            file.write(
-                f"# splatfix {__version__} builds {action.subject} from {action.source}\n{settings}# {' '.join(argv)}\n"
-            )
+            file.write(f"# splatfix {__version__} builds {action.subject} from {action.source}\n")
+            file.writelines(f"# {name}={value}\n" for name, value in variables.items())
+            file.write(f"# {' '.join(argv)}\n")
         done = runner.run(
             argv,
-            timeout=timeout,
+            timeout=_TIMEOUT,
             cwd=scratch.source,
-            env=environment,
-            on_line=lambda line: doing(text) if (text := lines.says(line)) else None,
+            env=child_environment(variables, action.unset, action.path_first),
+            on_line=follow,
             log=log,
             stop=stop,
         )
@@ -140,27 +166,27 @@ def _run_pip(
 
 
 def _of_the_source(cause: RootCause, action: BuildWheel, scratch: Scratch) -> RootCause:
-    """The cause in words of the person's source: the scratch copy is gone when they read it."""
+    """The cause with paths of the source itself: the scratch copy is removed before anybody reads it."""
 
     def as_there(match: re.Match[str]) -> str:
         return match.group(1) if (scratch.source / match.group(1)).is_file() else match.group()
 
-    # a compiler cache tells compilers paths relative to where they run
+    # a compiler cache gives compilers paths relative to where they run
     lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+([^\s:(,]+)", as_there, line) for line in cause.lines)
     named = next((name for edit in action.edits for name in edit.files if lines and name in lines[0]), None)
     if cause.kind != "compiler" or named is None or not _moved(named, action, scratch):
         return replace(cause, lines=lines)
     edits = ", ".join(edit.rule for edit in action.edits if named in edit.files)
-    note = f"Lines of {named} are counted as after its edits ({edits}), which added some."
+    note = f"Line numbers of {named} are those after splatfix's edits ({edits}), which added lines."
     return replace(cause, lines=lines, meaning=f"{cause.meaning} {note}".strip())
 
 
 def _moved(name: str, action: BuildWheel, scratch: Scratch) -> bool:
-    """The edits made the file longer or shorter, so that a line's number is another in the person's copy."""
-    counts = [
+    """The edits changed the file's number of lines."""
+    counts = {
         folder.joinpath(name).read_bytes().count(b"\n") for folder in (Path(action.source), scratch.source)
-    ]
-    return counts[0] != counts[1]
+    }
+    return len(counts) > 1
 
 
 def _take_wheel(
@@ -170,24 +196,23 @@ def _take_wheel(
     if len(made) != 1:
         raise SplatfixError(
             "build-failed",
-            f"The build of {action.subject} ended well but left {len(made)} wheels instead of one.",
+            f"The build of {action.subject} succeeded but left {len(made)} wheels instead of one.",
             meaning="Nothing was installed.",
             todo=(say(f"Read the full log: {log}"),),
         )
-    add_manifest(
-        made[0],
-        {
-            "schema_version": 1,
-            "kind": "built",
-            "splatfix": __version__,
-            "source": action.source,
-            "targets": list(action.targets),
-            "variables": dict(action.variables),
-            "built_with": dict(built_with),
-            "edits": [edit.rule for edit in action.edits],
-            **({"cuda_mismatch": action.cuda_mismatch} if action.cuda_mismatch else {}),
-        },
-    )
+    manifest = {
+        "schema_version": 1,
+        "kind": "built",
+        "splatfix": __version__,
+        "source": action.source,
+        "targets": list(action.targets),
+        "variables": dict(action.variables),
+        "built_with": dict(built_with),
+        "edits": [edit.rule for edit in action.edits],
+    }
+    if action.cuda_mismatch:
+        manifest["cuda_mismatch"] = action.cuda_mismatch
+    add_manifest(made[0], manifest)
     path = wheels / made[0].name
     write_bytes(path, made[0].read_bytes())  # whole or not at all: it may go to another disk, and a full one
     return path
@@ -196,8 +221,68 @@ def _take_wheel(
 def _failed(action: BuildWheel, cause: RootCause, log: Path) -> SplatfixError:
     return SplatfixError(
         "disk-full" if cause.kind == "disk-full" else "build-failed",
-        f"The build of {action.subject} failed: {cause.lines[0] if cause.lines else 'it said nothing'}",
+        f"The build of {action.subject} failed: {cause.lines[0] if cause.lines else 'it printed nothing'}",
         meaning="\n  ".join([*cause.lines[1:], f"{cause.meaning} Nothing was installed.".strip()]),
         todo=(*cause.todo, say(f"Full log: {log}")),
         details={"cause": cause.kind, "lines": list(cause.lines), "log": str(log)},
     )
+
+
+def compiler_cache(action: BuildWheel, scratch: Path) -> dict[str, str]:
+    """Variables that let ccache or sccache serve the C++ compiler too, across scratch folders; none without a cache.
+
+    Torch takes nvcc from PYTORCH_NVCC as a command line, but takes CXX for one program's name: with a blank in it, it
+    refuses the compiler. So a script with the compiler's own name stands in.
+    """
+    program = action.variables.get("PYTORCH_NVCC", "").partition(" ")[0]
+    cxx = action.variables.get("CXX", "")
+    if not program or not cxx:
+        return {}
+    folder = scratch / "compiler-cache"
+    folder.mkdir()
+    script = folder / Path(cxx).name
+    script.write_text(f'#!/bin/sh\nexec {program} {shlex.quote(cxx)} "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
+    return {"CXX": str(script), "CCACHE_BASEDIR": str(scratch), "CCACHE_NOHASHDIR": "1"}
+
+
+def _silenced_check(folder: Path) -> Path:
+    """Make ``folder`` for ``--force-cuda-mismatch``: first on PYTHONPATH, it silences torch's check of the toolkit."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
+    return folder
+
+
+class BuildLines:
+    """Turns lines of a build's log into what is compiled, how much is left, and about how long that takes.
+
+    ninja names a file when it is done with it (its output is no terminal), distutils before it starts.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` in seconds; the build starts now."""
+        self._clock = clock
+        self._started = clock()
+
+    def describe(self, line: str) -> str | None:
+        """What this line says is being worked on; None for most lines."""
+        file = _COMPILING.search(line)
+        if file:
+            name = file.group(1).replace("\\", "/").rsplit("/", 1)[-1]
+            count = _NINJA.match(line)
+            return f"compiled {name}{self._left(*map(int, count.groups()))}" if count else f"compiling {name}"
+        # before ninja is done with the first file of many minutes
+        if begins := _BEGINS.match(line):
+            return f"compiling the sources of {begins.group(1)}"
+        return "linking" if " -shared " in line else None
+
+    def _left(self, done: int, total: int) -> str:
+        """How far it is, and what the rest will take if it goes on as before."""
+        if not 0 < done < total:
+            return f" ({done} of {total})"
+        seconds = (self._clock() - self._started) / done * (total - done)
+        return f" ({done} of {total}, {_about(seconds)} more)"
+
+
+def _about(seconds: float) -> str:
+    return f"about {max(5, round(seconds / 5) * 5)} s" if seconds < 90 else f"about {seconds / 60:.0f} min"

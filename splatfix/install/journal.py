@@ -5,47 +5,58 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.core.codec import CodecError, from_json, to_json
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_json
+from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import Step, run, say
+from splatfix.install.environment import open_environment
+from splatfix.plan.plan import Request
 
-JOURNAL_VERSION = 1
-
-_NUMBER = re.compile(r"(\d+)-")
+JOURNAL_VERSION = 2
 
 
 class Status(str, Enum):
-    """How an entry stands."""
+    """State of an entry."""
 
     RUNNING = "running"
-    """Being carried out; if nobody holds the lock, the process died in the middle."""
+    """In progress; if nobody holds the lock, the process died."""
     DONE = "done"
     FAILED = "failed"
     """It ended before anything was installed."""
     ROLLED_BACK = "rolled-back"
     """Something was installed, then failed its check; everything is as before."""
     REVERTING = "reverting"
-    """Being taken back; if nobody holds the lock, the process died in the middle."""
+    """A revert is in progress; if nobody holds the lock, the process died."""
     REVERTED = "reverted"
-    """A person took it back."""
+    """Undone by ``splatfix revert``."""
 
 
 @dataclass(frozen=True)
-class JournalStep:
-    """One action of the plan, as far as it came."""
+class StepRecord:
+    """One step of an installation, as far as it came."""
 
     kind: str
     subject: str
     done: bool = False
-    details: Mapping[str, str] = field(default_factory=dict)
-    """For an installation: ``backup`` (a file below the entry's folder), ``version``, ``before``,
-    ``distribution`` (its name), ``record`` (digest)."""
+    backup: str = ""
+    """Folder of its backup, below the entry's folder; "" for a step that changes nothing."""
+    source: str = ""
+    """The checkout that was edited."""
+    distribution: str = ""
+    """Canonical name of what was installed, which may differ from the source's name."""
+    version: str = ""
+    digest: str = ""
+    """Of the installed RECORD or of the edited files, to see later changes; "" until the step is done."""
+    result: str = ""
+    """What else came of it: the wheel's file name, the toolkit's root, the version that was up to date."""
 
 
 @dataclass(frozen=True)
@@ -60,16 +71,16 @@ class Entry:
     status: Status = Status.RUNNING
     ended: str = ""
     error: str = ""
-    steps: tuple[JournalStep, ...] = ()
+    steps: tuple[StepRecord, ...] = ()
     schema_version: int = JOURNAL_VERSION
 
     @property
-    def changes(self) -> tuple[JournalStep, ...]:
+    def changes(self) -> tuple[StepRecord, ...]:
         """The steps that changed the environment or a checkout, or began to."""
-        return tuple(step for step in self.steps if "backup" in step.details)
+        return tuple(step for step in self.steps if step.backup)
 
     @property
-    def stands(self) -> bool:
+    def active(self) -> bool:
         """What it did, or a part of it, is still in the environment."""
         return bool(self.changes) and self.status in (Status.RUNNING, Status.DONE, Status.REVERTING)
 
@@ -77,9 +88,9 @@ class Entry:
 class Journal:
     """All entries of one environment; every change is on disk before the method returns."""
 
-    def __init__(self, own_folder: Path) -> None:
-        """``own_folder`` is the environment's ``.splatfix``."""
-        self.folder = own_folder / "journal"
+    def __init__(self, state_folder: Path) -> None:
+        """``state_folder`` is the environment's ``.splatfix``."""
+        self.folder = state_folder / "journal"
 
     def folder_of(self, entry: Entry) -> Path:
         """Logs, wheels and backups of an entry."""
@@ -88,28 +99,24 @@ class Journal:
     def start(self, request: Mapping[str, str], python: str, name: str) -> Entry:
         """A new entry; ids begin with a number that counts up. Only for the holder of the environment's lock."""
         now = _now()
-        taken = [_number_of(path) for path in self.folder.glob("*.json")]
+        number = max((_number_of(path.name) for path in self.folder.glob("*.json")), default=0) + 1
         stamp = re.sub(r"[^0-9T]", "", now.partition("+")[0])
-        identity = (
-            f"{max(taken, default=0) + 1:04d}-{stamp}-{re.sub(r'[^A-Za-z0-9_.-]', '-', name) or 'install'}"
-        )
-        entry = Entry(identity, now, request, python)
-        self.save(entry)
-        return entry
+        label = re.sub(r"[^A-Za-z0-9_.-]", "-", name) or "install"
+        return self.save(Entry(f"{number:04d}-{stamp}-{label}", now, request, python))
 
     def save(self, entry: Entry) -> Entry:
-        """Write the entry as it stands now."""
+        """Write the entry as it is now."""
         write_json(self.folder / f"{entry.id}.json", to_json(entry))
         return entry
 
-    def begin(self, entry: Entry, step: JournalStep) -> Entry:
+    def begin(self, entry: Entry, step: StepRecord) -> Entry:
         """Write down that a step is about to be taken."""
         return self.save(replace(entry, steps=(*entry.steps, step)))
 
-    def finish(self, entry: Entry, begun: JournalStep | None = None, **details: str) -> Entry:
-        """Write down that a step is done: the last one, or where several are under way the one ``begun`` so."""
-        at = len(entry.steps) - 1 if begun is None else entry.steps.index(begun)
-        done = replace(entry.steps[at], done=True, details={**entry.steps[at].details, **details})
+    def finish(self, entry: Entry, step: StepRecord, *, digest: str = "", result: str = "") -> Entry:
+        """Write down that a step that was begun is done."""
+        at = entry.steps.index(step)
+        done = replace(step, done=True, digest=digest, result=result)
         return self.save(replace(entry, steps=(*entry.steps[:at], done, *entry.steps[at + 1 :])))
 
     def end(self, entry: Entry, status: Status, error: str = "") -> Entry:
@@ -120,10 +127,10 @@ class Journal:
         """Every entry, oldest first.
 
         Raises:
-            SplatfixError: ``journal-damaged`` or ``journal-too-new``, naming the file.
+            SplatfixError: ``journal-damaged``, ``journal-too-new`` or ``journal-too-old``, naming the file.
         """
-        paths = sorted(self.folder.glob("*.json"), key=lambda path: (_number_of(path), path.name))
-        return tuple(self._load(path) for path in paths)
+        paths = sorted(self.folder.glob("*.json"), key=lambda path: (_number_of(path.name), path.name))
+        return tuple(map(_load, paths))
 
     def find(self, identity: str) -> Entry:
         """The entry of that id or number (``7`` for ``0007-...``), or of the only id that begins so.
@@ -134,45 +141,57 @@ class Journal:
         found = self.entries()
         exact = [entry for entry in found if entry.id == identity]
         if not exact and identity.isdecimal():
-            exact = [entry for entry in found if _number_of(Path(entry.id)) == int(identity)]
+            exact = [entry for entry in found if _number_of(entry.id) == int(identity)]
         matching = exact or [entry for entry in found if entry.id.startswith(identity)]
         if len(matching) == 1:
             return matching[0]
         known = ", ".join(entry.id for entry in (matching or found)) or "none"
-        text = "several journal entries begin with" if matching else "there is no journal entry"
-        raise usage_error(
-            "unknown-entry", f"In this environment {text} {identity!r}.", say(f"Known entries: {known}")
+        what = (
+            f"Several journal entries begin with {identity!r}."
+            if matching
+            else f"This environment has no journal entry {identity!r}."
         )
+        raise usage_error("unknown-entry", what, say(f"Known entries: {known}"))
 
     def unfinished(self) -> tuple[Entry, ...]:
-        """Entries that say they are being worked on. Ask only while holding the lock: then their processes are dead."""
+        """Entries in progress. Ask only while holding the lock: then their processes are dead."""
         return tuple(entry for entry in self.entries() if entry.status in (Status.RUNNING, Status.REVERTING))
 
-    def _load(self, path: Path) -> Entry:
-        try:
-            document = read_json(path, "a journal entry of splatfix")
-        except SplatfixError as error:
-            raise self._damaged(path, error.what) from error
-        version = document.get("schema_version") if isinstance(document, dict) else None
-        if isinstance(version, int) and version > JOURNAL_VERSION:
-            raise SplatfixError(
-                "journal-too-new",
-                f"{path} was written by a newer splatfix (version {version} of the journal).",
-                meaning="This splatfix cannot tell how to undo it.",
-                todo=(run("pip", "install", "--upgrade", "splatfix", text="Upgrade splatfix"),),
-            )
-        try:
-            return from_json(Entry, document)
-        except CodecError as error:
-            raise self._damaged(path, str(error)) from error
 
-    def _damaged(self, path: Path, why: str) -> SplatfixError:
-        return SplatfixError(
-            "journal-damaged",
-            f"{path} is no journal entry ({why.rstrip('.')}).",
-            meaning="What that run changed cannot be told from it.",
-            todo=(move_away(path, "Move the file away"),),
+def distribution_of(step: StepRecord) -> str:
+    """Canonical name of what a step installed."""
+    return canonicalize_name(step.distribution or step.subject)
+
+
+def request_to_resume(python: str, *, runner: Runner | None = None) -> Request:
+    """What the last installation in the environment was asked for, if it failed (``splatfix install --resume``).
+
+    The plan is made again from that, because machine and sources may have changed; wheels that were built are found in
+    the wheel cache, and left-overs in the environment are undone before anything is done.
+
+    Raises:
+        SplatfixError: ``nothing-to-resume`` (exit 2), ``journal-damaged``.
+    """
+    journal = Journal(open_environment(python, runner or ProcessRunner()).state_folder)
+    last = next((entry for entry in reversed(journal.entries()) if entry.status is not Status.REVERTED), None)
+    if last is None or last.status not in (Status.RUNNING, Status.FAILED, Status.ROLLED_BACK):
+        what = f"the last one, {last.id}, is {last.status.value}" if last else "there was none"
+        raise usage_error(
+            "nothing-to-resume",
+            f"This environment has no failed installation to resume: {what}.",
+            run("splatfix", "revert", "--list", "--python", python, text="See the journal"),
         )
+    path = journal.folder_of(last) / "plan.json"
+    document = read_json(path, "a plan of splatfix")
+    try:
+        return from_json(Request, document["request"])
+    except (CodecError, KeyError, TypeError) as error:
+        raise SplatfixError(
+            "journal-damaged",
+            f"{path} does not say what was asked ({error}).",
+            meaning="That installation cannot be resumed; nothing was changed.",
+            todo=(say("Give the sources to splatfix install again."),),
+        ) from error
 
 
 def move_away(path: Path, text: str) -> Step:
@@ -180,9 +199,42 @@ def move_away(path: Path, text: str) -> Step:
     return run("mv", path, f"{path}.damaged", text=text)
 
 
-def _number_of(path: Path) -> int:
-    found = _NUMBER.match(path.name)
-    return int(found.group(1)) if found else 0
+def _load(path: Path) -> Entry:
+    try:
+        document = read_json(path, "a journal entry of splatfix")
+    except SplatfixError as error:
+        raise _damaged(path, error.what) from error
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if isinstance(version, int) and version != JOURNAL_VERSION:
+        newer = version > JOURNAL_VERSION
+        raise SplatfixError(
+            "journal-too-new" if newer else "journal-too-old",
+            f"{path} was written by {'a newer' if newer else 'an older'} splatfix (version {version} of the journal).",
+            meaning="This splatfix cannot tell how to undo it.",
+            todo=(
+                run("pip", "install", "--upgrade", "splatfix", text="Upgrade splatfix")
+                if newer
+                else say(f"Revert it with the splatfix that wrote it, version {document.get('splatfix')}."),
+            ),
+        )
+    try:
+        return from_json(Entry, document)
+    except CodecError as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _damaged(path: Path, why: str) -> SplatfixError:
+    return SplatfixError(
+        "journal-damaged",
+        f"{path} is not a valid journal entry ({why.rstrip('.')}).",
+        meaning="It does not tell any more what that run changed.",
+        todo=(move_away(path, "Move the file away"),),
+    )
+
+
+def _number_of(name: str) -> int:
+    number = name.partition("-")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def _now() -> str:

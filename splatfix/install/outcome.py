@@ -1,12 +1,13 @@
-"""What an installation came to, as data: what was installed, and how far up the ladder of proof it got."""
+"""Results of installing and reverting as data, and the listener that hears of an installation's progress."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from splatfix.core.proof import Rung
-from splatfix.plan.plan import Plan
+from splatfix.plan.plan import Action, Plan
 
 
 @dataclass(frozen=True)
@@ -16,13 +17,14 @@ class CachedWheel:
     key: str
     wheel: str
     size: int
+    """Bytes."""
     digest: str
     identity: Mapping[str, str]
-    """What the key stands for, in words."""
+    """Everything beside the source that the key stands for."""
     source: str = ""
-    """Where its source came from: repository and commit, else its folder; "" where an older splatfix kept it."""
-    kept: str = ""
-    """Day it was put there (``2026-03-04``, UTC)."""
+    """Where its source came from: repository and commit, else its folder."""
+    created: str = ""
+    """Day it was added (``2026-03-04``, UTC)."""
 
     @property
     def name(self) -> str:
@@ -37,15 +39,15 @@ class InstalledItem:
     subject: str
     version: str
     before: str
-    """The version it took the place of; "" when there was none."""
+    """The version it replaced; "" when there was none."""
     modules: tuple[str, ...]
     """What was imported in the child process."""
     wheel: str
     seconds: float
     """To make the wheel."""
     proof: tuple[Rung, ...]
-    already: bool = False
-    """It was installed already, byte for byte, and was left as it is."""
+    up_to_date: bool = False
+    """The same files were installed already and were left as they are."""
 
 
 @dataclass(frozen=True)
@@ -54,28 +56,28 @@ class Outcome:
 
     plan: Plan
     entry: str
-    """Id in the environment's journal; ``splatfix revert ID`` takes it back."""
+    """Id in the environment's journal, for ``splatfix revert ID``."""
     items: tuple[InstalledItem, ...]
     log: str
     """Folder with the full build logs."""
     recovered: tuple[str, ...] = ()
-    """Journal entries of dead processes that were put back first."""
+    """Journal entries of interrupted runs that were undone first."""
     seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What a revert did to one distribution."""
+    """What a revert did to one distribution or checkout."""
 
     subject: str
     removed: str
-    """The version that was taken out; "" when nothing of it was there."""
+    """The version that was removed; "" when nothing of it was there."""
     restored: str
     """The version that is back; "" when there was none before."""
     source: str = ""
-    """A checkout whose edited files are back as they were, instead of a distribution."""
-    begun: bool = False
-    """Its installation never came to its end, so that where nothing was there nobody else took it out."""
+    """A checkout whose edited files were restored, instead of a distribution."""
+    incomplete: bool = False
+    """Its installation never finished."""
 
 
 @dataclass(frozen=True)
@@ -87,3 +89,32 @@ class RevertOutcome:
     items: tuple[Restored, ...]
     dry_run: bool = False
     """Nothing was changed: the items are what would be."""
+
+
+class Progress(Protocol):
+    """Hears of an installation's progress."""
+
+    def begin(self, action: Action, number: int, total: int, log: str = "") -> None:
+        """An action starts, the ``number``-th of ``total``; ``log`` is the file that its output goes to."""
+        ...
+
+    def doing(self, action: Action, text: str) -> None:
+        """What the action is working on now, such as the file being compiled; called from several threads."""
+        ...
+
+    def end(self, action: Action, result: str) -> None:
+        """The action is done; ``result`` says in a few words what it showed."""
+        ...
+
+
+class Silent:
+    """Ignores all progress."""
+
+    def begin(self, action: Action, number: int, total: int, log: str = "") -> None:
+        """See :class:`Progress`."""
+
+    def doing(self, action: Action, text: str) -> None:
+        """See :class:`Progress`."""
+
+    def end(self, action: Action, result: str) -> None:
+        """See :class:`Progress`."""

@@ -1,4 +1,4 @@
-"""Runs independent pieces of work side by side within a budget of compilers; the first failure stops the others."""
+"""Runs independent jobs in parallel within a budget of compilers; the first failure stops the others."""
 
 from __future__ import annotations
 

@@ -1,24 +1,29 @@
-"""``splatfix revert``: takes one installation back, or all of them, so that the environment is what it was before."""
+"""``splatfix revert``: undoes one installation or all of them, or says what that would do (``--dry-run``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import run, say
-from splatfix.install.journal import Entry, Journal, Status
-from splatfix.install.lock import environment_lock
-from splatfix.install.outcome import RevertOutcome
-from splatfix.install.take_back import ForGood, Preview, distribution_of
-from splatfix.install.target import Target, open_target
+from splatfix.install.backup import Backup, check_backup, read_backup, recover, undo_changes
+from splatfix.install.edit import digest_of
+from splatfix.install.environment import Environment, environment_lock, open_environment
+from splatfix.install.journal import Entry, Journal, Status, StepRecord, distribution_of
+from splatfix.install.outcome import Restored, RevertOutcome
+from splatfix.install.wheels import find_installed
 
 
 def revert(
     python: str, identity: str | None = None, *, runner: Runner | None = None, dry_run: bool = False
 ) -> RevertOutcome:
-    """Take back the entry of that id, or the last one that stands.
+    """Undo the journal entry of that id; default: the latest active entry.
 
     Args:
         dry_run: change nothing; the outcome says what would be done.
@@ -27,19 +32,22 @@ def revert(
         SplatfixError: ``nothing-to-revert`` or ``unknown-entry`` (exit 2), ``later-change`` when a newer entry touched the
             same distribution, ``changed-since`` when somebody else did, ``backup-damaged``, ``environment-busy``.
     """
-    with _opened(python, runner) as (target, journal):
-        hands = Preview(target, journal) if dry_run else ForGood(target, journal)
-        dead = hands.unfinished()
-        for item in dead:
-            # a dead run is taken back in any case; asked for nothing else, that was it
+    with _opened(python, runner, dry_run) as reverter:
+        interrupted = reverter.recover()
+        for item in interrupted:
+            # an interrupted run is undone in any case; when nothing else was asked for, that was it
             if item.items and (identity is None or item.entry.startswith(identity)):
                 return item
-        entries = _without(journal.entries(), dead)
-        entry = journal.find(identity) if identity else next((e for e in reversed(entries) if e.stands), None)
-        if entry is None or not entry.stands:
-            raise _nothing(target, entry)
-        _refuse_out_of_order(entry, entries)
-        return hands.take_back(entry)
+        entries = reverter.entries_without(interrupted)
+        entry = (
+            reverter.journal.find(identity)
+            if identity
+            else next((entry for entry in reversed(entries) if entry.active), None)
+        )
+        if entry is None or not entry.active:
+            raise _nothing(reverter.environment, entry)
+        _refuse_out_of_order(reverter.environment, entry, entries)
+        return reverter.revert(entry)
 
 
 def revert_all(
@@ -47,108 +55,238 @@ def revert_all(
     *,
     runner: Runner | None = None,
     dry_run: bool = False,
-    each: Callable[[RevertOutcome], None] | None = None,
+    each: Callable[[RevertOutcome], None] = lambda _: None,
 ) -> tuple[RevertOutcome, ...]:
-    """Take back everything that stands, the newest first.
+    """Undo every active entry, the newest first.
 
     Args:
         dry_run: change nothing; the outcomes say what would be done.
-        each: hears of every entry when it is taken back, also of those before one that cannot be.
+        each: called with every outcome as soon as it is there.
 
     Raises:
-        SplatfixError: as :func:`revert`; those of an entry say which were taken back before it and which still stand
-            (``details``: ``reverted``, ``left``).
+        SplatfixError: as :func:`revert`; its ``details`` list the entries ``reverted`` before it and those ``left``.
     """
     done: list[RevertOutcome] = []
-    with _opened(python, runner) as (target, journal):
-        hands = Preview(target, journal) if dry_run else ForGood(target, journal)
-        dead = hands.unfinished()
-        for outcome in dead:
-            if outcome.items:
-                done.append(outcome)
-                if each:
-                    each(outcome)
-        standing = [entry for entry in reversed(_without(journal.entries(), dead)) if entry.stands]
-        if not standing and not done:
-            raise _nothing(target)
-        for at, entry in enumerate(standing):
-            try:
-                outcome = hands.take_back(entry)
-            except SplatfixError as error:
-                raise _stopped(error, done, standing[at:], dry_run) from error
+    with _opened(python, runner, dry_run) as reverter:
+
+        def add(outcome: RevertOutcome) -> None:
             done.append(outcome)
-            if each:
-                each(outcome)
+            each(outcome)
+
+        interrupted = reverter.recover()
+        for outcome in interrupted:
+            if outcome.items:
+                add(outcome)
+        active = [entry for entry in reversed(reverter.entries_without(interrupted)) if entry.active]
+        if not active and not done:
+            raise _nothing(reverter.environment)
+        for at, entry in enumerate(active):
+            try:
+                add(reverter.revert(entry))
+            except SplatfixError as error:
+                raise _stopped(error, reverter.environment, done, active[at:], dry_run) from error
     return tuple(done)
 
 
 def read_journal(python: str, *, runner: Runner | None = None) -> tuple[Entry, ...]:
     """Every entry of the environment's journal, oldest first."""
-    return Journal(open_target(python, runner or ProcessRunner()).own_folder).entries()
+    return Journal(open_environment(python, runner or ProcessRunner()).state_folder).entries()
+
+
+class Reverter:
+    """Undoes journal entries. Only for the holder of the environment's lock."""
+
+    def __init__(self, environment: Environment, journal: Journal) -> None:
+        self.environment, self.journal = environment, journal
+
+    def recover(self) -> tuple[RevertOutcome, ...]:
+        """Undo interrupted runs, the latest first.
+
+        Raises:
+            SplatfixError: ``environment-busy`` when the pip of such a run is still at work after two minutes.
+        """
+        found = recover(self.environment, self.journal)
+        return tuple(RevertOutcome(one.entry.id, str(self.environment.prefix), one.items) for one in found)
+
+    def revert(self, entry: Entry) -> RevertOutcome:
+        """Make the environment what it was before that entry.
+
+        Raises:
+            SplatfixError: ``changed-since``, ``backup-damaged``, ``cannot-restore``.
+        """
+        for step in entry.changes:
+            self._refuse_if_edited_since(step, self.journal.folder_of(entry) / step.backup)
+            self._refuse_if_reinstalled_since(step)
+        return self._undo(entry)
+
+    def entries_without(self, interrupted: Sequence[RevertOutcome]) -> tuple[Entry, ...]:
+        """The journal without runs that were, or in a dry run would be, undone already."""
+        gone = {item.entry for item in interrupted}
+        return tuple(entry for entry in self.journal.entries() if entry.id not in gone)
+
+    def _undo(self, entry: Entry) -> RevertOutcome:
+        entry = self.journal.save(replace(entry, status=Status.REVERTING))
+        restored = undo_changes(self.environment, self.journal, entry)
+        self.journal.end(entry, Status.REVERTED)
+        return RevertOutcome(entry.id, str(self.environment.prefix), restored)
+
+    def _copy_of(self, path: Path) -> Path:
+        """Where the content of a file is found that it has when its entry's turn comes."""
+        return path
+
+    def _installed(self, name: str) -> tuple[tuple[str, str], ...]:
+        """(version, digest of its RECORD) of each installed copy of a distribution when its entry's turn comes."""
+        return tuple((item.version, item.digest) for item in find_installed(self.environment, name))
+
+    def _refuse_if_edited_since(self, step: StepRecord, folder: Path) -> None:
+        """A person's work in a file that ``--in-place`` edited must not be lost."""
+        if step.kind != "edit-source" or not step.done:
+            return
+        if digest_of(self._copy_of(Path(item.path)) for item in read_backup(folder).saved) != step.digest:
+            raise SplatfixError(
+                "changed-since",
+                f"Files in {step.source} were changed since splatfix edited them.",
+                meaning="Restoring them would lose that work; nothing was changed.",
+                todo=(
+                    say(f"The files as they were before are in {folder}; see its backup.json."),
+                    run("git", "-C", step.source, "diff", text="With git"),
+                ),
+            )
+
+    def _refuse_if_reinstalled_since(self, step: StepRecord) -> None:
+        """A finished installation must still be the one we made; an unfinished one is undone whatever it looks like."""
+        if not step.done or not step.digest or step.kind != "install-wheel":
+            return
+        name = distribution_of(step)
+        found = self._installed(name)
+        if not found or [digest for _, digest in found] == [step.digest]:
+            return  # when somebody has removed it in the meantime, what was there before can still come back
+        raise SplatfixError(
+            "changed-since",
+            f"{name} was changed since splatfix installed it: version {found[0][0]} is there now.",
+            meaning="Something else installed it, so splatfix does not undo it; nothing was changed.",
+            todo=(
+                run(
+                    self.environment.python,
+                    "-m",
+                    "pip",
+                    "uninstall",
+                    name,
+                    text="Remove it if you do not want it",
+                ),
+            ),
+        )
+
+
+class DryRun(Reverter):
+    """Changes nothing, and remembers what it would have done, so that an earlier entry is judged as it will be then."""
+
+    def __init__(self, environment: Environment, journal: Journal) -> None:
+        super().__init__(environment, journal)
+        self._exists: dict[str, bool] = {}
+        self._copies: dict[Path, Path] = {}
+        self._versions: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    def recover(self) -> tuple[RevertOutcome, ...]:
+        """What undoing interrupted runs would do."""
+        return tuple(self._undo(entry) for entry in reversed(self.journal.unfinished()))
+
+    def _undo(self, entry: Entry) -> RevertOutcome:
+        items: list[Restored] = []
+        for step in reversed(entry.changes):
+            folder = self.journal.folder_of(entry) / step.backup
+            backup = read_backup(folder)
+            check_backup(backup, folder)
+            there = any(self._exists.get(path, Path(path).exists()) for path in backup.will_write)
+            removed = step.version if there else ""
+            items.append(Restored(step.subject, removed, backup.version_before, step.source, not step.done))
+            self._remember(step, backup, folder)
+        return RevertOutcome(entry.id, str(self.environment.prefix), tuple(items), dry_run=True)
+
+    def _copy_of(self, path: Path) -> Path:
+        return self._copies.get(path, path)
+
+    def _installed(self, name: str) -> tuple[tuple[str, str], ...]:
+        return self._versions[name] if name in self._versions else super()._installed(name)
+
+    def _remember(self, step: StepRecord, backup: Backup, folder: Path) -> None:
+        self._exists |= dict.fromkeys(backup.will_write, False)
+        self._exists |= {item.path: True for item in backup.saved}
+        self._copies |= {Path(item.path): folder / "blobs" / item.blob for item in backup.saved if item.blob}
+        if step.kind == "install-wheel":
+            name = distribution_of(step)
+            records = {Path(s.path).parent.name: s.digest for s in backup.saved if s.path.endswith("RECORD")}
+            versions = [version for version in backup.version_before.split(", ") if version]
+            self._versions[name] = tuple((v, _digest_of_record(records, name, v)) for v in versions)
+
+
+def _digest_of_record(records: dict[str, str], name: str, version: str) -> str:
+    for info, digest in records.items():
+        project, _, rest = info.partition("-")
+        if canonicalize_name(project) == name and rest == f"{version}.dist-info":
+            return digest
+    return ""
 
 
 @contextmanager
-def _opened(python: str, runner: Runner | None) -> Iterator[tuple[Target, Journal]]:
-    target = open_target(python, runner or ProcessRunner())
-    journal = Journal(target.own_folder)
+def _opened(python: str, runner: Runner | None, dry_run: bool) -> Iterator[Reverter]:
+    environment = open_environment(python, runner or ProcessRunner())
+    journal = Journal(environment.state_folder)
     if not journal.folder.is_dir():
-        raise _nothing(target)
-    target.require_writable()
-    with environment_lock(target.own_folder):
-        yield target, journal
+        raise _nothing(environment)
+    environment.require_writable()
+    with environment_lock(environment.state_folder):
+        yield (DryRun if dry_run else Reverter)(environment, journal)
 
 
-def _without(entries: Sequence[Entry], dead: Sequence[RevertOutcome]) -> tuple[Entry, ...]:
-    """A dry run leaves dead runs in the journal, and taking them back takes them out."""
-    gone = {item.entry for item in dead}
-    return tuple(entry for entry in entries if entry.id not in gone)
-
-
-def _nothing(target: Target, entry: Entry | None = None) -> SplatfixError:
-    if entry is not None and not entry.changes and entry.status is Status.DONE:
-        what = f"Entry {entry.id} changed nothing: what it was to install was there already, byte for byte."
-    elif entry is not None:
-        what = f"Entry {entry.id} changes nothing any more: it is {entry.status.value}."
+def _nothing(environment: Environment, entry: Entry | None = None) -> SplatfixError:
+    if entry is None:
+        what = f"Nothing to revert in {environment.prefix}."
+    elif not entry.changes and entry.status is Status.DONE:
+        what = f"Entry {entry.id} changed nothing: everything was already up to date."
     else:
-        what = f"splatfix has changed nothing in {target.prefix} that still stands."
+        what = f"Entry {entry.id} is not active any more: it is {entry.status.value}."
     return usage_error(
         "nothing-to-revert", what, say("Name another environment with --python, or another entry.")
     )
 
 
 def _stopped(
-    error: SplatfixError, done: Sequence[RevertOutcome], left: Sequence[Entry], dry_run: bool
+    error: SplatfixError,
+    environment: Environment,
+    done: Sequence[RevertOutcome],
+    left: Sequence[Entry],
+    dry_run: bool,
 ) -> SplatfixError:
-    """The refusal of one entry among several, with how far it came."""
-    before = ", ".join(item.entry for item in done) or "none"
-    verb = "would be taken back" if dry_run else "was taken back"
-    stand = ", ".join(entry.id for entry in left)
+    """The refusal of one entry among several, with how far the revert came."""
+    reverted, kept = [item.entry for item in done], [entry.id for entry in left]
+    verb = "would be reverted" if dry_run else "reverted"
     return SplatfixError(
         error.code,
-        f"Entry {left[0].id} cannot be taken back: {error.what}",
-        meaning=f"{error.meaning} That is said of this entry; before it {verb}: {before}. Left as they are: {stand}.",
-        todo=(*error.todo, run("splatfix", "revert", "--all", text="When that is mended, go on")),
+        f"Entry {left[0].id} cannot be reverted: {error.what}",
+        meaning=f"{error.meaning} (This concerns that entry only. Before it {verb}: {', '.join(reverted) or 'none'}. "
+        f"Still active: {', '.join(kept)}.)",
+        todo=(
+            *error.todo,
+            run(*environment.splatfix("revert", "--all"), text="When that is fixed, continue"),
+        ),
         exit_code=error.exit_code,
-        details={
-            **error.details,
-            "reverted": [item.entry for item in done],
-            "left": [entry.id for entry in left],
-        },
+        details={**error.details, "reverted": reverted, "left": kept},
     )
 
 
-def _refuse_out_of_order(entry: Entry, entries: tuple[Entry, ...]) -> None:
+def _refuse_out_of_order(environment: Environment, entry: Entry, entries: tuple[Entry, ...]) -> None:
     mine = {distribution_of(step) for step in entry.changes}
-    newer = entries[[e.id for e in entries].index(entry.id) + 1 :]
+    newer = entries[[other.id for other in entries].index(entry.id) + 1 :]
     for other in reversed(newer):
         shared = mine & {distribution_of(step) for step in other.changes}
-        if other.stands and shared:
+        if other.active and shared:
             raise SplatfixError(
                 "later-change",
                 f"{', '.join(sorted(shared))} was installed again by the later entry {other.id}.",
-                meaning="Taking back the earlier one first would leave a mixture of both; nothing was changed.",
+                meaning="Reverting the earlier one first would leave a mixture of both; nothing was changed.",
                 todo=(
-                    run("splatfix", "revert", other.id, text="First"),
-                    run("splatfix", "revert", "--all", text="Or everything, the newest first"),
+                    run(*environment.splatfix("revert", other.id), text="First"),
+                    run(*environment.splatfix("revert", "--all"), text="Or everything, the newest first"),
                 ),
             )

@@ -1,10 +1,11 @@
-"""Proof before installation: a wheel's GPU code, tags and torch symbols are looked at while nothing has been changed."""
+"""Checks of a wheel: before installation its GPU code, tags and torch symbols, afterwards that it imports."""
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -13,27 +14,48 @@ from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, 
 from splatfix.checks.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.step import run, say
+from splatfix.core.runner import Completed, Runner
+from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch
-from splatfix.install.distributions import find_installed
-from splatfix.install.owned import temporary_folder
-from splatfix.install.target import Target
-from splatfix.install.wheel_file import WheelFile
+from splatfix.install.environment import Environment, child_environment
+from splatfix.install.scratch import temporary_folder
+from splatfix.install.wheels import WheelFile, find_installed
 from splatfix.knowledge import Arch
 from splatfix.knowledge.wheel_tags import WheelTarget, extension_file_fits, python_of_file, tag_fits
 
 _TORCH_LIBRARIES = ("c10", "torch_cpu", "torch_python", "torch", "c10_cuda", "torch_cuda")
+_IMPORT_TIMEOUT = 300.0
+_MARK = "splatfix-imported "
+
+# torch first: extensions link its libraries and do not say where they lie. One answer per line, flushed, so that a
+# crash shows at which module it came.
+_IMPORT_ALL = """
+import importlib, json, sys
+mark, modules = sys.argv[1], sys.argv[2:]
+def load(name):
+    module = importlib.import_module(name)
+    # on a line of its own, whatever the module has printed
+    print()
+    print(mark + json.dumps([name, getattr(module, "__file__", None)]), flush=True)
+try:
+    load("torch")
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+for name in modules:
+    load(name)
+"""
 
 
 def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expects_gpu_code: bool) -> Rung:
-    """Everything that can be known of a wheel without installing it.
+    """Check everything about a wheel that can be checked without installing it.
 
     Args:
-        targets: architectures every fatbin of every native member must serve.
+        targets: architectures that every fatbin of every native member must serve.
         expects_gpu_code: the source holds CUDA code, so a wheel without any is wrong.
 
     Returns:
-        The rung ``built``, with what shows it.
+        The rung ``built``.
 
     Raises:
         SplatfixError: ``wheel-does-not-fit``, ``wrong-gpu-code``, ``no-gpu-code``, ``torch-symbols-missing``.
@@ -50,7 +72,7 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expe
             meaning="Nothing was installed.",
         ) from error
     _check_suffixes(wheel, natives, interpreter)
-    carrying = [binary for binary in natives if any(not box.empty for box in binary.fatbins)]
+    carrying = [binary for binary in natives if any(not fatbin.empty for fatbin in binary.fatbins)]
     if expects_gpu_code and not carrying:
         raise SplatfixError(
             "no-gpu-code",
@@ -58,7 +80,7 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expe
             meaning="It was built without CUDA; nothing was installed.",
             todo=(
                 say(
-                    "Look in the build log for the reason, and at variables of its setup.py such as BUILD_NO_CUDA."
+                    "Look for the reason in the build log, and for BUILD_NO_CUDA and the like in its setup.py."
                 ),
             ),
         )
@@ -69,33 +91,35 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expe
         return Rung(
             RungName.BUILT,
             True,
-            "pure Python, fits this interpreter; it has no GPU code of its own and needs none",
+            "pure Python, fits this interpreter, no GPU code needed",
         )
     if not said:
         return Rung(RungName.BUILT, True, f"native code for the CPU only, fits this interpreter; {checked}")
     return Rung(RungName.BUILT, True, f"{'; '.join(said)}; {checked}")
 
 
-def refuse_unplanned(wheel: WheelFile, subject: str, target: Target) -> None:
-    """A source may call itself otherwise than its setup.py let expect; nothing is replaced that the plan did not name.
+def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -> None:
+    """Refuse to replace a distribution that is not in the plan: a setup.py may compute another name than expected.
 
     Raises:
         SplatfixError: ``replaces-unplanned``.
     """
     if canonicalize_name(wheel.name) == canonicalize_name(subject):
         return
-    for there in find_installed(target, wheel.name):
+    for there in find_installed(environment, wheel.name):
         raise SplatfixError(
             "replaces-unplanned",
             f"The build of {subject} made a wheel called {wheel.name}, and {there.name} {there.version} is installed.",
-            meaning="Installing it would replace a package that the plan did not name; nothing was installed.",
+            meaning="Installing it would replace a package that is not in the plan; nothing was installed.",
             todo=(
+                say("Look at the name that its setup.py computes."),
                 run(
+                    environment.python,
+                    "-m",
                     "pip",
                     "uninstall",
                     wheel.name,
-                    text="Look at the name that its setup.py computes. "
-                    f"If {wheel.name} is really to be replaced, remove it first",
+                    text="To replace it, remove it first",
                 ),
             ),
         )
@@ -104,7 +128,7 @@ def refuse_unplanned(wheel: WheelFile, subject: str, target: Target) -> None:
 def _check_code(binary: Binary, targets: Sequence[str], driver_cuda: str | None) -> str:
     member = binary.path.rpartition("!")[2]
     filled = loaded_fatbins(binary.fatbins)
-    roads = []
+    served = []
     for name in targets:
         coverage = judge(filled, Arch.parse(name), driver_cuda=driver_cuda)
         if not coverage.usable:
@@ -112,21 +136,16 @@ def _check_code(binary: Binary, targets: Sequence[str], driver_cuda: str | None)
             raise SplatfixError(
                 "wrong-gpu-code",
                 f"{member} cannot run on {name}: {coverage.reason} (it carries {carried}).",
-                meaning="The build ignored the architecture it was told; nothing was installed.",
-                todo=(
-                    say(
-                        "Look for -arch or -gencode in its setup.py; what is written there wins over every variable."
-                    ),
-                ),
+                meaning="The build ignored the requested architecture; nothing was installed.",
+                todo=(say("Look for -arch or -gencode in its setup.py; they override every variable."),),
                 details={
                     "member": member,
                     "target": name,
                     "carries": [f"{k.value} {a}" for k, a in binary.archs],
                 },
             )
-        roads.append(f"{name} ({'machine code' if coverage.via == 'sass' else coverage.via})")
-    count = f"{len(filled)} fatbin{'s' if len(filled) > 1 else ''}"
-    return f"{member}: {', '.join(roads)} in every one of its {count}"
+        served.append(f"{name} ({'native code' if coverage.via == 'sass' else coverage.via})")
+    return f"{member}: {', '.join(served)} in {len(filled)} of {len(filled)} fatbins"
 
 
 def _check_tags(wheel: WheelFile, interpreter: Interpreter) -> None:
@@ -196,3 +215,64 @@ def _symbols_missing(member: str, lost: Sequence[str], torch: Torch) -> Splatfix
         todo=(say("Remove compiled files from the source folder, then run this again."),),
         details={"member": member, "missing": list(lost[:50])},
     )
+
+
+def check_import(
+    modules: Sequence[str], installed: Collection[Path], environment: Environment, runner: Runner
+) -> Rung:
+    """Import ``modules`` one after the other.
+
+    Args:
+        installed: the files the installation wrote; each module must come from one of them.
+
+    Returns:
+        The rung ``loads``.
+
+    Raises:
+        SplatfixError: ``import-failed`` or ``import-shadowed``.
+    """
+    with temporary_folder("splatfix-import-") as empty:
+        argv = [environment.python, "-c", _IMPORT_ALL, _MARK, *modules]
+        done = runner.run(argv, timeout=_IMPORT_TIMEOUT, cwd=empty, env=child_environment())
+    loaded = dict(
+        json.loads(line.removeprefix(_MARK)) for line in done.stdout.splitlines() if line.startswith(_MARK)
+    )
+    after = " after torch" if loaded.pop("torch", None) else ""
+    ours = {path.resolve() for path in installed}
+    for name, file in loaded.items():
+        if file and Path(file).resolve() not in ours:
+            raise SplatfixError(
+                "import-shadowed",
+                f"import {name} loads {file}, which is not what was installed.",
+                meaning="Another copy of the module comes first on sys.path; the installation was rolled back.",
+                todo=(say(f"Remove that copy, or the distribution it belongs to: {file}"),),
+            )
+    missing = [name for name in modules if name not in loaded]
+    if not done.ok or missing:
+        raise _import_failed(missing[0] if missing else modules[-1], done)
+    how = f"imported {', '.join(modules)}{after} in a child process, in {done.seconds:.1f} s"
+    return Rung(RungName.LOADS, True, how)
+
+
+def _import_failed(module: str, done: Completed) -> SplatfixError:
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    said = lines[-1].strip() if lines and done.returncode == 1 else done.why()
+    said = said or "it ended the interpreter in the middle of its import, with exit code 0"
+    return SplatfixError(
+        "import-failed",
+        f"{module} does not import: {said}",
+        meaning="It was installed, failed its check, and was rolled back.",
+        todo=_advice(said),
+        details={"module": module, "stderr": "\n".join(lines[-30:])},
+    )
+
+
+def _advice(said: str) -> tuple[Step, ...]:
+    symbol = re.search(r"undefined symbol: (\S+)", said)
+    if symbol is None:
+        return ()
+    if re.search(r"3c10|2at|5torch", symbol.group(1)):
+        return (
+            say("That symbol is torch's: it was compiled against another torch. Rebuild from clean sources."),
+        )
+    return (say(f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py."),)

@@ -1,4 +1,4 @@
-"""Keeps built wheels: the same source, with the same tools, for the same GPUs, is compiled once."""
+"""The wheel cache: the same source, built with the same tools for the same GPUs, is compiled once."""
 
 from __future__ import annotations
 
@@ -7,23 +7,39 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from splatfix import __version__
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_bytes, write_json
 from splatfix.core.resources import user_cache
 from splatfix.core.step import say
+from splatfix.facts import Facts, commit_of, git_folder, remote_of
 from splatfix.install.outcome import CachedWheel
+from splatfix.plan.plan import BuildWheel
+
+# Variables of the user that reach the compilers, whatever the source: of setuptools, gcc, nvcc, CMake.
+_FLAG_VARIABLES = """
+    CC CXX LDSHARED ARCHFLAGS CFLAGS CXXFLAGS CPPFLAGS LDFLAGS CUDAFLAGS CMAKE_ARGS DEBUG
+    CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH LD_RUN_PATH
+    NVCC_FLAGS NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS NVCC_CCBIN
+"""
+# Variables that change how fast a wheel is made, and not what is in it; the last line is about places on this machine.
+_WITHOUT_EFFECT = """
+    MAX_JOBS PYTORCH_NVCC TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES
+    CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER CMAKE_CUDA_COMPILER_LAUNCHER
+    PATH HOME TMPDIR PWD
+"""
 
 
 class WheelCache:
     """A folder of wheels by key; every entry is checked before it is used."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """``folder`` None: in the user's cache."""
+        """``folder`` defaults to one in the user's cache."""
         self.folder = folder or user_cache() / "wheels"
 
     def take(self, key: str, destination: Path) -> Path | None:
@@ -44,10 +60,10 @@ class WheelCache:
         return path
 
     def put(self, key: str, wheel: Path, identity: Mapping[str, str], source: str = "") -> None:
-        """Keep a wheel. A cache that cannot be written is no reason to fail: the wheel is there all the same.
+        """Keep a wheel. A cache that cannot be written is ignored: the wheel is there all the same.
 
         Args:
-            source: where it came from, in words for a person.
+            source: where it came from; see :func:`origin_of`.
         """
         content = wheel.read_bytes()
         document = {
@@ -89,7 +105,7 @@ class WheelCache:
         return tuple(found)
 
     def clear(self, only: Sequence[CachedWheel] | None = None) -> int:
-        """Remove everything, or only these; how many wheels there were.
+        """Remove everything, or only these; returns how many wheels that were.
 
         Raises:
             SplatfixError: ``cache-not-cleared`` with how many could not be removed.
@@ -118,7 +134,7 @@ class WheelCache:
                 digest=str(document["digest"]),
                 identity={str(name): str(value) for name, value in document["identity"].items()},
                 source=str(document.get("source", "")),
-                kept=_day((folder / "entry.json").stat().st_mtime),
+                created=_day((folder / "entry.json").stat().st_mtime),
             )
         except (SplatfixError, OSError, KeyError, TypeError, ValueError, AttributeError):
             return None
@@ -130,7 +146,7 @@ def _day(seconds: float) -> str:
 
 
 def wheel_key(source: Path, identity: Mapping[str, str]) -> str:
-    """A key for what building ``source`` (the edited scratch copy) gives: its every byte, and what it is built with."""
+    """Digest of every byte of ``source`` (the edited scratch copy) and of what it is built with."""
     state = hashlib.sha256(json.dumps(dict(identity), sort_keys=True).encode())
     for folder, folders, files in os.walk(source):
         folders.sort()
@@ -142,3 +158,56 @@ def wheel_key(source: Path, identity: Mapping[str, str]) -> str:
             else:
                 state.update(hashlib.sha256(path.read_bytes()).digest())
     return state.hexdigest()[:32]
+
+
+def identity_of(
+    action: BuildWheel, built_with: Mapping[str, str], reads: Iterable[str] = ()
+) -> dict[str, str]:
+    """Everything beside the source's bytes that decides what comes out of a build.
+
+    Args:
+        reads: variables that the source's setup.py reads, such as gsplat's ``WITH_SYMBOLS``.
+    """
+    ignored = set(_WITHOUT_EFFECT.split())
+    variables = {name: value for name, value in action.variables.items() if name not in ignored}
+    theirs = {*_FLAG_VARIABLES.split(), *reads} - {*ignored, *action.unset}
+    kept = {name: os.environ[name] for name in sorted(theirs) if name in os.environ}
+    return {
+        "subject": action.subject,
+        "splatfix": __version__,
+        "mismatch": action.cuda_mismatch,
+        **built_with,
+        **kept,
+        **variables,
+    }
+
+
+def versions_of(facts: Facts, action: BuildWheel) -> dict[str, str]:
+    """Versions of what a build uses, from the facts: interpreter, torch, toolkit, compilers, setuptools."""
+    interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
+    found = {"python": f"{interpreter.version} {interpreter.abi_tag}" if interpreter else ""}
+    found["torch"] = f"{torch.version} {torch.cuda}" if torch else ""
+    for toolkit in facts.machine.toolkits.value or ():
+        if toolkit.root == action.variables.get("CUDA_HOME"):
+            found["toolkit"] = toolkit.version or ""
+    for compiler in facts.machine.compilers.value or ():
+        if compiler.path == action.variables.get("CXX", compiler.path):
+            found[f"compiler {compiler.path}"] = compiler.version or ""
+    for item in facts.environment.distributions.value or ():
+        if item.name in ("setuptools", "wheel", "pip", "pybind11"):
+            found[item.name] = item.version
+    return found
+
+
+def origin_of(folder: Path) -> str:
+    """``graphdeco-inria/diff-gaussian-rasterization at 9c5c2028f6`` for a clone or submodule, with the path inside it."""
+    for root in (folder, *folder.parents):
+        if git := git_folder(root):
+            break
+    else:
+        return str(folder)
+    address = remote_of(git).removesuffix(".git").replace(":", "/").rstrip("/")
+    repository = "/".join(address.split("/")[-2:]) if "/" in address else str(root)
+    inside = folder.relative_to(root).as_posix()
+    commit = commit_of(git)
+    return f"{repository}{'' if inside == '.' else f'/{inside}'}{f' at {commit[:10]}' if commit else ''}"

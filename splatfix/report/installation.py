@@ -60,7 +60,7 @@ def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -
         )
         torch = entry.identity.get("torch", "").split(" ")[0] or "none"
         source = f", from {entry.source}" if entry.source else ""
-        built = f"{archs}, torch {torch}{source}, {entry.kept or 'of unknown age'}, key {entry.key[:8]}"
+        built = f"{archs}, torch {torch}{source}, {entry.created or 'of unknown age'}, key {entry.key[:8]}"
         prose(console, f"{escape(entry.wheel)}  ", f"{entry.size / 2**20:.1f} MiB  [dim]{escape(built)}[/]")
 
 
@@ -90,7 +90,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     for item in outcome.items:
         _show_item(console, item)
     console.print(f"Done in {outcome.seconds:.0f} s. Logs: {escape(outcome.log)}", soft_wrap=True)
-    if all(item.already for item in outcome.items):
+    if all(item.up_to_date for item in outcome.items):
         console.print("Nothing had to be changed. To install it all the same: --reinstall")
         return
     number = outcome.entry.partition("-")[0]
@@ -114,7 +114,7 @@ def _restored(item: Restored, would: str) -> str:
     if item.removed:
         removed = f"{item.subject} {item.removed} {would} removed".replace("  ", " ")
     else:
-        removed = f"{item.subject} was {'not installed yet' if item.begun else 'gone already'}"
+        removed = f"{item.subject} was {'not installed yet' if item.incomplete else 'gone already'}"
     if item.restored:
         return f"{removed}; {item.subject} {item.restored} {would or 'is'} back, byte for byte"
     return f"{removed}; there was none before"
@@ -147,7 +147,7 @@ def _show_environment(console: Console, action: BuildWheel) -> None:
 
 def _show_item(console: Console, item: InstalledItem) -> None:
     instead = f" (before: {item.before})" if item.before else ""
-    if item.already:
+    if item.up_to_date:
         instead = " (was installed already, byte for byte, and is left as it is)"
     prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(instead)}")
     for rung in item.proof:

@@ -71,7 +71,7 @@ def test_a_kernel_that_computes_wrongly_is_taken_back() -> None:
 
 def test_what_was_installed_already_and_computes_wrongly_is_told_and_left() -> None:
     there = installed("simple_knn._C")
-    there = dataclasses.replace(there, items=(dataclasses.replace(there.items[0], already=True),))
+    there = dataclasses.replace(there, items=(dataclasses.replace(there.items[0], up_to_date=True),))
     back: list[str] = []
     with pytest.raises(SplatfixError) as caught:
         measured(

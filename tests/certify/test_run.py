@@ -35,7 +35,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Runner
 from splatfix.facts import Facts
-from splatfix.install.swap_wheels import make_swap_wheel
+from splatfix.install.dropins import make_dropin_wheel
 from splatfix.plan.swap_table import SWAPS
 from tests.certify.conftest import SHORT, RecordedKernels, RecordedTrainer, Stage, sabotage
 
@@ -100,7 +100,7 @@ class TestCertified:
         def with_dropin(folder: Path) -> Path:
             path = stage(folder)
             swap = next(item for item in SWAPS if item.distribution == "diff-gaussian-rasterization")
-            with zipfile.ZipFile(make_swap_wheel(swap, "0+test", folder / "wheels")) as wheel:
+            with zipfile.ZipFile(make_dropin_wheel(swap, "0+test", folder / "wheels")) as wheel:
                 wheel.extractall(path)
             return path
 

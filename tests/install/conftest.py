@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 
 from .environments import make_environment
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> Target:
+def environment(tmp_path: Path) -> Environment:
     """A fresh venv with build tools and without torch."""
     return make_environment(tmp_path / "env")
 

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
+import atexit
+import dataclasses
+import functools
 import hashlib
+import shutil
 import sys
 import sysconfig
+import tempfile
 import venv
 from pathlib import Path
 
 from splatfix.core.runner import ProcessRunner
-from splatfix.install.target import Target, open_target
+from splatfix.install.environment import Environment, open_environment
 
 HERE = Path(sysconfig.get_paths()["purelib"])
 TOOLS = ("pip", "setuptools", "wheel", "_distutils_hack", "pkg_resources", "packaging")
 
 
-def make_environment(folder: Path, *, torch: bool = False) -> Target:
+def make_environment(folder: Path, *, torch: bool = False) -> Environment:
     """A fresh venv that sees pip and setuptools of the Python that runs the tests, and with ``torch`` all it has."""
-    venv.create(folder, symlinks=True, with_pip=False)
-    target = open_target(str(folder / "bin" / "python"), ProcessRunner())
+    template = _template()
+    shutil.copytree(template.prefix, folder, symlinks=True)
+    moved = {
+        field.name: folder / getattr(template, field.name).relative_to(template.prefix)
+        for field in dataclasses.fields(template)
+        if field.name != "python"
+    }
+    environment = Environment(str(folder / "bin" / "python"), **moved)
     shown = HERE if torch else _tools_only(folder / "tools" / "site-packages")
-    (target.purelib / "shown.pth").write_text(f"{shown}\n")
-    return target
+    (environment.purelib / "shown.pth").write_text(f"{shown}\n")
+    return environment
+
+
+@functools.cache
+def _template() -> Environment:
+    """One venv for each process that runs tests; copied, because it names its own place only in what nobody reads."""
+    folder = tempfile.TemporaryDirectory(prefix="venv-template-")
+    atexit.register(folder.cleanup)
+    place = Path(folder.name).resolve() / "env"
+    venv.create(place, symlinks=True, with_pip=False)
+    return open_environment(str(place / "bin" / "python"), ProcessRunner())
 
 
 def _tools_only(folder: Path) -> Path:
@@ -33,7 +54,7 @@ def _tools_only(folder: Path) -> Path:
     return folder
 
 
-def snapshot(target: Target) -> dict[str, tuple[int, str]]:
+def snapshot(target: Environment) -> dict[str, tuple[int, str]]:
     """Mode and content of every file of the environment except splatfix's own journal; folders too."""
     found: dict[str, tuple[int, str]] = {}
     for path in sorted(target.prefix.rglob("*")):
@@ -91,7 +112,7 @@ def fat_binary(*archs: int) -> str:
     return f"static const unsigned char code_{'_'.join(map(str, archs))}[] {attributes} = {{{numbers}}};"
 
 
-def run_in(target: Target, code: str) -> str:
+def run_in(target: Environment, code: str) -> str:
     """What a child of the environment's interpreter prints."""
     done = ProcessRunner().run([target.python, "-B", "-c", code], timeout=60.0)
     assert done.ok, done.stderr

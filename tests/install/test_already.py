@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,21 +10,21 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import gather
 from splatfix.install import Journal, Outcome, WheelCache, execute, revert
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 from splatfix.plan import Request, make_plan
 
 from .environments import run_in, snapshot, write_extension
 from .test_cli import splatfix
 
 
-def install(target: Target, *sources: Path, reinstall: bool = False) -> Outcome:
+def install(target: Environment, *sources: Path, reinstall: bool = False) -> Outcome:
     facts = gather(target.python)
     plan = make_plan(Request(tuple(map(str, sources))), facts)
     return execute(plan, facts, cache=WheelCache(), reinstall=reinstall)
 
 
 def test_the_same_again_changes_nothing(
-    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write_extension(tmp_path / "one")
     before = snapshot(environment)
@@ -31,28 +32,26 @@ def test_the_same_again_changes_nothing(
     held = snapshot(environment)
     capsys.readouterr()
 
-    assert splatfix("install", str(source), "--python", environment.python) == 0
+    assert splatfix("install", str(source), "--python", environment.python, "--json") == 0
 
-    said = capsys.readouterr().out
-    assert "tiny_probe 1.0 (was installed already, byte for byte, and is left as it is)" in said
-    assert "✓ loads" in said and "Take it back" not in said and "--reinstall" in said
+    (item,) = json.loads(capsys.readouterr().out)["outcome"]["items"]
+    assert item["up_to_date"] and item["version"] == item["before"] == "1.0"
+    assert ("loads", True) in [(rung["name"], rung["reached"]) for rung in item["proof"]]
     assert snapshot(environment) == held
-    first, second = Journal(environment.own_folder).entries()
-    assert first.stands and not second.stands
-    assert splatfix("revert", "--list", "--python", environment.python) == 0
-    assert "was there already" in capsys.readouterr().out.splitlines()[1]
+    first, second = Journal(environment.state_folder).entries()
+    assert first.active and not second.active
     with pytest.raises(SplatfixError) as caught:
         revert(environment.python, second.id)
-    assert "changed nothing" in caught.value.what
+    assert caught.value.code == "nothing-to-revert"
 
     again = install(environment, source, reinstall=True)
-    assert not again.items[0].already and Journal(environment.own_folder).entries()[-1].stands
+    assert not again.items[0].up_to_date and Journal(environment.state_folder).entries()[-1].active
     revert(environment.python)
     assert snapshot(environment) == held
     assert revert(environment.python).entry == first.id and snapshot(environment) == before
 
 
-def test_what_was_changed_or_lost_since_is_installed_again(environment: Target, tmp_path: Path) -> None:
+def test_what_was_changed_or_lost_since_is_installed_again(environment: Environment, tmp_path: Path) -> None:
     source = write_extension(tmp_path / "one")
     install(environment, source)
     package = environment.platlib / "tiny_probe"
@@ -66,21 +65,23 @@ def test_what_was_changed_or_lost_since_is_installed_again(environment: Target, 
     ):
         spoil()
         (item,) = install(environment, source).items
-        assert not item.already and module.read_text() == text and native.is_file()
-    assert install(environment, source).items[0].already
+        assert not item.up_to_date and module.read_text() == text and native.is_file()
+    assert install(environment, source).items[0].up_to_date
 
 
-def test_another_version_or_source_is_no_same(environment: Target, tmp_path: Path) -> None:
+def test_another_version_or_source_is_no_same(environment: Environment, tmp_path: Path) -> None:
     install(environment, write_extension(tmp_path / "one"))
     (item,) = install(environment, write_extension(tmp_path / "other", answer=7)).items
-    assert not item.already and run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "7"
+    assert not item.up_to_date and run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "7"
 
 
-def test_of_two_only_the_new_one_is_installed_and_taken_back(environment: Target, tmp_path: Path) -> None:
+def test_of_two_only_the_new_one_is_installed_and_taken_back(
+    environment: Environment, tmp_path: Path
+) -> None:
     one, other = write_extension(tmp_path / "one"), write_extension(tmp_path / "other", name="other_probe")
     install(environment, one)
     held = snapshot(environment)
     outcome = install(environment, one, other)
-    assert [item.already for item in outcome.items] == [True, False]
+    assert [item.up_to_date for item in outcome.items] == [True, False]
     assert [item.subject for item in revert(environment.python).items] == ["other_probe"]
     assert snapshot(environment) == held

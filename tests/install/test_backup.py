@@ -11,10 +11,8 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import make_backup, read_backup, restore
-from splatfix.install.distributions import find_installed
-from splatfix.install.pip import pip_install
-from splatfix.install.target import Target
-from splatfix.install.wheel_file import WheelFile, open_wheel, write_wheel
+from splatfix.install.environment import Environment, pip_install
+from splatfix.install.wheels import WheelFile, find_installed, open_wheel, write_wheel
 
 from .environments import snapshot
 
@@ -27,11 +25,11 @@ def wheel(folder: Path, version: str, files: dict[str, bytes] | None = None) -> 
     return open_wheel(write_wheel(folder, "pkg", version, content, ""))
 
 
-def put(item: WheelFile, target: Target, tmp_path: Path) -> None:
+def put(item: WheelFile, target: Environment, tmp_path: Path) -> None:
     pip_install(item.path, target, ProcessRunner(), tmp_path / "pip.log")
 
 
-def test_restoring_an_earlier_version(environment: Target, tmp_path: Path) -> None:
+def test_restoring_an_earlier_version(environment: Environment, tmp_path: Path) -> None:
     put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
     (environment.purelib / "pkg" / "__init__.py").chmod(0o600)
     before = snapshot(environment)
@@ -45,7 +43,7 @@ def test_restoring_an_earlier_version(environment: Target, tmp_path: Path) -> No
         assert snapshot(environment) == before
 
 
-def test_files_nobody_owns_are_kept(environment: Target, tmp_path: Path) -> None:
+def test_files_nobody_owns_are_kept(environment: Environment, tmp_path: Path) -> None:
     package = environment.purelib / "pkg"
     package.mkdir()
     (package / "__init__.py").write_text("mine = True\n")
@@ -61,7 +59,7 @@ def test_files_nobody_owns_are_kept(environment: Target, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("stage", ["nothing yet", "old one stashed by pip", "half written", "all written"])
-def test_a_kill_at_any_moment_of_pip(environment: Target, tmp_path: Path, stage: str) -> None:
+def test_a_kill_at_any_moment_of_pip(environment: Environment, tmp_path: Path, stage: str) -> None:
     put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
     before = snapshot(environment)
     new = wheel(tmp_path / "b", "2.0")
@@ -83,7 +81,7 @@ def test_a_kill_at_any_moment_of_pip(environment: Target, tmp_path: Path, stage:
 
 
 @pytest.mark.slow
-def test_a_development_install_is_put_back(environment: Target, tmp_path: Path) -> None:
+def test_a_development_install_is_put_back(environment: Environment, tmp_path: Path) -> None:
     site = environment.purelib
     (site / "pkg.egg-link").write_text(f"{tmp_path}/checkout\n.")
     (site / "easy-install.pth").write_text(f"{tmp_path}/checkout\n")
@@ -98,7 +96,7 @@ def test_a_development_install_is_put_back(environment: Target, tmp_path: Path) 
     assert snapshot(environment) == before
 
 
-def test_a_damaged_backup_changes_nothing(environment: Target, tmp_path: Path) -> None:
+def test_a_damaged_backup_changes_nothing(environment: Environment, tmp_path: Path) -> None:
     put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
     new = wheel(tmp_path / "b", "2.0")
     backup = make_backup(environment, new, tmp_path / "backup")
@@ -124,7 +122,7 @@ def test_a_backup_that_cannot_be_read_says_what_to_do(tmp_path: Path, damage: st
 
 
 def test_what_the_disk_refuses_is_said_and_can_be_done_again(
-    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = snapshot(environment)
     new = wheel(tmp_path / "b", "2.0")
@@ -142,7 +140,7 @@ def test_what_the_disk_refuses_is_said_and_can_be_done_again(
     assert snapshot(environment) == before
 
 
-def test_what_has_no_record_is_refused(environment: Target, tmp_path: Path) -> None:
+def test_what_has_no_record_is_refused(environment: Environment, tmp_path: Path) -> None:
     (environment.purelib / "pkg-1.0.dist-info").mkdir()
     with pytest.raises(SplatfixError) as caught:
         make_backup(environment, wheel(tmp_path / "b", "2.0"), tmp_path / "backup")
@@ -150,7 +148,7 @@ def test_what_has_no_record_is_refused(environment: Target, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_names_are_compared_as_pip_does(environment: Target, tmp_path: Path) -> None:
+def test_names_are_compared_as_pip_does(environment: Environment, tmp_path: Path) -> None:
     path = write_wheel(tmp_path, "Simple_KNN.x", "1.0", {"simple_knn/__init__.py": b""}, "")
     put(open_wheel(path), environment, tmp_path)
     assert [item.version for item in find_installed(environment, "simple-knn-x")] == ["1.0"]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 
 from .environments import make_environment, write_extension
 from .test_cli import splatfix
 
 
 @pytest.fixture
-def blank(tmp_path: Path) -> Target:
+def blank(tmp_path: Path) -> Environment:
     return make_environment(tmp_path / "my env")
 
 
@@ -24,7 +24,7 @@ def printed(text: str, begin: str) -> list[str]:
     return shlex.split(line[line.index(begin) :])
 
 
-def test_the_way_back(blank: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_way_back(blank: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write_extension(tmp_path / "my source")
     assert splatfix("install", str(source), "--python", blank.python) == 0
     words = printed(capsys.readouterr().out, "splatfix revert")
@@ -32,7 +32,7 @@ def test_the_way_back(blank: Target, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert splatfix(*words[1:]) == 0
 
 
-def test_what_is_missing(blank: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_missing(blank: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write_extension(tmp_path / "source")
     (source / "pyproject.toml").write_text('[build-system]\nrequires = ["pybind11>=2.12"]\n')
     assert splatfix("install", str(source), "--python", blank.python) == 1
@@ -46,7 +46,9 @@ def test_what_is_missing(blank: Target, tmp_path: Path, capsys: pytest.CaptureFi
     ]
 
 
-def test_an_incomplete_checkout(blank: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_checkout(
+    blank: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "my checkout"
     (folder / "submodules" / "simple-knn").mkdir(parents=True)
     (folder / ".gitmodules").write_text('[submodule "x"]\n\tpath = submodules/simple-knn\n')

@@ -17,7 +17,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
 from splatfix.install import Journal, Status, WheelCache, execute, revert
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 from splatfix.plan import Action, Plan, Request, make_plan
 
 from .environments import run_in, snapshot, write_extension
@@ -25,7 +25,7 @@ from .environments import run_in, snapshot, write_extension
 ROOT = Path(__file__).parents[2]
 
 
-def planned(target: Target, *sources: Path, jobs: int = 2) -> tuple[Plan, Facts]:
+def planned(target: Environment, *sources: Path, jobs: int = 2) -> tuple[Plan, Facts]:
     facts = gather(target.python)
     return make_plan(Request(tuple(map(str, sources)), jobs=jobs), facts), facts
 
@@ -77,7 +77,7 @@ class Heard:
         self.lines.append(f"done {action.kind} {action.subject}: {result}")
 
 
-def test_two_are_built_at_once_and_installed_in_order(environment: Target, tmp_path: Path) -> None:
+def test_two_are_built_at_once_and_installed_in_order(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
     plan, facts = planned(environment, *two(tmp_path))
     heard, runner, cache = Heard(), Meeting(), WheelCache(tmp_path / "wheels")
@@ -99,10 +99,10 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Target, tmp_p
         line.startswith("done build-wheel one_probe: ") and "compiled in" in line for line in heard.lines
     )
 
-    (entry,) = Journal(environment.own_folder).entries()
+    (entry,) = Journal(environment.state_folder).entries()
     kinds = [(step.kind, step.subject, step.done) for step in entry.steps]
     assert set(kinds[:2]) == {("build-wheel", "one_probe", True), ("build-wheel", "two_probe", True)}
-    assert [step.details.get("wheel", "").partition("-")[0] for step in entry.steps[:2]] == [
+    assert [step.result.partition("-")[0] for step in entry.steps[:2]] == [
         step.subject for step in entry.steps[:2]
     ], "the wheels are noted with the wrong steps"
     revert(environment.python)
@@ -114,7 +114,9 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Target, tmp_p
     assert len(kept) == 2 and all(line.endswith("from the wheel cache") for line in kept)
 
 
-def test_one_that_fails_stops_the_other_and_nothing_is_installed(environment: Target, tmp_path: Path) -> None:
+def test_one_that_fails_stops_the_other_and_nothing_is_installed(
+    environment: Environment, tmp_path: Path
+) -> None:
     one, other = two(tmp_path)
     mark = tmp_path / "mark"
     slow = f"import time\ntime.sleep(300)\nopen({str(mark)!r}, 'w')\n"
@@ -128,7 +130,7 @@ def test_one_that_fails_stops_the_other_and_nothing_is_installed(environment: Ta
     assert time.monotonic() - started < 240, "it waited for the other build"
     assert caught.value.code == "build-failed" and "one_probe" in caught.value.what
     assert snapshot(environment) == before and not mark.exists()
-    (entry,) = Journal(environment.own_folder).entries()
+    (entry,) = Journal(environment.state_folder).entries()
     assert entry.status is Status.FAILED
     assert {(step.subject, step.done) for step in entry.steps} == {("one_probe", False), ("two_probe", False)}
 
@@ -159,7 +161,9 @@ class LittleMemory(ProcessRunner):
 
 
 @pytest.mark.slow
-def test_a_compiler_killed_beside_another_is_run_again_alone(environment: Target, tmp_path: Path) -> None:
+def test_a_compiler_killed_beside_another_is_run_again_alone(
+    environment: Environment, tmp_path: Path
+) -> None:
     plan, facts = planned(environment, *two(tmp_path))
     runner = LittleMemory()
     execute(plan, facts, runner=runner)
@@ -171,7 +175,7 @@ def test_a_compiler_killed_beside_another_is_run_again_alone(environment: Target
 
 
 @pytest.mark.slow
-def test_a_plan_without_a_budget_builds_one_after_the_other(environment: Target, tmp_path: Path) -> None:
+def test_a_plan_without_a_budget_builds_one_after_the_other(environment: Environment, tmp_path: Path) -> None:
     plan, facts = planned(environment, *two(tmp_path), jobs=1)
     assert plan.jobs == 1
     heard = Heard()
@@ -187,7 +191,9 @@ def test_a_plan_without_a_budget_builds_one_after_the_other(environment: Target,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_every_build(environment: Target, tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupt_ends_every_build(
+    environment: Environment, tmp_path: Path, number: signal.Signals
+) -> None:
     started = tmp_path / "started"
     started.mkdir()
     for source in two(tmp_path):
@@ -222,4 +228,4 @@ def test_an_interrupt_ends_every_build(environment: Target, tmp_path: Path, numb
         time.sleep(0.1)
     assert alive == [], "a build lives on"
     assert snapshot(environment) == before
-    assert Journal(environment.own_folder).entries()[-1].status is Status.FAILED
+    assert Journal(environment.state_folder).entries()[-1].status is Status.FAILED

@@ -11,7 +11,7 @@ import pytest
 
 from splatfix.cli import main
 from splatfix.facts.machine.toolkits import NEEDED_HEADERS
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 
 from .environments import run_in, snapshot, write_extension
 
@@ -30,7 +30,7 @@ def splatfix(*arguments: str) -> int:
     return 0
 
 
-def fake_torch(target: Target, version: str, cuda: str | None) -> None:
+def fake_torch(target: Environment, version: str, cuda: str | None) -> None:
     """torch as far as it is read as text: version.py and the arch list of cpp_extension."""
     folder = target.purelib / "torch"
     (folder / "utils").mkdir(parents=True)
@@ -41,7 +41,7 @@ def fake_torch(target: Target, version: str, cuda: str | None) -> None:
 
 
 def test_dry_run_shows_the_plan_and_changes_nothing(
-    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write_extension(tmp_path / "source")
     before = snapshot(environment)
@@ -62,11 +62,11 @@ def test_dry_run_shows_the_plan_and_changes_nothing(
     kinds = [action["kind"] for action in plan["plan"]["actions"]]
     assert kinds == ["build-wheel", "verify-wheel", "install-wheel", "check-import"]
     assert snapshot(environment) == before
-    assert not environment.own_folder.exists()
+    assert not environment.state_folder.exists()
 
 
 def test_install_and_revert_as_typed(
-    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write_extension(tmp_path / "source")
     assert splatfix("install", str(source), "--python", environment.python) == 0
@@ -82,7 +82,10 @@ def test_install_and_revert_as_typed(
 
 
 def test_typed_inside_a_checkout_it_installs_every_extension(
-    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    environment: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     checkout = tmp_path / "mine"
     write_extension(checkout / "submodules" / "second", name="second_probe", answer=2)
@@ -101,7 +104,7 @@ def test_typed_inside_a_checkout_it_installs_every_extension(
 
 
 def test_two_sources_of_one_name(
-    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folders = [str(write_extension(tmp_path / name)) for name in ("a", "b")]
     assert splatfix("install", *folders, "--python", environment.python) == 1
@@ -109,31 +112,36 @@ def test_two_sources_of_one_name(
 
 
 BAD_INPUT = [
-    # (what is typed, exit code, error code, words in the message)
-    (["nowhere"], 2, "not-a-folder", "nowhere is not there"),
-    (["fused_ssim"], 2, "not-a-folder", "--backend pure"),
-    (["{empty}"], 2, "not-an-extension", "neither a checkout"),
-    (["{checkout}"], 2, "source-incomplete", "submodules/simple-knn is missing or empty"),
-    (["{file}"], 2, "not-a-folder", "is a file"),
-    (["{broken}"], 2, "source-unreadable", "setup.py is not Python"),
+    # (what is typed, exit code, error code, a value in the message)
+    (["nowhere"], 2, "not-a-folder", "nowhere"),
+    (["fused_ssim"], 2, "not-a-folder", "pure"),
+    (["{empty}"], 2, "not-an-extension", "empty"),
+    (["{checkout}"], 2, "source-incomplete", "submodules/simple-knn"),
+    (["{file}"], 2, "not-a-folder", "file.txt"),
+    (["{broken}"], 2, "source-unreadable", "setup.py"),
     (["{probe}", "--target", "sm_12"], 2, "unknown-arch", "sm_12"),
-    (["{probe}", "--target", "sm_120"], 1, "no-torch", "torch is not installed"),
-    (["{source}", "--python", "{empty}"], 2, "no-interpreter", "holds no Python"),
+    (["{probe}", "--target", "sm_120"], 1, "no-torch", "torch"),
+    (["{source}", "--python", "{empty}"], 2, "no-interpreter", "empty"),
     (["{source}", "--python", "/nowhere/python"], 2, "no-interpreter", "/nowhere/python"),
-    (["{source}", "--python", "{program}"], 2, "no-interpreter", "ls is no Python interpreter"),
-    (["{source}", "--python", "{activate}"], 2, "no-interpreter", "Name the interpreter beside it: --python"),
-    (["{source}", "--python", "{dead}"], 1, "interpreter-unusable", "exit code 3"),
-    (["/"], 2, "not-a-checkout", "the root of a disk"),
-    (["fused_ssim", "--backend", "pure"], 1, "no-torch", "torch is not installed"),
+    (["{source}", "--python", "{program}"], 2, "no-interpreter", "ls"),
+    (["{source}", "--python", "{activate}"], 2, "no-interpreter", "--python"),
+    (["{source}", "--python", "{dead}"], 1, "interpreter-unusable", "3"),
+    (["/"], 2, "not-a-checkout", "/"),
+    (["fused_ssim", "--backend", "pure"], 1, "no-torch", "torch"),
     (["numpy", "--backend", "pure"], 2, "unknown-swap", "fused_ssim, simple_knn"),
     (["--backend", "pure"], 2, "nothing-to-swap", "fused_ssim, simple_knn"),
-    (["diff_surfel_rasterization", "--backend", "pure"], 1, "nothing-replaces-it", "2D Gaussian"),
+    (
+        ["diff_surfel_rasterization", "--backend", "pure"],
+        1,
+        "nothing-replaces-it",
+        "diff_surfel_rasterization",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("typed", "code", "error", "words"), BAD_INPUT, ids=lambda value: str(value)[:40])
 def test_bad_input(
-    environment: Target,
+    environment: Environment,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     typed: list[str],
@@ -168,17 +176,21 @@ def test_bad_input(
     if "--python" not in arguments:
         arguments += ["--python", environment.python]
 
-    assert splatfix("install", *arguments) == code
+    assert splatfix("install", *arguments, "--json") == code
 
     said = capsys.readouterr()
-    assert f"({error})" in said.err and words in said.err
-    assert "Traceback" not in said.err + said.out
-    assert "→" in said.err or "Write sm_" in said.err, "the message does not say what to do"
-    assert snapshot(environment) == before and not environment.own_folder.exists()
+    problem = json.loads(said.out)["error"]
+    assert problem["code"] == error and (problem["todo"] or problem["meaning"])
+    assert words in json.dumps(problem, ensure_ascii=False)
+    assert "Traceback" not in said.err
+    assert snapshot(environment) == before and not environment.state_folder.exists()
 
 
 def test_typed_where_there_is_nothing(
-    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    environment: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "nothing").mkdir()
     monkeypatch.chdir(tmp_path / "nothing")
@@ -187,12 +199,12 @@ def test_typed_where_there_is_nothing(
     monkeypatch.setattr(Path, "home", classmethod(lambda cls: tmp_path / "nothing"))
     assert splatfix("install", "--target", "sm_120", "--python", environment.python) == 2
     assert "your home folder, not a checkout" in capsys.readouterr().err
-    assert not environment.own_folder.exists()
+    assert not environment.state_folder.exists()
 
 
 @pytest.mark.parametrize("cuda", [True, False])
 def test_no_compiler(
-    environment: Target,
+    environment: Environment,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -221,11 +233,11 @@ def test_no_compiler(
         str(toolkit),
         "--python",
         environment.python,
+        "--json",
     )
-    said = capsys.readouterr().err
-    assert "(no-host-compiler)" in said and code == 1, said
-    assert "→" in said and "Traceback" not in said
-    assert snapshot(environment) == before and not environment.own_folder.exists()
+    problem = json.loads(capsys.readouterr().out)["error"]
+    assert problem["code"] == "no-host-compiler" and problem["todo"] and code == 1
+    assert snapshot(environment) == before and not environment.state_folder.exists()
 
 
 def write_toolkit(folder: Path) -> None:
@@ -247,29 +259,29 @@ def write_toolkit(folder: Path) -> None:
 
 
 def test_an_incomplete_checkout_names_what_is_missing(
-    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import shutil
 
     source = tmp_path / "source"
     shutil.copytree(FIXTURES / "splat_probe", source)
     shutil.rmtree(source / "third_party")
-    assert splatfix("install", str(source), "-t", "sm_120", "--python", environment.python) == 2
-    said = capsys.readouterr().err
-    assert "third_party/tinymath is missing or empty" in said and "submodule update --init" in said
+    assert splatfix("install", str(source), "-t", "sm_120", "--python", environment.python, "--json") == 2
+    problem = json.loads(capsys.readouterr().out)["error"]
+    assert problem["code"] == "source-incomplete" and "third_party/tinymath" in problem["what"]
 
 
 @pytest.mark.parametrize(
     ("version", "cuda", "target", "error", "words"),
     [
-        ("2.11.0+cpu", None, "sm_120", "cpu-only-torch", "splatfix install --dry-run --why"),
+        ("2.11.0+cpu", None, "sm_120", "cpu-only-torch", "2.11.0+cpu"),
         ("2.11.0+cu130", "13.0", "sm_61", "arch-unknown-to-torch", "7.5, 8.0"),
         ("2.4.0+cu102", "10.2", "sm_75", "no-matching-toolkit", "CUDA 10"),
         ("2.11.0+cu130", "13.0", "auto", "no-gpu-to-target", "--target sm_120"),
     ],
 )
 def test_a_torch_that_does_not_fit(
-    environment: Target,
+    environment: Environment,
     capsys: pytest.CaptureFixture[str],
     version: str,
     cuda: str | None,
@@ -279,15 +291,16 @@ def test_a_torch_that_does_not_fit(
 ) -> None:
     fake_torch(environment, version, cuda)
     (environment.purelib / "ninja-1.11.dist-info").mkdir()
-    code = splatfix("install", str(FIXTURES / "splat_probe"), "-t", target, "--python", environment.python)
-    said = capsys.readouterr().err
-    if error == "no-gpu-to-target" and "no-gpu-to-target" not in said:
+    source = str(FIXTURES / "splat_probe")
+    code = splatfix("install", source, "-t", target, "--python", environment.python, "--json")
+    document = json.loads(capsys.readouterr().out)
+    if error == "no-gpu-to-target" and document["error"]["code"] != error:
         pytest.skip("this machine has a GPU")
-    assert f"({error})" in said and words in said
-    assert code == (3 if error == "no-gpu-to-target" else 1)
+    assert document["error"]["code"] == error and words in json.dumps(document["error"])
+    assert code == document["exit_code"] == (3 if error == "no-gpu-to-target" else 1)
 
 
-def test_json_errors_are_documents(environment: Target, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_errors_are_documents(environment: Environment, capsys: pytest.CaptureFixture[str]) -> None:
     assert splatfix("install", "nowhere", "--json", "--python", environment.python) == 2
     document = json.loads(capsys.readouterr().out)
     assert document["error"]["code"] == "not-a-folder" and document["exit_code"] == 2
@@ -296,7 +309,10 @@ def test_json_errors_are_documents(environment: Target, capsys: pytest.CaptureFi
 
 
 def test_a_read_only_environment_is_said_before_anything_is_built(
-    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    environment: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import os
 
@@ -305,11 +321,11 @@ def test_a_read_only_environment_is_said_before_anything_is_built(
     source = write_extension(tmp_path / "source")
     assert splatfix("install", str(source), "--python", environment.python) == 1
     assert "(cannot-write-environment)" in capsys.readouterr().err
-    assert not environment.own_folder.exists()
+    assert not environment.state_folder.exists()
 
 
 def test_missing_build_tools_are_all_named(
-    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for entry in (environment.prefix / "tools" / "site-packages").iterdir():
         if entry.name.startswith(("setuptools", "wheel")):
@@ -318,8 +334,7 @@ def test_missing_build_tools_are_all_named(
     (source / "pyproject.toml").write_text(
         '[build-system]\nrequires = ["setuptools>=61", "pybind11>=2.12"]\n'
     )
-    assert splatfix("install", str(source), "--python", environment.python) == 1
-    said = capsys.readouterr().err
-    assert "(build-tools-missing)" in said
-    for name in ("setuptools", "wheel", "pybind11"):
-        assert name in said
+    assert splatfix("install", str(source), "--python", environment.python, "--json") == 1
+    problem = json.loads(capsys.readouterr().out)["error"]
+    assert problem["code"] == "build-tools-missing"
+    assert all(name in problem["what"] for name in ("setuptools", "wheel", "pybind11"))

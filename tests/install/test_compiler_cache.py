@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.install.compiler_cache import compiler_cache
-from splatfix.install.identity import identity_of
+from splatfix.install.build import compiler_cache
+from splatfix.install.wheel_cache import identity_of
 from splatfix.plan.plan import BuildWheel
 
 ACTION = BuildWheel("x", "/x", ("sm_120",), {"CXX": "/usr/bin/g++", "MAX_JOBS": "2"}, (), ())

@@ -17,7 +17,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import gather
 from splatfix.install import Journal, Outcome, Status, WheelCache, execute, revert
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 from splatfix.plan import Request, make_plan
 
 from .environments import run_in, snapshot, write_extension
@@ -34,21 +34,23 @@ CACHE: WheelCache
 
 
 def install(
-    target: Target, source: Path, runner: ProcessRunner | None = None, *, afresh: bool = False
+    target: Environment, source: Path, runner: ProcessRunner | None = None, *, afresh: bool = False
 ) -> Outcome:
     facts = gather(target.python)
     plan = make_plan(Request((str(source),)), facts)
     return execute(plan, facts, runner=runner, cache=None if afresh else CACHE)
 
 
-def last_status(target: Target) -> Status:
-    return Journal(target.own_folder).entries()[-1].status
+def last_status(target: Environment) -> Status:
+    return Journal(target.state_folder).entries()[-1].status
 
 
 ANSWER = "import tiny_probe; print(tiny_probe.answer())"
 
 
-def test_install_then_revert_leaves_the_environment_as_it_was(environment: Target, tmp_path: Path) -> None:
+def test_install_then_revert_leaves_the_environment_as_it_was(
+    environment: Environment, tmp_path: Path
+) -> None:
     before = snapshot(environment)
     source = write_extension(tmp_path / "source")
     files = sorted(path.name for path in source.rglob("*"))
@@ -78,7 +80,9 @@ def test_install_then_revert_leaves_the_environment_as_it_was(environment: Targe
     assert again.value.code == "nothing-to-revert"
 
 
-def test_a_second_install_reverts_to_the_first_byte_for_byte(environment: Target, tmp_path: Path) -> None:
+def test_a_second_install_reverts_to_the_first_byte_for_byte(
+    environment: Environment, tmp_path: Path
+) -> None:
     install(environment, write_extension(tmp_path / "one"))
     first = snapshot(environment)
     times = {p: p.stat().st_mtime_ns for p in environment.purelib.rglob("tiny_probe*/*") if p.is_file()}
@@ -89,7 +93,7 @@ def test_a_second_install_reverts_to_the_first_byte_for_byte(environment: Target
     assert snapshot(environment) != first
 
     with pytest.raises(SplatfixError) as early:
-        revert(environment.python, Journal(environment.own_folder).entries()[0].id)
+        revert(environment.python, Journal(environment.state_folder).entries()[0].id)
     assert early.value.code == "later-change"
 
     revert(environment.python)
@@ -98,7 +102,7 @@ def test_a_second_install_reverts_to_the_first_byte_for_byte(environment: Target
     assert run_in(environment, ANSWER) == "42"
 
 
-def test_a_module_that_does_not_import_is_taken_back(environment: Target, tmp_path: Path) -> None:
+def test_a_module_that_does_not_import_is_taken_back(environment: Environment, tmp_path: Path) -> None:
     install(environment, write_extension(tmp_path / "good"))
     before = snapshot(environment)
     bad = write_extension(tmp_path / "bad", version="2.0")
@@ -115,7 +119,7 @@ def test_a_module_that_does_not_import_is_taken_back(environment: Target, tmp_pa
 
 
 def test_a_module_that_ends_the_interpreter_is_taken_back_with_what_was_installed_before_it(
-    environment: Target, tmp_path: Path
+    environment: Environment, tmp_path: Path
 ) -> None:
     good, bad = write_extension(tmp_path / "good"), write_extension(tmp_path / "bad", name="two_probe")
     (bad / "two_probe" / "__init__.py").write_text("import os\nos._exit(0)\n")
@@ -127,14 +131,16 @@ def test_a_module_that_ends_the_interpreter_is_taken_back_with_what_was_installe
     assert snapshot(environment) == before
 
 
-def test_a_module_that_prints_while_it_is_imported_is_no_failure(environment: Target, tmp_path: Path) -> None:
+def test_a_module_that_prints_while_it_is_imported_is_no_failure(
+    environment: Environment, tmp_path: Path
+) -> None:
     source = write_extension(tmp_path / "source")
     with (source / "tiny_probe" / "__init__.py").open("a") as file:
         file.write("import sys\nsys.stdout.write('loading ... 100%')\nsys.stderr.write('ready')\n")
     assert install(environment, source).items[0].modules == ("tiny_probe", "tiny_probe._C")
 
 
-def test_a_crash_on_import_is_taken_back(environment: Target, tmp_path: Path) -> None:
+def test_a_crash_on_import_is_taken_back(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
     crash = "#include <stdlib.h>\n__attribute__((constructor)) static void dies(void) { abort(); }"
     with pytest.raises(SplatfixError) as caught:
@@ -143,7 +149,7 @@ def test_a_crash_on_import_is_taken_back(environment: Target, tmp_path: Path) ->
     assert snapshot(environment) == before
 
 
-def test_an_undefined_symbol_is_named(environment: Target, tmp_path: Path) -> None:
+def test_an_undefined_symbol_is_named(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
     lost = "extern int nowhere(void);\nint (*keep)(void) = nowhere;"
     with pytest.raises(SplatfixError) as caught:
@@ -152,7 +158,9 @@ def test_an_undefined_symbol_is_named(environment: Target, tmp_path: Path) -> No
     assert snapshot(environment) == before
 
 
-def test_a_build_failure_names_its_cause_and_changes_nothing(environment: Target, tmp_path: Path) -> None:
+def test_a_build_failure_names_its_cause_and_changes_nothing(
+    environment: Environment, tmp_path: Path
+) -> None:
     before = snapshot(environment)
     with pytest.raises(SplatfixError) as caught:
         install(environment, write_extension(tmp_path / "source", extra="int half = ;"))
@@ -164,7 +172,7 @@ def test_a_build_failure_names_its_cause_and_changes_nothing(environment: Target
     assert last_status(environment) is Status.FAILED
 
 
-def test_a_source_for_another_python_is_told_as_that(environment: Target, tmp_path: Path) -> None:
+def test_a_source_for_another_python_is_told_as_that(environment: Environment, tmp_path: Path) -> None:
     source = write_extension(tmp_path / "source")
     setup = source / "setup.py"
     computed = 'setup(python_requires=">=3." + str(99), name'  # what only running it tells
@@ -177,7 +185,7 @@ def test_a_source_for_another_python_is_told_as_that(environment: Target, tmp_pa
     assert snapshot(environment) == before and last_status(environment) is Status.FAILED
 
 
-def test_a_copy_that_comes_first_on_the_path_is_noticed(environment: Target, tmp_path: Path) -> None:
+def test_a_copy_that_comes_first_on_the_path_is_noticed(environment: Environment, tmp_path: Path) -> None:
     shadow = tmp_path / "shadow"
     write_extension(shadow)
     (shadow / "tiny_probe" / "__init__.py").write_text("")
@@ -189,7 +197,7 @@ def test_a_copy_that_comes_first_on_the_path_is_noticed(environment: Target, tmp
     assert snapshot(environment) == before
 
 
-def test_a_build_adds_no_packages(environment: Target, tmp_path: Path) -> None:
+def test_a_build_adds_no_packages(environment: Environment, tmp_path: Path) -> None:
     """Some setup.py call pip by themselves; what that installs no plan has named and no revert would take back."""
     how = "import subprocess, sys\n"
     how += "subprocess.check_call([sys.executable, '-m', 'pip', 'install', 'no-such-splat>=2'])\n"
@@ -213,7 +221,7 @@ def named_otherwise(folder: Path, name: str) -> Path:
     return source
 
 
-def test_nothing_is_replaced_that_the_plan_did_not_name(environment: Target, tmp_path: Path) -> None:
+def test_nothing_is_replaced_that_the_plan_did_not_name(environment: Environment, tmp_path: Path) -> None:
     info = environment.purelib / "numpy-2.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Name: numpy\nVersion: 2.0\n")
@@ -226,7 +234,7 @@ def test_nothing_is_replaced_that_the_plan_did_not_name(environment: Target, tmp
     assert snapshot(environment) == before and last_status(environment) is Status.FAILED
 
 
-def test_a_source_named_otherwise_is_known_again_by_revert(environment: Target, tmp_path: Path) -> None:
+def test_a_source_named_otherwise_is_known_again_by_revert(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
     install(environment, named_otherwise(tmp_path / "my-probe", "odd_name"))
     (record,) = environment.purelib.glob("odd_name-*.dist-info/RECORD")
@@ -268,7 +276,7 @@ class FullDisk(ProcessRunner):
 
 
 def test_a_log_that_cannot_be_written_is_what_is_told(
-    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = snapshot(environment)
     with monkeypatch.context() as patch, pytest.raises(SplatfixError) as caught:
@@ -277,7 +285,7 @@ def test_a_log_that_cannot_be_written_is_what_is_told(
     assert "No space left" in caught.value.what and "--resume" in caught.value.todo[0].line()
     assert snapshot(environment) == before and last_status(environment) is Status.RUNNING
     install(environment, write_extension(tmp_path / "again"))
-    assert Journal(environment.own_folder).entries()[0].status is Status.FAILED
+    assert Journal(environment.state_folder).entries()[0].status is Status.FAILED
 
 
 class HalfPip(ProcessRunner):
@@ -295,7 +303,7 @@ class HalfPip(ProcessRunner):
         )
 
 
-def test_a_pip_that_fails_half_way_is_cleaned_up_after(environment: Target, tmp_path: Path) -> None:
+def test_a_pip_that_fails_half_way_is_cleaned_up_after(environment: Environment, tmp_path: Path) -> None:
     install(environment, write_extension(tmp_path / "one"))
     before = snapshot(environment)
     with pytest.raises(SplatfixError) as caught:
@@ -305,7 +313,7 @@ def test_a_pip_that_fails_half_way_is_cleaned_up_after(environment: Target, tmp_
     assert run_in(environment, ANSWER) == "42"
 
 
-def test_an_interrupt_puts_everything_back(environment: Target, tmp_path: Path) -> None:
+def test_an_interrupt_puts_everything_back(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
     with pytest.raises(KeyboardInterrupt):
         install(environment, write_extension(tmp_path / "source"), Interrupting())
@@ -314,10 +322,10 @@ def test_an_interrupt_puts_everything_back(environment: Target, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_what_a_dead_run_left_is_put_back_by_the_next(environment: Target, tmp_path: Path) -> None:
+def test_what_a_dead_run_left_is_put_back_by_the_next(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
     install(environment, write_extension(tmp_path / "one"))
-    journal = Journal(environment.own_folder)
+    journal = Journal(environment.state_folder)
     entry = journal.entries()[-1]
     half = dataclasses.replace(entry, status=Status.RUNNING, ended="", steps=entry.steps[:3])
     journal.save(half)
@@ -330,7 +338,7 @@ def test_what_a_dead_run_left_is_put_back_by_the_next(environment: Target, tmp_p
     assert snapshot(environment) == before
 
 
-def test_two_at_once_in_one_environment(environment: Target, tmp_path: Path) -> None:
+def test_two_at_once_in_one_environment(environment: Environment, tmp_path: Path) -> None:
     inside, leave = threading.Event(), threading.Event()
 
     class Waiting(ProcessRunner):
@@ -360,7 +368,7 @@ def test_two_at_once_in_one_environment(environment: Target, tmp_path: Path) -> 
     assert run_in(environment, ANSWER) == "42"
 
 
-def test_revert_leaves_alone_what_somebody_else_changed(environment: Target, tmp_path: Path) -> None:
+def test_revert_leaves_alone_what_somebody_else_changed(environment: Environment, tmp_path: Path) -> None:
     install(environment, write_extension(tmp_path / "one"))
     info = environment.platlib / "tiny_probe-1.0.dist-info" / "RECORD"
     info.write_text(info.read_text() + "tiny_probe/more.py,,\n")
@@ -371,7 +379,7 @@ def test_revert_leaves_alone_what_somebody_else_changed(environment: Target, tmp
 
 
 def test_revert_of_what_somebody_removed_brings_back_what_was_there(
-    environment: Target, tmp_path: Path
+    environment: Environment, tmp_path: Path
 ) -> None:
     before = snapshot(environment)
     install(environment, write_extension(tmp_path / "one"))
@@ -384,9 +392,9 @@ def test_revert_of_what_somebody_removed_brings_back_what_was_there(
         revert(environment.python)  # nothing stands any more
 
 
-def test_a_damaged_journal_entry_says_what_to_do(environment: Target, tmp_path: Path) -> None:
+def test_a_damaged_journal_entry_says_what_to_do(environment: Environment, tmp_path: Path) -> None:
     install(environment, write_extension(tmp_path / "one"))
-    (entry,) = (environment.own_folder / "journal").glob("*.json")
+    (entry,) = (environment.state_folder / "journal").glob("*.json")
     entry.write_text("{")
     with pytest.raises(SplatfixError) as caught:
         revert(environment.python)
@@ -395,7 +403,7 @@ def test_a_damaged_journal_entry_says_what_to_do(environment: Target, tmp_path: 
 
 
 def test_the_build_sees_only_its_own_settings(
-    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     monkeypatch.setenv("PIP_TARGET", str(elsewhere))
@@ -426,7 +434,9 @@ class OutOfMemoryOnce(ProcessRunner):
         return super().run(argv, **options)  # type: ignore[arg-type]
 
 
-def test_a_compiler_killed_for_memory_is_tried_again_with_fewer(environment: Target, tmp_path: Path) -> None:
+def test_a_compiler_killed_for_memory_is_tried_again_with_fewer(
+    environment: Environment, tmp_path: Path
+) -> None:
     facts = gather(environment.python)
     plan = make_plan(Request((str(write_extension(tmp_path / "source")),), jobs=4), facts)
     runner = OutOfMemoryOnce()

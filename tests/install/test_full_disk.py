@@ -14,8 +14,8 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.install import WheelCache, execute, revert
-from splatfix.install.swap_wheels import make_swap_wheel
-from splatfix.install.target import Target
+from splatfix.install.dropins import make_dropin_wheel
+from splatfix.install.environment import Environment
 from splatfix.plan import Request, make_plan
 from splatfix.plan.swap_table import swap_of
 
@@ -54,10 +54,10 @@ def fill(place: Path, leave: int) -> Path:
 
 @pytest.mark.slow
 def test_whatever_is_free_the_environment_is_as_before_or_finished(small_disk: Path) -> None:
-    target: Target = make_environment(small_disk / "env")
+    target: Environment = make_environment(small_disk / "env")
     fake_torch(target, "2.11.0+cpu", None)
     runner = ProcessRunner()
-    old = make_swap_wheel(swap_of("fused-ssim"), "0+older", small_disk / "wheels")
+    old = make_dropin_wheel(swap_of("fused-ssim"), "0+older", small_disk / "wheels")
     pip = [target.python, "-m", "pip", "install", "--no-deps", "--no-index", "--no-compile", str(old)]
     assert runner.run(pip, timeout=60.0).ok
     before = snapshot(target)
@@ -100,7 +100,7 @@ def test_whatever_is_free_the_environment_is_as_before_or_finished(small_disk: P
 @pytest.mark.slow
 def test_a_build_on_a_disk_that_fills_up_is_as_before_or_finished(small_disk: Path, tmp_path: Path) -> None:
     """Log, wheel, backup, journal and pip each run out of room in their turn."""
-    target: Target = make_environment(small_disk / "env")
+    target: Environment = make_environment(small_disk / "env")
     # the wheel is some 300 KiB that cannot be compressed
     noise = ",".join(str(byte) for byte in random.Random(1).randbytes(300 * KIB))
     source = write_extension(tmp_path / "source", extra=f"const unsigned char noise[] = {{{noise}}};")
@@ -125,5 +125,5 @@ def test_a_build_on_a_disk_that_fills_up_is_as_before_or_finished(small_disk: Pa
         except SplatfixError as nothing:
             assert nothing.code == "nothing-to-revert", nothing.what
         assert snapshot(target) == before, f"{leave} KiB free"
-        shutil.rmtree(target.own_folder, ignore_errors=True)
+        shutil.rmtree(target.state_folder, ignore_errors=True)
     assert finished >= 1 and len(codes) > 4 and "pip-failed" in codes, codes

@@ -13,7 +13,7 @@ from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
 from splatfix.install import Journal, Status, execute, revert
 from splatfix.install.edit import apply_edits
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 from splatfix.plan import BuildWheel, EditSource, InstallWheel, Plan, Request, make_plan
 from splatfix.plan.edits import PlannedEdit
 
@@ -22,7 +22,7 @@ from .environments import snapshot, write_extension
 EDIT = PlannedEdit("type-is-cuda", ("probe.c",), "deprecated", "test")
 
 
-def planned(target: Target, source: Path, facts: Facts) -> Plan:
+def planned(target: Environment, source: Path, facts: Facts) -> Plan:
     """As the planner makes it for a CUDA source: the build knows the edits, and the checkout follows after the proof."""
     made = make_plan(Request((str(source),), in_place=True), facts)
     actions: list[object] = []
@@ -53,7 +53,7 @@ def files(folder: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Target, tmp_path: Path) -> None:
+def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Environment, tmp_path: Path) -> None:
     source = source_with_work(tmp_path / "source")
     before, environment_before = files(source), snapshot(environment)
     facts = gather(environment.python)
@@ -70,7 +70,9 @@ def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Target, tm
     assert str(source) in [item.source for item in undone.items]
 
 
-def test_a_failed_installation_leaves_the_checkout_as_it_was(environment: Target, tmp_path: Path) -> None:
+def test_a_failed_installation_leaves_the_checkout_as_it_was(
+    environment: Environment, tmp_path: Path
+) -> None:
     class PipFails(ProcessRunner):
         def run(self, argv, **options):  # type: ignore[no-untyped-def]
             if "--force-reinstall" in argv:
@@ -83,10 +85,10 @@ def test_a_failed_installation_leaves_the_checkout_as_it_was(environment: Target
     with pytest.raises(SplatfixError) as caught:
         execute(planned(environment, source, facts), facts, runner=PipFails())
     assert caught.value.code == "pip-failed" and files(source) == before
-    assert Journal(environment.own_folder).entries()[-1].status is Status.ROLLED_BACK
+    assert Journal(environment.state_folder).entries()[-1].status is Status.ROLLED_BACK
 
 
-def test_work_done_since_is_not_thrown_away(environment: Target, tmp_path: Path) -> None:
+def test_work_done_since_is_not_thrown_away(environment: Environment, tmp_path: Path) -> None:
     source = source_with_work(tmp_path / "source")
     facts = gather(environment.python)
     execute(planned(environment, source, facts), facts)
@@ -100,7 +102,7 @@ def test_work_done_since_is_not_thrown_away(environment: Target, tmp_path: Path)
 
 
 def test_a_checkout_that_cannot_be_edited_is_said_before_the_build(
-    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = source_with_work(tmp_path / "source")
     facts = gather(environment.python)
@@ -110,12 +112,12 @@ def test_a_checkout_that_cannot_be_edited_is_said_before_the_build(
     with pytest.raises(SplatfixError) as caught:
         execute(plan, facts)
     assert caught.value.code == "cannot-write-source" and "probe.c" in caught.value.what
-    assert not environment.own_folder.exists()
+    assert not environment.state_folder.exists()
 
 
 @pytest.mark.parametrize(("rule", "moved"), [("cstdint", True), ("type-is-cuda", False)])
 def test_an_error_below_an_edit_says_how_lines_are_counted(
-    environment: Target, tmp_path: Path, rule: str, moved: bool
+    environment: Environment, tmp_path: Path, rule: str, moved: bool
 ) -> None:
     source = write_extension(
         tmp_path / "source", extra="typedef unsigned uint8_t_; /* x.type().is_cuda() uint8_t */\nint half = ;"
@@ -132,7 +134,7 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
     error = caught.value
     # a C compiler has no <cstdint>, which is the first thing wrong then, in a line that the source has not
     assert error.what.partition("failed: ")[2].startswith("probe.c:")
-    assert ("its edits (cstdint)" in error.meaning) is moved, error.meaning
+    assert ("edits (cstdint)" in error.meaning) is moved, error.meaning
 
 
 def test_editing_twice_is_editing_once(tmp_path: Path) -> None:

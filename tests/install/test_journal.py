@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.install.journal import Journal, JournalStep, Status
+from splatfix.install.journal import Journal, Status, StepRecord
 
 
 def test_an_entry_is_on_disk_before_and_after_each_step(tmp_path: Path) -> None:
@@ -16,13 +16,14 @@ def test_an_entry_is_on_disk_before_and_after_each_step(tmp_path: Path) -> None:
     assert journal.find(entry.id).status is Status.RUNNING
     assert entry.id.endswith("-simple-knn-x")
 
-    entry = journal.begin(entry, JournalStep("install-wheel", "x", details={"backup": "backup-x"}))
-    assert journal.find(entry.id) == entry and not entry.steps[-1].done and entry.stands
-    entry = journal.finish(entry, record="abc")
-    assert journal.find(entry.id).steps[-1].details == {"backup": "backup-x", "record": "abc"}
+    step = StepRecord("install-wheel", "x", backup="backup-x")
+    entry = journal.begin(entry, step)
+    assert journal.find(entry.id) == entry and not entry.steps[-1].done and entry.active
+    entry = journal.finish(entry, step, digest="abc")
+    assert journal.find(entry.id).steps == (dataclasses.replace(step, done=True, digest="abc"),)
     assert journal.unfinished() == (entry,)
     entry = journal.end(entry, Status.REVERTED)
-    assert journal.unfinished() == () and not journal.find(entry.id).stands
+    assert journal.unfinished() == () and not journal.find(entry.id).active
 
 
 def test_entries_of_one_second_keep_their_order(tmp_path: Path) -> None:
@@ -61,7 +62,11 @@ def test_documents_that_are_not_ours(tmp_path: Path) -> None:
     entry = journal.start({}, "python", "x")
     path = journal.folder / f"{entry.id}.json"
     document = json.loads(path.read_text())
-    for change, code in (({"schema_version": 99}, "journal-too-new"), ({"status": "?"}, "journal-damaged")):
+    for change, code in (
+        ({"schema_version": 99}, "journal-too-new"),
+        ({"schema_version": 1}, "journal-too-old"),
+        ({"status": "?"}, "journal-damaged"),
+    ):
         path.write_text(json.dumps(document | change))
         with pytest.raises(SplatfixError) as caught:
             journal.entries()

@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.install.backup import recover
+from splatfix.install.dropins import make_dropin_wheel
+from splatfix.install.environment import Environment, environment_lock, pip_install
 from splatfix.install.journal import Journal, Status
-from splatfix.install.lock import environment_lock
-from splatfix.install.pip import pip_install
-from splatfix.install.swap_wheels import make_swap_wheel
-from splatfix.install.target import Target
-from splatfix.install.undo import recover
 from splatfix.plan.swap_table import swap_of
 
 from .environments import run_in, snapshot, write_extension
@@ -52,7 +50,7 @@ from splatfix.plan import Request, make_plan
 # whether the module imports is another test's matter, and torch is slow to load
 sys.modules["splatfix.install.execute"].check_import = lambda *_: Rung(RungName.LOADS, True, "not looked at")
 # and a folder that a kill left without its owner's note waits a minute for it, which is long here
-sys.modules["splatfix.install.owned"]._A_MOMENT = 2.0
+sys.modules["splatfix.install.scratch"]._A_MOMENT = 2.0
 
 def start_counting():
     Path.replace = counted(Path.replace)
@@ -78,35 +76,35 @@ else:
 """
 
 
-def driven(target: Target, at: int, what: str, *sources: Path) -> Completed:
+def driven(target: Environment, at: int, what: str, *sources: Path) -> Completed:
     argv = [sys.executable, "-c", DRIVER, str(at), target.python, what, *map(str, sources)]
     return ProcessRunner().run(argv, timeout=120.0, cwd=ROOT)
 
 
-def settle(target: Target) -> None:
-    journal = Journal(target.own_folder)
-    with environment_lock(target.own_folder):
+def settle(target: Environment) -> None:
+    journal = Journal(target.state_folder)
+    with environment_lock(target.state_folder):
         recover(target, journal)
         assert journal.unfinished() == ()
         assert recover(target, journal) == ()
 
 
 @pytest.fixture
-def prepared(environment: Target, tmp_path: Path) -> Target:
+def prepared(environment: Environment, tmp_path: Path) -> Environment:
     """An environment with an older drop-in, which the installation will replace."""
     fake_torch(environment, "2.11.0+cpu", None)
-    old = make_swap_wheel(swap_of("fused-ssim"), "0+older", tmp_path / "wheels")
+    old = make_dropin_wheel(swap_of("fused-ssim"), "0+older", tmp_path / "wheels")
     pip_install(old, environment, ProcessRunner(), tmp_path / "pip.log")
     return environment
 
 
 @pytest.mark.slow
-def test_install_killed_everywhere(prepared: Target) -> None:
+def test_install_killed_everywhere(prepared: Environment) -> None:
     walk(prepared, "install")
 
 
 @pytest.mark.slow
-def test_revert_killed_everywhere(prepared: Target) -> None:
+def test_revert_killed_everywhere(prepared: Environment) -> None:
     before = snapshot(prepared)
     assert driven(prepared, 0, "install").ok
     walk(prepared, "revert", before)
@@ -114,7 +112,7 @@ def test_revert_killed_everywhere(prepared: Target) -> None:
 
 @pytest.mark.slow
 def test_two_builds_killed_everywhere(
-    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -130,7 +128,7 @@ def test_two_builds_killed_everywhere(
             break
         assert done.returncode == -signal.SIGKILL, done.stderr
         if snapshot(environment) != before:
-            assert Journal(environment.own_folder).entries()[-1].status is Status.DONE
+            assert Journal(environment.state_folder).entries()[-1].status is Status.DONE
             assert driven(environment, 0, "revert").ok
             assert snapshot(environment) == before
     assert done.ok and at > 30, "the kills did not come"
@@ -147,7 +145,7 @@ def test_two_builds_killed_everywhere(
     assert list(scratch.glob("splatfix-*")) == []
 
 
-def walk(target: Target, what: str, goal: dict[str, tuple[int, str]] | None = None) -> None:
+def walk(target: Environment, what: str, goal: dict[str, tuple[int, str]] | None = None) -> None:
     """Kill at the first moment, the second, and so on, until a run gets through."""
     before = snapshot(target)
     finished = Status.DONE if what == "install" else Status.REVERTED
@@ -163,7 +161,7 @@ def walk(target: Target, what: str, goal: dict[str, tuple[int, str]] | None = No
         if now == before:
             continue
         # killed too late to matter: then it must be complete, and the journal must say so
-        assert Journal(target.own_folder).entries()[-1].status is finished
+        assert Journal(target.state_folder).entries()[-1].status is finished
         assert goal is None or now == goal
         assert driven(target, 0, "revert" if what == "install" else "install").ok
         if what == "install":

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.install.lock import environment_lock, try_lock
+from splatfix.install.environment import environment_lock, try_lock
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from splatfix.install.lock import environment_lock
+from splatfix.install.environment import environment_lock
 with environment_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -22,7 +22,7 @@ with environment_lock(Path(sys.argv[1])):
 FORKS = """
 import os, signal, sys, time
 from pathlib import Path
-from splatfix.install.lock import environment_lock
+from splatfix.install.environment import environment_lock
 with environment_lock(Path(sys.argv[1])):
     if os.fork():
         print("forked", flush=True)
@@ -68,12 +68,12 @@ def test_the_dead_do_not_hold_it_for_long(tmp_path: Path, monkeypatch: pytest.Mo
         assert holder.stdout is not None
         assert holder.stdout.readline() == "forked\n"
         holder.wait()
-        monkeypatch.setattr("splatfix.install.lock._A_MOMENT", 0.1)
+        monkeypatch.setattr("splatfix.install.environment._DEAD_HOLDER_TIMEOUT", 0.1)
         with pytest.raises(SplatfixError) as caught, environment_lock(tmp_path):
             raise AssertionError("the child did not hold it")
         assert caught.value.code == "environment-busy"
         # one look finds it held; the child lets go only after that, however slow this machine is
-        monkeypatch.setattr("splatfix.install.lock._A_MOMENT", 100.0)
+        monkeypatch.setattr("splatfix.install.environment._DEAD_HOLDER_TIMEOUT", 100.0)
         real = try_lock
 
         def held_at_first(handle: int) -> bool:
@@ -82,6 +82,6 @@ def test_the_dead_do_not_hold_it_for_long(tmp_path: Path, monkeypatch: pytest.Mo
             go.touch()
             return taken
 
-        monkeypatch.setattr("splatfix.install.lock.try_lock", held_at_first)
+        monkeypatch.setattr("splatfix.install.environment.try_lock", held_at_first)
         with environment_lock(tmp_path):
             assert go.exists()

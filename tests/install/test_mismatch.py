@@ -13,8 +13,8 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.install import Journal, execute
-from splatfix.install.target import Target
-from splatfix.install.wheel_file import MANIFEST
+from splatfix.install.environment import Environment
+from splatfix.install.wheels import MANIFEST
 from splatfix.plan import BuildWheel, Plan, Request, make_plan
 
 from .environments import snapshot, write_extension
@@ -32,7 +32,7 @@ WORDS = "compiled with CUDA 12.8, torch is built with CUDA 13.0"
 
 
 @pytest.fixture
-def source(environment: Target, tmp_path: Path) -> Path:
+def source(environment: Environment, tmp_path: Path) -> Path:
     fake_torch(environment, "2.11.0+cu130", "13.0")
     (environment.purelib / "torch" / "utils" / "__init__.py").write_text("")
     with (environment.purelib / "torch" / "utils" / "cpp_extension.py").open("a") as file:
@@ -45,7 +45,7 @@ def source(environment: Target, tmp_path: Path) -> Path:
     return folder
 
 
-def planned(target: Target, source: Path, mismatch: str) -> tuple[Plan, object]:
+def planned(target: Environment, source: Path, mismatch: str) -> tuple[Plan, object]:
     facts = gather(target.python)
     made = make_plan(Request((str(source),), ("sm_120",)), facts)
     actions = tuple(
@@ -55,14 +55,14 @@ def planned(target: Target, source: Path, mismatch: str) -> tuple[Plan, object]:
     return dataclasses.replace(made, actions=actions), facts
 
 
-def test_torch_refuses_unless_it_is_forced(environment: Target, source: Path) -> None:
+def test_torch_refuses_unless_it_is_forced(environment: Environment, source: Path) -> None:
     plan, facts = planned(environment, source, "")
     with pytest.raises(SplatfixError) as caught:
         execute(plan, facts)  # type: ignore[arg-type]
     assert "mismatches the version" in caught.value.what + caught.value.meaning
 
 
-def test_forced_in_the_child_only_and_branded(environment: Target, source: Path) -> None:
+def test_forced_in_the_child_only_and_branded(environment: Environment, source: Path) -> None:
     torch_before = {name: held for name, held in snapshot(environment).items() if "/torch/" in name}
     plan, facts = planned(environment, source, WORDS)
     outcome = execute(plan, facts)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def test_forced_in_the_child_only_and_branded(environment: Target, source: Path)
     )
     assert "mismatches the version" in child.stderr, "the check stayed silenced after the build"
 
-    entry = Journal(environment.own_folder).entries()[-1]
+    entry = Journal(environment.state_folder).entries()[-1]
     assert entry.request["cuda_mismatch"] == WORDS
     (wheel,) = (Path(outcome.log) / "wheels").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:

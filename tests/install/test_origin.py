@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from splatfix.install.origin import origin_of
+from splatfix.install.wheel_cache import origin_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

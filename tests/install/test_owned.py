@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.install.owned import OWNER, claim, remove, sweep, temporary_folder
-from splatfix.install.scratch import scratch_folder
+from splatfix.install.scratch import OWNER, claim, remove, scratch_folder, sweep, temporary_folder
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from splatfix.install.build_lines import BuildLines
+from splatfix.install.build import BuildLines
 from splatfix.plan import BuildWheel, CheckImport, VerifyWheel
 from splatfix.report.progress import InstallProgress
 
@@ -29,7 +29,7 @@ from splatfix.report.progress import InstallProgress
 )
 def test_what_a_line_of_a_build_says(line: str, said: str | None) -> None:
     times = iter((100.0, 140.0))
-    assert BuildLines(lambda: next(times)).says(line) == said
+    assert BuildLines(lambda: next(times)).describe(line) == said
 
 
 def a_console(stream: io.StringIO, *, terminal: bool = True) -> Console:

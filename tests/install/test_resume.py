@@ -12,7 +12,7 @@ import pytest
 
 from splatfix.core.runner import ProcessRunner
 from splatfix.install import Journal, Status
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 
 from .environments import run_in, write_extension
 from .test_cli import splatfix
@@ -36,7 +36,7 @@ main()
 
 
 def test_resumed_after_a_kill(
-    environment: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write_extension(tmp_path / "source")
     done = ProcessRunner().run(
@@ -46,7 +46,7 @@ def test_resumed_after_a_kill(
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    dead = Journal(environment.own_folder).entries()[-1]
+    dead = Journal(environment.state_folder).entries()[-1]
     assert dead.status is Status.RUNNING
 
     assert splatfix("install", "--resume", "--python", environment.python, "--json") == 0
@@ -61,7 +61,7 @@ def test_resumed_after_a_kill(
 
 
 def test_nothing_to_resume_in_a_fresh_environment(
-    environment: Target, capsys: pytest.CaptureFixture[str]
+    environment: Environment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert splatfix("install", "--resume", "--python", environment.python) == 2
     assert "there was none" in capsys.readouterr().err
@@ -69,7 +69,7 @@ def test_nothing_to_resume_in_a_fresh_environment(
     assert "resume-takes-no-source" in capsys.readouterr().err
 
 
-def test_resumed_after_a_failure_that_was_repaired(environment: Target, tmp_path: Path) -> None:
+def test_resumed_after_a_failure_that_was_repaired(environment: Environment, tmp_path: Path) -> None:
     source = write_extension(tmp_path / "source", extra="int broken(;")
     assert splatfix("install", str(source), "--python", environment.python) == 1
     write_extension(tmp_path / "whole", answer=7)

@@ -18,8 +18,8 @@ import pytest
 
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import read_package_source
-from splatfix.install.swap_wheels import make_swap_wheel
-from splatfix.install.wheel_file import open_wheel
+from splatfix.install.dropins import make_dropin_wheel
+from splatfix.install.wheels import open_wheel
 from splatfix.knowledge.stacks import explain_mismatch, variant, variants
 from splatfix.plan.swap_table import SWAPS, refusal, swap_for_variant, swap_of
 from splatfix.plan.swaps import choose_swaps
@@ -39,7 +39,7 @@ def drop_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[ModuleType]:
     """The drop-in of the variant that the test names, imported from its own wheel."""
-    wheel = make_swap_wheel(swap_of("diff-gaussian-rasterization", request.param), "0+splatfix.1", tmp_path)
+    wheel = make_dropin_wheel(swap_of("diff-gaussian-rasterization", request.param), "0+splatfix.1", tmp_path)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
@@ -275,7 +275,7 @@ def test_visible_filter(drop_in: ModuleType) -> None:
 def test_the_face_has_the_fingerprint_of_its_variant(name: str, tmp_path: Path) -> None:
     """What diagnose reads of an original is what it reads of the drop-in."""
     swap = swap_of("diff-gaussian-rasterization", name)
-    wheel = open_wheel(make_swap_wheel(swap, "0+splatfix.1", tmp_path))
+    wheel = open_wheel(make_dropin_wheel(swap, "0+splatfix.1", tmp_path))
     with zipfile.ZipFile(wheel.path) as archive:
         shown = read_package_source(NAME, archive.read(swap.face).decode())
         compiled = archive.read(f"{NAME}/_C.py").decode()
@@ -294,10 +294,10 @@ def test_every_rasterizer_variant_is_served_or_refused_with_a_reason() -> None:
 
 
 def face_text(name: str) -> str:
-    from splatfix.install.dropin_templates import face_of
+    from splatfix.install.dropins import _templates
 
     swap = swap_of("diff-gaussian-rasterization", name)
-    return face_of(swap)[swap.face]
+    return _templates(swap)[swap.face]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -414,7 +414,7 @@ def test_verify_measures_the_drop_in(name: str, tmp_path: Path, capsys: pytest.C
 
 
 def test_importing_a_drop_in_is_silent_and_warns_of_nothing(tmp_path: Path) -> None:
-    wheel = make_swap_wheel(swap_of("diff-gaussian-rasterization", "mcmc"), "0+splatfix.1", tmp_path)
+    wheel = make_dropin_wheel(swap_of("diff-gaussian-rasterization", "mcmc"), "0+splatfix.1", tmp_path)
     code = f"import sys; sys.path.insert(0, {str(wheel)!r}); import {NAME}, {NAME}._C"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False

@@ -9,9 +9,9 @@ import pytest
 
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import gather
-from splatfix.install.swap_wheels import make_swap_wheel
-from splatfix.install.target import Target
-from splatfix.install.wheel_file import open_wheel
+from splatfix.install.dropins import make_dropin_wheel
+from splatfix.install.environment import Environment
+from splatfix.install.wheels import open_wheel
 from splatfix.plan.swap_table import SWAPS
 
 from .environments import make_environment, run_in, snapshot
@@ -20,7 +20,7 @@ from .test_cli import splatfix
 pytest.importorskip("torch")
 
 
-def pip(target: Target, *arguments: str) -> Completed:
+def pip(target: Environment, *arguments: str) -> Completed:
     return ProcessRunner().run([target.python, "-B", "-m", "pip", *arguments], timeout=60.0)
 
 
@@ -78,10 +78,10 @@ def test_drop_ins_from_the_command_line_to_removal(
 
 
 @pytest.mark.slow
-def test_pip_can_uninstall_a_drop_in(environment: Target, tmp_path: Path) -> None:
+def test_pip_can_uninstall_a_drop_in(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
     for swap in SWAPS:
-        path = make_swap_wheel(swap, "0+splatfix.1", tmp_path / "wheels")
+        path = make_dropin_wheel(swap, "0+splatfix.1", tmp_path / "wheels")
         assert pip(environment, "install", "--no-index", "--no-deps", str(path)).ok
         assert pip(environment, "uninstall", "-y", swap.distribution).ok
     assert snapshot(environment) == before
@@ -94,7 +94,7 @@ def test_a_drop_in_stands_alone(tmp_path: Path) -> None:
     import zipfile
 
     for swap in SWAPS:
-        wheel = open_wheel(make_swap_wheel(swap, "0+splatfix.1", tmp_path))
+        wheel = open_wheel(make_dropin_wheel(swap, "0+splatfix.1", tmp_path))
         with zipfile.ZipFile(wheel.path) as archive:
             for member in wheel.members:
                 if not member.endswith(".py"):

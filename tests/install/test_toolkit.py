@@ -10,7 +10,7 @@ import pytest
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
-from splatfix.install.toolkit import _NEEDED, provide_toolkit
+from splatfix.install.downloads import _NEEDED, provide_toolkit
 from splatfix.plan import ProvideToolkit
 from splatfix.plan.provided import MARKER
 

@@ -13,7 +13,7 @@ from packaging.tags import sys_tags
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import EnvironmentFacts, Fact, Facts, Interpreter, MachineFacts, Torch, gather
 from splatfix.install.verify import fits, verify_wheel
-from splatfix.install.wheel_file import WheelFile, open_wheel
+from splatfix.install.wheels import WheelFile, open_wheel
 
 from .environments import PYTHON_TAG, fat_binary
 
@@ -62,7 +62,7 @@ def test_every_container_must_serve_every_target(tmp_path: Path, interpreter: In
         expects_gpu_code=True,
     )
     assert rung.reached
-    assert "sm_120 (machine code), sm_89 (machine code) in every one of its 2 fatbins" in rung.shown_by
+    assert "sm_120 (native code), sm_89 (native code) in 2 of 2 fatbins" in rung.shown_by
 
     mixed = library(tmp_path, "mixed.so", fat_binary(80, 120) + fat_binary(80))
     with pytest.raises(SplatfixError) as caught:

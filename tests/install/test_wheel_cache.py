@@ -8,9 +8,8 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install import WheelCache
-from splatfix.install.identity import identity_of
-from splatfix.install.target import Target
-from splatfix.install.wheel_cache import wheel_key
+from splatfix.install.environment import Environment
+from splatfix.install.wheel_cache import identity_of, wheel_key
 from splatfix.plan import BuildWheel
 
 from .environments import run_in, write_extension
@@ -110,7 +109,7 @@ def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest
 
 
 def test_a_build_asks_setup_py_what_it_reads(
-    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same source, told two things through a variable of its own, is two wheels."""
     source = write_extension(tmp_path / "source")
@@ -127,7 +126,10 @@ def test_a_build_asks_setup_py_what_it_reads(
 
 @pytest.mark.slow
 def test_the_second_install_compiles_nothing(
-    environment: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    environment: Environment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     source = write_extension(tmp_path / "source")
     builds = []

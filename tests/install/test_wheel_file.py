@@ -11,10 +11,8 @@ import pytest
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
-from splatfix.install.distributions import find_installed
-from splatfix.install.pip import pip_install
-from splatfix.install.target import Target
-from splatfix.install.wheel_file import MANIFEST, add_manifest, open_wheel, write_wheel
+from splatfix.install.environment import Environment, pip_install
+from splatfix.install.wheels import MANIFEST, add_manifest, find_installed, open_wheel, write_wheel
 
 FILES = {
     "pkg/__init__.py": b"value = 1\n",
@@ -50,7 +48,7 @@ def test_a_written_wheel_is_a_proper_wheel_and_always_the_same(tmp_path: Path) -
     assert wheel.modules == ("pkg", "single")
 
 
-def test_pip_writes_exactly_where_we_say(environment: Target, tmp_path: Path) -> None:
+def test_pip_writes_exactly_where_we_say(environment: Environment, tmp_path: Path) -> None:
     wheel = open_wheel(write_wheel(tmp_path, "pkg", "1.0", FILES, "A package"))
     said = {path for path in wheel.destinations(environment) if path.suffix != ".exe"}
     pip_install(wheel.path, environment, ProcessRunner(), tmp_path / "pip.log")

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from splatfix.core.runner import ProcessRunner
-from splatfix.install.target import Target, open_target
+from splatfix.install.environment import Environment, open_environment
 
 
 def absent(what: str) -> NoReturn:
@@ -35,21 +35,21 @@ def cuda_site() -> Path:
     named = os.environ.get("SPLATFIX_NATIVE_PYTHON")
     if not named or not Path(named).exists():
         absent("SPLATFIX_NATIVE_PYTHON names no Python with a CUDA build of torch")
-    target = open_target(named, ProcessRunner())
+    target = open_environment(named, ProcessRunner())
     if not (target.purelib / "torch" / "lib" / "libtorch_cuda.so").exists():
         absent(f"{named} has no CUDA build of torch")
     return target.purelib
 
 
 @pytest.fixture(scope="module")
-def native(cuda_site: Path, tmp_path_factory: pytest.TempPathFactory) -> Target:
+def native(cuda_site: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """A venv of our own that sees the lane's packages, so that nothing is installed into the lane itself."""
     folder = tmp_path_factory.mktemp("native") / "env"
     done = ProcessRunner().run(
         [os.environ["SPLATFIX_NATIVE_PYTHON"], "-m", "venv", "--without-pip", folder], timeout=120
     )
     assert done.ok, done.why()
-    target = open_target(str(folder / "bin" / "python"), ProcessRunner())
+    target = open_environment(str(folder / "bin" / "python"), ProcessRunner())
     (target.purelib / "lane.pth").write_text(f"{cuda_site}\n")
     return target
 

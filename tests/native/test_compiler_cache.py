@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.runner import ProcessRunner
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 
 from .conftest import absent
 from .test_install import FIXTURES, splatfix
@@ -28,7 +28,7 @@ def hits_and_misses(folder: Path) -> tuple[int, int]:
 
 
 def test_a_rebuild_compiles_only_what_changed(
-    native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    native: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if shutil.which("ccache") is None:
         absent("ccache is not installed")

@@ -11,7 +11,7 @@ import pytest
 
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 
 pytestmark = [pytest.mark.native, pytest.mark.gpu, pytest.mark.slow]
 
@@ -38,7 +38,7 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def built(native: Target) -> Target:
+def built(native: Environment) -> Environment:
     facts = gather(native.python)
     gpus = facts.machine.gpus.value
     if not gpus:
@@ -50,7 +50,7 @@ def built(native: Target) -> Target:
     return native
 
 
-def test_the_kernels_agree_with_their_reference(built: Target) -> None:
+def test_the_kernels_agree_with_their_reference(built: Environment) -> None:
     done = ProcessRunner().run([built.python, "-c", COMPUTE], timeout=300)
     assert done.ok, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])

@@ -19,7 +19,7 @@ from splatfix.core.proof import RungName
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import Fact, gather
 from splatfix.install import execute
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 from splatfix.knowledge import Arch
 from splatfix.plan import BuildWheel, Request, make_plan
 
@@ -38,7 +38,7 @@ def splatfix(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def content(target: Target) -> dict[str, str]:
+def content(target: Environment) -> dict[str, str]:
     """Digest of every file in the environment but splatfix's journal."""
     return {
         str(path.relative_to(target.prefix)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -60,7 +60,7 @@ def read_by_us(library: Path, kind: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_splatting_extension_from_source_to_proof_and_back(native: Target, cuobjdump: Path) -> None:
+def test_a_splatting_extension_from_source_to_proof_and_back(native: Environment, cuobjdump: Path) -> None:
     before = content(native)
     code, document = splatfix(
         "install",
@@ -109,7 +109,9 @@ def test_a_splatting_extension_from_source_to_proof_and_back(native: Target, cuo
     assert content(native) == before
 
 
-def test_a_second_build_is_taken_back_to_the_first_byte_for_byte(native: Target, cuobjdump: Path) -> None:
+def test_a_second_build_is_taken_back_to_the_first_byte_for_byte(
+    native: Environment, cuobjdump: Path
+) -> None:
     """The package that chooses its architectures itself; TORCH_CUDA_ARCH_LIST would have no effect on it."""
     before = content(native)
     source = FIXTURES / "own_choice_probe"
@@ -133,7 +135,7 @@ def test_a_second_build_is_taken_back_to_the_first_byte_for_byte(native: Target,
     assert content(native) == before
 
 
-def test_a_build_that_ignores_what_it_was_told_is_refused(native: Target, tmp_path: Path) -> None:
+def test_a_build_that_ignores_what_it_was_told_is_refused(native: Environment, tmp_path: Path) -> None:
     """setup.py reads the variable and then compiles for sm_80 all the same: only the binary tells."""
     source = tmp_path / "liar"
     shutil.copytree(FIXTURES / "own_choice_probe", source)
@@ -152,7 +154,7 @@ def test_a_build_that_ignores_what_it_was_told_is_refused(native: Target, tmp_pa
     assert content(native) == before
 
 
-def test_a_compile_error_is_shown_with_its_line(native: Target, tmp_path: Path) -> None:
+def test_a_compile_error_is_shown_with_its_line(native: Environment, tmp_path: Path) -> None:
     source = tmp_path / "broken"
     shutil.copytree(FIXTURES / "own_choice_probe", source)
     kernel = source / "square.cu"
@@ -166,7 +168,7 @@ def test_a_compile_error_is_shown_with_its_line(native: Target, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Target, cuobjdump: Path) -> None:
+def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Environment, cuobjdump: Path) -> None:
     """The real nvcc, of which only the architectures up to sm_90 are admitted: what a CUDA 12.4 can do for an RTX 50."""
     before = content(native)
     facts = gather(native.python)

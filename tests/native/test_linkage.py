@@ -10,7 +10,7 @@ from splatfix.checks import Goal, Status, run_checks
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import Extension, Linkage, LiveSystem, gather
 from splatfix.facts.environment import probe as environment
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 from tests.facts.environment.native_files import NEW_ABI, OLD_ABI, extension, load
 
 pytestmark = pytest.mark.native
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.native
 GONE = "_ZN3c1010TensorImpl25splatfix_never_exportedEv"
 
 
-def lone(target: Target) -> tuple[Extension, Linkage]:
+def lone(target: Environment) -> tuple[Extension, Linkage]:
     found, _ = environment.probe(LiveSystem(), str(target.python))
     (item,) = (item for item in found.extensions.value or () if item.path.startswith("pkg"))
     assert item.linkage is not None
     return item, item.linkage
 
 
-def test_a_real_torch_exports_what_it_exports(native: Target, cuda_site: Path) -> None:
+def test_a_real_torch_exports_what_it_exports(native: Environment, cuda_site: Path) -> None:
     lib = cuda_site / "torch" / "lib"
     # names that libc10 really exports, taken from its own table by binutils
     listed = ProcessRunner().run(["nm", "-D", "--defined-only", lib / "libc10.so"], timeout=120)
@@ -40,7 +40,7 @@ def test_a_real_torch_exports_what_it_exports(native: Target, cuda_site: Path) -
     assert linkage.cxx11_abi is True
 
 
-def test_what_is_missing_is_what_the_loader_misses(native: Target, cuda_site: Path) -> None:
+def test_what_is_missing_is_what_the_loader_misses(native: Environment, cuda_site: Path) -> None:
     lib = cuda_site / "torch" / "lib"
     built = extension(
         native.purelib, [NEW_ABI, GONE], lib / "libc10.so", flags=["-Wl,--allow-shlib-undefined"]
@@ -55,7 +55,7 @@ def test_what_is_missing_is_what_the_loader_misses(native: Target, cuda_site: Pa
     assert finding.status is Status.FAIL
 
 
-def test_the_other_string_is_told(native: Target, cuda_site: Path) -> None:
+def test_the_other_string_is_told(native: Environment, cuda_site: Path) -> None:
     extension(native.purelib, [OLD_ABI], cuda_site / "torch" / "lib" / "libc10.so")
     facts = gather(str(native.python))
     assert facts.environment.torch.value is not None and facts.environment.torch.value.cxx11_abi is True
@@ -64,7 +64,7 @@ def test_the_other_string_is_told(native: Target, cuda_site: Path) -> None:
     ]
 
 
-def test_one_library_of_each_kind(native: Target) -> None:
+def test_one_library_of_each_kind(native: Environment) -> None:
     """The environment itself is healthy: no second runtime, nothing bundled."""
     found, _ = environment.probe(LiveSystem(), str(native.python))
     copies = [item for item in found.runtime_copies.value or () if item.library in ("libc10", "libcudart")]

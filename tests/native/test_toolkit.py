@@ -10,14 +10,14 @@ import pytest
 from splatfix.core.proof import RungName
 from splatfix.facts import Fact, gather
 from splatfix.install import execute
-from splatfix.install.target import Target
+from splatfix.install.environment import Environment
 from splatfix.plan import BuildWheel, ProvideToolkit, Request, make_plan
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
 
 
-def test_an_extension_is_built_with_a_toolkit_from_wheels(native: Target) -> None:
+def test_an_extension_is_built_with_a_toolkit_from_wheels(native: Environment) -> None:
     """More than 1 GB is downloaded; the machine's own toolkits are hidden from the plan."""
     facts = gather(native.python)
     torch = facts.environment.torch.value

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.install.fetch import FETCHABLE
+from splatfix.install.downloads import FETCHABLE
 from splatfix.plan.checkout import sources_in
 from splatfix.plan.folders import install_of
 from splatfix.plan.swaps import choose_swaps

@@ -1,9 +1,22 @@
-"""What stands in a drop-in beside the copied kernels: the original's names, signatures, errors, and nothing else."""
+"""Makes drop-in wheels: our pure-PyTorch kernels under the name, module and signatures of a CUDA extension.
+
+The templates hold what stands beside the copied kernels: the original's names, signatures and errors.
+"""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+from splatfix import __version__
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.resources import kernels_folder
+from splatfix.core.step import run
+from splatfix.install.wheels import MANIFEST, write_wheel
 from splatfix.knowledge.stacks import Variant, variant
 from splatfix.plan.swap_table import Swap
+
+_HEAD = '"""{what} in plain PyTorch: a drop-in by splatfix {version} for the CUDA extension."""\n'
 
 _FUSED_SSIM = '''
 from ._ssim import fused_ssim as _fused_ssim
@@ -188,18 +201,66 @@ def adamUpdate(param, grad, exp_avg, exp_avg_sq, visible, lr, b1, b2, eps, N, M)
 '''
 
 
-def face_of(swap: Swap) -> dict[str, str]:
+def make_dropin_wheel(dropin: Swap, version: str, folder: Path) -> Path:
+    """Write the wheel of a drop-in into ``folder``.
+
+    Raises:
+        SplatfixError: ``splatfix-incomplete`` when this installation of splatfix lacks a kernel.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    head = _HEAD.format(what=dropin.name, version=__version__)
+    files = {path: (head + text).encode() for path, text in _templates(dropin).items()}
+    files.setdefault(f"{dropin.module}/__init__.py", head.encode())
+    for kernel in dropin.kernels:
+        files[f"{dropin.module}/_{kernel}"] = _kernel(kernel)
+    manifest = {
+        "schema_version": 1,
+        "kind": "swap",
+        "splatfix": __version__,
+        "replaces": dropin.module,
+        "variant": dropin.variant,
+        "note": dropin.note,
+    }
+    files[f"{_info(dropin, version)}/{MANIFEST}"] = (json.dumps(manifest, indent=2) + "\n").encode()
+    return write_wheel(
+        folder,
+        dropin.distribution,
+        version,
+        files,
+        f"Drop-in for {dropin.name} in plain PyTorch, by splatfix",
+    )
+
+
+def _kernel(name: str) -> bytes:
+    path = kernels_folder() / name
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SplatfixError(
+            "splatfix-incomplete",
+            f"splatfix's own {path} cannot be read: {error.strerror or error}.",
+            meaning="Nothing was changed.",
+            todo=(run("pip", "install", "--force-reinstall", "splatfix", text="Reinstall splatfix"),),
+            exit_code=Exit.UNDETERMINED,
+        ) from error
+
+
+def _info(dropin: Swap, version: str) -> str:
+    return f"{dropin.distribution.replace('-', '_')}-{version}.dist-info"
+
+
+def _templates(dropin: Swap) -> dict[str, str]:
     """Files of the drop-in beside its kernels and manifest, by path: their Python source without the first docstring."""
-    if swap.distribution == "fused-ssim":
-        return {swap.face: _FUSED_SSIM}
-    if swap.distribution == "simple-knn":
-        return {swap.face: _SIMPLE_KNN}
-    row = variant(swap.serves[0])
+    if dropin.distribution == "fused-ssim":
+        return {dropin.face: _FUSED_SSIM}
+    if dropin.distribution == "simple-knn":
+        return {dropin.face: _SIMPLE_KNN}
+    row = variant(dropin.serves[0])
     assert row is not None
-    return {swap.face: _rasterizer_face(row), f"{swap.module}/_C.py": _compiled_half(row)}
+    return {dropin.face: _rasterizer_package(row), f"{dropin.module}/_C.py": _compiled_half(row)}
 
 
-def _rasterizer_face(row: Variant) -> str:
+def _rasterizer_package(row: Variant) -> str:
     """The package of one variant, from its fingerprint: settings fields, parameters of forward, results."""
     assert row.settings is not None and row.forward is not None and row.returns is not None
     results = {

@@ -1,0 +1,186 @@
+"""Downloads into splatfix's own cache, never into an environment: CUDA toolkits and source distributions, with pip."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.files import write_json
+from splatfix.core.resources import user_cache
+from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.step import say
+from splatfix.install.scratch import temporary_folder
+from splatfix.plan.plan import ProvideToolkit
+from splatfix.plan.provided import MARKER
+
+_DOWNLOAD_TIMEOUT = 3600.0
+# Settings of the user's pip that would send the wheels elsewhere; where to download from is left as it is.
+_UNSET = {"PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PIP_ROOT", "PIP_NO_INDEX", "PIP_REQUIRE_VIRTUALENV"}
+# What a build takes of a toolkit at the least; see facts.toolkits.NEEDED_HEADERS.
+_NEEDED = (
+    "bin/nvcc",
+    "bin/ptxas",
+    "include/cuda_runtime.h",
+    "include/cublas_v2.h",
+    "include/cusparse.h",
+    "include/cusolverDn.h",
+    "include/cccl/cub/cub.cuh",
+    "include/cccl/thrust/device_vector.h",
+    "lib/libcudart.so",
+)
+_PROBE = """#include <cub/block/block_reduce.cuh>
+#include <cuda_runtime.h>
+__global__ void twice(float *values) { values[threadIdx.x] *= 2; }
+extern "C" int run() { twice<<<1, 32>>>(nullptr); return (int)cudaGetLastError(); }
+"""
+_SDIST_TIMEOUT = 900.0
+# Its wheel is py3-none-any and compiles at the first import; its sdist carries setup.py, all CUDA sources and glm.
+FETCHABLE = re.compile(r"(gsplat)==(\d+(?:\.\d+)+)")
+
+
+def provide_toolkit(
+    action: ProvideToolkit, python: str, runner: Runner, log: Path, doing: Callable[[str], None]
+) -> Path:
+    """Unpack the action's toolkit into the cache, whole or not at all; returns its root.
+
+    Raises:
+        SplatfixError: ``toolkit-not-provided`` with what pip or the probe said.
+    """
+    folder = Path(action.folder)
+    root = folder / Path(action.root).relative_to(folder)
+    if (folder / MARKER).is_file():
+        return root
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with temporary_folder(".making-", folder.parent) as making:
+            doing(f"downloading {action.requirements[0]}")
+            whole = making / "toolkit"
+            whole.mkdir()
+            _pip(action, python, whole, runner, log)
+            made = whole / root.relative_to(folder)
+            _complete(made, action.links)
+            doing("compiling a probe with it")
+            _check_toolkit(made, runner, making / "probe", log)
+            write_json(whole / MARKER, {"schema_version": 1, "requirements": list(action.requirements)})
+            shutil.rmtree(folder, ignore_errors=True)  # without the marker it is incomplete
+            whole.replace(folder)
+    except OSError as error:
+        raise _not_provided(f"{folder} cannot be written: {error.strerror or error}", log) from error
+    return root
+
+
+def _pip(action: ProvideToolkit, python: str, making: Path, runner: Runner, log: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
+    argv = [python, "-m", "pip", "--no-input", "--disable-pip-version-check", "install", "--no-cache-dir"]
+    argv += ["--only-binary", ":all:", "--target", str(making), *action.requirements]
+    done = runner.run(argv, timeout=_DOWNLOAD_TIMEOUT, env=environment, log=log)
+    if not done.ok:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("ERROR")]
+        raise _not_provided(f"pip could not download it: {said[-1] if said else done.why()}", log)
+
+
+def _complete(root: Path, links: tuple[tuple[str, str], ...]) -> None:
+    """Add the unversioned names that linkers ask for, which wheels cannot carry, and execute bits where they were lost."""
+    for path, points_to in links:
+        if not (root / path).exists() and (root / path).parent.is_dir():
+            (root / path).symlink_to(points_to)
+    for folder in (root / "bin", root / "nvvm" / "bin"):
+        for program in folder.glob("*") if folder.is_dir() else ():
+            if program.is_file():
+                program.chmod(program.stat().st_mode | 0o111)
+
+
+def _check_toolkit(root: Path, runner: Runner, folder: Path, log: Path) -> None:
+    """Check that every file that builds need is there, and that a kernel compiles and links as torch links."""
+    lacking = [name for name in _NEEDED if not (root / name).exists()]
+    if lacking:
+        raise _not_provided(f"the wheels left out {', '.join(lacking)}", log)
+    folder.mkdir()
+    (folder / "probe.cu").write_text(_PROBE)
+    nvcc = str(root / "bin" / "nvcc")
+    argv = [nvcc, "-arch=sm_90", "-Xcompiler", "-fPIC", "-shared", "-cudart", "shared", "probe.cu"]
+    argv += [f"-L{root / 'lib'}", "-lcudart", "-o", "probe.so"]
+    done = runner.run(argv, timeout=300.0, cwd=folder, log=log)
+    if not done.ok:
+        said = (done.stderr or done.stdout or done.why()).strip().splitlines()
+        raise _not_provided(f"it does not compile: {said[0] if said else done.why()}", log)
+
+
+def _not_provided(what: str, log: Path) -> SplatfixError:
+    return SplatfixError(
+        "toolkit-not-provided",
+        f"A CUDA toolkit could not be put into splatfix's cache: {what}.",
+        meaning="Nothing of it was kept, and the environment was not changed.",
+        todo=(
+            say("Check the network and the disk, then run this again."),
+            say("Or install a toolkit yourself and name it with --cuda-home."),
+            say(f"Full log: {log}"),
+        ),
+    )
+
+
+def fetch_source(text: str, python: str, *, runner: Runner | None = None, cache: Path | None = None) -> str:
+    """The folder of the source that ``text`` (such as ``gsplat==1.5.3``) names; any other text as it is.
+
+    It is unpacked into splatfix's own cache, once; no environment is touched.
+
+    Args:
+        python: the target interpreter, whose pip downloads.
+
+    Raises:
+        SplatfixError: ``source-not-fetched`` with what pip or the archive said.
+    """
+    named = FETCHABLE.fullmatch(text.strip())
+    if named is None:
+        return text
+    place = (cache or user_cache()) / "sources" / f"{named.group(1)}-{named.group(2)}"
+    if (place / "setup.py").is_file():
+        return str(place)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_folder(".fetching-", place.parent) as scratch:
+            archive = _download_sdist(text.strip(), python, scratch, runner or ProcessRunner())
+            with tarfile.open(archive) as tar:
+                # the oldest 3.10 and 3.11 lack the filter; pip has unpacked and run this archive by then anyway
+                safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+                tar.extractall(scratch / "unpacked", **safely)  # type: ignore[arg-type]
+            tops = [path for path in (scratch / "unpacked").iterdir() if (path / "setup.py").is_file()]
+            if len(tops) != 1:
+                raise _not_fetched(
+                    text, f"{archive.name} holds {len(tops) or 'no'} setup.py where one belongs"
+                )
+            top = tops[0]
+            shutil.rmtree(place, ignore_errors=True)
+            top.replace(place)
+    except (OSError, ValueError, tarfile.TarError) as error:
+        raise _not_fetched(text, str(error)) from error
+    return str(place)
+
+
+def _download_sdist(requirement: str, python: str, folder: Path, runner: Runner) -> Path:
+    argv = [python, "-m", "pip", "--no-input", "--disable-pip-version-check", "download", "--no-deps"]
+    argv += ["--no-binary", ":all:", "--no-build-isolation", "--dest", str(folder), requirement]
+    # pip asks setup.py for the name of what it has downloaded; told to build no CUDA it needs no toolkit for that
+    done = runner.run(argv, timeout=_SDIST_TIMEOUT, cwd=folder, env={**os.environ, "BUILD_NO_CUDA": "1"})
+    found = sorted(folder.glob("*.tar.gz"))
+    if not done.ok or len(found) != 1:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if "rror" in line]
+        raise _not_fetched(requirement, said[-1].strip() if said else done.why())
+    return found[0]
+
+
+def _not_fetched(text: str, why: str) -> SplatfixError:
+    return SplatfixError(
+        "source-not-fetched",
+        f"The source of {text} could not be fetched: {why}.",
+        meaning="Nothing was changed.",
+        todo=(
+            say("The target environment needs torch, setuptools and wheel, and pip a way to its index."),
+            say("Or clone the source, and give its folder to splatfix install."),
+        ),
+    )

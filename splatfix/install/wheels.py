@@ -1,0 +1,312 @@
+"""Wheels and what is installed of them: metadata, where pip puts each member, installed files, a deterministic writer."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from configparser import ConfigParser, Error
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.files import write_bytes
+from splatfix.core.step import say
+from splatfix.install.environment import Environment
+
+MANIFEST = "splatfix.json"
+"""File in a dist-info folder that marks what splatfix made; ``kind`` is ``built`` or ``swap``."""
+
+# The earliest time a zip file can hold; equal inputs then give equal wheels.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class WheelFile:
+    """A wheel's metadata."""
+
+    path: Path
+    name: str
+    version: str
+    dist_info: str
+    """``simple_knn-0.0.0.dist-info``"""
+    pure: bool
+    """Root-Is-Purelib"""
+    tags: tuple[str, ...]
+    members: tuple[str, ...]
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Importable names: top-level packages and modules, then every extension module."""
+        tops: dict[str, None] = {}
+        natives: dict[str, None] = {}
+        for member in self.members:
+            if ".dist-info/" in member or ".data/" in member:
+                continue
+            parts = PurePosixPath(member).parts
+            stem = parts[-1].split(".")[0]
+            if member.endswith(".py") and (len(parts) == 1 or parts[1:] == ("__init__.py",)):
+                tops[parts[0].removesuffix(".py")] = None
+            elif member.endswith((".so", ".pyd")) and not parts[-1].startswith("lib"):
+                natives[".".join((*parts[:-1], stem))] = None
+            elif member.endswith(".py") and len(parts) == 2 and f"{parts[0]}/__init__.py" not in self.members:
+                natives[".".join((parts[0], stem))] = None  # a namespace package has no module of its own
+        return (*tops, *(name for name in natives if name not in tops))
+
+    def destinations(self, environment: Environment) -> tuple[Path, ...]:
+        """Where pip writes each member, and the launcher scripts it makes (wheel specification, PEP 427)."""
+        found = [path for _, path in self.placed(environment)]
+        for script in self._launchers():
+            found += [environment.scripts / script, environment.scripts / f"{script}.exe"]
+        return tuple(found)
+
+    def placed(self, environment: Environment) -> tuple[tuple[str, Path], ...]:
+        """Every member with the place where pip writes it."""
+        root = environment.purelib if self.pure else environment.platlib
+        data_folder = f"{self.dist_info.removesuffix('.dist-info')}.data/"
+        schemes = {
+            "purelib": environment.purelib,
+            "platlib": environment.platlib,
+            "scripts": environment.scripts,
+            "data": environment.data,
+            "headers": environment.headers / self.name,
+        }
+        found: list[tuple[str, Path]] = []
+        for member in self.members:
+            if not member.startswith(data_folder):
+                found.append((member, root / member))
+                continue
+            scheme, _, rest = member.removeprefix(data_folder).partition("/")
+            if scheme in schemes:
+                found.append((member, schemes[scheme] / rest))
+        return tuple(found)
+
+    def _launchers(self) -> tuple[str, ...]:
+        member = f"{self.dist_info}/entry_points.txt"
+        if member not in self.members:
+            return ()
+        parser = ConfigParser(delimiters=("=",))
+        parser.optionxform = str  # type: ignore[assignment,method-assign]
+        with zipfile.ZipFile(self.path) as archive:
+            try:
+                parser.read_string(archive.read(member).decode("utf-8"))
+            except (Error, UnicodeDecodeError):
+                return ()
+        groups = ("console_scripts", "gui_scripts")
+        return tuple(name for group in groups if parser.has_section(group) for name in parser.options(group))
+
+
+def open_wheel(path: Path) -> WheelFile:
+    """Read a wheel's metadata.
+
+    Raises:
+        SplatfixError: ``not-a-wheel``.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = tuple(info.filename for info in archive.infolist() if not info.is_dir())
+            infos = {m.split("/")[0] for m in members if m.split("/")[0].endswith(".dist-info")}
+            if len(infos) != 1:
+                raise ValueError(f"it has {len(infos)} dist-info folders")
+            dist_info = infos.pop()
+            wheel = HeaderParser().parsestr(archive.read(f"{dist_info}/WHEEL").decode("utf-8"))
+            metadata = HeaderParser().parsestr(archive.read(f"{dist_info}/METADATA").decode("utf-8"))
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
+        raise SplatfixError(
+            "not-a-wheel",
+            f"{path.name} is not a valid wheel: {error}.",
+            meaning="Nothing was installed.",
+            todo=(say("Build it again; if that does not help, the source's setup.py makes broken wheels."),),
+        ) from error
+    return WheelFile(
+        path=path,
+        name=metadata["Name"],
+        version=metadata["Version"],
+        dist_info=dist_info,
+        pure=(wheel["Root-Is-Purelib"] or "").strip().lower() == "true",
+        tags=tuple(wheel.get_all("Tag") or ()),
+        members=members,
+    )
+
+
+def write_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes], summary: str) -> Path:
+    """Write a pure wheel (py3-none-any) of these files, with metadata and RECORD; equal input gives equal bytes.
+
+    Done by hand, because the target environment may lack a build backend.
+    """
+    stem = f"{canonicalize_name(name).replace('-', '_')}-{version}"
+    info = f"{stem}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n"
+    wheel = "Wheel-Version: 1.0\nGenerator: splatfix\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    members = dict(files) | {f"{info}/METADATA": metadata.encode(), f"{info}/WHEEL": wheel.encode()}
+    path = folder / f"{stem}-py3-none-any.whl"
+    _write(path, members, f"{info}/RECORD", {})
+    return path
+
+
+def add_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Put :data:`MANIFEST` into a wheel's dist-info and update its RECORD."""
+    wheel = open_wheel(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in wheel.members}
+        modes = {info.filename: info.external_attr for info in archive.infolist()}
+    record = f"{wheel.dist_info}/RECORD"
+    for name in (record, f"{record}.jws", f"{record}.p7s"):
+        members.pop(name, None)
+    members[f"{wheel.dist_info}/{MANIFEST}"] = (json.dumps(manifest, indent=2) + "\n").encode()
+    _write(path, members, record, modes)
+
+
+def _write(path: Path, members: Mapping[str, bytes], record: str, modes: Mapping[str, int]) -> None:
+    rows = io.StringIO()
+    writer = csv.writer(rows, lineterminator="\n")
+    for name, content in members.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        writer.writerow([name, f"sha256={digest}", len(content)])
+    writer.writerow([record, "", ""])
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in [*members.items(), (record, rows.getvalue().encode())]:
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.external_attr = modes.get(name, 0o100644 << 16)
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED)
+    write_bytes(path, buffer.getvalue())
+
+
+@dataclass(frozen=True)
+class InstalledDistribution:
+    """One installed distribution with its files."""
+
+    name: str
+    version: str
+    info: Path
+    """Its dist-info folder, egg-info, or egg-link file."""
+    files: tuple[Path, ...]
+    """Everything that uninstalling it would remove or change."""
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of its RECORD: it changes when anything about the installation does."""
+        record = self.info / "RECORD"
+        return hashlib.sha256(record.read_bytes()).hexdigest() if record.is_file() else ""
+
+
+def find_installed(environment: Environment, name: str) -> tuple[InstalledDistribution, ...]:
+    """Every distribution of that name in the environment's own folders (normally none or one).
+
+    Raises:
+        SplatfixError: ``cannot-back-up`` for one whose files are not recorded (installed by bare distutils).
+    """
+    wanted = canonicalize_name(name)
+    found: list[InstalledDistribution] = []
+    for site in environment.sites:
+        for info in sorted(site.iterdir()) if site.is_dir() else ():
+            stem, _, kind = info.name.rpartition(".")
+            project, _, version = stem.partition("-")
+            if kind in _READERS and canonicalize_name(project) == wanted:
+                version = re.sub(r"-py\d.*$", "", version)
+                files = tuple(dict.fromkeys(_READERS[kind](site, info)))
+                found.append(InstalledDistribution(project, version, info, files))
+    return tuple(found)
+
+
+def is_installed(wheel: WheelFile, environment: Environment) -> bool:
+    """Every file of the wheel is where pip would put it, with the same bytes, and the distribution has no others.
+
+    A script whose first line pip rewrites always differs; such a wheel is installed again.
+
+    Raises:
+        SplatfixError: ``cannot-back-up`` for a distribution of that name whose files are not recorded.
+    """
+    found = find_installed(environment, wheel.name)
+    if len(found) != 1 or found[0].info.name != wheel.dist_info:
+        return False
+    info, ours = found[0].info, set(wheel.destinations(environment))
+    listed = [path for path in found[0].files if path.suffix != ".pyc"]
+    if not all(path.is_file() and (path in ours or info in path.parents) for path in listed):
+        return False
+    with zipfile.ZipFile(wheel.path) as archive:
+        return all(
+            path.is_file() and path.read_bytes() == archive.read(member)
+            for member, path in wheel.placed(environment)
+            if member != f"{wheel.dist_info}/RECORD"  # pip writes its own
+        )
+
+
+def bytecode_of(path: Path) -> Iterator[Path]:
+    """Compiled copies of a module that lie beside it, of any Python version."""
+    if path.suffix == ".py":
+        yield from sorted((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))
+
+
+def _dist_info(site: Path, info: Path) -> Iterator[Path]:
+    record = info / "RECORD"
+    if not record.is_file():
+        raise _cannot_back_up(info, "it has no RECORD of its files")
+    with record.open(encoding="utf-8", newline="") as file:
+        for row in csv.reader(file):
+            if row:
+                yield from _with_bytecode(site / row[0])
+    yield from _files_below(info)
+
+
+def _egg_link(site: Path, info: Path) -> Iterator[Path]:
+    """A development install: the link, and the list of folders that pip edits when it removes it."""
+    yield info
+    yield site / "easy-install.pth"
+
+
+def _egg_info(site: Path, info: Path) -> Iterator[Path]:
+    listed = info / "installed-files.txt"
+    if not listed.is_file():
+        raise _cannot_back_up(info, "it was installed by distutils, which keeps no list of files")
+    for line in listed.read_text(encoding="utf-8").splitlines():
+        yield from _with_bytecode((info / line).resolve())
+    yield from _files_below(info)
+
+
+def _egg(site: Path, info: Path) -> Iterator[Path]:
+    yield site / "easy-install.pth"
+    yield from _files_below(info) if info.is_dir() else (info,)
+
+
+_READERS: Mapping[str, Callable[[Path, Path], Iterator[Path]]] = {
+    "dist-info": _dist_info,
+    "egg-link": _egg_link,
+    "egg-info": _egg_info,
+    "egg": _egg,
+}
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _with_bytecode(path: Path) -> Iterator[Path]:
+    parts: list[str] = []
+    for part in path.parts:  # "a/../b" -> "b" without following links, as RECORD means it
+        if part == ".." and len(parts) > 1:
+            parts.pop()
+        else:
+            parts.append(part)
+    path = Path(*parts)
+    yield path
+    yield from bytecode_of(path)
+
+
+def _cannot_back_up(info: Path, why: str) -> SplatfixError:
+    return SplatfixError(
+        "cannot-back-up",
+        f"{info.name} cannot be replaced safely: {why}.",
+        meaning="splatfix replaces nothing that it could not restore; nothing was changed.",
+        todo=(say(f"Remove it yourself first, by deleting {info} and its module folder."),),
+    )
