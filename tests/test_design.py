@@ -18,19 +18,32 @@ MAY_IMPORT: dict[str, set[str]] = {
     "knowledge": set(),
     "kernels": set(),
     "facts": {"binaries"},
-    "checks": {"facts", "knowledge"},
-    "plan": {"facts", "knowledge", "checks"},
-    "install": {"binaries", "facts", "knowledge", "checks", "plan", "kernels"},
+    "context": {"facts", "knowledge"},
+    "checks": {"facts", "knowledge", "context"},
+    "plan": {"facts", "knowledge", "context", "checks"},
+    "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "kernels"},
     "report": set(),  # the data classes only, see DATA_CLASSES
-    "certify": {"facts", "checks"},
+    "certify": {"facts", "context", "checks"},
     "containers": {"certify", "facts"},
-    "app": {"binaries", "facts", "knowledge", "checks", "plan", "install", "certify", "containers", "report"},
+    "app": {
+        "binaries",
+        "facts",
+        "knowledge",
+        "context",
+        "checks",
+        "plan",
+        "install",
+        "certify",
+        "containers",
+        "report",
+    },
     "cli": {"app", "knowledge", "plan"},  # data for parsing only: architecture names, the request
 }
 
 # What `report` may import of other rooms: modules that only define data.
 DATA_CLASSES = {
     "splatfix.facts.model",
+    "splatfix.context.model",
     "splatfix.checks.model",
     "splatfix.checks.inspection",
     "splatfix.certify.model",
@@ -45,7 +58,7 @@ STAGED = {"splatfix/certify/kernel_probe.py": {"kernels"}}
 
 # Rooms that run inside a target environment, and what they may import besides the standard library.
 THIRD_PARTY: dict[str, set[str]] = {
-    "core": set(),
+    "core": {"packaging"},
     "binaries": set(),
     "knowledge": {"tomli"},
     "kernels": {"torch", "scipy", "pykdtree", "pynanoflann", "napf", "numpy", "triton"},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
+from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, usage_error
 from splatfix.core.step import Step, run, say
 
@@ -47,7 +48,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     """
     gc.disable()  # a short-lived process; collecting among the imports takes a tenth of its time
     from splatfix.app.options import options_after
-    from splatfix.checks import Goal, run_checks, select
+    from splatfix.checks import run_checks, select
     from splatfix.core.codec import to_json
     from splatfix.core.files import write_json
 
@@ -60,9 +61,8 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     if request.save is not None:
         write_json(request.save, to_json(facts))
     checks = later.result() if later else checks
-    findings = run_checks(facts, goal, checks)
-    families = {item.code: item.family for item in checks}
-    options = options_after(findings, families, goal.targets, facts, request.repo)
+    findings = run_checks(make_context(facts, goal), checks)
+    options = options_after(findings, goal.targets, facts, request.repo)
 
     def data() -> dict[str, Any]:
         from splatfix.report import diagnosis
@@ -77,7 +77,6 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
             console,
             facts,
             findings,
-            families,
             options=options,
             why=why_step(request),
             next_step=next_step(facts, request.python) if here else None,

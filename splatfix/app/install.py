@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.result import Result
+from splatfix.context import Goal
 from splatfix.core.errors import Exit, SplatfixError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
     """``--dry-run --why``: the plan for these sources with its reasons, and every option of this machine."""
     from splatfix.app.options import checkout_of, options_for
     from splatfix.facts import gather
-    from splatfix.plan import Aim, aim_at, make_plan
+    from splatfix.plan import aim_at, make_plan
     from splatfix.report import installation
     from splatfix.report.options import show_options
 
@@ -136,7 +137,7 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
             raise
     if plan and not named and not any(getattr(action, "targets", ()) for action in plan.actions):
         plan = None  # the current folder is some project without a CUDA extension
-    aim = Aim(request.targets, keep=keep)
+    aim = Goal(request.targets, keep=keep)
     if named or plan or (problem and problem.exit_code is not Exit.USAGE):
         aim = aim_at(request, facts, keep=keep, source=" ".join(map(shlex.quote, request.sources)))
     options = options_for(aim, facts)
@@ -166,12 +167,12 @@ def explain_elsewhere(request: Request, facts_file: Path, keep: tuple[str, ...])
     """``--dry-run --why --facts``: the options of a machine elsewhere; the sources, if any, are here."""
     from splatfix.app.options import options_for
     from splatfix.facts import load
-    from splatfix.plan import Aim, aim_at
+    from splatfix.plan import aim_at
     from splatfix.report import installation
     from splatfix.report.options import show_options
 
     facts = load(facts_file)
-    aim = Aim(request.targets, keep=keep)
+    aim = Goal(request.targets, keep=keep)
     if request.sources:
         aim = aim_at(request, facts, keep=keep, source=" ".join(map(shlex.quote, request.sources)))
     options = options_for(aim, facts)

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from splatfix.context import Goal
+
 if TYPE_CHECKING:
     from splatfix.checks import Finding
     from splatfix.facts import Facts
-    from splatfix.plan import Aim, Lane, Ways
+    from splatfix.plan import Lane, Ways
 
 
-def options_for(aim: Aim, facts: Facts) -> Ways:
+def options_for(aim: Goal, facts: Facts) -> Ways:
     """The ranked options, the container lanes among them."""
     from splatfix.plan import find_ways
 
@@ -22,7 +24,6 @@ def options_for(aim: Aim, facts: Facts) -> Ways:
 
 def options_after(
     findings: Sequence[Finding],
-    families: dict[str, str],
     targets: tuple[str, ...],
     facts: Facts,
     repo: Path | None = None,
@@ -36,12 +37,12 @@ def options_after(
 
     if not any(item.status is Status.FAIL for item in findings):
         return None
-    from splatfix.plan import Aim, Request, aim_at, ways_out_of
+    from splatfix.plan import Request, aim_at, ways_out_of
 
-    aim = Aim(targets)
+    aim = Goal(targets)
     if repo is not None and is_installable(repo):
         aim = aim_at(Request((str(repo),), targets), facts, source=shlex.quote(str(repo)))
-    return ways_out_of(findings, families, aim, facts, _lanes())
+    return ways_out_of(findings, aim, facts, _lanes())
 
 
 def checkout_of(sources: Sequence[str]) -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from splatfix.certify.model import KernelCheck, Outcome
-from splatfix.checks.visible import NAME, hidden_gpus, visible_places
+from splatfix.context.targets import NAME, hidden_gpus, visible_places
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.step import run, say
 from splatfix.facts import Facts, Gpu

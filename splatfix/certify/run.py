@@ -28,7 +28,8 @@ from splatfix.certify.prerequisites import (
     require_packages,
 )
 from splatfix.certify.trainer import child_variables, sentences, stage
-from splatfix.checks import Goal, run_checks
+from splatfix.checks import run_checks
+from splatfix.context import make_context
 from splatfix.core.codec import from_json
 from splatfix.core.errors import usage_error
 from splatfix.core.files import make_folder, set_aside
@@ -93,7 +94,9 @@ def certify(
     except KeyboardInterrupt:
         raise Interrupted(request.out, tuple(begun)) from None
     scenes = tuple(runs)
-    proof = levels.evaluate(run_checks(facts, Goal()), kernels, scenes, request.baseline, request.renderer)
+    proof = levels.evaluate(
+        run_checks(make_context(facts)), kernels, scenes, request.baseline, request.renderer
+    )
     reasons = levels.failures(kernels, scenes, proof)
     verdict = Verdict.CERTIFIED
     if reasons:

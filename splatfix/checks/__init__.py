@@ -1,6 +1,7 @@
-"""Facts in, findings out: one small file per family, each check a pure function in a registry."""
+"""Context in, findings out: one file per family, each check a pure function in a registry."""
 
-from splatfix.checks.model import Evidence, Finding, Goal, Status
-from splatfix.checks.registry import Check, all_checks, run_checks, select
+from splatfix.checks.catalogue import all_checks, run_checks, select
+from splatfix.checks.model import Evidence, Finding, Outcome, Status
+from splatfix.checks.registry import Check
 
-__all__ = ["Check", "Evidence", "Finding", "Goal", "Status", "all_checks", "run_checks", "select"]
+__all__ = ["Check", "Evidence", "Finding", "Outcome", "Status", "all_checks", "run_checks", "select"]

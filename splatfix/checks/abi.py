@@ -5,33 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from splatfix.checks._common import numbers, torch_cuda, torch_of
-from splatfix.checks.advice import install_words, pip
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, fail, ok, unknown, warn
 from splatfix.checks.registry import check
+from splatfix.context import Context
 from splatfix.core.step import Step, run, say
-from splatfix.facts import Extension, Facts, Linkage, RuntimeCopy, Torch
+from splatfix.core.versions import release
+from splatfix.facts import Extension, Linkage, RuntimeCopy, Torch
 
 # They come with the driver; that there is none is told by the checks of the driver.
 _DRIVER_LIBRARY = re.compile(r"libcuda\.so|libnvidia-|libnvcuvid|nvcuda\.dll|nvml\.dll", re.IGNORECASE)
 _TORCH_LIBRARY = re.compile(r"(lib)?(torch|c10)")
 
 
-@check("torch-abi-mismatch", "extension", "Extensions find in torch the symbols they were built against")
-def torch_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "torch-abi-mismatch",
+    family="extension",
+    title="Extensions find in torch the symbols they were built against",
+)
+def torch_abi_mismatch(context: Context) -> Iterator[Outcome]:
     """An extension built against another torch imports C++ symbols that this torch does not export; importing it then ends
     in "undefined symbol: _ZN3c10...". splatfix reads the imports of every extension that links torch and looks each one
     up in the hash tables of torch's libraries, so nothing has to be imported to know it. Where all are found, but splatfix's
     manifest names another torch that it was built against, that is told: classes may be laid out otherwise."""
-    torch = torch_of(facts)
-    for item, linkage in _linked(facts):
-        if not item.links_torch or _other_abi(facts, linkage):
+    torch = context.torch
+    for item, linkage in _linked(context):
+        if not item.links_torch or _other_abi(context, linkage):
             continue
         subject = _name(item)
         if linkage.torch_missing:
-            yield Finding(
-                "torch-abi-mismatch",
-                Status.FAIL,
+            yield fail(
                 f"{subject} was built against another torch: {_count(linkage.torch_missing)} it imports "
                 f"{'is' if len(linkage.torch_missing) == 1 else 'are'} not in torch {torch.version if torch else ''}.",
                 subject=subject,
@@ -39,37 +41,31 @@ def torch_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     Evidence(item.path, "imports " + _few(linkage.torch_missing), "its dynamic symbol table"),
                     Evidence("torch", torch.folder if torch else "", "hash tables of its libraries"),
                 ),
-                remedy=_rebuild(facts, goal, item),
+                remedy=_rebuild(context, item),
             )
         elif linkage.error:
-            yield Finding(
-                "torch-abi-mismatch",
-                Status.UNKNOWN,
+            yield unknown(
                 f"Whether torch has what {subject} imports is not known.",
                 subject=subject,
                 evidence=(Evidence("reason", linkage.error),),
             )
         elif (
             torch is not None
-            and (other := _built_against(facts, item))
+            and (other := _built_against(context, item))
             and _release(other) != _release(_own(torch))
         ):
-            yield Finding(
-                "torch-abi-mismatch",
-                Status.WARN,
+            yield warn(
                 f"{subject} was built against torch {_words(other)}, and torch {_words(_own(torch))} is installed; "
                 "it finds its symbols there, and may still read torch's classes wrongly.",
                 subject=subject,
                 evidence=(
                     Evidence("built with torch", other, "splatfix.json in its metadata folder"),
-                    Evidence("torch", _own(torch), facts.environment.torch.found_via),
+                    Evidence("torch", _own(torch), context.environment.torch.found_via),
                 ),
-                remedy=_rebuild(facts, goal, item),
+                remedy=_rebuild(context, item),
             )
         elif linkage.torch_symbols:
-            yield Finding(
-                "torch-abi-mismatch",
-                Status.PASS,
+            yield ok(
                 f"{subject}: torch exports all {linkage.torch_symbols} symbols it imports.",
                 subject=subject,
                 evidence=(
@@ -82,19 +78,17 @@ def torch_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             )
 
 
-@check("cxx11-abi-mismatch", "extension", "Extensions and torch agree on the C++ ABI")
-def cxx11_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("cxx11-abi-mismatch", family="extension", title="Extensions and torch agree on the C++ ABI")
+def cxx11_abi_mismatch(context: Context) -> Iterator[Outcome]:
     """libstdc++ has two std::string. A torch wheel up to 2.6 mostly uses the old one, every wheel from 2.7 on the new one
     (conda's torch differs again). An extension of the other kind ends in an undefined symbol with "Ss" or "cxx11" in its
     name. The installed torch is asked by the name under which libc10 exports its error function."""
-    torch = torch_of(facts)
-    for item, linkage in _linked(facts):
-        if torch is None or not _other_abi(facts, linkage):
+    torch = context.torch
+    for item, linkage in _linked(context):
+        if torch is None or not _other_abi(context, linkage):
             continue
         new, old = "the new C++ ABI (_GLIBCXX_USE_CXX11_ABI=1)", "the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0)"
-        yield Finding(
-            "cxx11-abi-mismatch",
-            Status.FAIL,
+        yield fail(
             f"{_name(item)} was compiled for {new if linkage.cxx11_abi else old}, torch {torch.version} for "
             f"{old if linkage.cxx11_abi else new}.",
             subject=_name(item),
@@ -106,19 +100,17 @@ def cxx11_abi_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 ),
                 Evidence("torch", f"{torch.version} in {torch.folder}", "exports of libc10"),
             ),
-            remedy=_rebuild(facts, goal, item),
+            remedy=_rebuild(context, item),
         )
 
 
-@check("ext-link-incomplete", "extension", "Extensions hold all of their own code")
-def ext_link_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("ext-link-incomplete", family="extension", title="Extensions hold all of their own code")
+def ext_link_incomplete(context: Context) -> Iterator[Outcome]:
     """A .cu file that was left out of the build, or a build folder with objects of two versions, gives a module that
     links but misses its own functions: the import ends in an undefined symbol that is not torch's."""
-    for item, linkage in _linked(facts):
+    for item, linkage in _linked(context):
         if linkage.own_missing and not linkage.torch_missing and _is_module(item):
-            yield Finding(
-                "ext-link-incomplete",
-                Status.FAIL,
+            yield fail(
                 f"{_name(item)} lacks {_count(linkage.own_missing)} that no library it needs has: "
                 f"{_few(linkage.own_missing, 1)}.",
                 subject=_name(item),
@@ -127,57 +119,52 @@ def ext_link_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 ),
                 remedy=(
                     say("Remove its build folder, then build the right commit anew from its source folder."),
-                    *_rebuild(facts, goal, item),
+                    *_rebuild(context, item),
                 ),
             )
 
 
-@check("shared-lib-not-found", "extension", "Libraries that extensions need can be found")
-def shared_lib_not_found(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("shared-lib-not-found", family="extension", title="Libraries that extensions need can be found")
+def shared_lib_not_found(context: Context) -> Iterator[Outcome]:
     """Every library named in an extension's dynamic section is looked for where the loader would look: its RPATH or
     RUNPATH, LD_LIBRARY_PATH, the libraries that torch has loaded by then, conda's lib folder, ld.so.conf, the system
     folders. One that lies nowhere ends the import with "cannot open shared object file"."""
-    cuda = torch_cuda(facts)
-    for item, linkage in _linked(facts):
+    cuda = context.torch_cuda
+    for item, linkage in _linked(context):
         if not _is_module(item):
             continue
         lost = [name for name in linkage.unresolved if not _DRIVER_LIBRARY.match(name)]
-        if not facts.environment.torch_installed.value:
+        if not context.environment.torch_installed.value:
             lost = [name for name in lost if not _TORCH_LIBRARY.match(name)]  # torch-installed says it
         if cuda is not None and item.links_torch:  # another major is told by cuda-runtime-mismatch
             lost = [
-                name for name in lost if not name.startswith("libcudart.") or numbers(name)[:1] == cuda[:1]
+                name for name in lost if not name.startswith("libcudart.") or release(name)[:1] == cuda[:1]
             ]
         if lost:
-            yield Finding(
-                "shared-lib-not-found",
-                Status.FAIL,
+            yield fail(
                 f"{_name(item)} needs {', '.join(lost)}, found nowhere.",
                 subject=_name(item),
                 evidence=(Evidence(item.path, "needs " + ", ".join(item.needed), "its dynamic section"),),
                 remedy=(
                     say(f"Install the package that brings {lost[0]}, or rebuild against what is here:"),
-                    *_rebuild(facts, goal, item),
+                    *_rebuild(context, item),
                 ),
             )
 
 
-@check("glibcxx-missing", "extension", "libstdc++ is new enough for the extensions")
-def glibcxx_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("glibcxx-missing", family="extension", title="libstdc++ is new enough for the extensions")
+def glibcxx_missing(context: Context) -> Iterator[Outcome]:
     """An extension built with a newer compiler than the libstdc++ that Python loads ends in "version `GLIBCXX_3.4.32' not
     found". In a conda environment that library is conda's own, which is often older than the system's."""
-    yield from _runtime(
-        facts, "glibcxx-missing", ("GLIBCXX", "CXXABI"), "libstdc++.so.6", _newer_libstdcxx(facts)
-    )
+    yield from _runtime(context, ("GLIBCXX", "CXXABI"), "libstdc++.so.6", _newer_libstdcxx(context))
 
 
-@check("glibc-too-old", "extension", "glibc is new enough for the extensions")
-def glibc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("glibc-too-old", family="extension", title="glibc is new enough for the extensions")
+def glibc_too_old(context: Context) -> Iterator[Outcome]:
     """A module that was compiled on a newer distribution wants a GLIBC version that this one lacks. glibc cannot be
     upgraded apart from the distribution; the module has to be built here, or in a container of the right age."""
     yield from _runtime(
-        facts,
-        "glibc-too-old",
+        context,
         ("GLIBC",),
         "libc.so.6",
         (
@@ -188,20 +175,22 @@ def glibc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
 
 
-@check("duplicate-runtimes", "extension", "One copy of torch's and CUDA's runtime in the environment")
-def duplicate_runtimes(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "duplicate-runtimes",
+    family="extension",
+    title="One copy of torch's and CUDA's runtime in the environment",
+)
+def duplicate_runtimes(context: Context) -> Iterator[Outcome]:
     """A wheel that was repaired after linking torch brings its own hash-renamed libc10 or libcudart. Two libc10 in one
     process do not know each other's types and allocators: tensors passed between them crash or are refused. torch's own
     bundled libraries do not count."""
-    copies = facts.environment.runtime_copies
+    copies = context.environment.runtime_copies
     foreign: dict[str, list[RuntimeCopy]] = {}
     for copy in copies.value or ():
         if copy.bundled and not copy.path.startswith(("torch/", "nvidia/")):
             foreign.setdefault(copy.path.split("/")[0].removesuffix(".libs"), []).append(copy)
     for owner, found in foreign.items():
-        yield Finding(
-            "duplicate-runtimes",
-            Status.WARN,
+        yield warn(
             f"{owner} brings its own {' and '.join(sorted({item.library for item in found}))} beside torch's.",
             subject=owner,
             evidence=tuple(Evidence(item.library, item.path, copies.found_via) for item in found),
@@ -213,41 +202,37 @@ def duplicate_runtimes(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-@check("numpy2-abi", "torch", "torch was built for this numpy")
-def numpy2_abi(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("numpy2-abi", family="torch", title="torch was built for this numpy")
+def numpy2_abi(context: Context) -> Iterator[Outcome]:
     """torch before 2.3 (2.4.1 on Windows) was compiled for numpy 1. With numpy 2 it warns "_ARRAY_API not found" at import,
     and from then on `torch.from_numpy` and `.numpy()` raise "Numpy is not available", which ends every data loader."""
-    torch = torch_of(facts)
-    distributions = facts.environment.distributions
+    torch = context.torch
+    distributions = context.environment.distributions
     numpy = next((item for item in distributions.value or () if item.name.lower() == "numpy"), None)
     if torch is None or numpy is None:
         return
-    first = (2, 4, 1) if facts.machine.system == "windows" else (2, 3)
+    first = (2, 4, 1) if context.machine.system == "windows" else (2, 3)
     evidence = (
         Evidence("numpy", numpy.version, distributions.found_via),
-        Evidence("torch", torch.version, facts.environment.torch.found_via),
+        Evidence("torch", torch.version, context.environment.torch.found_via),
     )
-    if numbers(numpy.version) >= (2,) and numbers(torch.version.partition("+")[0]) < first:
-        yield Finding(
-            "numpy2-abi",
-            Status.FAIL,
+    if release(numpy.version) >= (2,) and release(torch.version.partition("+")[0]) < first:
+        yield fail(
             f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
             evidence=evidence,
-            remedy=(pip(facts, "install", "numpy<2"),),
+            remedy=(context.pip("install", "numpy<2"),),
         )
     else:
-        yield Finding(
-            "numpy2-abi",
-            Status.PASS,
+        yield ok(
             f"torch {torch.version} works with numpy {numpy.version}.",
             evidence=evidence,
         )
 
 
-def _built_against(facts: Facts, item: Extension) -> str:
+def _built_against(context: Context, item: Extension) -> str:
     """Version and CUDA of the torch that splatfix compiled an extension against; "" for what it did not build."""
     found = (
-        one.built for one in facts.environment.distributions.value or () if one.name == item.distribution
+        one.built for one in context.environment.distributions.value or () if one.name == item.distribution
     )
     return next((record.torch for record in found if record), "")
 
@@ -264,18 +249,18 @@ def _own(torch: Torch) -> str:
 def _release(torch: str) -> tuple[tuple[int, ...], str]:
     """What a binary is built for: torch's minor release, within which it keeps its classes, and CUDA's."""
     version, _, cuda = torch.partition(" ")
-    return numbers(version.partition("+")[0])[:2], cuda
+    return release(version.partition("+")[0])[:2], cuda
 
 
-def _newer_libstdcxx(facts: Facts) -> tuple[Step, ...]:
-    python = facts.environment.interpreter.value
+def _newer_libstdcxx(context: Context) -> tuple[Step, ...]:
+    python = context.environment.interpreter.value
     if python is not None and python.kind == "conda":
         return (run("conda", "install", "-p", python.prefix, "-c", "conda-forge", "libstdcxx-ng>=13"),)
     return (say("Upgrade the system's libstdc++6, or rebuild the extension with this machine's g++."),)
 
 
-def _linked(facts: Facts) -> Iterator[tuple[Extension, Linkage]]:
-    for item in facts.environment.extensions.value or ():
+def _linked(context: Context) -> Iterator[tuple[Extension, Linkage]]:
+    for item in context.environment.extensions.value or ():
         # copies of torch's own libraries that a wheel bundles are told by duplicate-runtimes
         if item.linkage is not None and not re.match(r"lib(c10|torch)", item.path.rpartition("/")[2]):
             yield item, item.linkage
@@ -287,8 +272,8 @@ def _is_module(item: Extension) -> bool:
     return item.importable and not item.path.rpartition("/")[2].startswith("lib")
 
 
-def _other_abi(facts: Facts, linkage: Linkage) -> bool:
-    torch = torch_of(facts)
+def _other_abi(context: Context, linkage: Linkage) -> bool:
+    torch = context.torch
     return (
         torch is not None
         and None not in (torch.cxx11_abi, linkage.cxx11_abi)
@@ -297,19 +282,17 @@ def _other_abi(facts: Facts, linkage: Linkage) -> bool:
 
 
 def _runtime(
-    facts: Facts, code: str, families: tuple[str, ...], library: str, remedy: tuple[Step, ...]
-) -> Iterator[Finding]:
+    context: Context, families: tuple[str, ...], library: str, remedy: tuple[Step, ...]
+) -> Iterator[Outcome]:
     found = next(
-        (item for item in facts.environment.runtime_libraries.value or () if item.name == library), None
+        (item for item in context.environment.runtime_libraries.value or () if item.name == library), None
     )
-    for item, linkage in _linked(facts):
+    for item, linkage in _linked(context):
         wanted = [text for _, text in linkage.versions if text.partition("_")[0] in families]
         if not wanted:
             continue
         if found is None:
-            yield Finding(
-                code,
-                Status.UNKNOWN,
+            yield unknown(
                 f"Whether {library} has the versions {_name(item)} wants is not known.",
                 subject=_name(item),
                 evidence=(Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),),
@@ -319,12 +302,10 @@ def _runtime(
         lacking = [
             text
             for text in wanted
-            if (known := have.get(text.partition("_")[0])) and numbers(text) > numbers(known)
+            if (known := have.get(text.partition("_")[0])) and release(text) > release(known)
         ]
         if lacking:
-            yield Finding(
-                code,
-                Status.FAIL,
+            yield fail(
                 f"{_name(item)} wants {', '.join(lacking)}; {found.path} ends at "
                 f"{', '.join(have[text.partition('_')[0]] for text in lacking)}.",
                 subject=_name(item),
@@ -344,10 +325,10 @@ def _name(item: Extension) -> str:
     return item.distribution or folder or file.split(".")[0]
 
 
-def _rebuild(facts: Facts, goal: Goal, item: Extension) -> tuple[Step, ...]:
+def _rebuild(context: Context, item: Extension) -> tuple[Step, ...]:
     if (item.distribution or "").lower() in ("torchvision", "torchaudio"):
         return (say(f"Install the {item.distribution} that belongs to this torch, from the same index."),)
-    return (say(f"Rebuild {_name(item)} from its source folder: {install_words(facts, goal)}"),)
+    return (context.install(text=f"Rebuild {_name(item)} from its source folder"),)
 
 
 def _count(symbols: tuple[str, ...]) -> str:

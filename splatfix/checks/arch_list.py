@@ -5,26 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from splatfix.checks._common import (
-    Target,
-    build_toolkit,
-    builds_ahead,
-    compiling_toolkits,
-    driver_level,
-    has_working_gpu,
-    numbers,
-    pair,
-    sources_to_build,
-    targets,
-    torch_cuda,
-    torch_of,
-)
-from splatfix.checks.coverage import judge
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, warn
 from splatfix.checks.registry import check
 from splatfix.checks.torch_build import own_archs
+from splatfix.context import Context, Target
+from splatfix.context.coverage import judge
 from splatfix.core.step import Step, say, set_variable, unset_variable
-from splatfix.facts import Facts, Torch
+from splatfix.core.versions import major_minor, release
+from splatfix.facts import Torch
 from splatfix.knowledge import drivers
 from splatfix.knowledge.archs import cubin_runs_on, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.cpp_extension import (
@@ -41,42 +29,36 @@ _NAME = "TORCH_CUDA_ARCH_LIST"
 _PLAIN_NUMBERS = ("CUDA_ARCHITECTURES", "TCNN_CUDA_ARCHITECTURES")
 
 
-@check("arch-list-malformed", "build", "TORCH_CUDA_ARCH_LIST is written as torch reads it")
-def arch_list_malformed(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("arch-list-malformed", family="build", title="TORCH_CUDA_ARCH_LIST is written as torch reads it")
+def arch_list_malformed(context: Context) -> Iterator[Outcome]:
     """torch splits TORCH_CUDA_ARCH_LIST at ';' and blanks, knows a fixed list of numbers and names, and stops every build at
     anything else: "Unknown CUDA arch (8.6；8.9) or GPU not supported" for a full-width semicolon, a comma, `sm_86`, a
     trailing ';'. fused-ssim's CUDA_ARCHITECTURES and tiny-cuda-nn's TCNN_CUDA_ARCHITECTURES want plain numbers (120, not
     12.0+PTX). Source: `_get_cuda_arch_flags` of torch/utils/cpp_extension.py, which a test holds this against."""
-    text, torch = facts.machine.variables.get(_NAME), torch_of(facts)
-    if text and torch is not None and torch_cuda(facts) is not None:
+    text, torch = context.machine.variables.get(_NAME), context.torch
+    if text and torch is not None and context.torch_cuda is not None:
         result = expand_arch_list(text, torch.version)
         evidence = (Evidence(_NAME, repr(text), "environment variable"),)
         known_after_all = isinstance(result, ArchListError) and _may_be_known(result.item, torch)
         if isinstance(result, ArchListError) and not known_after_all:
-            yield Finding(
-                "arch-list-malformed",
-                Status.FAIL,
+            yield fail(
                 f"torch {torch.version} stops every build at {_NAME}={text!r}: {_what_is_wrong(result.item)}.",
                 evidence=(
                     *evidence,
                     Evidence("torch says", result.exception, "rules of torch/utils/cpp_extension.py"),
                 ),
-                remedy=_mended(facts, text, torch),
+                remedy=_mended(context, text, torch),
             )
         elif isinstance(result, ArchList):
-            yield Finding(
-                "arch-list-malformed",
-                Status.PASS,
+            yield ok(
                 f"torch reads {_NAME} as {' '.join(map(str, result.entries))}.",
                 evidence=evidence,
             )
     for name in _PLAIN_NUMBERS:
-        value = facts.machine.variables.get(name)
-        readers = [item.source.label for item in sources_to_build(facts) if name in item.source.reads]
+        value = context.machine.variables.get(name)
+        readers = [item.source.label for item in context.sources_to_build if name in item.source.reads]
         if value and readers and not re.fullmatch(r"\d{2,3}[af]?([;,\s]+\d{2,3}[af]?)*", value.strip()):
-            yield Finding(
-                "arch-list-malformed",
-                Status.FAIL,
+            yield fail(
                 f"{readers[0]} reads plain numbers from {name}, not {value!r}.",
                 subject=name,
                 evidence=(Evidence(name, repr(value), "environment variable"),),
@@ -86,14 +68,18 @@ def arch_list_malformed(facts: Facts, goal: Goal) -> Iterator[Finding]:
             )
 
 
-@check("arch-list-unbuildable", "build", "The toolkit compiles for every entry of TORCH_CUDA_ARCH_LIST")
-def arch_list_unbuildable(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "arch-list-unbuildable",
+    family="build",
+    title="The toolkit compiles for every entry of TORCH_CUDA_ARCH_LIST",
+)
+def arch_list_unbuildable(context: Context) -> Iterator[Outcome]:
     """One entry that nvcc does not know ends the build for all: "nvcc fatal: Unsupported gpu architecture 'compute_60'"
     (dropped by CUDA 13) or 'compute_120' (unknown before 12.8). nvcc's own list decides."""
-    toolkit, entries = build_toolkit(facts), _entries(facts)
+    toolkit, entries = context.build_toolkit, _entries(context)
     if toolkit is None or not toolkit.archs or not entries:
         return
-    cuda = pair(toolkit.version) or (0, 0)
+    cuda = major_minor(toolkit.version) or (0, 0)
     # nvcc lists plain numbers only; from which release on it takes a letter is in the tables
     refused = [
         item
@@ -103,70 +89,66 @@ def arch_list_unbuildable(facts: Facts, goal: Goal) -> Iterator[Finding]:
     ]
     left = [item for item in entries if item not in refused]
     if refused:
-        yield Finding(
-            "arch-list-unbuildable",
-            Status.FAIL,
+        yield fail(
             f"nvcc {toolkit.version} does not compile for {', '.join(item.arch.sm for item in refused)}, which {_NAME} asks for.",
             evidence=(
-                Evidence(_NAME, facts.machine.variables[_NAME], "environment variable"),
+                Evidence(_NAME, context.machine.variables[_NAME], "environment variable"),
                 Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
             ),
-            remedy=(set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),),
+            remedy=(set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(context),),
         )
 
 
 @check(
-    "arch-list-below-minimum", "build", "TORCH_CUDA_ARCH_LIST asks for no GPU that the source cannot serve"
+    "arch-list-below-minimum",
+    family="build",
+    title="TORCH_CUDA_ARCH_LIST asks for no GPU that the source cannot serve",
 )
-def arch_list_below_minimum(facts: Facts, goal: Goal) -> Iterator[Finding]:
+def arch_list_below_minimum(context: Context) -> Iterator[Outcome]:
     """gsplat from 1.0 on and FastGS use cooperative groups that begin with compute capability 7.0. One older entry in the list
     stops the build on any machine: "namespace "cooperative_groups" has no member "labeled_partition""."""
-    versions = {item.name.lower(): item.version for item in facts.environment.distributions.value or ()}
-    ahead = [name for name in builds_ahead(facts) if name == "gsplat" or name.endswith("_fastgs")]
-    if "gsplat" in versions and numbers(versions["gsplat"])[:1] < (1,):
+    versions = {item.name.lower(): item.version for item in context.environment.distributions.value or ()}
+    ahead = [name for name in context.builds_ahead if name == "gsplat" or name.endswith("_fastgs")]
+    if "gsplat" in versions and release(versions["gsplat"])[:1] < (1,):
         ahead = [name for name in ahead if name != "gsplat"]
-    entries = _entries(facts)
-    old = [item for item in entries if numbers(item.arch.cc) < (7, 0)]
+    entries = _entries(context)
+    old = [item for item in entries if release(item.arch.cc) < (7, 0)]
     left = [item for item in entries if item not in old]
     if ahead and old:
-        yield Finding(
-            "arch-list-below-minimum",
-            Status.FAIL,
+        yield fail(
             f"{ahead[0]} needs compute capability 7.0; {_NAME} asks for {', '.join(map(str, old))} as well.",
             subject=ahead[0],
-            evidence=(Evidence(_NAME, facts.machine.variables[_NAME], "environment variable"),),
-            remedy=(set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(facts, goal),),
+            evidence=(Evidence(_NAME, context.machine.variables[_NAME], "environment variable"),),
+            remedy=(set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(context),),
         )
 
 
-@check("arch-list-misses-gpu", "build", "TORCH_CUDA_ARCH_LIST has code for the GPU")
-def arch_list_misses_gpu(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("arch-list-misses-gpu", family="build", title="TORCH_CUDA_ARCH_LIST has code for the GPU")
+def arch_list_misses_gpu(context: Context) -> Iterator[Outcome]:
     """A list left over from another machine or a container image builds extensions that this GPU cannot run: no machine code
     of its major, and no PTX that its driver can compile. Nothing says so before the first kernel."""
-    entries = _entries(facts)
-    toolkit = build_toolkit(facts)
-    ptx = drivers.ptx_isa_of_cuda(pair(toolkit.version) or (0, 0)) if toolkit else None
-    for target in targets(facts, goal) if entries else ():
-        if not any(_serves(item, target, facts, ptx) for item in entries):
-            yield Finding(
-                "arch-list-misses-gpu",
-                Status.WARN,
-                f"{_NAME}={facts.machine.variables[_NAME]} builds nothing that {target.label} can run.",
+    entries = _entries(context)
+    toolkit = context.build_toolkit
+    ptx = drivers.ptx_isa_of_cuda(major_minor(toolkit.version) or (0, 0)) if toolkit else None
+    for target in context.targets if entries else ():
+        if not any(_serves(item, target, context, ptx) for item in entries):
+            yield warn(
+                f"{_NAME}={context.machine.variables[_NAME]} builds nothing that {target.label} can run.",
                 subject=target.label,
                 evidence=(Evidence(_NAME, " ".join(map(str, entries)), "environment variable"),),
-                remedy=(_for_targets(facts, goal),),
+                remedy=(_for_targets(context),),
             )
 
 
-@check("arch-clamped", "build", "torch's builder does not clamp the GPU's architecture")
-def arch_clamped(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("arch-clamped", family="build", title="torch's builder does not clamp the GPU's architecture")
+def arch_clamped(context: Context) -> Iterator[Outcome]:
     """With TORCH_CUDA_ARCH_LIST unset torch compiles for the visible GPUs, but clamps each to the newest architecture of its
     own code: an RTX 5090 beside a torch that ends at sm_90 gets "9.0+PTX", which is compiled anew at the first use and
     lacks everything that is newer. A list that is set is not clamped. Source: `_get_cuda_arch_flags` (torch 2.0 to 2.15)."""
-    torch, wanted = torch_of(facts), targets(facts, Goal())
-    if facts.machine.variables.get(_NAME, "native") != "native" or goal.targets:
+    torch, wanted = context.torch, context.own_targets
+    if context.machine.variables.get(_NAME, "native") != "native" or context.goal.targets:
         return
-    if torch is None or not torch.code or not wanted or has_working_gpu(facts) is not True:
+    if torch is None or not torch.code or not wanted or context.has_working_gpu is not True:
         return
     result = visible_gpu_arch_list([item.arch for item in wanted], own_archs(torch), torch.version)
     evidence = (
@@ -175,70 +157,68 @@ def arch_clamped(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
     # a GPU whose number torch does not know at all is told by arch-unknown-to-torch
     if isinstance(result, ArchListError) and result.item in own_archs(torch):
-        yield Finding(
-            "arch-clamped",
-            Status.FAIL,
+        yield fail(
             f"torch {torch.version} cannot work out the GPUs' architectures ({result.exception}).",
             evidence=evidence,
-            remedy=(_for_targets(facts, goal),),
+            remedy=(_for_targets(context),),
         )
     for target in wanted if isinstance(result, ArchList) else ():
         own = judge(
-            torch.code, target.arch, driver_cuda=driver_level(facts, target.arch), build_cuda=pair(torch.cuda)
+            torch.code,
+            target.arch,
+            driver_cuda=context.driver_level(target.arch),
+            build_cuda=major_minor(torch.cuda),
         )
         if (
             own.usable
             and isinstance(result, ArchList)
             and not any(cubin_runs_on(a, target.arch) for a in result.cubins)
         ):
-            yield Finding(
-                "arch-clamped",
-                Status.WARN,
+            yield warn(
                 f"torch {torch.version} would build for {' '.join(map(str, result.entries))} instead of {target.label}.",
                 subject=target.label,
                 evidence=evidence,
-                remedy=(_for_targets(facts, goal),),
+                remedy=(_for_targets(context),),
             )
 
 
-@check("no-gpu-at-build", "build", "torch's builder knows for which GPU to compile")
-def no_gpu_at_build(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("no-gpu-at-build", family="build", title="torch's builder knows for which GPU to compile")
+def no_gpu_at_build(context: Context) -> Iterator[Outcome]:
     """With TORCH_CUDA_ARCH_LIST unset and no GPU visible (docker build, a login node, CI) torch's builder ends in "IndexError:
     list index out of range"; fused-ssim falls back to 7.5, 8.0 and 8.9 without PTX. Source: `_get_cuda_arch_flags`.
     `splatfix install --target` sets the list itself."""
-    if torch_cuda(facts) is None or has_working_gpu(facts) is not False or not compiling_toolkits(facts):
+    if context.torch_cuda is None or context.has_working_gpu is not False or not context.toolkits:
         return
-    if facts.machine.variables.get(_NAME, "native") != "native":
+    if context.machine.variables.get(_NAME, "native") != "native":
         return
-    ahead = builds_ahead(facts)
+    ahead = context.builds_ahead
     evidence = (
         Evidence(_NAME, "not set", "environment variable"),
-        Evidence("GPUs", "none that torch would see", facts.machine.gpus.found_via),
+        Evidence("GPUs", "none that torch would see", context.machine.gpus.found_via),
     )
     what = f" of {', '.join(ahead)}" if ahead else ""
-    yield Finding(
-        "no-gpu-at-build",
+    yield outcome(
         Status.WARN if ahead else Status.SKIP,
         f"No GPU is visible and {_NAME} is not set: a build{what} would not know for which GPU to compile.",
         evidence=evidence,
-        remedy=(_for_targets(facts, goal),),
+        remedy=(_for_targets(context),),
     )
 
 
-def _entries(facts: Facts) -> tuple[ArchEntry, ...]:
+def _entries(context: Context) -> tuple[ArchEntry, ...]:
     """What the variable asks torch for; () when it is unset or not understood."""
-    torch = torch_of(facts)
-    text = facts.machine.variables.get(_NAME)
-    if not text or torch is None or torch_cuda(facts) is None:
+    torch = context.torch
+    text = context.machine.variables.get(_NAME)
+    if not text or torch is None or context.torch_cuda is None:
         return ()
     result = expand_arch_list(text, torch.version)
     return result.entries if isinstance(result, ArchList) else ()
 
 
-def _serves(item: ArchEntry, target: Target, facts: Facts, ptx: tuple[int, int] | None) -> bool:
+def _serves(item: ArchEntry, target: Target, context: Context, ptx: tuple[int, int] | None) -> bool:
     if cubin_runs_on(item.arch, target.arch):
         return True
-    level = pair(driver_level(facts, target.arch))
+    level = major_minor(context.driver_level(target.arch))
     fits = drivers.ptx_jit_ok(ptx, level) if ptx and level else None
     return item.ptx and ptx_runs_on(item.arch, target.arch) and fits is not False
 
@@ -264,7 +244,7 @@ def _what_is_wrong(item: str) -> str:
     return f"{item!r} is none that this torch knows"
 
 
-def _mended(facts: Facts, text: str, torch: Torch) -> tuple[Step, ...]:
+def _mended(context: Context, text: str, torch: Torch) -> tuple[Step, ...]:
     """The list as it was meant, where torch would take that; else without the entries that torch does not know."""
     words = [word for word in re.split(r"[^\w.+]+", text) if word]
     dotted = [re.sub(r"^(?:sm_|compute_)?(\d{1,2})(\d[af]?)(\+PTX)?$", r"\1.\2\3", word) for word in words]
@@ -279,8 +259,8 @@ def _plain(value: str) -> list[str]:
     return [f"{a}{b}" for a, b in re.findall(r"(\d{1,2})\.?(\d)[af]?", value)]
 
 
-def _for_targets(facts: Facts, goal: Goal) -> Step:
-    wanted = targets(facts, goal)
+def _for_targets(context: Context) -> Step:
+    wanted = context.targets
     if not wanted:
         return say(
             f"Set {_NAME} to the compute capability of the GPU that is meant, e.g. 12.0 for an RTX 50 card."

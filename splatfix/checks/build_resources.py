@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import (
-    build_toolkit,
-    builds_ahead,
-    compiles_at_first_use,
-    host_compiler,
-    numbers,
-    sources_to_build,
-    torch_cuda,
-    torch_of,
-)
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, Status, ok, outcome, warn
 from splatfix.checks.registry import check
+from splatfix.context import Context
+from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.core.step import prepend_variable, say, set_variable
-from splatfix.facts import Compiler, Facts, Toolkit
-from splatfix.knowledge import stacks
+from splatfix.core.versions import release
 
 MEMORY_PER_JOB = 5 * 2**29
 """What one nvcc job on a file that includes torch's headers takes at its worst, with some air (measured: 1.5 to 2.3 GB).
@@ -27,14 +18,14 @@ The installer plans with the same number."""
 _GSPLAT_JOBS = 10
 
 
-@check("build-out-of-memory", "build", "Memory holds as many compilers as ninja will start")
-def build_out_of_memory(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("build-out-of-memory", family="build", title="Memory holds as many compilers as ninja will start")
+def build_out_of_memory(context: Context) -> Iterator[Outcome]:
     """ninja starts as many compilers as there are cores and two more, unless MAX_JOBS says otherwise; each nvcc on a file with
     torch's headers may take 2.5 GiB. When memory and swap end, the kernel kills one: "nvcc error: 'cicc' died due to signal
     9". Only as many jobs count as there are files to compile."""
-    room = facts.machine.resources
+    room = context.machine.resources
     memory = room.memory_available or room.memory_total
-    jobs, what = _jobs_ahead(facts)
+    jobs, what = _jobs_ahead(context)
     if jobs == 0 or not memory:
         return
     have, need = memory + (room.swap_total or 0), jobs * MEMORY_PER_JOB
@@ -48,29 +39,25 @@ def build_out_of_memory(facts: Facts, goal: Goal) -> Iterator[Finding]:
         Evidence(
             "jobs",
             f"{jobs} at once for {what}",
-            f"MAX_JOBS={facts.machine.variables.get('MAX_JOBS', 'not set')}, {room.cores} cores",
+            f"MAX_JOBS={context.machine.variables.get('MAX_JOBS', 'not set')}, {room.cores} cores",
         ),
     )
     if need <= have or jobs == 1:
-        yield Finding(
-            "build-out-of-memory", Status.PASS, f"Memory holds {jobs} compilers at once.", evidence=evidence
-        )
+        yield ok(f"Memory holds {jobs} compilers at once.", evidence=evidence)
     else:
-        yield Finding(
-            "build-out-of-memory",
-            Status.WARN,
+        yield warn(
             f"Building {what} starts {jobs} compilers at once (up to {need / 2**30:.0f} GiB); {have / 2**30:.0f} GiB are here.",
             evidence=evidence,
             remedy=(set_variable("MAX_JOBS", str(fits)),),
         )
 
 
-@check("wsl-without-swap", "build", "WSL2 has swap to fall back on")
-def wsl_without_swap(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("wsl-without-swap", family="build", title="WSL2 has swap to fall back on")
+def wsl_without_swap(context: Context) -> Iterator[Outcome]:
     """WSL2 gives Linux half of Windows' memory, and its `.wslconfig` can turn swap off; a build that then runs out takes the
     whole of WSL down ("Wsl/Service/E_UNEXPECTED") instead of one compiler. Source: Microsoft's page on .wslconfig."""
-    room = facts.machine.resources
-    if not facts.machine.wsl or room.swap_total is None or room.memory_total is None:
+    room = context.machine.resources
+    if not context.machine.wsl or room.swap_total is None or room.memory_total is None:
         return
     enough = 32 * 2**30  # gsplat's ten jobs
     evidence = (
@@ -78,9 +65,7 @@ def wsl_without_swap(facts: Facts, goal: Goal) -> Iterator[Finding]:
         Evidence("memory", f"{room.memory_total / 2**30:.1f} GiB", "/proc/meminfo"),
     )
     if room.swap_total == 0 and room.memory_total < enough:
-        yield Finding(
-            "wsl-without-swap",
-            Status.WARN,
+        yield warn(
             f"WSL2 has {room.memory_total / 2**30:.0f} GiB of memory and no swap.",
             evidence=evidence,
             remedy=(
@@ -91,29 +76,25 @@ def wsl_without_swap(facts: Facts, goal: Goal) -> Iterator[Finding]:
             ),
         )
     else:
-        yield Finding(
-            "wsl-without-swap", Status.PASS, "WSL2 has memory and swap for a build.", evidence=evidence
-        )
+        yield ok("WSL2 has memory and swap for a build.", evidence=evidence)
 
 
-@check("glibc-cuda-math-conflict", "build", "The toolkit's math headers agree with glibc's")
-def glibc_cuda_math_conflict(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("glibc-cuda-math-conflict", family="build", title="The toolkit's math headers agree with glibc's")
+def glibc_cuda_math_conflict(context: Context) -> Iterator[Outcome]:
     """glibc 2.41 declares cospi, sinpi and (2.42) rsqrt with noexcept; CUDA up to 12.9 declares them without, and every .cu
     file ends in "exception specification is incompatible with that of previous function". CUDA 13 mends it. A conda
     compiler brings an older glibc of its own, and a distribution's own CUDA package is patched to fit its glibc.
     Source: knowledge/data/stacks.json, glibc_noexcept."""
-    toolkit, compiler = build_toolkit(facts), host_compiler(facts)
-    if toolkit is None or facts.machine.glibc is None or torch_cuda(facts) is None:
+    toolkit, compiler = context.build_toolkit, context.host_compiler
+    if toolkit is None or context.machine.glibc is None or context.torch_cuda is None:
         return
     if compiler is not None and brings_own_glibc(compiler):
         return
-    if glibc_clash(facts, toolkit):
-        yield Finding(
-            "glibc-cuda-math-conflict",
-            Status.WARN,
-            f"nvcc {toolkit.version} cannot compile beside glibc {facts.machine.glibc}: both declare cospi, differently.",
+    if glibc_clash(context.facts, toolkit):
+        yield warn(
+            f"nvcc {toolkit.version} cannot compile beside glibc {context.machine.glibc}: both declare cospi, differently.",
             evidence=(
-                Evidence("glibc", facts.machine.glibc, facts.machine.libc.found_via),
+                Evidence("glibc", context.machine.glibc, context.machine.libc.found_via),
                 Evidence("toolkit", f"{toolkit.version} in {toolkit.root}", "; ".join(toolkit.found_via)),
             ),
             remedy=(
@@ -125,41 +106,25 @@ def glibc_cuda_math_conflict(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-def glibc_clash(facts: Facts, toolkit: Toolkit) -> str:
-    """How this toolkit's math headers clash with those of the machine's glibc; "" where they do not, or nothing tells.
-
-    A distribution's own package, whose root is ``/usr``, is patched to fit.
-    """
-    row, glibc, cuda = (
-        stacks.breakage("glibc_noexcept"),
-        numbers(facts.machine.glibc)[:2],
-        numbers(toolkit.version)[:2],
-    )
-    if row is None or not glibc or not cuda or toolkit.root == "/usr":
-        return ""
-    return row.symptom if glibc >= row.since["glibc"] and cuda <= row.until["cuda"] else ""
-
-
-def brings_own_glibc(compiler: Compiler) -> bool:
-    """It is conda's, which compiles against the older glibc that comes with it."""
-    return "conda" in f"{compiler.path} {' '.join(compiler.found_via)}"
-
-
-@check("ninja-not-on-path", "build", "ninja is where torch calls it")
-def ninja_not_on_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("ninja-not-on-path", family="build", title="ninja is where torch calls it")
+def ninja_not_on_path(context: Context) -> Iterator[Outcome]:
     """torch calls `ninja` by its name. In an environment that is not activated (an IDE, cron, a full path to python) its bin
     folder is not on PATH: what compiles at first use then ends in "Ninja is required to load C++ extensions", and a
     setup.py compiles one file after the other. Source: `verify_ninja_availability` of torch/utils/cpp_extension.py."""
-    python = facts.environment.interpreter.value
-    have = {item.name.lower() for item in facts.environment.distributions.value or ()}
-    if torch_cuda(facts) is None or python is None or "ninja" not in have or "ninja" in facts.machine.tools:
+    python = context.environment.interpreter.value
+    have = {item.name.lower() for item in context.environment.distributions.value or ()}
+    if (
+        context.torch_cuda is None
+        or python is None
+        or "ninja" not in have
+        or "ninja" in context.machine.tools
+    ):
         return
-    later, ahead = compiles_at_first_use(facts), builds_ahead(facts)
+    later, ahead = context.compiles_at_first_use, context.builds_ahead
     if not ahead:
         return
-    folder = f"{python.prefix}\\Scripts" if facts.machine.system == "windows" else f"{python.prefix}/bin"
-    yield Finding(
-        "ninja-not-on-path",
+    folder = f"{python.prefix}\\Scripts" if context.machine.system == "windows" else f"{python.prefix}/bin"
+    yield outcome(
         Status.WARN if later else Status.SKIP,
         "ninja is in the environment, but not on PATH"
         + (
@@ -169,32 +134,30 @@ def ninja_not_on_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
         ),
         evidence=(
             Evidence(
-                "ninja", f"not on PATH, but in {python.prefix}", facts.environment.distributions.found_via
+                "ninja", f"not on PATH, but in {python.prefix}", context.environment.distributions.found_via
             ),
         ),
         remedy=(prepend_variable("PATH", folder),),
     )
 
 
-@check("linker-cudart-missing", "build", "The linker finds the toolkit's libcudart")
-def linker_cudart_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("linker-cudart-missing", family="build", title="The linker finds the toolkit's libcudart")
+def linker_cudart_missing(context: Context) -> Iterator[Outcome]:
     """torch's builder hands the linker `$CUDA_HOME/lib64`; from 2.1 on `lib` where there is no lib64. conda keeps libcudart.so
     in `lib` or `targets/.../lib`, and the link ends in "cannot find -lcudart". Source: `CUDAExtension` in cpp_extension.py;
     nerfstudio with torch 2.0 and conda's CUDA."""
-    toolkit, torch = build_toolkit(facts), torch_of(facts)
-    if toolkit is None or torch is None or torch_cuda(facts) is None or facts.machine.system != "linux":
+    toolkit, torch = context.build_toolkit, context.torch
+    if toolkit is None or torch is None or context.torch_cuda is None or context.machine.system != "linux":
         return
     if not toolkit.cudart_in or toolkit.has_lib64 is None:
         return  # none at all is told by cuda-headers-missing
-    falls_back = numbers(torch.version)[:2] >= (2, 1) and not toolkit.has_lib64
+    falls_back = release(torch.version)[:2] >= (2, 1) and not toolkit.has_lib64
     searched = "lib" if falls_back else "lib64"
     by_itself = [place for place in toolkit.cudart_in if toolkit.root == "/usr" and place.startswith("lib")]
     if searched in toolkit.cudart_in or by_itself:
         return
     folder = f"{toolkit.root}/{toolkit.cudart_in[0]}"
-    yield Finding(
-        "linker-cudart-missing",
-        Status.WARN,
+    yield warn(
         f"torch {torch.version} has the linker look in {toolkit.root}/{searched}; libcudart.so lies in {toolkit.cudart_in[0]}.",
         evidence=(
             Evidence(
@@ -205,19 +168,17 @@ def linker_cudart_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
 
 
-@check("linker-libcuda-missing", "build", "The linker finds libcuda where a source asks for it")
-def linker_libcuda_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("linker-libcuda-missing", family="build", title="The linker finds libcuda where a source asks for it")
+def linker_libcuda_missing(context: Context) -> Iterator[Outcome]:
     """tiny-cuda-nn and a few more link the driver's library by `-lcuda`. The file libcuda.so comes with the driver's development
     package; in containers and on build machines only the toolkit's stub has it, in WSL2 it lies in /usr/lib/wsl/lib. The
     link then ends in "cannot find -lcuda"."""
-    linkable, toolkit = facts.machine.linkable_libcuda, build_toolkit(facts)
-    asking = [item.source.label for item in sources_to_build(facts) if "cuda" in item.source.libraries]
-    if not asking or linkable.value is None or linkable.value or facts.machine.system != "linux":
+    linkable, toolkit = context.machine.linkable_libcuda, context.build_toolkit
+    asking = [item.source.label for item in context.sources_to_build if "cuda" in item.source.libraries]
+    if not asking or linkable.value is None or linkable.value or context.machine.system != "linux":
         return
-    folder = "/usr/lib/wsl/lib" if facts.machine.wsl else f"{toolkit.root}/lib64/stubs" if toolkit else ""
-    yield Finding(
-        "linker-libcuda-missing",
-        Status.WARN,
+    folder = "/usr/lib/wsl/lib" if context.machine.wsl else f"{toolkit.root}/lib64/stubs" if toolkit else ""
+    yield warn(
         f"{asking[0]} links -lcuda, and the linker finds no libcuda.so.",
         subject=asking[0],
         evidence=(Evidence("libcuda.so", "nowhere", linkable.found_via),),
@@ -231,14 +192,14 @@ def linker_libcuda_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
 
 
-@check("cub-thrust-mismatch", "build", "One copy of CUB and Thrust is in the include path")
-def cub_thrust_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("cub-thrust-mismatch", family="build", title="One copy of CUB and Thrust is in the include path")
+def cub_thrust_mismatch(context: Context) -> Iterator[Outcome]:
     """CUB and Thrust have come with the toolkit since CUDA 11. A second copy that compilers search first (pytorch3d's setup.py
     puts CUB_HOME in front) mixes two versions in one file: "#error: The version of CUB in your include path is not
     compatible with this release of Thrust". One that is searched after the toolkit (CPATH, conda's nvidiacub, Debian's
     libthrust-dev) is only named. Source: thrust/system/cuda/config.h and gcc's manual on CPATH."""
-    toolkit, copies = build_toolkit(facts), facts.machine.header_copies
-    if toolkit is None or not toolkit.cub or torch_cuda(facts) is None:
+    toolkit, copies = context.build_toolkit, context.machine.header_copies
+    if toolkit is None or not toolkit.cub or context.torch_cuda is None:
         return
     for item in copies.value or ():
         inside = item.folder.startswith(f"{toolkit.root}/") or toolkit.root in ("/usr", item.folder)
@@ -246,8 +207,7 @@ def cub_thrust_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         other = [name for name in (item.cub, item.thrust) if name and name != toolkit.cub]
         if inside or not other:
             continue
-        yield Finding(
-            "cub-thrust-mismatch",
+        yield outcome(
             Status.WARN if in_front else Status.SKIP,
             f"{item.folder} holds CUB or Thrust {other[0]}, the toolkit's are {toolkit.cub}"
             + ("." if in_front else "; it is searched after the toolkit's."),
@@ -266,21 +226,21 @@ def cub_thrust_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-def _jobs_ahead(facts: Facts) -> tuple[int, str]:
+def _jobs_ahead(context: Context) -> tuple[int, str]:
     """How many compilers the builds ahead start at most at once, and for what; (0, "") where nothing is to be built."""
-    cores = facts.machine.resources.cores
-    asked = facts.machine.variables.get("MAX_JOBS", "")
-    have = {item.name.lower() for item in facts.environment.distributions.value or ()}
-    if cores is None or not builds_ahead(facts):
+    cores = context.machine.resources.cores
+    asked = context.machine.variables.get("MAX_JOBS", "")
+    have = {item.name.lower() for item in context.environment.distributions.value or ()}
+    if cores is None or not context.builds_ahead:
         return 0, ""
-    ninja = "ninja" in facts.machine.tools or "ninja" in have
+    ninja = "ninja" in context.machine.tools or "ninja" in have
     limit = (int(asked) if asked.isdigit() and int(asked) else cores + 2) if ninja else 1
     most, what = 0, ""
-    for item in sources_to_build(facts):
+    for item in context.sources_to_build:
         files = sum(name.endswith(".cu") for module in item.source.modules for name in module.sources)
         if min(limit, files) > most:
             most, what = min(limit, files), item.source.label
-    if "gsplat" in compiles_at_first_use(facts):
+    if "gsplat" in context.compiles_at_first_use:
         gsplat = limit if asked else min(limit, _GSPLAT_JOBS)
         most, what = max((most, what), (gsplat, "gsplat"))
     return most, what

@@ -5,26 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from splatfix.checks.advice import install
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, fail, ok, skip, unknown, warn
 from splatfix.checks.packages import fingerprint, leaf, variant_names
 from splatfix.checks.registry import check
 from splatfix.checks.stack import stack_of
+from splatfix.context import Context
 from splatfix.core.step import Step, run, say
-from splatfix.facts import Checkout, Facts, RenderCall, SplatPackage
+from splatfix.facts import Checkout, RenderCall, SplatPackage
 from splatfix.knowledge import stacks
 
 
-@check("submodules-missing", "checkout", "Submodules of the checkout were fetched")
-def submodules_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("submodules-missing", family="checkout", title="Submodules of the checkout were fetched")
+def submodules_missing(context: Context) -> Iterator[Outcome]:
     """A plain `git clone`, or the zip from GitHub, leaves the folders of submodules empty; pip then finds no setup.py, or
     "does not appear to be a Python project". Viewers and other parts that training does not need are left aside, and so
     are extensions that are installed already."""
-    found = facts.checkout.value
+    found = context.checkout
     if found is None or not found.submodules:
         return
     wanted = [item for item in found.submodules if item.path.startswith(("submodules/", "third_party/"))]
-    have = _installed_names(facts) or set()
+    have = _installed_names(context) or set()
     empty = [
         item.path
         for item in wanted
@@ -33,9 +33,7 @@ def submodules_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         and item.path.rpartition("/")[2].replace("-", "_") not in have
     ]
     if empty:
-        yield Finding(
-            "submodules-missing",
-            Status.FAIL,
+        yield fail(
             f"Empty in {found.folder}: {', '.join(empty)}.",
             evidence=tuple(
                 Evidence(item.path, f"empty; from {item.url}", ".gitmodules") for item in wanted if item.empty
@@ -43,25 +41,21 @@ def submodules_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
             remedy=_fetch(found, found.folder),
         )
     elif wanted:
-        yield Finding(
-            "submodules-missing",
-            Status.PASS,
+        yield ok(
             f"All {len(wanted)} submodules are there or installed.",
             evidence=(Evidence(".gitmodules", ", ".join(item.path for item in wanted)),),
         )
 
 
-@check("glm-missing", "checkout", "Headers that the extensions include are there")
-def glm_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("glm-missing", family="checkout", title="Headers that the extensions include are there")
+def glm_missing(context: Context) -> Iterator[Outcome]:
     """The rasterizers of Inria's family include glm from a submodule of their own, `third_party/glm`. Without `--recursive`
     it stays empty and the build ends in "glm/glm.hpp: No such file or directory"."""
-    found = facts.checkout.value
+    found = context.checkout
     for item in found.sources if found else ():
         lost = list(item.source.missing_folders)
         if found is not None and lost:
-            yield Finding(
-                "glm-missing",
-                Status.FAIL,
+            yield fail(
                 f"{item.source.label} lacks {', '.join(lost)}.",
                 subject=item.path,
                 evidence=(
@@ -71,17 +65,15 @@ def glm_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
             )
 
 
-@check("source-incomplete", "checkout", "Files that setup.py compiles are there")
-def source_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("source-incomplete", family="checkout", title="Files that setup.py compiles are there")
+def source_incomplete(context: Context) -> Iterator[Outcome]:
     """setup.py names the files that it compiles. Where one of them is missing (an interrupted download, a commit that moved
     it, a file that .gitignore swallowed) the build ends in "No such file or directory" or "no rule to make"."""
-    found = facts.checkout.value
+    found = context.checkout
     for item in found.sources if found else ():
         lost = [name for module in item.source.modules for name in module.missing]
         if lost:
-            yield Finding(
-                "source-incomplete",
-                Status.FAIL,
+            yield fail(
                 f"{item.source.label} lacks {', '.join(lost)}.",
                 subject=item.path,
                 evidence=(
@@ -91,22 +83,22 @@ def source_incomplete(facts: Facts, goal: Goal) -> Iterator[Finding]:
             )
 
 
-@check("rasterizer-api-mismatch", "checkout", "The checkout calls the rasterizer that is installed")
-def rasterizer_api_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "rasterizer-api-mismatch", family="checkout", title="The checkout calls the rasterizer that is installed"
+)
+def rasterizer_api_mismatch(context: Context) -> Iterator[Outcome]:
     """Each stack calls its own variant of the rasterizer: other settings, other parameters, another number of results. The
     call in the checkout is compared with the installed package's source, both read as syntax trees. A mismatch ends in
     "unexpected keyword argument 'antialiasing'" or "too many values to unpack"."""
-    found = facts.checkout.value
-    packages = facts.environment.packages
+    found = context.checkout
+    packages = context.environment.packages
     if found is None:
         return
     groups: dict[tuple[str, str, str], list[RenderCall]] = {}
     for call in found.calls:
         groups.setdefault((call.file, call.function, call.module), []).append(call)
     if groups and packages.value is None:
-        yield Finding(
-            "rasterizer-api-mismatch",
-            Status.UNKNOWN,
+        yield unknown(
             "Which rasterizer is installed is not known.",
             evidence=(Evidence("reason", packages.error or "the facts are of an older splatfix"),),
         )
@@ -123,30 +115,26 @@ def rasterizer_api_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
         names = " or ".join(variant_names(installed)) or "an unknown variant"
         if problems:
-            yield Finding(
-                "rasterizer-api-mismatch",
-                Status.FAIL,
+            yield fail(
                 f"{function}() does not fit the installed {module} ({names}): {'; '.join(problems)}.",
                 subject=f"{file}:{function}",
                 evidence=evidence,
-                remedy=_own_rasterizer(facts, goal, found, module),
+                remedy=_own_rasterizer(context, found, module),
             )
         else:
-            yield Finding(
-                "rasterizer-api-mismatch",
-                Status.PASS,
+            yield ok(
                 f"{function}() fits the installed {module} ({names}).",
                 subject=f"{file}:{function}",
                 evidence=evidence,
             )
 
 
-@check("ext-not-installed", "checkout", "Extensions that the checkout imports are installed")
-def ext_not_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("ext-not-installed", family="checkout", title="Extensions that the checkout imports are installed")
+def ext_not_installed(context: Context) -> Iterator[Outcome]:
     """The checkout's Python files import splatting extensions by name. One that is not in the target environment ends the
     start of training in "No module named ...", unless the import is guarded (see silent-fallback)."""
-    found = facts.checkout.value
-    have = _installed_names(facts)
+    found = context.checkout
+    have = _installed_names(context)
     if found is None or have is None:
         return
     own = {
@@ -160,33 +148,33 @@ def ext_not_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
     for name in found.imports:
         if name in have or name in own or name.removesuffix("_cuda") in own:
             continue
-        yield Finding(
-            "ext-not-installed",
-            Status.FAIL,
+        yield fail(
             f"The checkout imports {name}, which is not installed.",
             subject=name,
             evidence=(
                 Evidence(
                     "installed",
                     ", ".join(sorted(have)) or "no splatting package",
-                    facts.environment.packages.found_via,
+                    context.environment.packages.found_via,
                 ),
             ),
-            remedy=_own_rasterizer(facts, goal, found, name),
+            remedy=_own_rasterizer(context, found, name),
         )
 
 
-@check("silent-fallback", "checkout", "Nothing is replaced by a slow path without a word")
-def silent_fallback(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("silent-fallback", family="checkout", title="Nothing is replaced by a slow path without a word")
+def silent_fallback(context: Context) -> Iterator[Outcome]:
     """Some stacks wrap the import of fused_ssim or SparseGaussianAdam in a bare `except`. A broken or absent extension is
     then replaced by a slow path, and nothing says so. splatfix looks whether what such an import asks for is there."""
-    found = facts.checkout.value
-    have = _installed_names(facts)
+    found = context.checkout
+    have = _installed_names(context)
     if found is None or have is None:
         return
     for item in found.guarded:
         module = item.module.partition(".")[0]
-        package = next((one for one in facts.environment.packages.value or () if one.module == module), None)
+        package = next(
+            (one for one in context.environment.packages.value or () if one.module == module), None
+        )
         evidence = (
             Evidence(
                 f"{item.file}:{item.line}",
@@ -196,48 +184,38 @@ def silent_fallback(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
         asked = [name for name in item.names if name[:1].isupper()]
         lacking = [name for name in asked if package and package.classes and name not in package.classes]
-        broken = _broken(facts, package)
+        broken = _broken(context, package)
         what = f"{item.file}: {', '.join(item.names) or module}"
         if module not in have and module in found.imports:
             continue  # another file imports it without a guard: ext-not-installed tells
         if module not in have and (stack := _does_without(found, module)):
-            yield Finding(
-                "silent-fallback",
-                Status.SKIP,
+            yield skip(
                 f"{what} is not installed; {stack} does not bring it and goes on without it.",
                 subject=module,
                 evidence=evidence,
             )
         elif module not in have:
-            yield Finding(
-                "silent-fallback",
-                Status.WARN,
+            yield warn(
                 f"{what} is not installed; the code goes on without it, slower.",
                 subject=module,
                 evidence=evidence,
-                remedy=_own_rasterizer(facts, goal, found, module),
+                remedy=_own_rasterizer(context, found, module),
             )
         elif broken:
-            yield Finding(
-                "silent-fallback",
-                Status.WARN,
+            yield warn(
                 f"{what} is broken ({broken}); the code goes on without it, slower.",
                 subject=module,
                 evidence=evidence,
-                remedy=_own_rasterizer(facts, goal, found, module),
+                remedy=_own_rasterizer(context, found, module),
             )
         elif lacking:
-            yield Finding(
-                "silent-fallback",
-                Status.SKIP,
+            yield skip(
                 f"{what}: the installed variant does not have it; the code goes on without it.",
                 subject=module,
                 evidence=evidence,
             )
         else:
-            yield Finding(
-                "silent-fallback", Status.PASS, f"{what} is there.", subject=module, evidence=evidence
-            )
+            yield ok(f"{what} is there.", subject=module, evidence=evidence)
 
 
 def _does_without(found: Checkout, module: str) -> str:
@@ -262,14 +240,14 @@ def _fetch(found: Checkout, folder: str) -> tuple[Step, ...]:
     return (run("git", "-C", folder, "submodule", "update", "--init", "--recursive"),)
 
 
-def _own_rasterizer(facts: Facts, goal: Goal, found: Checkout, module: str) -> tuple[Step, ...]:
+def _own_rasterizer(context: Context, found: Checkout, module: str) -> tuple[Step, ...]:
     """Build the checkout's own copy of an extension; where that is not in it, say what is wanted."""
     for item in found.sources:
         modules = {one.name.partition(".")[0] for one in item.source.modules}
         if module in {*item.source.packages, *modules, (item.source.name or "").replace("-", "_")}:
             return (
                 say("Build the checkout's own, in an environment of its own:"),
-                install(facts, goal, item.source.folder),
+                context.install(item.source.folder),
             )
     known = stacks.lookalike(module)
     if known is not None:
@@ -311,23 +289,23 @@ def _call_words(call: RenderCall) -> str:
     return settings + (f"; takes {call.unpacks} results" if call.unpacks is not None else "")
 
 
-def _installed_names(facts: Facts) -> set[str] | None:
+def _installed_names(context: Context) -> set[str] | None:
     """Modules of splatting packages in the environment; None when that is not known."""
-    packages = facts.environment.packages.value
-    extensions = facts.environment.extensions.value
+    packages = context.environment.packages.value
+    extensions = context.environment.extensions.value
     if packages is None or extensions is None:
         return None
     loose = {re.split(r"[./]", item.path)[0] for item in extensions if item.importable}
     return {item.module.partition(".")[0] for item in packages} | loose
 
 
-def _broken(facts: Facts, package: SplatPackage | None) -> str:
+def _broken(context: Context, package: SplatPackage | None) -> str:
     """Why importing an installed package fails, as far as other checks found; "" for nothing known."""
     if package is None:
         return ""
     if package.native_missing:
         return f"no {', '.join(package.native_missing)}"
-    for item in facts.environment.extensions.value or ():
+    for item in context.environment.extensions.value or ():
         of_package = item.distribution in package.distributions or item.path.startswith(f"{leaf(package)}/")
         if (
             of_package

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import numbers
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, ok, skip, warn
 from splatfix.checks.registry import check
+from splatfix.context import Context
 from splatfix.core.step import say
-from splatfix.facts import Checkout, Facts
+from splatfix.core.versions import release
+from splatfix.facts import Checkout
 from splatfix.knowledge import stacks
 
 
-@check("colmap-missing", "checkout", "COLMAP is here for photographs of one's own")
-def colmap_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("colmap-missing", family="checkout", title="COLMAP is here for photographs of one's own")
+def colmap_missing(context: Context) -> Iterator[Outcome]:
     """convert.py calls `colmap`; without it "Feature extraction failed with code 1" (127 on Linux). Downloaded scenes need no
     COLMAP, so its absence is only named. Another place is given by --colmap_executable."""
-    found, fact = facts.checkout.value, facts.machine.colmap
+    found, fact = context.checkout, context.machine.colmap
     if found is None or not _calls_colmap(found) or not fact.found_via:
         return
     if fact.absent:
-        yield Finding(
-            "colmap-missing",
-            Status.SKIP,
+        yield skip(
             "convert.py calls COLMAP, which is not on PATH; downloaded scenes do not need it.",
             evidence=(Evidence("colmap", "not there", fact.found_via),),
             remedy=(
@@ -32,54 +31,48 @@ def colmap_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
             ),
         )
     elif fact.value is not None:
-        yield Finding(
-            "colmap-missing",
-            Status.PASS,
+        yield ok(
             f"COLMAP {fact.value.version} is on PATH.",
             evidence=(Evidence("colmap", fact.value.version, fact.found_via),),
         )
 
 
-@check("colmap-option-mismatch", "checkout", "convert.py calls COLMAP by names that it knows")
-def colmap_option_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("colmap-option-mismatch", family="checkout", title="convert.py calls COLMAP by names that it knows")
+def colmap_option_mismatch(context: Context) -> Iterator[Outcome]:
     """COLMAP 3.13 renamed --SiftExtraction.use_gpu to --FeatureExtraction.use_gpu (and matching likewise) and dropped the old
     names: "Failed to parse options - unrecognised option '--SiftExtraction.use_gpu'". convert.py of Inria's family uses the
     old ones. Source: colmap PR#3465, gaussian-splatting#1255 and #1308, nerfstudio PR#3781."""
     found, colmap, row = (
-        facts.checkout.value,
-        facts.machine.colmap.value,
+        context.checkout,
+        context.machine.colmap.value,
         stacks.breakage("colmap_options_renamed"),
     )
     if found is None or colmap is None or row is None or not found.colmap_options:
         return
-    version = numbers(colmap.version)[:2]
+    version = release(colmap.version)[:2]
     old = [name for name in found.colmap_options if name.startswith("Sift")]
     new = [name for name in found.colmap_options if name.startswith("Feature")]
     since = row.since["colmap"]
     wrong = old if version >= since and not new else new if version < since and not old else []
     if wrong:
-        yield Finding(
-            "colmap-option-mismatch",
-            Status.WARN,
+        yield warn(
             f"convert.py gives COLMAP --{wrong[0]}, which COLMAP {colmap.version} does not know.",
             evidence=(
                 Evidence("convert.py", " ".join(f"--{name}" for name in found.colmap_options), "its text"),
-                Evidence("colmap", colmap.version, facts.machine.colmap.found_via),
+                Evidence("colmap", colmap.version, context.machine.colmap.found_via),
             ),
             remedy=(say(f"In convert.py: {row.cure}."),),
         )
 
 
-@check("colmap-no-gpu", "checkout", "COLMAP was built with CUDA")
-def colmap_no_gpu(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("colmap-no-gpu", family="checkout", title="COLMAP was built with CUDA")
+def colmap_no_gpu(context: Context) -> Iterator[Outcome]:
     """convert.py asks for SIFT on the GPU. A COLMAP without CUDA (Debian's and Ubuntu's package) falls back to OpenGL, which
     needs a screen: over ssh or in a container it ends in "could not connect to display". With --no_gpu it runs anywhere."""
-    found, fact = facts.checkout.value, facts.machine.colmap
+    found, fact = context.checkout, context.machine.colmap
     if found is None or not _calls_colmap(found) or fact.value is None or fact.value.cuda is not False:
         return
-    yield Finding(
-        "colmap-no-gpu",
-        Status.SKIP,
+    yield skip(
         f"COLMAP {fact.value.version} was built without CUDA: give convert.py --no_gpu where there "
         "is no screen.",
         evidence=(Evidence("colmap", "without CUDA", fact.found_via),),

@@ -4,65 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import (
-    build_toolkit,
-    family_of,
-    host_compiler,
-    nothing_waits,
-    numbers,
-    nvcc_host_compiler,
-    torch_cuda,
-    torch_of,
-)
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
 from splatfix.checks.registry import check
+from splatfix.context import Context
+from splatfix.context.compilers import family_of
 from splatfix.core.step import Command, Step, say
-from splatfix.facts import Compiler, Facts, Toolkit
+from splatfix.core.versions import release
+from splatfix.facts import Compiler, Toolkit
 from splatfix.knowledge import cpp_extension, host_compilers
 
 
-@check("host-compiler-missing", "compiler", "A C++ compiler")
-def host_compiler_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("host-compiler-missing", family="compiler", title="A C++ compiler")
+def host_compiler_missing(context: Context) -> Iterator[Outcome]:
     """nvcc only compiles device code itself; a host C++ compiler does the rest, and torch's headers need C++17 or newer."""
-    if not facts.machine.compilers.known:
-        yield Finding(
-            "host-compiler-missing",
-            Status.UNKNOWN,
+    if not context.machine.compilers.known:
+        yield unknown(
             "Which C++ compilers are here is not known.",
-            evidence=(Evidence("reason", facts.machine.compilers.error),),
+            evidence=(Evidence("reason", context.machine.compilers.error),),
         )
         return
-    compiler = host_compiler(facts)
+    compiler = context.host_compiler
     if compiler is not None:
-        yield Finding(
-            "host-compiler-missing",
-            Status.PASS,
+        yield ok(
             f"{compiler.kind} {compiler.version or '(version not known)'}",
             evidence=(
                 Evidence(compiler.path, compiler.version or compiler.error, ", ".join(compiler.found_via)),
             ),
         )
-    elif torch_cuda(facts) is not None:
-        what = "the Visual Studio Build Tools (C++ workload)" if facts.machine.system == "windows" else "g++"
-        yield Finding(
-            "host-compiler-missing",
-            Status.SKIP if nothing_waits(facts) else Status.WARN,
+    elif context.torch_cuda is not None:
+        what = (
+            "the Visual Studio Build Tools (C++ workload)" if context.machine.system == "windows" else "g++"
+        )
+        yield outcome(
+            Status.SKIP if context.made_to_run else Status.WARN,
             "No C++ compiler was found: extensions cannot be built here.",
-            evidence=(Evidence("searched", facts.machine.compilers.found_via),),
+            evidence=(Evidence("searched", context.machine.compilers.found_via),),
             remedy=(say(f"Install {what}."),),
         )
 
 
-@check("host-gcc-too-new", "compiler", "nvcc accepts the host compiler")
-def host_gcc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("host-gcc-too-new", family="compiler", title="nvcc accepts the host compiler")
+def host_gcc_too_new(context: Context) -> Iterator[Outcome]:
     """nvcc's `crt/host_config.h` refuses gcc and clang beyond a major ("unsupported GNU version! gcc versions later than N
     are not supported"). The limit is read from the toolkit's own header. nvcc calls what CC or NVCC_CCBIN names, else
     gcc on PATH; CXX alone does not change that."""
-    toolkit, compiler = _pair(facts, nvcc_host_compiler(facts))
+    toolkit, compiler = _pair(context, context.nvcc_host_compiler)
     if toolkit is None or compiler is None:
         return
     limit = {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max}.get(family_of(compiler))
-    major = numbers(compiler.version)[0]
+    major = release(compiler.version)[0]
     evidence = (
         Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via)),
         Evidence(
@@ -72,71 +62,59 @@ def host_gcc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
         ),
     )
     if limit is None:
-        yield Finding(
-            "host-gcc-too-new",
-            Status.UNKNOWN,
+        yield unknown(
             f"nvcc's limit for {family_of(compiler)} is not known.",
             evidence=evidence,
         )
-    elif family_of(compiler) == "gcc" and host_compilers.library_unreadable(numbers(toolkit.version), major):
-        yield Finding(
-            "host-gcc-too-new",
-            Status.FAIL,
+    elif family_of(compiler) == "gcc" and host_compilers.library_unreadable(release(toolkit.version), major):
+        yield fail(
             f"nvcc {toolkit.version} cannot read the C++ library of {compiler.kind} {compiler.version}, though its header "
             "accepts it (\"parameter packs not expanded with '...'\" in std_function.h).",
             evidence=evidence,
-            remedy=_other_compiler(facts, toolkit, "gcc", 10),
+            remedy=_other_compiler(context, toolkit, "gcc", 10),
         )
     elif major <= limit:
-        yield Finding(
-            "host-gcc-too-new",
-            Status.PASS,
+        yield ok(
             f"nvcc {toolkit.version} accepts {compiler.kind} {compiler.version} (up to {limit}).",
             evidence=evidence,
         )
-    elif _told_to_take_any(facts):
-        yield Finding(
-            "host-gcc-too-new",
-            Status.SKIP,
+    elif _told_to_take_any(context):
+        yield skip(
             f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} knows ({family_of(compiler)} {limit}); "
-            f"{_told_to_take_any(facts)} has it tried all the same.",
+            f"{_told_to_take_any(context)} has it tried all the same.",
             evidence=evidence,
         )
     else:
-        yield Finding(
-            "host-gcc-too-new",
-            Status.FAIL,
+        yield fail(
             f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} accepts ({family_of(compiler)} {limit}).",
             evidence=evidence,
-            remedy=_other_compiler(facts, toolkit, family_of(compiler), limit),
+            remedy=_other_compiler(context, toolkit, family_of(compiler), limit),
         )
 
 
-@check("host-gcc-too-old", "compiler", "torch's headers accept the host compiler")
-def host_gcc_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("host-gcc-too-old", family="compiler", title="torch's headers accept the host compiler")
+def host_gcc_too_old(context: Context) -> Iterator[Outcome]:
     """torch's own headers refuse an old gcc ("You're trying to build PyTorch with a too old version of GCC. We need GCC 9
     or later."). RHEL 8 and its kin bring gcc 8; newer ones come as modules, gcc-toolset packages or from conda."""
-    compiler, torch = host_compiler(facts), torch_of(facts)
-    if compiler is None or torch is None or torch_cuda(facts) is None or family_of(compiler) != "gcc":
+    compiler, torch = context.host_compiler, context.torch
+    if compiler is None or torch is None or context.torch_cuda is None or family_of(compiler) != "gcc":
         return
-    version, oldest = numbers(compiler.version), host_compilers.oldest_gcc_of_torch(torch.version)
+    version, oldest = release(compiler.version), host_compilers.oldest_gcc_of_torch(torch.version)
     if oldest is None or not version or version[0] >= oldest:
         return
-    yield Finding(
-        "host-gcc-too-old",
-        Status.WARN,
+    yield warn(
         f"{compiler.kind} {compiler.version} is too old for the headers of torch {torch.version}, which need gcc {oldest}.",
         evidence=(
             Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via)),
-            Evidence("torch", torch.version, facts.environment.torch.found_via),
+            Evidence("torch", torch.version, context.environment.torch.found_via),
         ),
-        remedy=_newer_gcc(facts, oldest),
+        remedy=_newer_gcc(context, oldest),
     )
 
 
-def _newer_gcc(facts: Facts, oldest: int) -> tuple[Step, ...]:
-    toolkit = build_toolkit(facts)
-    if found := _best_here(facts, "gcc", oldest, toolkit.gcc_max if toolkit else None):
+def _newer_gcc(context: Context, oldest: int) -> tuple[Step, ...]:
+    toolkit = context.build_toolkit
+    if found := _best_here(context, "gcc", oldest, toolkit.gcc_max if toolkit else None):
         return (_use(found),)
     return (
         say(
@@ -146,20 +124,18 @@ def _newer_gcc(facts: Facts, oldest: int) -> tuple[Step, ...]:
     )
 
 
-@check("host-msvc-too-new", "compiler", "nvcc accepts Visual Studio's compiler")
-def host_msvc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("host-msvc-too-new", family="compiler", title="nvcc accepts Visual Studio's compiler")
+def host_msvc_too_new(context: Context) -> Iterator[Outcome]:
     """nvcc's `crt/host_config.h` refuses `_MSC_VER` beyond a bound ("unsupported Microsoft Visual Studio version!"). Visual
     Studio 2022 17.10 moved it to 1940, which CUDA before 12.4 refuses; and its standard library then asks for CUDA 12.4
     by itself (error STL1002), so that `-allow-unsupported-compiler` alone does not help."""
-    toolkit = build_toolkit(facts)
-    compiler = host_compiler(facts)
+    toolkit = context.build_toolkit
+    compiler = context.host_compiler
     if toolkit is None or compiler is None or compiler.kind != "cl" or toolkit.msvc_max is None:
         return
-    parts = numbers(compiler.version)
+    parts = release(compiler.version)
     if len(parts) < 2:
-        yield Finding(
-            "host-msvc-too-new",
-            Status.UNKNOWN,
+        yield unknown(
             "The version of cl is not known.",
             evidence=(Evidence(compiler.path, compiler.error or "no version"),),
         )
@@ -170,17 +146,13 @@ def host_msvc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
         Evidence("nvcc's limit", f"_MSC_VER {toolkit.msvc_max}", f"crt/host_config.h of {toolkit.root}"),
     )
     if number <= toolkit.msvc_max:
-        yield Finding(
-            "host-msvc-too-new",
-            Status.PASS,
+        yield ok(
             f"nvcc {toolkit.version} accepts cl {compiler.version}.",
             evidence=evidence,
         )
         return
     toolset = f"14.{toolkit.msvc_max % 100}"
-    yield Finding(
-        "host-msvc-too-new",
-        Status.FAIL,
+    yield fail(
         f"cl {compiler.version} is newer than nvcc {toolkit.version} accepts (19.{toolkit.msvc_max % 100}).",
         evidence=evidence,
         remedy=(
@@ -195,27 +167,25 @@ def host_msvc_too_new(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
 
 
-@check("host-compiler-refused-by-torch", "compiler", "torch accepts the host compiler")
-def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("host-compiler-refused-by-torch", family="compiler", title="torch accepts the host compiler")
+def host_compiler_refused_by_torch(context: Context) -> Iterator[Outcome]:
     """torch keeps a table of its own, and in places it is stricter than nvcc: torch 2.11 refuses gcc 14 with CUDA 12.8,
     which nvcc accepts. Where its table has no row for a CUDA version it only warns; with TORCH_DONT_CHECK_COMPILER_ABI, and
     in a torch that was built from source, it does not look."""
-    toolkit, compiler = _pair(facts, host_compiler(facts))
-    torch = torch_of(facts)
-    if toolkit is None or compiler is None or torch is None or facts.machine.system != "linux":
+    toolkit, compiler = _pair(context, context.host_compiler)
+    torch = context.torch
+    if toolkit is None or compiler is None or torch is None or context.machine.system != "linux":
         return
     rules = cpp_extension.behaviour(torch.version)
     family = family_of(compiler)
     if rules is None or family not in ("gcc", "clang"):
         return
-    cuda = numbers(toolkit.version)
-    setting = facts.machine.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
+    cuda = release(toolkit.version)
+    setting = context.machine.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
     if why := host_compilers.compiler_check_skipped(torch.version, setting):
-        yield Finding(
-            "host-compiler-refused-by-torch",
-            Status.SKIP,
+        yield skip(
             f"torch does not look at the host compiler: {why}.",
-            evidence=(Evidence("torch", torch.version, facts.environment.torch.found_via),),
+            evidence=(Evidence("torch", torch.version, context.environment.torch.found_via),),
         )
         return
     bounds = rules.gcc_bounds(cuda) if family == "gcc" else rules.clang_bounds(cuda)
@@ -229,49 +199,45 @@ def host_compiler_refused_by_torch(facts: Facts, goal: Goal) -> Iterator[Finding
             "torch/utils/cpp_extension.py",
         ),
     )
-    if bounds.allows(numbers(compiler.version)):
-        yield Finding(
-            "host-compiler-refused-by-torch",
-            Status.PASS,
+    if bounds.allows(release(compiler.version)):
+        yield ok(
             f"torch accepts {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
             evidence=evidence,
         )
     else:
-        too_old = numbers(compiler.version) < bounds.min
+        too_old = release(compiler.version) < bounds.min
         limit = bounds.max_exclusive[0] - 1
-        yield Finding(
-            "host-compiler-refused-by-torch",
-            Status.FAIL,
+        yield fail(
             f"torch {torch.version} refuses {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
             evidence=evidence,
-            remedy=_newer_gcc(facts, bounds.min[0])
+            remedy=_newer_gcc(context, bounds.min[0])
             if too_old
-            else _other_compiler(facts, toolkit, family, limit),
+            else _other_compiler(context, toolkit, family, limit),
         )
 
 
-def _told_to_take_any(facts: Facts) -> str:
+def _told_to_take_any(context: Context) -> str:
     """The variable that switches nvcc's own limit off; "" for none."""
     for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
-        words = facts.machine.variables.get(name, "").replace("--allow", "-allow").split()
+        words = context.machine.variables.get(name, "").replace("--allow", "-allow").split()
         if {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"} & set(words):
             return name
     return ""
 
 
-def _pair(facts: Facts, compiler: Compiler | None) -> tuple[Toolkit | None, Compiler | None]:
+def _pair(context: Context, compiler: Compiler | None) -> tuple[Toolkit | None, Compiler | None]:
     """The toolkit a build would use and this compiler, when both versions are known."""
-    toolkit = build_toolkit(facts)
-    if compiler is None or not numbers(compiler.version) or family_of(compiler) == "cl":
+    toolkit = context.build_toolkit
+    if compiler is None or not release(compiler.version) or family_of(compiler) == "cl":
         return toolkit, None
     return toolkit, compiler
 
 
-def _other_compiler(facts: Facts, toolkit: Toolkit, family: str, limit: int) -> tuple[Step, ...]:
+def _other_compiler(context: Context, toolkit: Toolkit, family: str, limit: int) -> tuple[Step, ...]:
     """An accepted compiler that is already here, else the one to install."""
-    torch = torch_of(facts)
+    torch = context.torch
     oldest = host_compilers.oldest_gcc_of_torch(torch.version) if torch and family == "gcc" else None
-    if found := _best_here(facts, family, oldest, limit):
+    if found := _best_here(context, family, oldest, limit):
         return (_use(found),)
     name = f"g++-{limit}" if family == "gcc" else f"clang-{limit}"
     return (
@@ -281,17 +247,17 @@ def _other_compiler(facts: Facts, toolkit: Toolkit, family: str, limit: int) -> 
     )
 
 
-def _best_here(facts: Facts, family: str, oldest: int | None, newest: int | None) -> Compiler | None:
+def _best_here(context: Context, family: str, oldest: int | None, newest: int | None) -> Compiler | None:
     """The newest C++ compiler of a family that is here and lies within these majors."""
     fitting = [
         item
-        for item in facts.machine.compilers.value or ()
+        for item in context.machine.compilers.value or ()
         if item.kind in ("g++", "clang++")
         and family_of(item) == family
-        and numbers(item.version)
-        and (oldest or 0) <= numbers(item.version)[0] <= (newest or 999)
+        and release(item.version)
+        and (oldest or 0) <= release(item.version)[0] <= (newest or 999)
     ]
-    return max(fitting, key=lambda item: numbers(item.version), default=None)
+    return max(fitting, key=lambda item: release(item.version), default=None)
 
 
 def _use(compiler: Compiler) -> Step:

@@ -4,39 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import has_nvidia_gpu
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, fail, ok, skip, warn
 from splatfix.checks.registry import check
+from splatfix.context import Context
 from splatfix.core.step import prepend_variable, say
-from splatfix.facts import Facts
 from splatfix.knowledge import drivers
 
 _LINK = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
 
-@check("gpu-not-passed-to-container", "gpu", "The container was given its GPU")
-def gpu_not_passed_to_container(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("gpu-not-passed-to-container", family="gpu", title="The container was given its GPU")
+def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
     """NVIDIA's images set NVIDIA_VISIBLE_DEVICES, and the container runtime puts GPUs where it says so. A container of such an
     image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your system". Where the
     host's driver shows through /proc, driver-library-missing says it."""
-    asked = facts.machine.variables.get("NVIDIA_VISIBLE_DEVICES")
+    asked = context.machine.variables.get("NVIDIA_VISIBLE_DEVICES")
     if (
-        facts.machine.container is None
+        context.machine.container is None
         or asked is None
-        or facts.machine.gpus.value is None
-        or has_nvidia_gpu(facts)
+        or context.machine.gpus.value is None
+        or context.has_nvidia_gpu
     ):
         return
     evidence = (
         Evidence("NVIDIA_VISIBLE_DEVICES", repr(asked), "environment variable"),
-        Evidence("GPUs", "none", facts.machine.gpus.found_via),
+        Evidence("GPUs", "none", context.machine.gpus.found_via),
     )
     if asked in ("", "void", "none"):
-        yield Finding(
-            "gpu-not-passed-to-container",
-            Status.SKIP,
+        yield skip(
             f"NVIDIA_VISIBLE_DEVICES={asked!r} keeps the GPUs out of this "
-            f"{facts.machine.container} container.",
+            f"{context.machine.container} container.",
             evidence=evidence,
         )
         return
@@ -45,40 +42,34 @@ def gpu_not_passed_to_container(facts: Facts, goal: Goal) -> Iterator[Finding]:
         "podman": "Start the container with --device nvidia.com/gpu=all.",
         "apptainer": "Start the container with --nv.",
     }.get(
-        facts.machine.container,
+        context.machine.container,
         "Start the container with --gpus all; compose: deploy.resources.reservations.devices.",
     )
-    yield Finding(
-        "gpu-not-passed-to-container",
-        Status.WARN,
-        f"This {facts.machine.container} container asks for GPU {asked!r} and got none.",
+    yield warn(
+        f"This {context.machine.container} container asks for GPU {asked!r} and got none.",
         evidence=evidence,
         remedy=(say(how),),
         link=_LINK,
     )
 
 
-@check("docker-gpu-runtime-missing", "gpu", "docker can hand a GPU to a container")
-def docker_gpu_runtime_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("docker-gpu-runtime-missing", family="gpu", title="docker can hand a GPU to a container")
+def docker_gpu_runtime_missing(context: Context) -> Iterator[Outcome]:
     """docker needs NVIDIA's container toolkit for `--gpus`; without it every start ends in "could not select device driver ""
     with capabilities: [[gpu]]". It is no illness on a machine that uses no containers, so it is only named."""
-    toolkit = facts.machine.container_toolkit
-    if toolkit.value is None or not has_nvidia_gpu(facts) or facts.machine.container is not None:
+    toolkit = context.machine.container_toolkit
+    if toolkit.value is None or not context.has_nvidia_gpu or context.machine.container is not None:
         return
     evidence = (
         Evidence("container toolkit", ", ".join(toolkit.value) or "no part of it", toolkit.found_via),
     )
     if toolkit.value:
-        yield Finding(
-            "docker-gpu-runtime-missing",
-            Status.PASS,
+        yield ok(
             "NVIDIA's container toolkit is here.",
             evidence=evidence,
         )
     else:
-        yield Finding(
-            "docker-gpu-runtime-missing",
-            Status.SKIP,
+        yield skip(
             "docker is here without NVIDIA container toolkit: no GPU in containers.",
             evidence=evidence,
             link=_LINK,
@@ -91,23 +82,19 @@ def docker_gpu_runtime_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-@check("wsl-wrong-libcuda", "driver", "WSL2 loads the libcuda that Windows brings")
-def wsl_wrong_libcuda(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("wsl-wrong-libcuda", family="driver", title="WSL2 loads the libcuda that Windows brings")
+def wsl_wrong_libcuda(context: Context) -> Iterator[Outcome]:
     """In WSL2 the driver is Windows'; its libcuda lies in /usr/lib/wsl/lib. A Linux driver package (nvidia-driver-*,
     cuda-drivers, the `cuda` meta-package) puts another libcuda into the system folders, which is found first and sees
     no GPU: error 100 or "Found no NVIDIA driver". Source: NVIDIA's CUDA on WSL user guide."""
-    found = facts.machine.libcuda
-    if not facts.machine.wsl or not found.value:
+    found = context.machine.libcuda
+    if not context.machine.wsl or not found.value:
         return
     first, evidence = found.value[0], (Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),)
     if "/wsl/" in first:
-        yield Finding(
-            "wsl-wrong-libcuda", Status.PASS, f"libcuda is {first}, Windows' own.", evidence=evidence
-        )
+        yield ok(f"libcuda is {first}, Windows' own.", evidence=evidence)
     else:
-        yield Finding(
-            "wsl-wrong-libcuda",
-            Status.FAIL,
+        yield fail(
             f"{first} of a Linux driver stands before WSL2's own libcuda.",
             evidence=evidence,
             remedy=(
@@ -121,23 +108,21 @@ def wsl_wrong_libcuda(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-@check("stub-libcuda-loaded", "driver", "libcuda is the driver's, not the toolkit's stub")
-def stub_libcuda_loaded(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("stub-libcuda-loaded", family="driver", title="libcuda is the driver's, not the toolkit's stub")
+def stub_libcuda_loaded(context: Context) -> Iterator[Outcome]:
     """The toolkit's lib64/stubs holds an empty libcuda to link against on machines without a driver. With that folder in
     LD_LIBRARY_PATH (it belongs into LIBRARY_PATH) and a libcuda.so.1 in it, as some images link it, programs load the empty
     one: error 34, CUDA_ERROR_STUB_LIBRARY, or no GPU at all. Source: CUDA's driver API, CUDA_ERROR_STUB_LIBRARY."""
-    found = facts.machine.libcuda
+    found = context.machine.libcuda
     if not found.value or "/stubs/" not in found.value[0] or len(found.value) < 2:
         return  # without another one there is no driver here, and the stub does no harm
-    yield Finding(
-        "stub-libcuda-loaded",
-        Status.FAIL,
+    yield fail(
         f"{found.value[0]} is loaded before the driver's {found.value[1]}.",
         evidence=(
             Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),
             Evidence(
                 "LD_LIBRARY_PATH",
-                facts.machine.variables.get("LD_LIBRARY_PATH", "not set"),
+                context.machine.variables.get("LD_LIBRARY_PATH", "not set"),
                 "environment variable",
             ),
         ),
@@ -149,20 +134,22 @@ def stub_libcuda_loaded(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
 
 
-@check("forward-compat-on-geforce", "driver", "No forward-compatibility libcuda on a GPU that has none")
-def forward_compat_on_geforce(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "forward-compat-on-geforce",
+    family="driver",
+    title="No forward-compatibility libcuda on a GPU that has none",
+)
+def forward_compat_on_geforce(context: Context) -> Iterator[Outcome]:
     """NVIDIA's images carry a newer libcuda in /usr/local/cuda/compat. It lets data-centre GPUs run a CUDA that is newer than the
     driver; a GeForce answers with error 804 ("forward compatibility was attempted on non supported HW"). Source: NVIDIA's
     page on forward compatibility."""
-    found, driver = facts.machine.libcuda, facts.machine.driver.value
-    names = [gpu.name for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
+    found, driver = context.machine.libcuda, context.machine.driver.value
+    names = [gpu.name for gpu in context.machine.gpus.value or () if gpu.vendor == "nvidia"]
     compat = bool(found.value) and "/compat/" in (found.value or ("",))[0]
     refused = driver is not None and driver.cuda_error == drivers.forward_compat().error_elsewhere
     if not refused and not (compat and any("GeForce" in name for name in names)):
         return
-    yield Finding(
-        "forward-compat-on-geforce",
-        Status.FAIL,
+    yield fail(
         f"libcuda comes from {(found.value or ('a compat folder',))[0]}, not for {names[0] if names else 'this GPU'}.",
         evidence=(
             Evidence("libcuda.so.1", ", ".join(found.value or ()) or "not known", found.found_via),

@@ -4,63 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import has_nvidia_gpu, numbers, pair, platform_of, torch_cuda, torch_of
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, fail, ok, unknown
 from splatfix.checks.registry import check
+from splatfix.context import Context
 from splatfix.core.step import run, say
-from splatfix.facts import Facts
+from splatfix.core.versions import major_minor, release
 from splatfix.knowledge import drivers
 
 _NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 
 
-@check("driver-too-old", "driver", "The driver against torch's CUDA runtime")
-def driver_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("driver-too-old", family="driver", title="The driver against torch's CUDA runtime")
+def driver_too_old(context: Context) -> Iterator[Outcome]:
     """Every CUDA major has an oldest driver on which its runtime starts at all (minor-version compatibility). Below it,
     torch says that the NVIDIA driver is too old. Above it machine code runs; PTX may still be too new. A libcuda of its own
     CUDA level decides where there is one: the cuda-compat package on data-centre GPUs, and every Jetson."""
-    driver, cuda, torch = facts.machine.driver.value, torch_cuda(facts), torch_of(facts)
-    if not has_nvidia_gpu(facts) or torch is None or cuda is None:
+    driver, cuda, torch = context.machine.driver.value, context.torch_cuda, context.torch
+    if not context.has_nvidia_gpu or torch is None or cuda is None:
         return
     if driver is None:
         return  # gpu-without-driver tells that
     if driver.version is None:
-        yield Finding(
-            "driver-too-old",
-            Status.UNKNOWN,
+        yield unknown(
             "The driver's version is not known.",
-            evidence=(Evidence("driver", "unknown", facts.machine.driver.error),),
+            evidence=(Evidence("driver", "unknown", context.machine.driver.error),),
         )
         return
-    platform = platform_of(facts)
+    platform = context.platform or "linux"
     floor = drivers.runtime_floor(cuda, platform)
     evidence = (
-        Evidence("driver", driver.version, facts.machine.driver.found_via),
-        Evidence("torch", f"{torch.version} (CUDA {torch.cuda})", facts.environment.torch.found_via),
+        Evidence("driver", driver.version, context.machine.driver.found_via),
+        Evidence("torch", f"{torch.version} (CUDA {torch.cuda})", context.environment.torch.found_via),
     )
     if floor is None:
-        yield Finding(
-            "driver-too-old",
-            Status.UNKNOWN,
+        yield unknown(
             f"The oldest driver for CUDA {torch.cuda} is not in the tables.",
             evidence=evidence,
         )
         return
-    words, level = driver_words(floor), pair(driver.cuda)
-    if numbers(driver.version) < floor and level and level[0] >= cuda[0] and driver.cuda_error is None:
-        yield Finding(
-            "driver-too-old",
-            Status.PASS,
+    words, level = driver_words(floor), major_minor(driver.cuda)
+    if release(driver.version) < floor and level and level[0] >= cuda[0] and driver.cuda_error is None:
+        yield ok(
             f"libcuda offers CUDA {driver.cuda} on driver {driver.version}, which serves torch's CUDA {torch.cuda}.",
             evidence=(
                 *evidence,
-                Evidence("libcuda", f"CUDA {driver.cuda}", ", ".join(facts.machine.libcuda.value or ())),
+                Evidence("libcuda", f"CUDA {driver.cuda}", ", ".join(context.machine.libcuda.value or ())),
             ),
         )
-    elif numbers(driver.version) < floor:
-        yield Finding(
-            "driver-too-old",
-            Status.FAIL,
+    elif release(driver.version) < floor:
+        yield fail(
             f"Driver {driver.version} is too old for torch's CUDA {torch.cuda}, which needs {words} or newer.",
             evidence=evidence,
             remedy=(
@@ -72,19 +64,17 @@ def driver_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
             link="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
         )
     else:
-        yield Finding(
-            "driver-too-old",
-            Status.PASS,
+        yield ok(
             f"Driver {driver.version} runs CUDA {torch.cuda} (needs {words}).",
             evidence=evidence,
         )
 
 
-@check("driver-library-mismatch", "driver", "Kernel module and user-mode driver agree")
-def driver_library_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("driver-library-mismatch", family="driver", title="Kernel module and user-mode driver agree")
+def driver_library_mismatch(context: Context) -> Iterator[Outcome]:
     """After a driver upgrade without a reboot the old kernel module is still loaded; NVML then fails with error 18 and
     CUDA with error 803 ("Failed to initialize NVML: Driver/library version mismatch")."""
-    driver = facts.machine.driver.value
+    driver = context.machine.driver.value
     if driver is None:
         return
     different = bool(driver.version and driver.library_version and driver.version != driver.library_version)
@@ -96,28 +86,28 @@ def driver_library_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
     codes = [f"NVML error {driver.nvml_error}"] if driver.nvml_error else []
     codes += [f"CUDA error {driver.cuda_error}"] if driver.cuda_error else []
-    yield Finding(
-        "driver-library-mismatch",
-        Status.FAIL,
+    yield fail(
         f"The NVIDIA driver was upgraded without a reboot: {versions}.",
-        evidence=(Evidence("driver", "; ".join([versions, *codes]), facts.machine.driver.found_via),),
+        evidence=(Evidence("driver", "; ".join([versions, *codes]), context.machine.driver.found_via),),
         remedy=(say("Reboot the machine."), run("nvidia-smi")),
     )
 
 
-@check("driver-library-missing", "driver", "The driver's user-mode half is here")
-def driver_library_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("driver-library-missing", family="driver", title="The driver's user-mode half is here")
+def driver_library_missing(context: Context) -> Iterator[Outcome]:
     """The kernel module is loaded, but neither libcuda nor NVML is here. In a container that is the sign of one that was
     started without its GPU: it sees the host's /proc and /sys, but not the driver's libraries and devices."""
-    driver = facts.machine.driver.value
+    driver = context.machine.driver.value
     if driver is None or not driver.version or driver.nvml_error != _NO_NVML:
         return
     if driver.cuda or driver.library_version:
         return
-    container, variables = facts.machine.container, facts.machine.variables
+    container, variables = context.machine.container, context.machine.variables
     evidence = (
-        Evidence("kernel module", driver.version, facts.machine.driver.found_via),
-        Evidence("libcuda and NVML", "not found", facts.machine.gpus.found_via or facts.machine.gpus.error),
+        Evidence("kernel module", driver.version, context.machine.driver.found_via),
+        Evidence(
+            "libcuda and NVML", "not found", context.machine.gpus.found_via or context.machine.gpus.error
+        ),
         *(
             Evidence(name, variables[name], "environment variable")
             for name in ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
@@ -125,9 +115,7 @@ def driver_library_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         ),
     )
     if container is None:
-        yield Finding(
-            "driver-library-missing",
-            Status.FAIL,
+        yield fail(
             f"The kernel module {driver.version} is loaded, but the driver's libraries (libcuda, NVML) are not installed.",
             evidence=evidence,
             remedy=(
@@ -144,9 +132,7 @@ def driver_library_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
     }.get(
         container, "Start the container with --gpus all (the NVIDIA Container Toolkit must be on the host)."
     )
-    yield Finding(
-        "driver-library-missing",
-        Status.FAIL,
+    yield fail(
         f"The host has NVIDIA driver {driver.version}, but this {container} container was started without the GPU.",
         evidence=evidence,
         remedy=(say(how),),

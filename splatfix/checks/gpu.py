@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks import visible
-from splatfix.checks._common import has_nvidia_gpu
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown
 from splatfix.checks.registry import check
+from splatfix.context import Context
+from splatfix.context import targets as visible
 from splatfix.core.step import run, say, unset_variable
-from splatfix.facts import Facts, Gpu
+from splatfix.facts import Gpu
 
 
-@check("gpu-present", "gpu", "NVIDIA GPUs on this machine")
-def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("gpu-present", family="gpu", title="NVIDIA GPUs on this machine")
+def gpu_present(context: Context) -> Iterator[Outcome]:
     """Names every NVIDIA GPU with its compute capability.
 
     Without one, CUDA parts can still be built and their binaries judged for a `--target`; they cannot be run, and no
@@ -22,11 +22,9 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
     A card in MIG mode is used by its instances only: a CUDA program gets one of them, with that one's memory, not the
     card's. Source: NVIDIA Multi-Instance GPU User Guide, "CUDA Device Enumeration".
     """
-    gpus = facts.machine.gpus
+    gpus = context.machine.gpus
     if gpus.value is None:
-        yield Finding(
-            "gpu-present",
-            Status.UNKNOWN,
+        yield unknown(
             "Which GPUs are here could not be learned.",
             evidence=(Evidence("reason", gpus.error),),
             remedy=(
@@ -39,17 +37,15 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
     if not cards:
         hint = (
             "binaries are judged for --target"
-            if goal.targets
+            if context.goal.targets
             else "give --target sm_120 to judge for a GPU elsewhere"
         )
         others = ", ".join(gpu.name for gpu in gpus.value)
-        adapters = [item for item in facts.machine.adapters.value or () if item.kind != "cpu"]
+        adapters = [item for item in context.machine.adapters.value or () if item.kind != "cpu"]
         seen = ", ".join(f"{item.name} ({item.backend})" for item in adapters)
         brush = f" A wgpu trainer such as brush would use {seen}." if seen else ""
         instead = f", but {others}: CUDA extensions cannot run on it" if others else ""
-        yield Finding(
-            "gpu-present",
-            Status.SKIP,
+        yield skip(
             f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
             evidence=(Evidence("GPUs", others or "none", gpus.found_via),),
         )
@@ -57,8 +53,7 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
         capability = f"compute capability {gpu.cc}" if gpu.cc else "compute capability not known"
         memory = f", {gpu.memory_total / 2**30:.1f} GiB" if gpu.memory_total else ""
         known = gpu.cc and not (gpu.mig and not gpu.mig_devices)
-        yield Finding(
-            "gpu-present",
+        yield outcome(
             Status.PASS if known else Status.UNKNOWN,
             f"GPU {gpu.index}: {gpu.name}, {capability}{memory}{_instances(gpu)}",
             subject=f"GPU {gpu.index}",
@@ -67,31 +62,27 @@ def gpu_present(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-@check("gpu-without-driver", "gpu", "A card without a working driver")
-def gpu_without_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("gpu-without-driver", family="gpu", title="A card without a working driver")
+def gpu_without_driver(context: Context) -> Iterator[Outcome]:
     """A GPU that the PCI bus shows but no driver drives: nothing of CUDA can run until a driver is loaded."""
-    driver = facts.machine.driver
-    if not has_nvidia_gpu(facts) or driver.known:
+    driver = context.machine.driver
+    if not context.has_nvidia_gpu or driver.known:
         return
     if not driver.absent:
-        yield Finding(
-            "gpu-without-driver",
-            Status.UNKNOWN,
+        yield unknown(
             "Whether an NVIDIA driver is loaded is not known.",
             evidence=(Evidence("reason", driver.error or "the facts do not say"),),
         )
         return
-    cards = [gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
+    cards = [gpu for gpu in context.machine.gpus.value or () if gpu.vendor == "nvidia"]
     names = ", ".join(gpu.name for gpu in cards)
     others = sorted({gpu.kernel_driver for gpu in cards if gpu.kernel_driver})
     instead = f" ({' and '.join(others)} drives it, which knows no CUDA)" if others else ""
-    yield Finding(
-        "gpu-without-driver",
-        Status.FAIL,
+    yield fail(
         f"A card is here ({names}), but no NVIDIA driver is loaded{instead}.",
         evidence=(
-            Evidence("GPUs", names, facts.machine.gpus.found_via),
-            Evidence("driver", "none", facts.machine.driver.error or facts.machine.driver.found_via),
+            Evidence("GPUs", names, context.machine.gpus.found_via),
+            Evidence("driver", "none", context.machine.driver.error or context.machine.driver.found_via),
         ),
         remedy=(
             say("Install the NVIDIA driver with your system's package manager, then reboot."),
@@ -100,34 +91,30 @@ def gpu_without_driver(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
 
 
-@check("no-gpu-visible", "gpu", "CUDA_VISIBLE_DEVICES hides every GPU")
-def no_gpu_visible(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("no-gpu-visible", family="gpu", title="CUDA_VISIBLE_DEVICES hides every GPU")
+def no_gpu_visible(context: Context) -> Iterator[Outcome]:
     """CUDA_VISIBLE_DEVICES names the GPUs that programs may see; an empty value, -1 or an index that does not exist
     (everything from the first bad entry on is dropped) leaves none, and so does a GPU that is named twice; torch then says
     that it found no GPU. Source: `_parse_visible_devices` of torch/cuda/__init__.py."""
-    value = facts.machine.variables.get(visible.NAME)
-    gpus = tuple(gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia")
+    value = context.machine.variables.get(visible.NAME)
+    gpus = tuple(gpu for gpu in context.machine.gpus.value or () if gpu.vendor == "nvidia")
     if value is None or not gpus:
         return
     left = visible.visible_places(value, gpus)
-    hidden = sorted(visible.hidden_gpus(facts))
+    hidden = sorted(context.hidden_gpus)
     evidence = (
         Evidence(visible.NAME, repr(value), "environment variable"),
-        Evidence("GPUs", str(len(gpus)), facts.machine.gpus.found_via),
+        Evidence("GPUs", str(len(gpus)), context.machine.gpus.found_via),
     )
     if left == ():
-        yield Finding(
-            "no-gpu-visible",
-            Status.FAIL,
+        yield fail(
             f"CUDA_VISIBLE_DEVICES={value!r} hides all {len(gpus)} GPU(s) from every program.",
             evidence=evidence,
             remedy=(unset_variable(visible.NAME),),
         )
     elif left is not None:
         apart = f"; GPU {', '.join(map(str, hidden))} is left out of what is judged here" if hidden else ""
-        yield Finding(
-            "no-gpu-visible",
-            Status.PASS,
+        yield ok(
             f"{len(left)} of {len(gpus)} GPU(s) visible{apart}.",
             evidence=evidence,
         )

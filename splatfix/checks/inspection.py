@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splatfix.checks.coverage import Coverage, judge
+from splatfix.context.coverage import Coverage, judge
 from splatfix.core.errors import Exit
 from splatfix.facts import Binary, NativeFiles, loaded_fatbins
 from splatfix.knowledge.archs import Arch

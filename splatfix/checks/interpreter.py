@@ -4,50 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import (
-    SETUPTOOLS_DROPPED,
-    nothing_waits,
-    numbers,
-    sources_to_build,
-    torch_cuda,
-    torch_of,
-)
-from splatfix.checks.advice import pip
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome
 from splatfix.checks.registry import check
+from splatfix.context import Context
+from splatfix.context.readings import SETUPTOOLS_DROPPED
 from splatfix.core.step import say
-from splatfix.facts import Facts
+from splatfix.core.versions import release
 
 
-@check("interpreter-answers", "environment", "The target Python describes itself")
-def interpreter_answers(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("interpreter-answers", family="environment", title="The target Python describes itself")
+def interpreter_answers(context: Context) -> Iterator[Outcome]:
     """splatfix touches the target environment only through a child process. If that process crashes, hangs or prints
     nonsense, the environment itself is broken, and everything below it stays unknown."""
-    interpreter = facts.environment.interpreter
+    interpreter = context.environment.interpreter
     if interpreter.value is None:
-        yield Finding(
-            "interpreter-answers",
-            Status.FAIL,
+        yield fail(
             "The target environment's Python does not work.",
             evidence=(Evidence("reason", interpreter.error),),
             remedy=(say("Make the environment anew, or give another interpreter with --python."),),
         )
         return
     found = interpreter.value
-    yield Finding(
-        "interpreter-answers",
-        Status.PASS,
+    yield ok(
         f"Python {found.version} ({found.kind}) at {found.prefix}",
         evidence=(Evidence("executable", found.executable, interpreter.found_via),),
     )
 
 
-@check("build-tools", "environment", "setuptools, wheel and ninja in the target environment")
-def build_tools(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("build-tools", family="environment", title="setuptools, wheel and ninja in the target environment")
+def build_tools(context: Context) -> Iterator[Outcome]:
     """Splatting extensions are built with `--no-build-isolation`, so what builds them must be in the environment itself:
     setuptools (and wheel before setuptools 70.1); ninja makes torch compile files side by side."""
-    distributions = facts.environment.distributions
-    if distributions.value is None or torch_cuda(facts) is None:
+    distributions = context.environment.distributions
+    if distributions.value is None or context.torch_cuda is None:
         return
     have = {item.name.lower().replace("_", "-"): item.version for item in distributions.value}
     evidence = tuple(
@@ -55,58 +44,55 @@ def build_tools(facts: Facts, goal: Goal) -> Iterator[Finding]:
         for name in ("setuptools", "wheel", "ninja")
     )
     needs = ["setuptools"] if "setuptools" not in have else []
-    if "wheel" not in have and numbers(have.get("setuptools", "0")) < (70, 1):
+    if "wheel" not in have and release(have.get("setuptools", "0")) < (70, 1):
         needs.append("wheel")
-    if "ninja" not in have and "ninja" not in facts.machine.tools:
+    if "ninja" not in have and "ninja" not in context.machine.tools:
         needs.append("ninja")
     if needs:
-        asked = [_as_torch_bears(name, facts) for name in needs]
-        yield Finding(
-            "build-tools",
-            Status.SKIP if nothing_waits(facts) else Status.WARN,
+        asked = [_as_torch_bears(name, context) for name in needs]
+        yield outcome(
+            Status.SKIP if context.made_to_run else Status.WARN,
             f"To build extensions here, {' and '.join(needs)} must be installed first.",
             evidence=evidence,
-            remedy=(pip(facts, "install", *asked),),
+            remedy=(context.pip("install", *asked),),
         )
     else:
-        yield Finding(
-            "build-tools", Status.PASS, "What builds an extension is in the environment.", evidence=evidence
-        )
+        yield ok("What builds an extension is in the environment.", evidence=evidence)
 
 
-@check("setuptools-incompatible", "environment", "setuptools still has what builders import of it")
-def setuptools_incompatible(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "setuptools-incompatible", family="environment", title="setuptools still has what builders import of it"
+)
+def setuptools_incompatible(context: Context) -> Iterator[Outcome]:
     """torch.utils.cpp_extension of older releases imports pkg_resources, which setuptools 82 removed, or
     pkg_resources.packaging, which setuptools 70 removed. Every build of an extension then ends before it begins. The
     setup.py of tiny-cuda-nn imports pkg_resources itself, whatever torch does."""
-    torch = torch_of(facts)
-    distributions = facts.environment.distributions
+    torch = context.torch
+    distributions = context.environment.distributions
     setuptools = next((item for item in distributions.value or () if item.name.lower() == "setuptools"), None)
     if torch is None or setuptools is None:
         return
     asking = [(f"torch {torch.version}", "cpp_extension.py", torch.builder_imports)]
     asking += [
-        (item.source.label, f"{item.path}/setup.py", item.source.imports) for item in sources_to_build(facts)
+        (item.source.label, f"{item.path}/setup.py", item.source.imports) for item in context.sources_to_build
     ]
     for name, limit in SETUPTOOLS_DROPPED.items():
         wrong = [(who, file) for who, file, imports in asking if name in imports]
-        if wrong and numbers(setuptools.version)[:1] >= (limit,):
+        if wrong and release(setuptools.version)[:1] >= (limit,):
             who, file = wrong[0]
-            yield Finding(
-                "setuptools-incompatible",
-                Status.FAIL,
+            yield fail(
                 f"{who} imports {name}; setuptools {setuptools.version} no longer has it.",
                 evidence=(
                     Evidence("setuptools", setuptools.version, distributions.found_via),
                     Evidence(file, f"imports {name}", "its source text"),
                 ),
-                remedy=(pip(facts, "install", f"setuptools<{limit}"),),
+                remedy=(context.pip("install", f"setuptools<{limit}"),),
             )
             return
 
 
-def _as_torch_bears(name: str, facts: Facts) -> str:
+def _as_torch_bears(name: str, context: Context) -> str:
     """setuptools below the release that dropped what this torch's builder imports of it."""
-    torch = torch_of(facts)
+    torch = context.torch
     limits = [limit for gone, limit in SETUPTOOLS_DROPPED.items() if torch and gone in torch.builder_imports]
     return f'"{name}<{min(limits)}"' if name == "setuptools" and limits else name

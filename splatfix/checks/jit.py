@@ -5,148 +5,126 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from splatfix.checks._common import (
-    code_words,
-    compiling_toolkits,
-    driver_level,
-    remove_command,
-    targets,
-    torch_cuda,
-    torch_of,
-)
-from splatfix.checks.coverage import judge
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, fail, ok, skip, unknown
 from splatfix.checks.registry import check
+from splatfix.context import Context
+from splatfix.context.coverage import code_words, judge
 from splatfix.core.step import Step, say
-from splatfix.facts import Facts, JitCache
+from splatfix.facts import JitCache
 
 # The longest build of a splatting extension at first use (gsplat, all of it, on one core) ends well before.
 _LONGEST_BUILD = datetime.timedelta(hours=2)
 
 
-@check("stale-jit-cache", "extension", "Extensions compiled at first use fit the installed torch")
-def stale_jit_cache(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "stale-jit-cache", family="extension", title="Extensions compiled at first use fit the installed torch"
+)
+def stale_jit_cache(context: Context) -> Iterator[Outcome]:
     """gsplat's wheel and others compile their CUDA code at the first import and keep it in torch's cache
     (`~/.cache/torch_extensions`, or TORCH_EXTENSIONS_DIR). A library that was left there by another torch is loaded
     again as it is, and fails with an undefined symbol. Only the cache folder of this Python and CUDA is judged."""
-    torch = torch_of(facts)
-    for item in _current(facts):
+    torch = context.torch
+    for item in _current(context):
         missing = item.linkage.torch_missing
         abi = item.linkage.cxx11_abi
         other_abi = torch is not None and None not in (abi, torch.cxx11_abi) and abi != torch.cxx11_abi
         if item.error:
-            yield _stale(facts, item, f"its library cannot be read ({item.error})")
+            yield _stale(context, item, f"its library cannot be read ({item.error})")
         elif torch is not None and (missing or other_abi):
-            yield _stale(facts, item, f"it was compiled against another torch than {torch.version}")
+            yield _stale(context, item, f"it was compiled against another torch than {torch.version}")
         elif item.linkage.error:
-            yield Finding(
-                "stale-jit-cache",
-                Status.UNKNOWN,
+            yield unknown(
                 f"Whether the cached {item.name} fits torch is not known.",
                 subject=item.name,
                 evidence=(Evidence("reason", item.linkage.error),),
             )
         elif item.library is not None:
-            yield Finding(
-                "stale-jit-cache",
-                Status.PASS,
+            yield ok(
                 f"The cached {item.name} fits the installed torch.",
                 subject=item.name,
                 evidence=(Evidence(item.folder, f"built {item.built}", "torch's extension cache"),),
             )
 
 
-@check("jit-cache-arch", "extension", "Extensions compiled at first use carry code for the GPU")
-def jit_cache_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("jit-cache-arch", family="extension", title="Extensions compiled at first use carry code for the GPU")
+def jit_cache_arch(context: Context) -> Iterator[Outcome]:
     """The cache does not know for which GPU a library was compiled. After a change of the graphics card the old library
     is loaded again, and the first kernel ends in "no kernel image is available for execution on the device"."""
-    for item in _current(facts):
+    for item in _current(context):
         if not item.code:
             continue
-        for target in targets(facts, goal):
+        for target in context.targets:
             verdict = judge(
                 item.code,
                 target.arch,
-                driver_cuda=driver_level(facts, target.arch),
-                build_cuda=torch_cuda(facts),
+                driver_cuda=context.driver_level(target.arch),
+                build_cuda=context.torch_cuda,
             )
             if not verdict.usable:
-                yield Finding(
-                    "jit-cache-arch",
-                    Status.FAIL,
+                yield fail(
                     f"The cached {item.name} cannot run on {target.label}: {verdict.reason}.",
                     subject=f"{item.name} on {target.label}",
                     evidence=(
                         Evidence(item.folder, code_words(item.code), "fat binaries read as bytes"),
                         *(Evidence("build.ninja", flag) for flag in item.gencode[:8]),
                     ),
-                    remedy=_remove(facts, item),
+                    remedy=_remove(context, item),
                 )
 
 
-@check("jit-cache-locked", "extension", "No build at first use was left locked")
-def jit_cache_locked(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("jit-cache-locked", family="extension", title="No build at first use was left locked")
+def jit_cache_locked(context: Context) -> Iterator[Outcome]:
     """While torch compiles an extension at first use it holds a file called `lock`. A build that was killed leaves the file
     behind, and every later import waits for it without a word. A lock younger than two hours may be a build at work."""
-    for item in _current(facts):
+    for item in _current(context):
         if item.locked is None:
             continue
-        age = _age(item.locked, facts.gathered)
+        age = _age(item.locked, context.facts.gathered)
         evidence = (Evidence(f"{item.folder}/lock", f"written {item.locked}", "its time stamp"),)
         if age is None or age < _LONGEST_BUILD:
-            yield Finding(
-                "jit-cache-locked",
-                Status.SKIP,
+            yield skip(
                 f"{item.name} is being compiled, or its build was just ended.",
                 subject=item.name,
                 evidence=evidence,
             )
         else:
-            yield Finding(
-                "jit-cache-locked",
-                Status.FAIL,
+            yield fail(
                 f"A killed build left {item.name} locked; importing it waits for ever.",
                 subject=item.name,
                 evidence=evidence,
-                remedy=(say("When no build is running:"), remove_command(facts, f"{item.folder}/lock")),
+                remedy=(say("When no build is running:"), context.remove(f"{item.folder}/lock")),
             )
 
 
-@check("gsplat-without-kernels", "extension", "gsplat has its kernels, or what compiles them")
-def gsplat_without_kernels(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("gsplat-without-kernels", family="extension", title="gsplat has its kernels, or what compiles them")
+def gsplat_without_kernels(context: Context) -> Iterator[Outcome]:
     """gsplat's wheel on PyPI holds no compiled code; it compiles at the first import where it finds nvcc. Without a toolkit it
     prints "No CUDA toolkit found. gsplat will be disabled.", the import succeeds, and every call fails."""
     installed = next(
-        (item for item in facts.environment.packages.value or () if item.module == "gsplat"), None
+        (item for item in context.environment.packages.value or () if item.module == "gsplat"), None
     )
-    toolkits = facts.machine.toolkits
-    if installed is None or torch_cuda(facts) is None:
+    toolkits = context.machine.toolkits
+    if installed is None or context.torch_cuda is None:
         return
     compiled = [
-        item.path for item in facts.environment.extensions.value or () if item.path.startswith("gsplat/")
+        item.path for item in context.environment.extensions.value or () if item.path.startswith("gsplat/")
     ]
-    compiled += [item.folder for item in _current(facts) if item.name.startswith("gsplat") and item.library]
+    compiled += [item.folder for item in _current(context) if item.name.startswith("gsplat") and item.library]
     if compiled:
-        yield Finding(
-            "gsplat-without-kernels",
-            Status.PASS,
+        yield ok(
             "gsplat's kernels are compiled.",
-            evidence=(Evidence("compiled", compiled[0], facts.environment.extensions.found_via),),
+            evidence=(Evidence("compiled", compiled[0], context.environment.extensions.found_via),),
         )
     elif toolkits.value is None:
-        yield Finding(
-            "gsplat-without-kernels",
-            Status.UNKNOWN,
+        yield unknown(
             "Whether gsplat can compile its kernels is not known.",
             evidence=(Evidence("reason", toolkits.error),),
         )
-    elif not compiling_toolkits(facts):
-        yield Finding(
-            "gsplat-without-kernels",
-            Status.FAIL,
+    elif not context.toolkits:
+        yield fail(
             "gsplat has no compiled kernels, and there is no nvcc to compile them.",
             evidence=(
-                Evidence(installed.folder, "no compiled module", facts.environment.extensions.found_via),
+                Evidence(installed.folder, "no compiled module", context.environment.extensions.found_via),
                 Evidence("toolkits", "none", toolkits.found_via),
             ),
             remedy=(
@@ -156,9 +134,7 @@ def gsplat_without_kernels(facts: Facts, goal: Goal) -> Iterator[Finding]:
             ),
         )
     else:
-        yield Finding(
-            "gsplat-without-kernels",
-            Status.SKIP,
+        yield skip(
             "gsplat compiles its kernels at the first import (minutes).",
             evidence=(
                 Evidence(
@@ -168,13 +144,13 @@ def gsplat_without_kernels(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-def _current(facts: Facts) -> Iterator[JitCache]:
-    for item in facts.environment.jit_caches.value or ():
+def _current(context: Context) -> Iterator[JitCache]:
+    for item in context.environment.jit_caches.value or ():
         if item.current:
             yield item
 
 
-def _stale(facts: Facts, item: JitCache, why: str) -> Finding:
+def _stale(context: Context, item: JitCache, why: str) -> Outcome:
     evidence = [Evidence(item.folder, f"built {item.built}", "torch's extension cache")]
     if item.linkage.torch_missing:
         evidence.append(
@@ -184,20 +160,18 @@ def _stale(facts: Facts, item: JitCache, why: str) -> Finding:
         )
     if item.torch_folder:
         evidence.append(Evidence("built with", item.torch_folder, "build.ninja"))
-    return Finding(
-        "stale-jit-cache",
-        Status.FAIL,
+    return fail(
         f"The cached {item.name} is stale: {why}.",
         subject=item.name,
         evidence=tuple(evidence),
-        remedy=_remove(facts, item),
+        remedy=_remove(context, item),
     )
 
 
-def _remove(facts: Facts, item: JitCache) -> tuple[Step, ...]:
+def _remove(context: Context, item: JitCache) -> tuple[Step, ...]:
     return (
         say("Remove it; the next import compiles it anew:"),
-        remove_command(facts, item.folder, folder=True),
+        context.remove(item.folder, folder=True),
     )
 
 

@@ -1,8 +1,9 @@
-"""Findings as data: one judgement each, with the evidence it stands on and the way out."""
+"""Findings as data: one judgement each, with the evidence it stands on and what to do about it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 
 from splatfix.core.step import Step
@@ -29,11 +30,9 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The outcome of one check on one subject."""
+class Outcome:
+    """What a check yields; the runner makes a :class:`Finding` of it."""
 
-    code: str
-    """Kebab-case and stable; ``splatfix checks show CODE`` explains it."""
     status: Status
     summary: str
     """One line."""
@@ -45,8 +44,73 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Goal:
-    """What the person wants the machine to be good for, beside the facts."""
+class Finding(Outcome):
+    """The outcome of one check on one subject."""
 
-    targets: tuple[str, ...] = field(default_factory=tuple)
-    """Architectures asked for (``sm_120``); empty means the machine's own GPUs."""
+    code: str = ""
+    """Of the check: kebab-case and stable; ``splatfix checks show CODE`` explains it."""
+    family: str = ""
+    """Of the check: what it looks at, as ``driver`` or ``toolkit``."""
+
+
+def outcome(
+    status: Status,
+    summary: str,
+    *,
+    subject: str = "",
+    evidence: Iterable[Evidence] = (),
+    remedy: Iterable[Step] = (),
+    link: str = "",
+) -> Outcome:
+    """An outcome whose status depends on something."""
+    return Outcome(status, summary, subject, tuple(evidence), tuple(remedy), link)
+
+
+def ok(
+    summary: str, *, subject: str = "", evidence: Iterable[Evidence] = (), remedy: Iterable[Step] = ()
+) -> Outcome:
+    """What was looked at is as it should be."""
+    return outcome(Status.PASS, summary, subject=subject, evidence=evidence, remedy=remedy)
+
+
+def warn(
+    summary: str,
+    *,
+    subject: str = "",
+    evidence: Iterable[Evidence] = (),
+    remedy: Iterable[Step] = (),
+    link: str = "",
+) -> Outcome:
+    """It may fail, or works less well than it could."""
+    return outcome(Status.WARN, summary, subject=subject, evidence=evidence, remedy=remedy, link=link)
+
+
+def fail(
+    summary: str,
+    *,
+    subject: str = "",
+    evidence: Iterable[Evidence] = (),
+    remedy: Iterable[Step] = (),
+    link: str = "",
+) -> Outcome:
+    """It does not work, or will not."""
+    return outcome(Status.FAIL, summary, subject=subject, evidence=evidence, remedy=remedy, link=link)
+
+
+def unknown(
+    summary: str, *, subject: str = "", evidence: Iterable[Evidence] = (), remedy: Iterable[Step] = ()
+) -> Outcome:
+    """A fact is missing, so nothing can be said."""
+    return outcome(Status.UNKNOWN, summary, subject=subject, evidence=evidence, remedy=remedy)
+
+
+def skip(
+    summary: str,
+    *,
+    subject: str = "",
+    evidence: Iterable[Evidence] = (),
+    remedy: Iterable[Step] = (),
+    link: str = "",
+) -> Outcome:
+    """It does not matter here."""
+    return outcome(Status.SKIP, summary, subject=subject, evidence=evidence, remedy=remedy, link=link)

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import numbers, sources_to_build, targets, torch_of
-from splatfix.checks.advice import install_words, pip
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
 from splatfix.checks.registry import check
+from splatfix.context import Context
 from splatfix.core.step import say
-from splatfix.facts import Distribution, Facts, Shadow, SplatPackage
+from splatfix.core.versions import release
+from splatfix.facts import Distribution, Shadow, SplatPackage
 from splatfix.knowledge import stacks
 
 
-@check("splat-variant", "extension", "Which variant of a splatting extension is installed")
-def splat_variant(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("splat-variant", family="extension", title="Which variant of a splatting extension is installed")
+def splat_variant(context: Context) -> Iterator[Outcome]:
     """At least nine incompatible packages are all called diff_gaussian_rasterization, and none has a telling version. They
     are told apart by the fields of their Settings tuple, the classes and parameters of their Python source, the number of
     values a forward returns, and the functions of their compiled part."""
-    packages = facts.environment.packages
+    packages = context.environment.packages
     for item in packages.value or ():
-        if not stacks.variants(leaf(item)) or _swapped(facts, item):
+        if not stacks.variants(leaf(item)) or _swapped(context, item):
             continue
         evidence = (Evidence(f"{item.module}/__init__.py", fingerprint(item), packages.found_via),)
         if item.error:
-            yield Finding(
-                "splat-variant",
-                Status.UNKNOWN,
+            yield unknown(
                 f"Which variant {item.module} is could not be read.",
                 subject=item.module,
                 evidence=(Evidence("reason", item.error),),
@@ -34,62 +32,50 @@ def splat_variant(facts: Facts, goal: Goal) -> Iterator[Finding]:
         elif not (item.settings or item.classes or item.exports):
             continue  # simple_knn's Python side is empty: it tells nothing
         elif names := variant_names(item):
-            yield Finding(
-                "splat-variant",
-                Status.PASS,
+            yield ok(
                 f"{item.module} is the variant {' or '.join(names)}.",
                 subject=item.module,
                 evidence=evidence,
             )
         else:
-            yield Finding(
-                "splat-variant",
-                Status.SKIP,
+            yield skip(
                 f"{item.module} is none of the variants that splatfix knows.",
                 subject=item.module,
                 evidence=evidence,
             )
 
 
-@check("compiled-part-missing", "extension", "Splatting packages have their compiled part")
-def compiled_part_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("compiled-part-missing", family="extension", title="Splatting packages have their compiled part")
+def compiled_part_missing(context: Context) -> Iterator[Outcome]:
     """A package can be installed without its CUDA module: built on a machine without nvcc, copied by hand, or run from its
     source folder. Some then fail at import; `import fused_ssim` succeeds where torch sees no GPU, and fails at its first
     call instead. splatfix looks for the file of every compiled module that the Python source imports."""
-    for item in facts.environment.packages.value or ():
+    for item in context.environment.packages.value or ():
         wanted = {row.extension for row in stacks.variants(leaf(item))}
-        if not wanted or item.error or _swapped(facts, item) or _impostor(facts, item):
+        if not wanted or item.error or _swapped(context, item) or _impostor(context, item):
             continue
         lost = list(item.native_missing)
         if not item.native and not lost:
             lost = [f"one of {', '.join(sorted(wanted))}"] if len(wanted) > 1 else sorted(wanted)
         if lost:
-            yield Finding(
-                "compiled-part-missing",
-                Status.FAIL,
+            yield fail(
                 f"{item.module} is installed without its compiled part ({', '.join(lost)}).",
                 subject=item.module,
                 evidence=(
                     Evidence(item.folder, "no file for " + ", ".join(lost), "its source text and its folder"),
                 ),
-                remedy=(
-                    say(
-                        f"Build it from its source folder: {install_words(facts, goal, 'path/to/' + leaf(item))}"
-                    ),
-                ),
+                remedy=(context.install(f"path/to/{leaf(item)}", text="Build it from its source folder"),),
             )
 
 
-@check("compiled-part-mismatch", "extension", "Python source and compiled part belong together")
-def compiled_part_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("compiled-part-mismatch", family="extension", title="Python source and compiled part belong together")
+def compiled_part_mismatch(context: Context) -> Iterator[Outcome]:
     """Installing one variant over another can leave the Python files of one beside the compiled module of the other. The
     source then calls functions that the module does not have: "module '..._C' has no attribute ...". The names are
     looked for in the module's bytes."""
-    for item in facts.environment.packages.value or ():
+    for item in context.environment.packages.value or ():
         if item.exports_missing:
-            yield Finding(
-                "compiled-part-mismatch",
-                Status.FAIL,
+            yield fail(
                 f"{item.module} calls {', '.join(item.exports_missing)}, which its compiled part does not have.",
                 subject=item.module,
                 evidence=(
@@ -105,12 +91,12 @@ def compiled_part_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
             )
 
 
-@check("module-name-clash", "extension", "One package per module name")
-def module_name_clash(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("module-name-clash", family="extension", title="One package per module name")
+def module_name_clash(context: Context) -> Iterator[Outcome]:
     """Stacks ship different packages under one module name. Two of them in one environment overwrite each other's files,
     or the one that comes first on the path hides the other. Each stack needs an environment of its own."""
     by_module: dict[str, list[SplatPackage]] = {}
-    for item in facts.environment.packages.value or ():
+    for item in context.environment.packages.value or ():
         by_module.setdefault(item.module, []).append(item)
     for module, copies in by_module.items():
         owners = [name for item in copies for name in item.distributions]
@@ -121,9 +107,7 @@ def module_name_clash(facts: Facts, goal: Goal) -> Iterator[Finding]:
             if len(copies) > 1
             else f"belongs to {' and '.join(owners)} at once"
         )
-        yield Finding(
-            "module-name-clash",
-            Status.WARN,
+        yield warn(
             f"{module} {what}.",
             subject=module,
             evidence=tuple(
@@ -143,34 +127,34 @@ def module_name_clash(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-@check("arch-below-minimum", "extension", "The GPU is not older than what the code asks for")
-def arch_below_minimum(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("arch-below-minimum", family="extension", title="The GPU is not older than what the code asks for")
+def arch_below_minimum(context: Context) -> Iterator[Outcome]:
     """gsplat from 1.0 on and FastGS use warp functions that exist from compute capability 7.0 on ("labeled_partition is
     undefined"). On a Pascal card they cannot be compiled, whatever toolkit is installed. Said of what is installed and of
     sources that wait to be built."""
-    distributions = {item.name.lower(): item.version for item in facts.environment.distributions.value or ()}
+    distributions = {
+        item.name.lower(): item.version for item in context.environment.distributions.value or ()
+    }
     asking = {
         item.module: (distributions.get("gsplat", ""), item.folder)
-        for item in facts.environment.packages.value or ()
+        for item in context.environment.packages.value or ()
     }
-    for item in sources_to_build(facts):
+    for item in context.sources_to_build:
         for name in (item.source.name or "", *item.source.packages):
             asking.setdefault(name.replace("-", "_"), (item.source.version or "", item.source.folder))
     for module, (version, folder) in asking.items():
-        modern = module == "gsplat" and numbers(version)[:1] >= (1,)
+        modern = module == "gsplat" and release(version)[:1] >= (1,)
         if not modern and module != "diff_gaussian_rasterization_fastgs":
             continue
-        for target in targets(facts, goal):
-            if numbers(target.arch.cc) < (7, 0):
+        for target in context.targets:
+            if release(target.arch.cc) < (7, 0):
                 shown = f"{module} {version}" if module == "gsplat" and version else module
-                yield Finding(
-                    "arch-below-minimum",
-                    Status.FAIL,
+                yield fail(
                     f"{shown} needs compute capability 7.0; {target.label} has {target.arch.cc}.",
                     subject=f"{module} on {target.label}",
                     evidence=(
                         Evidence(
-                            module, f"{version} in {folder}".strip(), facts.environment.packages.found_via
+                            module, f"{version} in {folder}".strip(), context.environment.packages.found_via
                         ),
                     ),
                     remedy=(
@@ -181,48 +165,47 @@ def arch_below_minimum(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 )
 
 
-@check("lookalike-package", "extension", "Packages are what their names promise")
-def impostor_package(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("lookalike-package", family="extension", title="Packages are what their names promise")
+def impostor_package(context: Context) -> Iterator[Outcome]:
     """`pip install simple-knn` brings an unrelated classifier, and `pip install gaussian-splatting` a repackaging with
     its own copies of torch's libraries. The extensions of a stack are not on PyPI; they are built from its submodules."""
-    for item in facts.environment.distributions.value or ():
+    for item in context.environment.distributions.value or ():
         known = stacks.lookalike(item.name)
         if known is None or item.made_by_splatfix or not _from_index(item):
             continue
-        native = any(one.distribution == item.name for one in facts.environment.extensions.value or ())
+        native = any(one.distribution == item.name for one in context.environment.extensions.value or ())
         if known.name == "simple-knn" and native:
             continue  # it holds CUDA code, so it is the real one
         if known.found is None:
             continue  # nothing of that name was on the index; whoever built this knows what it is
-        yield Finding(
-            "lookalike-package",
+        yield outcome(
             Status.WARN if native else Status.FAIL,
             f"{item.name} {item.version} is {known.really}.",
             subject=item.name,
             evidence=(Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),),
-            remedy=(say(f"What a stack wants is {known.wanted}."), pip(facts, "uninstall", item.name)),
+            remedy=(say(f"What a stack wants is {known.wanted}."), context.pip("uninstall", item.name)),
         )
 
 
-@check("import-shadowing", "environment", "Nothing in the current folder hides an installed package")
-def import_shadowing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "import-shadowing", family="environment", title="Nothing in the current folder hides an installed package"
+)
+def import_shadowing(context: Context) -> Iterator[Outcome]:
     """Python searches the folder of the script, or the current one, before site-packages. A source folder of the same name
     is then imported instead of the installed package: "cannot import name '_C' from partially initialized module". A
     folder that holds compiled modules itself is an installation in place and counts as such."""
-    installed = {item.module for item in facts.environment.packages.value or ()} | {
+    installed = {item.module for item in context.environment.packages.value or ()} | {
         "torch",
         "torchvision",
         "numpy",
     }
-    checkout = facts.checkout.value
-    seen: dict[str, Shadow] = {item.path: item for item in facts.environment.shadows.value or ()}
+    checkout = context.checkout
+    seen: dict[str, Shadow] = {item.path: item for item in context.environment.shadows.value or ()}
     seen |= {item.path: item for item in (checkout.shadows if checkout else ())}
     for item in seen.values():
         if item.native or item.module not in installed:
             continue
-        yield Finding(
-            "import-shadowing",
-            Status.WARN,
+        yield warn(
             f"{item.path} hides the installed {item.module}.",
             subject=item.module,
             evidence=(Evidence("searched first", item.path, "names in the current folder"),),
@@ -230,32 +213,30 @@ def import_shadowing(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-@check("editable-source-gone", "environment", "Sources of editable installs are there")
-def editable_source_gone(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("editable-source-gone", family="environment", title="Sources of editable installs are there")
+def editable_source_gone(context: Context) -> Iterator[Outcome]:
     """`pip install -e` (SuGaR's install.py does it) only links to the source folder. When that folder is moved or removed,
     pip still lists the package and importing it fails."""
-    for item in facts.environment.distributions.value or ():
+    for item in context.environment.distributions.value or ():
         if item.source_gone:
-            yield Finding(
-                "editable-source-gone",
-                Status.FAIL,
+            yield fail(
                 f"{item.name} was installed from {item.origin}, which is gone.",
                 subject=item.name,
                 evidence=(Evidence(item.name, item.origin, "direct_url.json or egg-link"),),
                 remedy=(
-                    pip(facts, "uninstall", item.name),
+                    context.pip("uninstall", item.name),
                     say("Then install it anew, not editable, from where its source lies now."),
                 ),
             )
 
 
-@check("torch-companions", "torch", "torchvision, torchaudio and triton belong to this torch")
-def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("torch-companions", family="torch", title="torchvision, torchaudio and triton belong to this torch")
+def torch_companions(context: Context) -> Iterator[Outcome]:
     """torchvision and torchaudio are compiled against one exact torch, torch against one exact triton; their metadata names
     it. Another one fails at import ("operator torchvision::nms does not exist") or at the first compiled kernel. The
     CUDA part of the version (`+cu128`) has to agree as well."""
-    distributions = {item.name.lower(): item for item in facts.environment.distributions.value or ()}
-    torch = torch_of(facts)
+    distributions = {item.name.lower(): item for item in context.environment.distributions.value or ()}
+    torch = context.torch
     if torch is None:
         return
     have = {name: item.version for name, item in distributions.items()} | {"torch": torch.version}
@@ -268,7 +249,7 @@ def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
             installed, wanted = have[other].partition("+"), exact.partition("+")
             evidence = (
                 Evidence(name, f"{item.version} wants {pin}", "its metadata"),
-                Evidence(other, have[other], facts.environment.distributions.found_via),
+                Evidence(other, have[other], context.environment.distributions.found_via),
             )
             tag = item.version.partition("+")[2]
             if installed[0] != wanted[0] and not wanted[0].endswith("*"):
@@ -276,9 +257,7 @@ def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
             elif other == "torch" and tag and installed[2] and tag != installed[2]:
                 summary = f"{name} is a {tag} build, torch a {installed[2]} build."
             else:
-                yield Finding(
-                    "torch-companions",
-                    Status.PASS,
+                yield ok(
                     f"{name} {item.version} fits {other} {have[other]}.",
                     subject=name,
                     evidence=evidence,
@@ -287,19 +266,18 @@ def torch_companions(facts: Facts, goal: Goal) -> Iterator[Finding]:
             # a patch keeps the binary interface, though pip calls it a conflict
             patch = (
                 other != "triton"
-                and numbers(installed[0])[:2] == numbers(wanted[0])[:2]
+                and release(installed[0])[:2] == release(wanted[0])[:2]
                 and installed[0] != wanted[0]
             )
             culprit = "triton" if other == "triton" else name
             fix = f"triton=={exact}" if other == "triton" else culprit
-            yield Finding(
-                "torch-companions",
+            yield outcome(
                 Status.WARN if patch else Status.FAIL,
                 summary,
                 subject=name,
                 evidence=evidence,
                 remedy=(
-                    pip(facts, "install", fix)
+                    context.pip("install", fix)
                     if other == "triton"
                     else say(
                         f"Install the {culprit} of torch {torch.version}, from the index torch came from, "
@@ -341,18 +319,18 @@ def _variant_words(item: SplatPackage) -> str:
     return f"the variant {' or '.join(names)}" if names else "an unknown variant"
 
 
-def _swapped(facts: Facts, item: SplatPackage) -> bool:
+def _swapped(context: Context, item: SplatPackage) -> bool:
     """It is one of splatfix's own drop-ins, which have no compiled part by design."""
     return any(
         one.made_by_splatfix == "swap" and one.name in item.distributions
-        for one in facts.environment.distributions.value or ()
+        for one in context.environment.distributions.value or ()
     )
 
 
-def _impostor(facts: Facts, item: SplatPackage) -> bool:
+def _impostor(context: Context, item: SplatPackage) -> bool:
     return any(
         one.name in item.distributions and stacks.lookalike(one.name) is not None and _from_index(one)
-        for one in facts.environment.distributions.value or ()
+        for one in context.environment.distributions.value or ()
     )
 
 

@@ -1,4 +1,4 @@
-"""The registry of checks: each a pure function from facts and a goal to findings, with a code and a page."""
+"""What a check is, and the decorator that registers one. Which modules hold checks, :mod:`splatfix.checks.catalogue` says."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from splatfix.checks.model import Evidence, Finding, Goal, Status
-from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.step import run, say
-from splatfix.facts import Facts
+from splatfix.checks.classes import foreseen_by
+from splatfix.checks.model import Outcome
+from splatfix.context import Context
 from splatfix.knowledge.failures import failure_class
 
-CheckFunction = Callable[[Facts, Goal], Iterable[Finding]]
+FAMILIES = ("gpu", "driver", "environment", "torch", "toolkit", "compiler", "build", "extension", "checkout")
+"""In the order in which a report shows them."""
+
+CheckFunction = Callable[[Context], Iterable[Outcome]]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check: its code (also the code of its findings), family, title and page."""
+    """One check: its code (also the code of its findings), family, title and function."""
 
     code: str
     family: str
@@ -28,17 +30,15 @@ class Check:
     def page(self) -> str:
         """What it looks at and why it matters, from the function's docstring; then the failure classes it foresees, each
         with reports that show it."""
-        text, classes = inspect.getdoc(self.run) or "", [_with_reports(name) for name in self.foresees]
-        text = "\n\n".join(
-            " ".join(part.split()) for part in text.split("\n\n")
-        )  # whoever shows it breaks the lines
-        return f"{text}\n\nForesees: {', '.join(classes)}" if classes else text
+        # whoever shows it breaks the lines
+        parts = [" ".join(part.split()) for part in (inspect.getdoc(self.run) or "").split("\n\n")]
+        if classes := [_with_reports(name) for name in self.foresees]:
+            parts.append(f"Foresees: {', '.join(classes)}")
+        return "\n\n".join(parts)
 
     @property
     def foresees(self) -> tuple[str, ...]:
         """Names of the failure classes (:mod:`splatfix.knowledge.failures`) that it tells before they happen."""
-        from splatfix.checks.classes import foreseen_by
-
         return foreseen_by(self.code)
 
 
@@ -48,102 +48,19 @@ def _with_reports(name: str) -> str:
     return f"{name} ({', '.join(row.examples[:2])})" if row and row.examples else name
 
 
-_CHECKS: dict[str, Check] = {}
+REGISTERED: dict[str, Check] = {}
+"""By code; filled when the modules of the catalogue are imported."""
 
 
-def check(code: str, family: str, title: str) -> Callable[[CheckFunction], CheckFunction]:
-    """Register a check under its code; findings it yields must carry that code."""
+def check(code: str, *, family: str, title: str) -> Callable[[CheckFunction], CheckFunction]:
+    """Register a check. Its docstring is its page; it yields outcomes, which the runner stamps with code and family."""
 
     def register(function: CheckFunction) -> CheckFunction:
-        if code in _CHECKS:
+        if code in REGISTERED:
             raise ValueError(f"two checks are called {code}")
-        _CHECKS[code] = Check(code, family, title, function)
+        if family not in FAMILIES:
+            raise ValueError(f"there is no family {family}")
+        REGISTERED[code] = Check(code, family, title, function)
         return function
 
     return register
-
-
-def all_checks() -> tuple[Check, ...]:
-    """Every check, in the order in which a report shows them: family by family."""
-    from splatfix.checks import (  # noqa: F401
-        abi,
-        arch_list,
-        build_resources,
-        checkout,
-        colmap,
-        compiler,
-        container,
-        driver,
-        extension,
-        gpu,
-        interpreter,
-        jit,
-        packages,
-        runtime,
-        source_build,
-        sources,
-        stack,
-        toolkit,
-        toolkit_parts,
-        torch_build,
-        wheels,
-        windows,
-    )
-
-    order = {name: place for place, name in enumerate(FAMILIES)}
-    return tuple(
-        sorted(_CHECKS.values(), key=lambda item: (order[item.family], item.run.__module__ not in _OPEN))
-    )
-
-
-FAMILIES = ("gpu", "driver", "environment", "torch", "toolkit", "compiler", "build", "extension", "checkout")
-
-# Modules whose checks open their family: what is there comes before what is wrong with it.
-_OPEN = tuple(
-    f"splatfix.checks.{name}"
-    for name in ("gpu", "driver", "interpreter", "torch_build", "toolkit", "toolkit_parts", "compiler")
-)
-
-
-def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
-    """The checks named by code or family.
-
-    Raises:
-        SplatfixError: ``unknown-check`` (exit code 2) for a name that is neither.
-    """
-    checks = all_checks()
-    names = {item.code for item in checks} | set(FAMILIES)
-    only, skip = tuple(only), tuple(skip)
-    for name in (*only, *skip):
-        if name not in names:
-            raise usage_error(
-                "unknown-check", f"There is no check or family {name!r}.", run("splatfix", "checks", "list")
-            )
-    chosen = [item for item in checks if not only or item.code in only or item.family in only]
-    return tuple(item for item in chosen if item.code not in skip and item.family not in skip)
-
-
-def run_checks(facts: Facts, goal: Goal, checks: Iterable[Check] | None = None) -> tuple[Finding, ...]:
-    """The findings of all checks. A check that breaks becomes a ``crash`` finding; the others go on."""
-    findings: list[Finding] = []
-    for item in all_checks() if checks is None else checks:
-        try:
-            findings.extend(item.run(facts, goal))
-        except Exception as error:  # noqa: BLE001 - the doctor's own defect is told as a finding, never hidden
-            findings.append(_crash(item, error))
-    return tuple(findings)
-
-
-def _crash(item: Check, error: Exception) -> Finding:
-    where = inspect.trace()[-1]
-    place = f"{where.filename.replace(chr(92), '/').rsplit('/', 1)[-1]}:{where.lineno}"
-    message = error.what if isinstance(error, SplatfixError) else f"{type(error).__name__}: {error}"
-    return Finding(
-        item.code,
-        Status.CRASH,
-        f"The check itself broke: {message}",
-        evidence=(Evidence("place", place, "splatfix"),),
-        remedy=(
-            say("This is a defect of splatfix. Save the facts (diagnose --save) and report it with them."),
-        ),
-    )

@@ -4,45 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import build_toolkit, numbers, sources_to_build, torch_cuda, torch_of
-from splatfix.checks.advice import pip
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, ok, warn
 from splatfix.checks.registry import check
+from splatfix.context import Context
 from splatfix.core.step import run, say, set_variable
-from splatfix.facts import CheckoutSource, Facts
+from splatfix.core.versions import release
+from splatfix.facts import CheckoutSource
 from splatfix.knowledge import stacks
 
 
-@check("build-isolation", "checkout", "pip builds the sources where torch is")
-def build_isolation(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("build-isolation", family="checkout", title="pip builds the sources where torch is")
+def build_isolation(context: Context) -> Iterator[Outcome]:
     """The setup.py of a splatting extension imports torch. pip builds in a fresh environment that has none ("No module named
     'torch'"), or, where pyproject.toml names torch, another torch than the one installed, so that the extension does not
     fit it. pip before 25.3 did so only for sources with a pyproject.toml, or where setuptools or (from 23.1 on) wheel is
     missing; pip 25.3 and uv do it always. Source: pip's changelog, 25.3 ("--use-pep517 is now always on"), and its
     `load_pyproject_toml` before."""
-    torch, kind = torch_of(facts), _who_isolates(facts)
-    if torch is None or torch_cuda(facts) is None or not kind:
+    torch, kind = context.torch, _who_isolates(context)
+    if torch is None or context.torch_cuda is None or not kind:
         return
-    waiting = [item for item in sources_to_build(facts) if item.source.uses_torch_builder]
+    waiting = [item for item in context.sources_to_build if item.source.uses_torch_builder]
     wrong = [
-        item for item in waiting if _isolated(item, kind, facts) and not _pins_this_torch(item, torch.version)
+        item
+        for item in waiting
+        if _isolated(item, kind, context) and not _pins_this_torch(item, torch.version)
     ]
     if not wrong:
         if waiting:
-            yield Finding(
-                "build-isolation",
-                Status.PASS,
+            yield ok(
                 f"{kind} builds {len(waiting)} source(s) where torch is.",
-                evidence=(Evidence("build with", kind, facts.environment.distributions.found_via),),
+                evidence=(Evidence("build with", kind, context.environment.distributions.found_via),),
             )
         return
     names = ", ".join(item.source.label for item in wrong)
-    yield Finding(
-        "build-isolation",
-        Status.WARN,
+    yield warn(
         f"{kind} builds {names} apart from this environment, where torch {torch.version} is not.",
         evidence=(
-            Evidence("build with", kind, facts.environment.distributions.found_via),
+            Evidence("build with", kind, context.environment.distributions.found_via),
             *(
                 Evidence(
                     "pyproject.toml" if item.path == "." else f"{item.path}/pyproject.toml",
@@ -52,22 +50,20 @@ def build_isolation(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 for item in wrong
             ),
         ),
-        remedy=tuple(pip(facts, "install", "--no-build-isolation", item.source.folder) for item in wrong),
+        remedy=tuple(context.pip("install", "--no-build-isolation", item.source.folder) for item in wrong),
     )
 
 
-@check("missing-thrust-include", "checkout", "CUDA sources include the Thrust headers they use")
-def missing_thrust_include(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("missing-thrust-include", family="checkout", title="CUDA sources include the Thrust headers they use")
+def missing_thrust_include(context: Context) -> Iterator[Outcome]:
     """Some forks of simple-knn call thrust::sequence with only <thrust/device_vector.h> included; the toolkit's Thrust no longer
     brings the other header along: "namespace "thrust" has no member "sequence"". Seen by compiling with nvcc 13.0."""
-    if torch_cuda(facts) is None:
+    if context.torch_cuda is None:
         return
-    for item in sources_to_build(facts):
+    for item in context.sources_to_build:
         for passage in [one for one in item.passages if one.kind == "no-thrust-sequence"][:1]:
             place = f"{item.path}/{passage.file}:{passage.line}"
-            yield Finding(
-                "missing-thrust-include",
-                Status.WARN,
+            yield warn(
                 f"{item.source.label} uses thrust::sequence without its header: {passage.file} line {passage.line}.",
                 subject=item.path,
                 evidence=(Evidence(place, passage.text, "read as text"),),
@@ -77,45 +73,41 @@ def missing_thrust_include(facts: Facts, goal: Goal) -> Iterator[Finding]:
             )
 
 
-@check("msvc-std-ambiguous", "checkout", "Visual Studio reads torch's headers in CUDA files")
-def msvc_std_ambiguous(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("msvc-std-ambiguous", family="checkout", title="Visual Studio reads torch's headers in CUDA files")
+def msvc_std_ambiguous(context: Context) -> Iterator[Outcome]:
     """On Windows nvcc and Visual Studio stumble over torch/csrc/dynamo/compiled_autograd.h: "error C2872: 'std': ambiguous
     symbol". torch has a way around it that only works with USE_CUDA defined. Source: pytorch#144707, pytorch#188952,
     cubvh#31; seen with torch 2.9 to 2.11."""
-    torch, row = torch_of(facts), stacks.breakage("msvc_std_ambiguous")
-    if facts.machine.system != "windows" or torch is None or row is None or build_toolkit(facts) is None:
+    torch, row = context.torch, stacks.breakage("msvc_std_ambiguous")
+    if context.machine.system != "windows" or torch is None or row is None or context.build_toolkit is None:
         return
-    if numbers(torch.version)[:2] < row.since["torch"]:
+    if release(torch.version)[:2] < row.since["torch"]:
         return
-    for item in sources_to_build(facts):
+    for item in context.sources_to_build:
         if item.source.uses_torch_builder and not any("USE_CUDA" in flag for flag in item.source.nvcc_flags):
-            yield Finding(
-                "msvc-std-ambiguous",
-                Status.WARN,
+            yield warn(
                 f"{item.source.label} may end in C2872 ('std': ambiguous symbol) with torch {torch.version}.",
                 subject=item.path,
                 evidence=(
-                    Evidence("torch", torch.version, facts.environment.torch.found_via),
+                    Evidence("torch", torch.version, context.environment.torch.found_via),
                     Evidence(f"{item.path}/setup.py", " ".join(item.source.nvcc_flags) or "no nvcc flags"),
                 ),
                 remedy=(set_variable("NVCC_APPEND_FLAGS", "-DUSE_CUDA"),),
             )
 
 
-@check("submodule-over-ssh", "checkout", "Submodules can be fetched without a key")
-def submodule_over_ssh(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("submodule-over-ssh", family="checkout", title="Submodules can be fetched without a key")
+def submodule_over_ssh(context: Context) -> Iterator[Outcome]:
     """A .gitmodules that names git@github.com:... needs a key that GitHub knows; without one git ends in "Permission denied
     (publickey)", and the folder stays empty. The same repository is there over https. Said only of folders that are empty."""
-    found = facts.checkout.value
+    found = context.checkout
     for item in found.submodules if found else ():
         host, _, _ = item.url.removeprefix("ssh://").removeprefix("git@").replace(":", "/").partition("/")
         if found is None or not item.empty or not item.url.startswith(("git@", "ssh://")):
             continue
         written = (f"git@{host}:", f"ssh://git@{host}/")
         over_https = [word for start in written for word in ("-c", f"url.https://{host}/.insteadOf={start}")]
-        yield Finding(
-            "submodule-over-ssh",
-            Status.WARN,
+        yield warn(
             f"{item.path} is empty, and its address needs an SSH key.",
             subject=item.path,
             evidence=(Evidence(".gitmodules", item.url),),
@@ -125,24 +117,24 @@ def submodule_over_ssh(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-def _who_isolates(facts: Facts) -> str:
+def _who_isolates(context: Context) -> str:
     """``pip 25.3``, ``uv``, or "" where it is not known who builds here."""
-    for item in facts.environment.distributions.value or ():
+    for item in context.environment.distributions.value or ():
         if item.name.lower() == "pip":
             return f"pip {item.version}"
-    python = facts.environment.interpreter.value
+    python = context.environment.interpreter.value
     return "uv" if python and python.kind == "uv" else ""
 
 
-def _isolated(item: CheckoutSource, kind: str, facts: Facts) -> bool:
+def _isolated(item: CheckoutSource, kind: str, context: Context) -> bool:
     """pip's own condition (``load_pyproject_toml``): since 23.1 it isolates where wheel is missing as well."""
-    have = {one.name.lower() for one in facts.environment.distributions.value or ()}
+    have = {one.name.lower() for one in context.environment.distributions.value or ()}
     return (
         kind == "uv"
-        or numbers(kind)[:2] >= (25, 3)
+        or release(kind)[:2] >= (25, 3)
         or "pyproject.toml" in item.source.build_files
         or "setuptools" not in have
-        or (numbers(kind)[:2] >= (23, 1) and "wheel" not in have)
+        or (release(kind)[:2] >= (23, 1) and "wheel" not in have)
     )
 
 

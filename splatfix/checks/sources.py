@@ -6,73 +6,62 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from splatfix.checks._common import (
-    build_toolkit,
-    family_of,
-    has_nvidia_gpu,
-    numbers,
-    nvcc_host_compiler,
-    sources_to_build,
-    targets,
-    torch_cuda,
-    torch_of,
-)
-from splatfix.checks.advice import install
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, warn
 from splatfix.checks.registry import check
+from splatfix.context import Context
+from splatfix.context.compilers import family_of
 from splatfix.core.step import say, set_variable
-from splatfix.facts import CheckoutSource, CodeMatch, Facts
+from splatfix.core.versions import release
+from splatfix.facts import CheckoutSource, CodeMatch
 from splatfix.knowledge import stacks
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
 
 
-@check("missing-cstdint", "checkout", "Headers include what gcc 13 no longer brings along")
-def missing_cstdint(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("missing-cstdint", family="checkout", title="Headers include what gcc 13 no longer brings along")
+def missing_cstdint(context: Context) -> Iterator[Outcome]:
     """Since gcc 13 its own headers no longer include <cstdint>. rasterizer_impl.h of most rasterizers uses uintptr_t without
     including it: "identifier uint32_t is undefined". `splatfix install` adds the line in its scratch copy."""
-    compiler = nvcc_host_compiler(facts)
+    compiler = context.nvcc_host_compiler
     if compiler is None or family_of(compiler) != "gcc" or not compiler.version:
         return
     row = stacks.breakage("missing_cstdint")
-    if row is None or numbers(compiler.version)[:1] < row.since["gcc"]:
+    if row is None or release(compiler.version)[:1] < row.since["gcc"]:
         return
-    for item in sources_to_build(facts):
+    for item in context.sources_to_build:
         for passage in _of_kind(item, "no-cstdint"):
-            yield _source_breaks(
-                facts, goal, "missing-cstdint", item, passage, f"g++ {compiler.version}", row.cure
-            )
+            yield _source_breaks(context, item, passage, f"g++ {compiler.version}", row.cure)
 
 
-@check("missing-cfloat", "checkout", "CUDA sources include what CUDA 12.5 to 12.9 no longer bring along")
-def missing_cfloat(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "missing-cfloat",
+    family="checkout",
+    title="CUDA sources include what CUDA 12.5 to 12.9 no longer bring along",
+)
+def missing_cfloat(context: Context) -> Iterator[Outcome]:
     """simple_knn.cu before July 2024 uses FLT_MAX without including <cfloat>; with CUDA 12.5 to 12.9 that is "identifier
     FLT_MAX is undefined". CUDA 13.0 compiles it again. `splatfix install` adds the line in its scratch copy."""
     row = stacks.breakage("missing_cfloat")
-    cuda = _build_cuda(facts)
+    cuda = _build_cuda(context)
     if row is None or cuda is None or not row.since["cuda"] <= cuda <= row.until["cuda"]:
         return
-    for item in sources_to_build(facts):
+    for item in context.sources_to_build:
         for passage in _of_kind(item, "no-cfloat"):
-            yield _source_breaks(
-                facts, goal, "missing-cfloat", item, passage, f"CUDA {_dotted(cuda)}", row.cure
-            )
+            yield _source_breaks(context, item, passage, f"CUDA {_dotted(cuda)}", row.cure)
 
 
-@check("cub-max-removed", "checkout", "CUDA sources use no functor that CUDA 13 removed")
-def cub_max_removed(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("cub-max-removed", family="checkout", title="CUDA sources use no functor that CUDA 13 removed")
+def cub_max_removed(context: Context) -> Iterator[Outcome]:
     """CUDA 13.0 removed the old functors of CUB: Max, Min, Sum, Equality, Inequality, Difference, Division (compiled one by one
     with nvcc 13.0). forward.cu of taming-3dgs and FastGS uses cub::Max: "namespace cub has no member Max". `splatfix
     install` puts functors of the same meaning in the place of Max, Min and Sum, in its scratch copy."""
     row = stacks.breakage("cub_max_removed")
-    cuda = _build_cuda(facts)
+    cuda = _build_cuda(context)
     if row is None or cuda is None or cuda < row.since["cuda"]:
         return
-    for item in sources_to_build(facts):
+    for item in context.sources_to_build:
         for passage in _of_kind(item, "cub-max"):
-            finding = _source_breaks(
-                facts, goal, "cub-max-removed", item, passage, f"CUDA {_dotted(cuda)}", row.cure
-            )
+            finding = _source_breaks(context, item, passage, f"CUDA {_dotted(cuda)}", row.cure)
             if not re.search(r"cub::(Max|Min|Sum)\b", passage.text):
                 finding = replace(
                     finding, remedy=(say(f"In the source: {row.cure}, or its like of cuda::std."),)
@@ -80,15 +69,19 @@ def cub_max_removed(facts: Facts, goal: Goal) -> Iterator[Finding]:
             yield finding
 
 
-@check("cxx-standard-forced", "checkout", "No source forces a C++ standard that torch or nvcc refuses")
-def cxx_standard_forced(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "cxx-standard-forced",
+    family="checkout",
+    title="No source forces a C++ standard that torch or nvcc refuses",
+)
+def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
     """torch 2.1 asks for C++17 and torch 2.13 for C++20; a setup.py that forces an older one ends in "#error: C++17 (or 20) or
     later compatible compiler is required". Forcing C++20 fails the other way round, with nvcc before 12.0."""
-    torch, cuda = torch_of(facts), _build_cuda(facts)
+    torch, cuda = context.torch, _build_cuda(context)
     if torch is None:
         return
-    version = numbers(torch.version.partition("+")[0])[:2]
-    for item in sources_to_build(facts):
+    version = release(torch.version.partition("+")[0])[:2]
+    for item in context.sources_to_build:
         for flag in item.cxx_flags:
             found = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
             standard = {"11": 11, "14": 14, "17": 17, "1z": 17, "20": 20, "2a": 20}.get(
@@ -99,13 +92,12 @@ def cxx_standard_forced(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 continue
             evidence = (
                 Evidence(_file(item), flag, "its syntax tree"),
-                Evidence("torch", torch.version, facts.environment.torch.found_via),
+                Evidence("torch", torch.version, context.environment.torch.found_via),
             )
             if standard < needed:
                 # torch 2.13 has C++20 in its headers, the #error that refuses C++17 outright comes with 2.14
                 surely = standard < 17 or version >= (2, 14)
-                yield Finding(
-                    "cxx-standard-forced",
+                yield outcome(
                     Status.FAIL if surely else Status.WARN,
                     f"{item.source.label} forces {flag}; torch {torch.version} wants C++{needed}.",
                     subject=item.path,
@@ -114,13 +106,11 @@ def cxx_standard_forced(facts: Facts, goal: Goal) -> Iterator[Finding]:
                         say(
                             f"Remove {flag} from {_file(item)}; torch adds the right one itself. Or, on a copy:"
                         ),
-                        install(facts, goal, item.source.folder),
+                        context.install(item.source.folder),
                     ),
                 )
             elif standard >= 20 and cuda is not None and cuda < (12, 0):
-                yield Finding(
-                    "cxx-standard-forced",
-                    Status.FAIL,
+                yield fail(
                     f"{item.source.label} forces {flag}; nvcc {_dotted(cuda)} knows no C++20.",
                     subject=item.path,
                     evidence=(*evidence, Evidence("nvcc", _dotted(cuda))),
@@ -128,13 +118,13 @@ def cxx_standard_forced(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 )
 
 
-@check("arch-list-ignored", "checkout", "Sources build for the GPU that is meant")
-def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("arch-list-ignored", family="checkout", title="Sources build for the GPU that is meant")
+def arch_list_ignored(context: Context) -> Iterator[Outcome]:
     """torch adds no architecture flags once any nvcc flag contains "arch"; TORCH_CUDA_ARCH_LIST is then ignored without a
     word. fused-ssim does it on purpose (CUDA_ARCHITECTURES rules it, else the visible GPU, else 7.5, 8.0 and 8.9 without
     PTX); others hard-code numbers, or only meant -march=native. The numbers written down are judged against each GPU."""
-    torch = torch_of(facts)
-    for item in sources_to_build(facts):
+    torch = context.torch
+    for item in context.sources_to_build:
         flag = arch_flags_switched_off(item.source.nvcc_flags, torch.version if torch else "2.9")
         fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
         if flag is None and not fixed:
@@ -148,34 +138,30 @@ def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
             ),
             None,
         )
-        wanted = targets(facts, goal)
+        wanted = context.targets
         unserved = [target for target in wanted if not _serves(item, fixed, target.arch)]
         seen_at_build = (
-            has_nvidia_gpu(facts) and not goal.targets and "-arch=" in "".join(item.source.nvcc_flags)
+            context.has_nvidia_gpu
+            and not context.goal.targets
+            and "-arch=" in "".join(item.source.nvcc_flags)
         )
-        if variable and unserved and not seen_at_build and not facts.machine.variables.get(variable):
+        if variable and unserved and not seen_at_build and not context.machine.variables.get(variable):
             number = ";".join(target.arch.sm.removeprefix("sm_") for target in wanted)
-            yield Finding(
-                "arch-list-ignored",
-                Status.WARN,
+            yield warn(
                 f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; without {variable} it has no code for {unserved[0].label}.",
                 subject=item.path,
                 evidence=evidence,
                 remedy=(set_variable(variable, number),),
             )
         elif variable or seen_at_build or (wanted and not unserved):
-            yield Finding(
-                "arch-list-ignored",
-                Status.PASS,
+            yield ok(
                 f"{item.source.label} chooses its architectures itself"
                 f"{f' ({variable})' if variable else ''}; TORCH_CUDA_ARCH_LIST is ignored.",
                 subject=item.path,
                 evidence=evidence,
             )
         elif unserved:
-            yield Finding(
-                "arch-list-ignored",
-                Status.FAIL,
+            yield fail(
                 f"{item.source.label} builds for the architectures in its setup.py only, none of which runs on "
                 f"{unserved[0].label}.",
                 subject=item.path,
@@ -184,94 +170,86 @@ def arch_list_ignored(facts: Facts, goal: Goal) -> Iterator[Finding]:
                     say(
                         "Take the architecture flags out of setup.py, so that torch adds the right ones. Or, on a copy:"
                     ),
-                    install(facts, goal, item.source.folder),
+                    context.install(item.source.folder),
                 ),
             )
         else:
-            yield Finding(
-                "arch-list-ignored",
-                Status.SKIP,
+            yield skip(
                 f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; no GPU here and no --target to judge it for.",
                 subject=item.path,
                 evidence=evidence,
             )
 
 
-@check("arch-in-path", "checkout", "No folder name switches the architecture flags off")
-def arch_in_path(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("arch-in-path", family="checkout", title="No folder name switches the architecture flags off")
+def arch_in_path(context: Context) -> Iterator[Outcome]:
     """torch adds no architecture flags once any nvcc flag contains the letters "arch", and it does not ask where they stand.
     Inria's setup.py hands nvcc its own absolute path (for glm): in a folder such as ~/research/ or /archive/ the flags
     vanish, nvcc falls back to its oldest architecture, and nothing says so."""
-    for item in sources_to_build(facts):
+    for item in context.sources_to_build:
         if item.own_path_in_flags and "arch" in item.source.folder:
-            yield Finding(
-                "arch-in-path",
-                Status.FAIL,
+            yield fail(
                 f'{item.source.label} lies in a folder with "arch" in its path; torch then ignores TORCH_CUDA_ARCH_LIST.',
                 subject=item.path,
                 evidence=(Evidence(_file(item), f"-I{item.source.folder}/...", "its syntax tree"),),
                 remedy=(
                     say('Move the checkout to a path without the letters "arch". Or build on a copy:'),
-                    install(facts, goal, item.source.folder),
+                    context.install(item.source.folder),
                 ),
             )
 
 
 @check(
     "toolkit-dropped-arch",
-    "checkout",
-    "The toolkit still compiles for the architectures that are written down",
+    family="checkout",
+    title="The toolkit still compiles for the architectures that are written down",
 )
-def toolkit_dropped_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+def toolkit_dropped_arch(context: Context) -> Iterator[Outcome]:
     """CUDA 13 compiles for sm_75 and newer only. A setup.py with older numbers written in it ends in "nvcc fatal: Unsupported
     gpu architecture 'compute_60'", even where the GPU itself is new. nvcc's own list decides."""
-    toolkit = build_toolkit(facts)
+    toolkit = context.build_toolkit
     if toolkit is None or not toolkit.archs:
         return
-    oldest = min(numbers(name)[0] for name in toolkit.archs)
-    newest = max(numbers(name)[0] for name in toolkit.archs)
-    for item in sources_to_build(facts):
+    oldest = min(release(name)[0] for name in toolkit.archs)
+    newest = max(release(name)[0] for name in toolkit.archs)
+    for item in context.sources_to_build:
         fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
         named = {arch.sm for arch, _ in _written_down(item, fixed)}
         refused = sorted(
-            (name for name in named if name not in toolkit.archs and name[-1].isdigit()), key=numbers
+            (name for name in named if name not in toolkit.archs and name[-1].isdigit()), key=release
         )
         if not refused or any("-arch=" in flag for flag in item.source.nvcc_flags):
             continue  # with a road of its own, the numbers are a fallback that is not taken here
-        dropped = [name for name in refused if numbers(name)[0] < oldest]
+        dropped = [name for name in refused if release(name)[0] < oldest]
         why = (
             "no longer"
             if dropped
             else "not yet"
-            if all(numbers(name)[0] > newest for name in refused)
+            if all(release(name)[0] > newest for name in refused)
             else "not"
         )
-        yield Finding(
-            "toolkit-dropped-arch",
-            Status.FAIL,
+        yield fail(
             f"{item.source.label} asks for {', '.join(refused)}, which nvcc {toolkit.version} does {why} compile.",
             subject=item.path,
             evidence=(
-                Evidence(_file(item), " ".join(sorted(named, key=numbers)), "its syntax tree"),
+                Evidence(_file(item), " ".join(sorted(named, key=release)), "its syntax tree"),
                 Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
             ),
             remedy=(
                 say(f"Remove {', '.join(refused)} from {_file(item)}. Or, on a copy:"),
-                install(facts, goal, item.source.folder),
+                context.install(item.source.folder),
             ),
         )
 
 
-@check("setup-unreadable", "checkout", "Build files of the extensions can be read")
-def setup_unreadable(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("setup-unreadable", family="checkout", title="Build files of the extensions can be read")
+def setup_unreadable(context: Context) -> Iterator[Outcome]:
     """A setup.py or pyproject.toml that is no Python or no TOML (a merge conflict left in it, a file of Python 2) cannot be
     built by anything. splatfix reads both as syntax and executes neither."""
-    found = facts.checkout.value
+    found = context.checkout
     for item in found.sources if found else ():
         if item.source.error:
-            yield Finding(
-                "setup-unreadable",
-                Status.FAIL,
+            yield fail(
                 f"{item.path}: {item.source.error}.",
                 subject=item.path,
                 evidence=(Evidence(item.path, item.source.error, "parsed"),),
@@ -290,26 +268,24 @@ def _of_kind(item: CheckoutSource, kind: str) -> Iterator[CodeMatch]:
 
 
 def _source_breaks(
-    facts: Facts, goal: Goal, code: str, item: CheckoutSource, passage: CodeMatch, with_what: str, cure: str
-) -> Finding:
+    context: Context, item: CheckoutSource, passage: CodeMatch, with_what: str, cure: str
+) -> Outcome:
     place = f"{_file(item, passage.file)}:{passage.line}"
-    return Finding(
-        code,
-        Status.FAIL,
+    return fail(
         f"{item.source.label} does not compile with {with_what}: {passage.file} line {passage.line}.",
         subject=item.path,
         evidence=(Evidence(place, passage.text, "read as text"),),
         remedy=(
             say(f"In the source: {cure}. Or let splatfix do it on a copy:"),
-            install(facts, goal, item.source.folder),
+            context.install(item.source.folder),
         ),
     )
 
 
-def _build_cuda(facts: Facts) -> tuple[int, ...] | None:
+def _build_cuda(context: Context) -> tuple[int, ...] | None:
     """The CUDA version a build here would use."""
-    toolkit = build_toolkit(facts)
-    return numbers(toolkit.version)[:2] if toolkit else torch_cuda(facts)
+    toolkit = context.build_toolkit
+    return release(toolkit.version)[:2] if toolkit else context.torch_cuda
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -5,50 +5,44 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from splatfix.checks._common import has_nvidia_gpu, platform_of, targets
-from splatfix.checks.advice import pip
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, ok, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.checks.torch_build import torch_for
-from splatfix.checks.visible import hidden_gpus
+from splatfix.context import Context
 from splatfix.core.step import say
-from splatfix.facts import Checkout, Facts, Gpu
+from splatfix.facts import Checkout, Gpu
 from splatfix.knowledge import stacks, torch_releases
 from splatfix.knowledge.stacks import Stack
 
 
-@check("checkout-stack", "checkout", "Which stack the checkout is")
-def checkout_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("checkout-stack", family="checkout", title="Which stack the checkout is")
+def checkout_stack(context: Context) -> Iterator[Outcome]:
     """A stack is recognised by files that only it has; its commit is read from git's own files. What it needs, which
     variant of the rasterizer it calls and how much memory it takes follow from that. Asked for with `--repo DIR`."""
-    found = facts.checkout.value
+    found = context.checkout
     if found is None:
-        if facts.checkout.error:
-            yield Finding(
-                "checkout-stack",
-                Status.UNKNOWN,
+        if context.facts.checkout.error:
+            yield unknown(
                 "The checkout could not be read.",
-                evidence=(Evidence("reason", facts.checkout.error),),
+                evidence=(Evidence("reason", context.facts.checkout.error),),
             )
         return
     where = f"commit {found.commit[:7]}" if found.commit else "no git commit"
     evidence = (
         Evidence(
-            found.folder, f"{where}{f' of {found.remote}' if found.remote else ''}", facts.checkout.found_via
+            found.folder,
+            f"{where}{f' of {found.remote}' if found.remote else ''}",
+            context.facts.checkout.found_via,
         ),
     )
     stack = stack_of(found)
     if stack is None:
-        yield Finding(
-            "checkout-stack",
-            Status.SKIP,
+        yield skip(
             f"{found.folder} is no stack that splatfix knows ({where}).",
             evidence=evidence,
         )
     else:
-        yield Finding(
-            "checkout-stack",
-            Status.PASS,
+        yield ok(
             f"{stack.name}, {where}.",
             subject=stack.key,
             evidence=(
@@ -60,12 +54,14 @@ def checkout_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-@check("pinned-torch-too-old", "checkout", "The torch that the checkout pins has code for the GPU")
-def pinned_torch_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "pinned-torch-too-old", family="checkout", title="The torch that the checkout pins has code for the GPU"
+)
+def pinned_torch_too_old(context: Context) -> Iterator[Outcome]:
     """Most stacks still pin torch 1.12 and CUDA 11.6 in their environment file. No build of that release carries code for
     a newer GPU, so the environment that the file describes cannot work there. Said only where torch is not installed yet."""
-    found = facts.checkout.value
-    if found is None or facts.environment.torch_installed.value is not False:
+    found = context.checkout
+    if found is None or context.environment.torch_installed.value is not False:
         return
     pin = next(
         (
@@ -77,31 +73,38 @@ def pinned_torch_too_old(facts: Facts, goal: Goal) -> Iterator[Finding]:
     )
     if pin is None or torch_releases.release(pin.spec.removeprefix("==")) is None:
         return
-    for target in targets(facts, goal):
+    for target in context.targets:
         version = pin.spec.removeprefix("==")
         if not torch_releases.builds_for_arch(
-            target.arch, platform_of(facts), facts.machine.machine, torch=version, include_unknown=True
+            target.arch,
+            context.platform or "linux",
+            context.machine.machine,
+            torch=version,
+            include_unknown=True,
         ):
-            yield Finding(
-                "pinned-torch-too-old",
-                Status.WARN,
+            yield warn(
                 f"{pin.file} pins torch {version}; none of its builds has code for {target.label}.",
                 subject=target.label,
                 evidence=(Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),),
                 remedy=(
                     say("Leave that file aside and install a torch for this GPU first:"),
-                    *torch_for(facts, goal, (target,)),
+                    *torch_for(context, (target,)),
                 ),
             )
 
 
-@check("gsplat-version-mismatch", "checkout", "The gsplat that the checkout pins is the one installed")
-def gsplat_version_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check(
+    "gsplat-version-mismatch",
+    family="checkout",
+    title="The gsplat that the checkout pins is the one installed",
+)
+def gsplat_version_mismatch(context: Context) -> Iterator[Outcome]:
     """gsplat changes its interface between releases: before 1.0 other functions, from 1.5 on radii with a last dimension of
     two, which splatfacto unpacks wrongly. A stack that pins a release means it."""
-    found = facts.checkout.value
+    found = context.checkout
     have = next(
-        (item for item in facts.environment.distributions.value or () if item.name.lower() == "gsplat"), None
+        (item for item in context.environment.distributions.value or () if item.name.lower() == "gsplat"),
+        None,
     )
     pin = next((item for item in (found.pins if found else ()) if item.name.lower() == "gsplat"), None)
     if have is None or pin is None or not pin.spec.startswith("=="):
@@ -109,37 +112,33 @@ def gsplat_version_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
     wanted = pin.spec.removeprefix("==")
     evidence = (
         Evidence(pin.file, f"gsplat{pin.spec}", "its text"),
-        Evidence("gsplat", have.version, facts.environment.distributions.found_via),
+        Evidence("gsplat", have.version, context.environment.distributions.found_via),
     )
     if have.version.partition("+")[0] == wanted:
-        yield Finding(
-            "gsplat-version-mismatch",
-            Status.PASS,
+        yield ok(
             f"gsplat {have.version} is the one that is pinned.",
             evidence=evidence,
         )
     else:
-        yield Finding(
-            "gsplat-version-mismatch",
-            Status.WARN,
+        yield warn(
             f"{pin.file} pins gsplat {wanted}; {have.version} is installed.",
             evidence=evidence,
-            remedy=(pip(facts, "install", f"gsplat=={wanted}"),),
+            remedy=(context.pip("install", f"gsplat=={wanted}"),),
         )
 
 
-@check("vram-for-stack", "checkout", "The GPU's memory holds the stack's defaults")
-def vram_for_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("vram-for-stack", family="checkout", title="The GPU's memory holds the stack's defaults")
+def vram_for_stack(context: Context) -> Iterator[Outcome]:
     """Published runs tell how much GPU memory a stack takes with its defaults, on average and at most. A GPU below the
     average runs out of memory on most scenes unless images are kept on the CPU or made smaller."""
-    found = facts.checkout.value
+    found = context.checkout
     stack = stack_of(found) if found else None
-    if stack is None or stack.vram_gb is None or not has_nvidia_gpu(facts):
+    if stack is None or stack.vram_gb is None or not context.has_nvidia_gpu:
         return
-    hidden = hidden_gpus(facts)
+    hidden = context.hidden_gpus
     sizes = [
         _for_one_program(gpu)
-        for gpu in facts.machine.gpus.value or ()
+        for gpu in context.machine.gpus.value or ()
         if gpu.vendor == "nvidia" and gpu.index not in hidden
     ]
     known = [size for size in sizes if size]
@@ -148,13 +147,11 @@ def vram_for_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
     mean, most = stack.vram_gb
     have = max(known) / 1e9
     evidence = (
-        Evidence("largest GPU for one program", f"{have:.1f} GB", facts.machine.gpus.found_via),
+        Evidence("largest GPU for one program", f"{have:.1f} GB", context.machine.gpus.found_via),
         Evidence(stack.name, f"{mean} GB on average, {most} GB at most", stack.source),
     )
     if have < mean:
-        yield Finding(
-            "vram-for-stack",
-            Status.WARN,
+        yield warn(
             f"{stack.name} takes {mean} GB on average; the GPU has {have:.1f} GB.",
             evidence=evidence,
             remedy=(
@@ -165,9 +162,7 @@ def vram_for_stack(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
     else:
         words = "any published scene" if have >= most else f"most scenes; the largest takes {most} GB"
-        yield Finding(
-            "vram-for-stack", Status.PASS, f"The GPU's {have:.1f} GB hold {words}.", evidence=evidence
-        )
+        yield ok(f"The GPU's {have:.1f} GB hold {words}.", evidence=evidence)
 
 
 def _for_one_program(gpu: Gpu) -> float | None:

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import (
-    best_toolkit,
-    build_toolkit,
-    chosen_toolkit,
-    compiling_toolkits,
-    driver_level,
-    nothing_waits,
-    numbers,
-    pair,
-    targets,
-    torch_cuda,
-    torch_of,
-    wrapper_choice,
-)
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.checks.torch_build import own_archs
+from splatfix.context import Context
+from splatfix.context.readings import best_toolkit
 from splatfix.core.step import Step, run, say, set_variable
-from splatfix.facts import Facts, Toolkit
+from splatfix.core.versions import major_minor, release
+from splatfix.facts import Toolkit
 from splatfix.knowledge import drivers
 from splatfix.knowledge.archs import Arch, arch_info, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.cpp_extension import ArchList, visible_gpu_arch_list
 
 
-@check("cuda-toolkit-missing", "toolkit", "A CUDA toolkit that can compile")
-def cuda_toolkit_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("cuda-toolkit-missing", family="toolkit", title="A CUDA toolkit that can compile")
+def cuda_toolkit_missing(context: Context) -> Iterator[Outcome]:
     """Building an extension needs nvcc with its headers; the driver, conda's cudatoolkit and torch's own runtime wheels
     do not bring it. Without one, only prebuilt wheels and pure-PyTorch parts can be used."""
-    toolkits = facts.machine.toolkits
-    found = compiling_toolkits(facts)
+    toolkits = context.machine.toolkits
+    found = context.toolkits
     for toolkit in found:
-        yield Finding(
-            "cuda-toolkit-missing",
-            Status.PASS,
+        yield ok(
             f"CUDA toolkit {toolkit.version} at {toolkit.root}",
             subject=toolkit.root,
             evidence=(
@@ -45,21 +32,18 @@ def cuda_toolkit_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 Evidence("compiles for", " ".join(toolkit.archs), "nvcc --list-gpu-code"),
             ),
         )
-    if found or torch_cuda(facts) is None:
+    if found or context.torch_cuda is None:
         return
     if toolkits.value is None:
-        yield Finding(
-            "cuda-toolkit-missing",
-            Status.UNKNOWN,
+        yield unknown(
             "Which CUDA toolkits are here is not known.",
             evidence=(Evidence("reason", toolkits.error or "the facts do not say"),),
         )
         return
-    cuda = torch_of(facts)
+    cuda = context.torch
     version = cuda.cuda if cuda and cuda.cuda else ""
-    yield Finding(
-        "cuda-toolkit-missing",
-        Status.SKIP if nothing_waits(facts) else Status.WARN,
+    yield outcome(
+        Status.SKIP if context.made_to_run else Status.WARN,
         "No CUDA toolkit with a working nvcc was found: extensions cannot be built here.",
         evidence=(
             Evidence("searched", toolkits.found_via),
@@ -68,7 +52,7 @@ def cuda_toolkit_missing(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 for item in toolkits.value or ()
             ),
         ),
-        remedy=_a_toolkit(facts, version),
+        remedy=_a_toolkit(context, version),
     )
 
 
@@ -78,45 +62,43 @@ def conda_toolkit(prefix: str, cuda: str, text: str = "") -> Step:
     return run("conda", "install", "-p", prefix, "-c", channel, "cuda-toolkit", text=text)
 
 
-def _a_toolkit(facts: Facts, version: str) -> tuple[Step, ...]:
+def _a_toolkit(context: Context, version: str) -> tuple[Step, ...]:
     """A conda environment can take a toolkit without administrator rights; NVIDIA labels its channel by release."""
-    python = facts.environment.interpreter.value
+    python = context.environment.interpreter.value
     step = say(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
     if python is None or python.kind != "conda" or not version:
         return (step,)
     # on Windows conda keeps what is no Python in Library
-    home = f"{python.prefix}\\Library" if facts.machine.system == "windows" else python.prefix
+    home = f"{python.prefix}\\Library" if context.machine.system == "windows" else python.prefix
     return (
         conda_toolkit(python.prefix, version, "Into this conda environment"),
         set_variable("CUDA_HOME", home, "Then"),
     )
 
 
-@check("cuda-home-wrong", "toolkit", "The CUDA_HOME torch would take is the toolkit's own root")
-def cuda_home_wrong(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("cuda-home-wrong", family="toolkit", title="The CUDA_HOME torch would take is the toolkit's own root")
+def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
     """When CUDA_HOME is not set, torch takes the folder above the one in which the first `nvcc` on PATH lies. It follows
     neither links nor wrapper scripts, so an nvcc in /usr/local/bin makes it look for headers in /usr/local/include.
     A CUDA_HOME that names a folder without a toolkit is the same illness."""
-    choice = facts.environment.toolkit_choice.value
-    torch = torch_of(facts)
+    choice = context.environment.toolkit_choice.value
+    torch = context.torch
     if choice is not None and choice.root is not None:
         evidence: tuple[Evidence, ...] = (
             Evidence(
                 "torch's CUDA_HOME",
                 f"{choice.root}, by {choice.rule}",
-                facts.environment.toolkit_choice.found_via,
+                context.environment.toolkit_choice.found_via,
             ),
             Evidence("headers there", {True: "yes", False: "no", None: "not looked at"}[choice.has_headers]),
         )
         if choice.has_headers and choice.real_root is None:
-            yield Finding(
-                "cuda-home-wrong",
-                Status.PASS,
+            yield ok(
                 f"torch would take CUDA_HOME={choice.root}.",
                 evidence=evidence,
             )
             return
-        best = choice.real_root or getattr(best_toolkit(facts, torch_cuda(facts)), "root", None)
+        best = choice.real_root or getattr(best_toolkit(context.facts, context.torch_cuda), "root", None)
         if choice.real_root:
             evidence += (Evidence("nvcc's own root", choice.real_root, "nvcc --dryrun (TOP)"),)
         remedy = (
@@ -126,27 +108,23 @@ def cuda_home_wrong(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
         if choice.has_headers:
             summary = f"CUDA_HOME would be {choice.root}, but its nvcc belongs to {choice.real_root}."
-            yield Finding("cuda-home-wrong", Status.WARN, summary, evidence=evidence, remedy=remedy)
+            yield warn(summary, evidence=evidence, remedy=remedy)
             return
         why = "its nvcc is a wrapper script or link" if choice.real_root else "no CUDA headers are there"
-        yield Finding(
-            "cuda-home-wrong",
-            Status.FAIL,
+        yield fail(
             f"torch would take CUDA_HOME={choice.root or '(empty)'}, which is not the toolkit: {why}.",
             evidence=evidence,
             remedy=remedy,
         )
         return
     # A CPU build of torch sets no CUDA_HOME; a CUDA build installed later would stumble over the wrapper.
-    if torch is not None and torch.cuda is None and not facts.machine.variables.get("CUDA_HOME"):
-        for toolkit in compiling_toolkits(facts):
+    if torch is not None and torch.cuda is None and not context.machine.variables.get("CUDA_HOME"):
+        for toolkit in context.toolkits:
             if toolkit.wrapper:
-                yield Finding(
-                    "cuda-home-wrong",
-                    Status.WARN,
+                yield warn(
                     "nvcc on PATH is a wrapper script: a CUDA build of torch would take the wrong CUDA_HOME.",
                     evidence=(
-                        Evidence("nvcc", toolkit.wrapper, facts.machine.toolkits.found_via),
+                        Evidence("nvcc", toolkit.wrapper, context.machine.toolkits.found_via),
                         Evidence("nvcc's own root", toolkit.root, "nvcc --dryrun (TOP)"),
                     ),
                     remedy=(set_variable("CUDA_HOME", toolkit.root),),
@@ -154,70 +132,63 @@ def cuda_home_wrong(facts: Facts, goal: Goal) -> Iterator[Finding]:
                 return
 
 
-@check("cuda-torch-mismatch", "toolkit", "The toolkit's CUDA major is torch's")
-def cuda_torch_mismatch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("cuda-torch-mismatch", family="toolkit", title="The toolkit's CUDA major is torch's")
+def cuda_torch_mismatch(context: Context) -> Iterator[Outcome]:
     """torch refuses to build an extension when nvcc's CUDA major differs from its own (`_check_cuda_version`). A different
     minor is only warned about and works: 12.9 beside 12.8 is fine."""
-    cuda, torch = torch_cuda(facts), torch_of(facts)
-    toolkit = chosen_toolkit(facts)
-    if cuda is None or torch is None or not compiling_toolkits(facts):
+    cuda, torch = context.torch_cuda, context.torch
+    toolkit = context.cuda_home
+    if cuda is None or torch is None or not context.toolkits:
         return
-    fitting = best_toolkit(facts, cuda)
+    fitting = best_toolkit(context.facts, cuda)
     if toolkit is None:
         toolkit = fitting
-    if toolkit is not None and numbers(toolkit.version)[0] == cuda[0]:
-        minor = "" if numbers(toolkit.version)[1] == cuda[1] else " (the minors differ, which works)"
-        yield Finding(
-            "cuda-torch-mismatch",
-            Status.PASS,
+    if toolkit is not None and release(toolkit.version)[0] == cuda[0]:
+        minor = "" if release(toolkit.version)[1] == cuda[1] else " (the minors differ, which works)"
+        yield ok(
             f"Toolkit {toolkit.version} fits torch's CUDA {torch.cuda}{minor}.",
-            evidence=_mismatch_evidence(facts, toolkit),
+            evidence=_mismatch_evidence(context, toolkit),
         )
         return
-    shown = toolkit or compiling_toolkits(facts)[0]
+    shown = toolkit or context.toolkits[0]
     remedy = (
         (set_variable("CUDA_HOME", fitting.root),)
         if fitting
         else (
             say(
                 f"Install a CUDA {cuda[0]}.x toolkit and set CUDA_HOME to it, or a torch build for CUDA "
-                f"{numbers(shown.version)[0]}."
+                f"{release(shown.version)[0]}."
             ),
         )
     )
-    yield Finding(
-        "cuda-torch-mismatch",
-        Status.FAIL,
+    yield fail(
         f"The toolkit is CUDA {shown.version}, torch was built for {torch.cuda}: torch refuses to build with it.",
-        evidence=_mismatch_evidence(facts, shown),
+        evidence=_mismatch_evidence(context, shown),
         remedy=remedy,
     )
 
 
-@check("toolkit-arch", "toolkit", "The toolkit can compile for the GPU")
-def toolkit_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("toolkit-arch", family="toolkit", title="The toolkit can compile for the GPU")
+def toolkit_arch(context: Context) -> Iterator[Outcome]:
     """nvcc knows an architecture only from some release on (sm_120 from 12.8) and drops old ones (below sm_75 in 13.0). One
     that does not know the GPU's own number may know an older one of the same major, whose code runs as it is: CUDA 11.7
     compiles 8.6 for an RTX 4090. Of an older major only PTX serves, which the driver compiles at first use."""
-    toolkit = build_toolkit(facts)
+    toolkit = context.build_toolkit
     if toolkit is None or not toolkit.archs:
         return
     evidence = (Evidence(f"nvcc {toolkit.version}", " ".join(toolkit.archs), "nvcc --list-gpu-code"),)
-    for target in targets(facts, goal):
+    for target in context.targets:
         if target.arch.plain.sm in toolkit.archs:
-            yield Finding(
-                "toolkit-arch",
-                Status.PASS,
+            yield ok(
                 f"Toolkit {toolkit.version} compiles for {target.label}.",
                 subject=target.label,
                 evidence=evidence,
             )
             continue
-        others = [t for t in compiling_toolkits(facts) if target.arch.plain.sm in t.archs]
+        others = [t for t in context.toolkits if target.arch.plain.sm in t.archs]
         if (instead := _sibling(toolkit, target.arch)) is not None:
-            stops = not goal.targets and _stops_at(facts, toolkit)
-            yield Finding(
-                "toolkit-arch",
+            stops = not context.goal.targets and _stops_at(context, toolkit)
+            yield outcome(
                 Status.WARN if stops else Status.SKIP,
                 f"Toolkit {toolkit.version} does not know {target.arch.cc}"
                 + (", for which torch would compile" if stops else "")
@@ -230,11 +201,9 @@ def toolkit_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         remedy = (
             (set_variable("CUDA_HOME", others[0].root),)
             if others
-            else (say(_which_toolkit(target.arch)), *_by_ptx(facts, toolkit, target.arch))
+            else (say(_which_toolkit(target.arch)), *_by_ptx(context, toolkit, target.arch))
         )
-        yield Finding(
-            "toolkit-arch",
-            Status.FAIL,
+        yield fail(
             f"Toolkit {toolkit.version} cannot compile for {target.label}.",
             subject=target.label,
             evidence=evidence,
@@ -242,13 +211,15 @@ def toolkit_arch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-def _mismatch_evidence(facts: Facts, toolkit: Toolkit) -> tuple[Evidence, ...]:
-    torch = torch_of(facts)
-    wrapped = wrapper_choice(facts)
+def _mismatch_evidence(context: Context, toolkit: Toolkit) -> tuple[Evidence, ...]:
+    torch = context.torch
+    wrapped = context.wrapper_choice
     note = f" (behind {wrapped.nvcc})" if wrapped and wrapped.real_root == toolkit.root else ""
     return (
         Evidence("nvcc", f"{toolkit.version} in {toolkit.root}{note}", "nvcc --version"),
-        Evidence("torch.version.cuda", str(torch.cuda if torch else None), facts.environment.torch.found_via),
+        Evidence(
+            "torch.version.cuda", str(torch.cuda if torch else None), context.environment.torch.found_via
+        ),
     )
 
 
@@ -261,28 +232,28 @@ def _sibling(toolkit: Toolkit, arch: Arch) -> Arch | None:
     return max((one for one in _plain_archs(toolkit) if cubin_runs_on(one, arch)), default=None)
 
 
-def _stops_at(facts: Facts, toolkit: Toolkit) -> bool:
+def _stops_at(context: Context, toolkit: Toolkit) -> bool:
     """With no list set torch would ask this nvcc for an architecture that it does not know."""
-    torch = torch_of(facts)
+    torch = context.torch
     if (
         torch is None
         or not torch.code
-        or facts.machine.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native"
+        or context.machine.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native"
     ):
         return False
     built = visible_gpu_arch_list(
-        [item.arch for item in targets(facts, Goal())], own_archs(torch), torch.version
+        [item.arch for item in context.own_targets], own_archs(torch), torch.version
     )
     return isinstance(built, ArchList) and any(one.plain.sm not in toolkit.archs for one in built.cubins)
 
 
-def _by_ptx(facts: Facts, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:
+def _by_ptx(context: Context, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:
     """The road by the newest PTX of this nvcc, where neither the driver nor torch is known to refuse it."""
-    torch = torch_of(facts)
+    torch = context.torch
     older = max((one for one in _plain_archs(toolkit) if ptx_runs_on(one, arch)), default=None)
     isa, level = (
-        drivers.ptx_isa_of_cuda(pair(toolkit.version) or (0, 0)),
-        pair(driver_level(facts, arch)),
+        drivers.ptx_isa_of_cuda(major_minor(toolkit.version) or (0, 0)),
+        major_minor(context.driver_level(arch)),
     )
     fits = drivers.ptx_jit_ok(isa, level) if isa and level else None
     if older is None or fits is False or (torch and torch.knows_archs and older.cc not in torch.knows_archs):

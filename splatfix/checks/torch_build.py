@@ -4,55 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks._common import (
-    Target,
-    code_words,
-    driver_level,
-    has_nvidia_gpu,
-    is_windows,
-    pair,
-    targets,
-    torch_family,
-    torch_of,
-)
-from splatfix.checks.advice import install_words, pip, python_option
-from splatfix.checks.coverage import judge
-from splatfix.checks.model import Evidence, Finding, Goal, Status
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown
 from splatfix.checks.registry import check
-from splatfix.checks.torch_choice import builds_for
+from splatfix.context import Context, Target
+from splatfix.context.commands import python_option
+from splatfix.context.coverage import code_words, judge
+from splatfix.context.readings import torch_family
+from splatfix.context.torch_wheels import builds_for
 from splatfix.core.step import Step, run, say, set_variable
-from splatfix.facts import Facts, Torch
+from splatfix.core.versions import major_minor
+from splatfix.facts import Torch
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
 from splatfix.knowledge.cpp_extension import ArchListError, visible_gpu_arch_list
 
 
-@check("torch-installed", "torch", "torch in the target environment")
-def torch_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("torch-installed", family="torch", title="torch in the target environment")
+def torch_installed(context: Context) -> Iterator[Outcome]:
     """Every splatting stack stands on torch. splatfix reads its version and build from its own files."""
-    installed, torch = facts.environment.torch_installed, facts.environment.torch
+    installed, torch = context.environment.torch_installed, context.environment.torch
     if installed.value is None:
-        yield Finding(
-            "torch-installed",
-            Status.UNKNOWN,
+        yield unknown(
             "Whether torch is installed is not known.",
             evidence=(Evidence("reason", installed.error),),
         )
     elif not installed.value:
-        yield Finding(
-            "torch-installed",
-            Status.FAIL,
+        yield fail(
             "torch is not installed in this environment.",
             evidence=(Evidence("torch", "not found", installed.found_via),),
             remedy=(
                 say("To look at another environment: splatfix diagnose --python path/to/venv"),
-                *torch_for(facts, goal, targets(facts, goal)),
+                *torch_for(context, context.targets),
             ),
         )
     elif torch.value is None:
-        yield Finding(
-            "torch-installed",
-            Status.FAIL,
+        yield fail(
             f"torch's files are damaged: {torch.error}.",
             evidence=(Evidence("torch", torch.error, torch.found_via),),
             remedy=(say("Install torch anew in this environment."),),
@@ -63,19 +49,17 @@ def torch_installed(facts: Facts, goal: Goal) -> Iterator[Finding]:
             if torch.value.cuda
             else (f"ROCm {torch.value.hip}" if torch.value.hip else "CPU")
         )
-        yield Finding(
-            "torch-installed",
-            Status.PASS,
+        yield ok(
             f"torch {torch.value.version}, a {kind} build",
             evidence=(Evidence("torch", f"{torch.value.version} in {torch.value.folder}", torch.found_via),),
         )
 
 
-@check("torch-imports", "torch", "torch imports in the target environment")
-def torch_imports(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("torch-imports", family="torch", title="torch imports in the target environment")
+def torch_imports(context: Context) -> Iterator[Outcome]:
     """Importing torch takes seconds, so it is done only with `--imports`, or when torch's files do not look as pip left
     them. It happens in a child process: a crash or hang there is this finding."""
-    for probe in facts.environment.imports:
+    for probe in context.environment.imports:
         if probe.module != "torch":
             continue
         evidence = (
@@ -86,47 +70,39 @@ def torch_imports(facts: Facts, goal: Goal) -> Iterator[Finding]:
             ),
         )
         if probe.ok:
-            yield Finding(
-                "torch-imports", Status.PASS, f"torch imports ({probe.seconds:.1f} s).", evidence=evidence
-            )
+            yield ok(f"torch imports ({probe.seconds:.1f} s).", evidence=evidence)
         else:
-            yield Finding(
-                "torch-imports",
-                Status.FAIL,
+            yield fail(
                 f"Importing torch fails ({probe.outcome}): {probe.detail}",
                 evidence=evidence,
                 remedy=(say("Install torch anew in this environment, then rebuild the extensions."),),
             )
 
 
-@check("cpu-only-torch", "torch", "torch is a CUDA build where CUDA is wanted")
-def cpu_only_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("cpu-only-torch", family="torch", title="torch is a CUDA build where CUDA is wanted")
+def cpu_only_torch(context: Context) -> Iterator[Outcome]:
     """A CPU build of torch (`torch.version.cuda` is None) can neither run nor build CUDA extensions: its cpp_extension
     sets no CUDA_HOME even where a toolkit is installed. It is what `pip install torch` gives on Windows. A ROCm build is
     no better where an NVIDIA GPU is meant."""
-    torch = torch_of(facts)
+    torch = context.torch
     if torch is None or torch.cuda:
         return
-    if torch.hip and not (has_nvidia_gpu(facts) or goal.targets):
+    if torch.hip and not (context.has_nvidia_gpu or context.goal.targets):
         return  # an AMD machine that nobody asked to serve NVIDIA's
-    evidence = (Evidence("torch.version.cuda", "None", facts.environment.torch.found_via),)
-    if has_nvidia_gpu(facts) or goal.targets:
-        wanted = "this machine's GPU" if has_nvidia_gpu(facts) else " ".join(goal.targets)
-        yield Finding(
-            "cpu-only-torch",
-            Status.FAIL,
+    evidence = (Evidence("torch.version.cuda", "None", context.environment.torch.found_via),)
+    if context.has_nvidia_gpu or context.goal.targets:
+        wanted = "this machine's GPU" if context.has_nvidia_gpu else " ".join(context.goal.targets)
+        yield fail(
             f"torch {torch.version} is a {torch.built_for} build: it cannot use {wanted} nor build CUDA "
             "extensions.",
             evidence=evidence,
-            remedy=torch_for(facts, goal, targets(facts, goal)),
+            remedy=torch_for(context, context.targets),
         )
     else:
-        yield Finding(
-            "cpu-only-torch",
-            Status.SKIP,
+        yield skip(
             (
                 "torch for macOS computes on the CPU and on Metal (MPS)"
-                if facts.machine.system == "darwin"
+                if context.machine.system == "darwin"
                 else "torch is a CPU build, which suits a machine without a GPU"
             )
             + "; CUDA extensions cannot be built with it.",
@@ -134,83 +110,76 @@ def cpu_only_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
         )
 
 
-@check("torch-arch-unsupported", "torch", "torch carries code for the GPU")
-def torch_arch_unsupported(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("torch-arch-unsupported", family="torch", title="torch carries code for the GPU")
+def torch_arch_unsupported(context: Context) -> Iterator[Outcome]:
     """Reads the fat binaries of `libtorch_cuda` and judges every fatbin against each GPU: a cubin of the same major
     and no newer minor runs (sm_89 runs the 8.6 code, sm_121 the 12.0 code), and so does PTX that the driver can compile.
     Without either, the first kernel ends in "no kernel image is available for execution on the device"."""
-    torch = torch_of(facts)
+    torch = context.torch
     if torch is None or not torch.cuda:
         return
     if torch.code_error or not torch.code:
-        yield Finding(
-            "torch-arch-unsupported",
-            Status.UNKNOWN,
+        yield unknown(
             "What GPU code torch carries could not be read.",
             evidence=(Evidence("libtorch_cuda", torch.code_error or "no fat binary in it"),),
         )
         return
     evidence = (Evidence("libtorch_cuda", code_words(torch.code), "fat binaries read as bytes"),)
-    for target in targets(facts, goal):
+    for target in context.targets:
         verdict = judge(
-            torch.code, target.arch, driver_cuda=driver_level(facts, target.arch), build_cuda=pair(torch.cuda)
+            torch.code,
+            target.arch,
+            driver_cuda=context.driver_level(target.arch),
+            build_cuda=major_minor(torch.cuda),
         )
         if verdict.usable:
             # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
-            status = Status.UNKNOWN if verdict.ptx_unsure and not goal.targets else Status.PASS
-            yield Finding(
-                "torch-arch-unsupported",
+            status = Status.UNKNOWN if verdict.ptx_unsure and not context.goal.targets else Status.PASS
+            yield outcome(
                 status,
                 f"torch {torch.version} {verdict.reason}.",
                 subject=target.label,
                 evidence=evidence,
             )
         elif verdict.too_new_ptx and not verdict.missing:
-            yield Finding(
-                "torch-arch-unsupported",
-                Status.FAIL,
+            yield fail(
                 f"torch {torch.version} has no machine code for {target.label}, and {verdict.reason}.",
                 subject=target.label,
                 evidence=evidence,
-                remedy=torch_for(facts, goal, (target,)),
+                remedy=torch_for(context, (target,)),
             )
         else:
-            yield Finding(
-                "torch-arch-unsupported",
-                Status.FAIL,
+            yield fail(
                 f"torch {torch.version} has no code for {target.label}.",
                 subject=target.label,
                 evidence=evidence,
-                remedy=torch_for(facts, goal, (target,)),
+                remedy=torch_for(context, (target,)),
             )
 
 
-@check("arch-unknown-to-torch", "torch", "torch's cpp_extension knows the architecture")
-def arch_unknown_to_torch(facts: Facts, goal: Goal) -> Iterator[Finding]:
+@check("arch-unknown-to-torch", family="torch", title="torch's cpp_extension knows the architecture")
+def arch_unknown_to_torch(context: Context) -> Iterator[Outcome]:
     """`TORCH_CUDA_ARCH_LIST` is checked against a list inside torch; an architecture that is not in it ends the build
     with "Unknown CUDA arch (x) or GPU not supported", whatever the toolkit could do. That stops nobody where torch knows an
     older number of the same major, whose code runs as it is: torch 1.13 builds 8.6 for an RTX 4090."""
-    torch = torch_of(facts)
+    torch = context.torch
     if torch is None or not torch.cuda or not torch.knows_archs:
         return
     evidence = (Evidence("supported_arches", " ".join(torch.knows_archs), "torch/utils/cpp_extension.py"),)
-    for target in targets(facts, goal):
+    for target in context.targets:
         if target.arch.cc in torch.knows_archs:
             continue
         instead = _known_sibling(torch, target.arch)
         if instead is None:
-            yield Finding(
-                "arch-unknown-to-torch",
-                Status.FAIL,
+            yield fail(
                 f"torch {torch.version} refuses to build for {target.label}: {target.arch.cc} is not in its list.",
                 subject=target.label,
                 evidence=evidence,
-                remedy=torch_for(facts, goal, (target,)),
+                remedy=torch_for(context, (target,)),
             )
             continue
-        stops = not goal.targets and _stops_over_visible_gpus(facts, torch)
-        yield Finding(
-            "arch-unknown-to-torch",
+        stops = not context.goal.targets and _stops_over_visible_gpus(context, torch)
+        yield outcome(
             Status.WARN if stops else Status.SKIP,
             f"torch {torch.version} does not know {target.arch.cc} by its number"
             + (", at which a build without an arch list stops" if stops else "")
@@ -237,15 +206,15 @@ def _known_sibling(torch: Torch, arch: Arch) -> Arch | None:
     return max((one for one in known if not one.variant and cubin_runs_on(one, arch)), default=None)
 
 
-def _stops_over_visible_gpus(facts: Facts, torch: Torch) -> bool:
+def _stops_over_visible_gpus(context: Context, torch: Torch) -> bool:
     """With no list set torch would end a build here, because it works out a number that it does not know itself."""
-    if facts.machine.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native" or not torch.code:
+    if context.machine.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native" or not torch.code:
         return False
-    wanted = [item.arch for item in targets(facts, Goal())]
+    wanted = [item.arch for item in context.own_targets]
     return isinstance(visible_gpu_arch_list(wanted, own_archs(torch), torch.version), ArchListError)
 
 
-def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
+def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
     """Which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python.
 
     One that serves all GPUs asked for comes first. Where there is none, the command is no command: it would take from
@@ -255,14 +224,14 @@ def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Ste
         return (
             say(
                 run(
-                    *("splatfix", "diagnose", *python_option(facts), "--target", "ARCH"),
+                    *("splatfix", "diagnose", *python_option(context.facts), "--target", "ARCH"),
                     text="Install a torch build for your GPU; this names the exact command",
-                ).line(windows=is_windows(facts))
+                ).line(windows=context.windows)
             ),
         )
-    everything = tuple(dict.fromkeys((*targets(facts, goal), *wanted)))
-    served = builds_for(facts, [item.arch for item in everything])
-    found = served or builds_for(facts, [item.arch for item in wanted])
+    everything = tuple(dict.fromkeys((*context.targets, *wanted)))
+    served = builds_for(context.facts, [item.arch for item in everything])
+    found = served or builds_for(context.facts, [item.arch for item in wanted])
     if not found:
         return (
             say(
@@ -270,9 +239,9 @@ def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Ste
             ),
         )
     best = found[0]
-    _, words = torch_releases.replacing_words(best.torch, best.tag, torch_family(facts))
-    command = pip(facts, "install", *words)
-    rebuild = say(f"Then rebuild every CUDA extension: {install_words(facts, goal, 'SOURCE', wanted=wanted)}")
+    _, words = torch_releases.replacing_words(best.torch, best.tag, torch_family(context.facts))
+    command = context.pip("install", *words)
+    rebuild = context.install("SOURCE", text="Then rebuild every CUDA extension", wanted=wanted)
     if served:
         return (command, rebuild)
     return (
@@ -281,7 +250,7 @@ def torch_for(facts: Facts, goal: Goal, wanted: tuple[Target, ...]) -> tuple[Ste
                 *("FOLDER/bin/python", "-m", "pip", "install", *words),
                 text=f"No one torch build serves {' and '.join(item.label for item in everything)}. For "
                 f"{wanted[0].arch.sm}, in an environment of its own",
-            ).line(windows=is_windows(facts))
+            ).line(windows=context.windows)
         ),
         say(
             "Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -60,6 +61,29 @@ class SplatfixError(Exception):
             "exit_code": int(self.exit_code),
             "details": self.details,
         }
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An error as data, for what is an expected alternative until somebody needs it; see :class:`SplatfixError`."""
+
+    code: str
+    what: str
+    meaning: str = ""
+    todo: tuple[Step, ...] = ()
+    exit_code: Exit = Exit.FAILURE
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def error(self) -> SplatfixError:
+        """The error to raise."""
+        return SplatfixError(
+            self.code,
+            self.what,
+            meaning=self.meaning,
+            todo=self.todo,
+            exit_code=self.exit_code,
+            details=dict(self.details),
+        )
 
 
 def usage_error(code: str, what: str, *todo: Step) -> SplatfixError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, read_wheel
-from splatfix.checks.coverage import judge
+from splatfix.context.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, Runner

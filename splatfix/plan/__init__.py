@@ -14,17 +14,15 @@ from splatfix.plan.plan import (
     ProvideToolkit,
     Reason,
     Request,
-    RoadNotTaken,
     VerifyWheel,
 )
 from splatfix.plan.planner import make_plan
 from splatfix.plan.rank import aim_at, find_ways, ways_out_of
-from splatfix.plan.ways import Advice, Aim, Lane, Road, WayOut, Ways
+from splatfix.plan.ways import Advice, Lane, Road, WayOut, Ways
 
 __all__ = [
     "Action",
     "Advice",
-    "Aim",
     "BuildWheel",
     "CheckImport",
     "EditSource",
@@ -36,7 +34,6 @@ __all__ = [
     "Reason",
     "Request",
     "Road",
-    "RoadNotTaken",
     "VerifyWheel",
     "WayOut",
     "Ways",

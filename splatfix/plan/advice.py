@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding, Goal, Status, run_checks, select
+from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.context import Goal, make_context
 from splatfix.core.step import commands
 from splatfix.facts import Fact, Facts, Torch
 from splatfix.knowledge.torch_releases import build
@@ -29,7 +30,6 @@ _SET_BY_INSTALL = {"CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST",
 
 def advise(
     findings: Sequence[Finding],
-    families: Mapping[str, str],
     ways: Ways,
     found: Situation | None,
     windows: bool,
@@ -37,7 +37,6 @@ def advise(
     """The first way out among those that cure most, and a step for each failure that it does not cure.
 
     Args:
-        families: of the checks, by code.
         found: the facts as the ways saw them; None where there is nothing to build for.
         windows: the shell that the commands are for is cmd.exe.
     """
@@ -45,23 +44,20 @@ def advise(
     best: WayOut | None = None
     cured: list[Finding] = []
     for plan in ways.plans:
-        here = [
-            item for item in failed if _cures(plan, item, families.get(item.code, ""), ways, found, windows)
-        ]
+        here = [item for item in failed if _cures(plan, item, ways, found, windows)]
         if len(here) > len(cured):
             best, cured = plan, here
     left = [item for item in failed if item not in cured]
     said: dict[object, ByHand] = {}  # one remedy answers each failure that names it, once
     for item in left:
         key = tuple(step.text for step in item.remedy if step.text) or item.summary
-        said.setdefault(key, _instead(item, families.get(item.code, ""), ways, found, windows))
+        said.setdefault(key, _instead(item, ways, found, windows))
     return Advice(best, tuple(said.values()))
 
 
-def _cures(
-    plan: WayOut, finding: Finding, family: str, ways: Ways, found: Situation | None, windows: bool
-) -> bool:
+def _cures(plan: WayOut, finding: Finding, ways: Ways, found: Situation | None, windows: bool) -> bool:
     """Once this way is gone, the failure is gone."""
+    family = finding.family
     if repair_of(finding, windows) in plan.steps:
         return True
     if found is None or plan.road is Road.CONTAINER:
@@ -100,10 +96,9 @@ def _serves_as_it_is(ways: Ways) -> bool:
 
 def _gone_with(step: InstallTorch, finding: Finding, found: Situation) -> bool:
     """The check no longer fails once this torch is there; asked of the check itself."""
-    facts, goal = with_torch(found.facts, step), Goal(tuple(arch.sm for arch in found.archs))
-    return all(
-        item.status is not Status.FAIL for item in run_checks(facts, goal, select((finding.code,), ()))
-    )
+    goal = Goal(tuple(arch.sm for arch in found.archs))
+    context = make_context(with_torch(found.facts, step), goal)
+    return all(item.status is not Status.FAIL for item in run_checks(context, select((finding.code,), ())))
 
 
 def with_torch(facts: Facts, step: InstallTorch) -> Facts:
@@ -129,21 +124,21 @@ def with_torch(facts: Facts, step: InstallTorch) -> Facts:
     )
 
 
-def _instead(finding: Finding, family: str, ways: Ways, found: Situation | None, windows: bool) -> ByHand:
+def _instead(finding: Finding, ways: Ways, found: Situation | None, windows: bool) -> ByHand:
     """What to do about a failure that no way out cures."""
     lines = tuple(item.shell(windows=windows) for item in commands(finding.remedy))
     said = " ".join(step.text for step in finding.remedy if step.text)
     what = finding.summary.rstrip(".")
-    if family not in _BUILDING:
+    if finding.family not in _BUILDING:
         return ByHand(f"{finding.code}: {said or what}", lines)
     text = f"{finding.code} matters only when CUDA code is built"
     text += "; what is installed serves as it is" if _serves_as_it_is(ways) else ""
-    if _install_sets_it(finding, family, found):
+    if _install_sets_it(finding, found):
         return ByHand(f"{text}. splatfix install sets this itself; any other build needs it", lines)
     return ByHand(f"{text}. Before that: {said}" if said else f"{text}. Before that", lines)
 
 
-def _install_sets_it(finding: Finding, family: str, found: Situation | None) -> bool:
+def _install_sets_it(finding: Finding, found: Situation | None) -> bool:
     """An installation here finds a toolkit and a compiler, and gives every build the variable that this is about."""
     torch = found.torch if found else None
     if found is None or torch is None or torch.cuda is None or steps_here(found.facts, torch, found.archs):
@@ -151,4 +146,4 @@ def _install_sets_it(finding: Finding, family: str, found: Situation | None) -> 
     if steps_here(found.facts, torch, found.archs) is None:
         return False
     named = {name for item in commands(finding.remedy) for name, _ in (*item.env, *item.prepend)}
-    return bool(named & _SET_BY_INSTALL) or family != "build"
+    return bool(named & _SET_BY_INSTALL) or finding.family != "build"

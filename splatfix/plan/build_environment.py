@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from splatfix.checks.build_resources import MEMORY_PER_JOB
+from splatfix.context.compilers import HostCompilers
 from splatfix.facts import Facts, Source, Toolkit, Torch
 from splatfix.plan.compiler_cache import compiler_cache
-from splatfix.plan.compilers import CompilerDecision
 from splatfix.plan.plan import Reason
 
 OWN_TOOLKIT = ("splatfix's own cache",)
@@ -48,7 +48,7 @@ def build_environment(
     facts: Facts,
     toolkit: Toolkit,
     why_toolkit: str,
-    compilers: CompilerDecision,
+    compilers: HostCompilers,
     arch_variables: Mapping[str, str],
     why_arch: str,
     jobs: int | None = None,

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding, Goal, run_checks, select
+from splatfix.checks import Finding, run_checks, select
 from splatfix.checks.packages import leaf, variant_names
+from splatfix.context import Goal, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import say
 from splatfix.facts import Facts, FatbinGroup, SplatPackage
@@ -16,7 +17,6 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.stacks import variant, variants
 from splatfix.plan.condemned import files_of, its_call_fits, other_variant, what_condemns, who_loses_it
 from splatfix.plan.recipes import recipe
-from splatfix.plan.ways import Aim
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class NativePart:
     """Which other stack loses it when the variant that is meant takes its place, as a sentence; "" where none does."""
 
 
-def native_parts(aim: Aim, facts: Facts, archs: Sequence[Arch] = ()) -> Iterable[NativePart]:
+def native_parts(aim: Goal, facts: Facts, archs: Sequence[Arch] = ()) -> Iterable[NativePart]:
     """The extensions that are meant: those named, of the stack or of the checkout; failing that, those installed.
 
     Args:
@@ -58,7 +58,7 @@ def native_parts(aim: Aim, facts: Facts, archs: Sequence[Arch] = ()) -> Iterable
         yield replace(there, variant=there.variant or key) if there else NativePart(name, key)
 
 
-def _named(aim: Aim, facts: Facts) -> Iterable[tuple[str, tuple[str, ...]]]:
+def _named(aim: Goal, facts: Facts) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Extensions by name with the variants that are meant: asked for, the stack's, or the checkout's."""
     if aim.extensions:
         yield from ((name, aim.variants.get(name, ())) for name in aim.extensions)
@@ -115,7 +115,7 @@ _OF_PACKAGES = ("extension", "checkout", "environment")
 def _findings(facts: Facts, archs: Sequence[Arch]) -> tuple[Finding, ...]:
     if not facts.environment.packages.value:
         return ()
-    return run_checks(facts, Goal(tuple(arch.sm for arch in archs)), select(_OF_PACKAGES, ()))
+    return run_checks(make_context(facts, Goal(tuple(arch.sm for arch in archs))), select(_OF_PACKAGES, ()))
 
 
 def _is_cuda(package: SplatPackage) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from splatfix.context import Rejected
 from splatfix.plan.edits import PlannedEdit
 
 PLAN_VERSION = 1
@@ -38,14 +39,6 @@ class Reason:
 
     text: str
     found_via: str = ""
-
-
-@dataclass(frozen=True)
-class RoadNotTaken:
-    """Something else that could have been done, and why it is not."""
-
-    what: str
-    why: str
 
 
 @dataclass(frozen=True)
@@ -186,7 +179,7 @@ class Plan:
     backend: str
     targets: tuple[str, ...]
     actions: tuple[Action, ...]
-    roads_not_taken: tuple[RoadNotTaken, ...] = ()
+    roads_not_taken: tuple[Rejected, ...] = ()
     notes: tuple[str, ...] = ()
     """What the person should know although it stops nothing."""
     request: Request = field(default_factory=Request)

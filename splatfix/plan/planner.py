@@ -9,8 +9,11 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix import __version__
+from splatfix.context import Rejected
+from splatfix.context.targets import each_target
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import say
+from splatfix.core.versions import release
 from splatfix.facts import Facts, Source, read_source
 from splatfix.plan.arch_choice import ArchChoice, Decider, choose
 from splatfix.plan.build_environment import build_environment, job_count
@@ -28,14 +31,11 @@ from splatfix.plan.plan import (
     Plan,
     Reason,
     Request,
-    RoadNotTaken,
     VerifyWheel,
 )
 from splatfix.plan.requirements import check_build_tools, interpreter_of, replaced_version, torch_of
 from splatfix.plan.sharing import share_jobs
 from splatfix.plan.swaps import choose_swaps
-from splatfix.plan.targets import check_spelling
-from splatfix.plan.versions import release_numbers
 
 
 def make_plan(request: Request, facts: Facts) -> Plan:
@@ -44,7 +44,7 @@ def make_plan(request: Request, facts: Facts) -> Plan:
     Raises:
         SplatfixError: one of many, each naming what is wrong with the request, the sources, the environment or the machine.
     """
-    check_spelling(request.targets)
+    each_target(request.targets)
     makers = {"native": _native_plan, "pure": _pure_plan, "auto": _native_or_pure}
     if request.backend not in makers:
         raise usage_error(
@@ -73,7 +73,7 @@ def _native_or_pure(request: Request, facts: Facts) -> Plan:
         made = _pure_plan(request, facts)
     except SplatfixError as refusal:
         raise why from refusal
-    road = RoadNotTaken("native build", why.what)
+    road = Rejected("native build", why.what)
     note = f"pure PyTorch, because a native build is not possible here: {why.what}"
     return replace(made, roads_not_taken=(road,), notes=(note, *made.notes))
 
@@ -82,9 +82,9 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
     sources, notes = sources_in(request.sources, facts)
     interpreter = interpreter_of(facts)
     tools = cuda_tools(request, facts) if any(source.needs_cuda for source in sources) else None
-    roads: list[RoadNotTaken] = []
+    roads: list[Rejected] = []
     if tools:
-        roads += [*tools.toolkit.rejected, *tools.compilers.rejected]
+        roads += tools.rejected
         roads += _torch_own_choice(facts, tools.toolkit.toolkit.root)
     builds: list[BuildWheel] = []
     for source in sources:
@@ -123,7 +123,7 @@ def _native_plan(request: Request, facts: Facts) -> Plan:
 
 def _cuda_build(
     source: Source, request: Request, facts: Facts, tools: CudaTools
-) -> tuple[BuildWheel, list[RoadNotTaken]]:
+) -> tuple[BuildWheel, list[Rejected]]:
     choice, edits = _arch_and_edits(source, facts, tools)
     made = build_environment(
         facts,
@@ -155,9 +155,7 @@ def _arch_and_edits(
 ) -> tuple[ArchChoice, tuple[PlannedEdit, ...]]:
     """Who decides on architectures, and the edits needed; what setup.py decides itself is edited away where it is wrong."""
     archs, version, ptx = tools.toolkit.build_archs, tools.torch.version, tools.toolkit.ptx
-    context = edit_context(
-        source, tools.toolkit.version, release_numbers(version), facts.machine.system, archs
-    )
+    context = edit_context(source, tools.toolkit.version, release(version), facts.machine.system, archs)
     refusal: SplatfixError | None = None
     choice: ArchChoice | None = None
     try:
@@ -206,7 +204,7 @@ def _pure_plan(request: Request, facts: Facts) -> Plan:
         MakeSwap(s.distribution, s.module, swap_version(), s.variant, (Reason(s.note),)) for s in swaps
     ]
     roads = tuple(
-        RoadNotTaken(
+        Rejected(
             f"native build of {swap.name}", "--backend pure was asked for; it needs no toolkit and no GPU"
         )
         for swap in swaps
@@ -252,21 +250,21 @@ def _in_order(facts: Facts, makers: Sequence[Action], *, in_place: bool = False)
     return (*makers, *verifications, *installs)
 
 
-def _torch_own_choice(facts: Facts, root: str) -> list[RoadNotTaken]:
+def _torch_own_choice(facts: Facts, root: str) -> list[Rejected]:
     choice = facts.environment.toolkit_choice.value
     if choice is None or choice.root is None or Path(choice.root).resolve() == Path(root).resolve():
         return []
     why = f"torch would take it ({choice.rule})"
     why += f", but that nvcc belongs to {choice.real_root}" if choice.real_root else ""
     why += "" if choice.has_headers else "; there are no CUDA headers below it"
-    return [RoadNotTaken(f"CUDA_HOME={choice.root}", why)]
+    return [Rejected(f"CUDA_HOME={choice.root}", why)]
 
 
-def _arch_roads(choice: ArchChoice) -> list[RoadNotTaken]:
+def _arch_roads(choice: ArchChoice) -> list[Rejected]:
     if choice.decider is Decider.TORCH:
         return [
-            RoadNotTaken(
+            Rejected(
                 "leave TORCH_CUDA_ARCH_LIST unset", "torch would build for the GPUs it sees here, or stop"
             )
         ]
-    return [RoadNotTaken("set TORCH_CUDA_ARCH_LIST", choice.why)]
+    return [Rejected("set TORCH_CUDA_ARCH_LIST", choice.why)]

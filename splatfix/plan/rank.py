@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding
-from splatfix.checks._common import is_windows
+from splatfix.context import Goal, Rejected
+from splatfix.context.readings import is_windows
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts import Facts
@@ -18,15 +19,15 @@ from splatfix.plan import roads_other as other_roads
 from splatfix.plan.advice import advise
 from splatfix.plan.checkout import sources_in
 from splatfix.plan.condemned import variants_of_source
-from splatfix.plan.plan import Request, RoadNotTaken
+from splatfix.plan.plan import Request
 from splatfix.plan.roads_swap import swap
 from splatfix.plan.roads_torch import other_torch
 from splatfix.plan.situation import Situation, situation
 from splatfix.plan.swaps import choose_swaps
-from splatfix.plan.ways import Aim, Lane, Road, WayOut, Ways
+from splatfix.plan.ways import Lane, Road, WayOut, Ways
 
 
-def aim_at(request: Request, facts: Facts, *, keep: tuple[str, ...] = (), source: str = "") -> Aim:
+def aim_at(request: Request, facts: Facts, *, keep: tuple[str, ...] = (), source: str = "") -> Goal:
     """The aim of an installation request: its extensions by name, and what stands in for them, as the sources tell.
 
     A source that cannot be read gives an aim without names; what is wrong with it is for ``make_plan`` to say.
@@ -38,7 +39,7 @@ def aim_at(request: Request, facts: Facts, *, keep: tuple[str, ...] = (), source
     except SplatfixError as error:
         incomplete = error.code == "source-incomplete"
         fetch = tuple(item.shell() for item in commands(error.todo) if item.argv[:1] == ("git",))
-        return Aim(
+        return Goal(
             request.targets,
             keep=keep,
             source=source,
@@ -51,7 +52,7 @@ def aim_at(request: Request, facts: Facts, *, keep: tuple[str, ...] = (), source
         names = tuple(item.name for item in choose_swaps(request.sources))
     except SplatfixError as error:
         refused = error.what
-    return Aim(
+    return Goal(
         request.targets,
         extensions=labels,
         keep=keep,
@@ -62,7 +63,7 @@ def aim_at(request: Request, facts: Facts, *, keep: tuple[str, ...] = (), source
     )
 
 
-def find_ways(aim: Aim, facts: Facts, lanes: Sequence[Lane] = ()) -> Ways:
+def find_ways(aim: Goal, facts: Facts, lanes: Sequence[Lane] = ()) -> Ways:
     """Every way from these facts to the aim, the least invasive first, and every shut road with its reason.
 
     Changes nothing and looks at nothing but the facts: recorded ones give the same answer anywhere.
@@ -80,29 +81,24 @@ def find_ways(aim: Aim, facts: Facts, lanes: Sequence[Lane] = ()) -> Ways:
     opened = any(isinstance(item, WayOut) and item.road not in (Road.CONTAINER, Road.SWAP) for item in taken)
     taken.append(other_roads.driver(found, lambda other: _plans_with(aim, other, lanes), opened=opened))
     plans = tuple(item for item in taken if isinstance(item, WayOut))
-    rejected = tuple(item for item in taken if isinstance(item, RoadNotTaken))
+    rejected = tuple(item for item in taken if isinstance(item, Rejected))
     notes = _notes(found, opened=opened)
     return Ways(tuple(arch.sm for arch in found.archs), found.subjects, plans, rejected, notes)
 
 
 def ways_out_of(
     findings: Sequence[Finding],
-    families: Mapping[str, str],
-    aim: Aim,
+    aim: Goal,
     facts: Facts,
     lanes: Sequence[Lane] = (),
 ) -> Ways:
-    """As :func:`find_ways`, with the advice that answers the failures among these findings.
-
-    Args:
-        families: of the checks, by code.
-    """
+    """As :func:`find_ways`, with the advice that answers the failures among these findings."""
     ways = find_ways(aim, facts, lanes)
     found = situation(aim, facts) if ways.targets else Situation(facts, aim, (), ())
-    return replace(ways, advice=advise(findings, families, ways, found, is_windows(facts)))
+    return replace(ways, advice=advise(findings, ways, found, is_windows(facts)))
 
 
-def _try_all(found: Situation, lanes: Sequence[Lane]) -> Iterable[WayOut | RoadNotTaken]:
+def _try_all(found: Situation, lanes: Sequence[Lane]) -> Iterable[WayOut | Rejected]:
     """Every road but the driver's, in the order of ``Road``."""
     for road in (
         build_roads.keep,
@@ -117,19 +113,17 @@ def _try_all(found: Situation, lanes: Sequence[Lane]) -> Iterable[WayOut | RoadN
     yield swap(found)
 
 
-def _plans_with(aim: Aim, facts: Facts, lanes: Sequence[Lane]) -> tuple[WayOut, ...]:
+def _plans_with(aim: Goal, facts: Facts, lanes: Sequence[Lane]) -> tuple[WayOut, ...]:
     found = situation(aim, facts)
     return tuple(item for item in _try_all(found, lanes) if isinstance(item, WayOut))
 
 
-def _without_target(aim: Aim, facts: Facts, error: SplatfixError) -> Ways:
+def _without_target(aim: Goal, facts: Facts, error: SplatfixError) -> Ways:
     """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
     bare = Situation(facts, aim, (), ())
     answer = swap(bare)
     shut = (
-        RoadNotTaken(
-            "every road to native code", f"{error.what} For a GPU elsewhere name one: --target sm_120"
-        ),
+        Rejected("every road to native code", f"{error.what} For a GPU elsewhere name one: --target sm_120"),
     )
     if isinstance(answer, WayOut):
         return Ways((), (), (answer,), shut)

@@ -11,14 +11,13 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from splatfix.checks import Goal
-from splatfix.checks._common import targets as targets_of
-from splatfix.checks.advice import pip
 from splatfix.checks.torch_build import torch_for
+from splatfix.context import Goal, make_context
+from splatfix.context.commands import pip
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Source, Torch
-from splatfix.knowledge import parse_target, split_targets
+from splatfix.knowledge import split_targets
 
 # setuptools >= 70.1 writes wheels itself; before, the wheel project did
 _WHEEL_INSIDE = Version("70.1")
@@ -136,8 +135,8 @@ def _torch_to_install(facts: Facts, targets: Iterable[str], *, cuda: bool) -> St
     if not cuda:
         return pip(facts, "install", "torch")
     named = [part for text in targets for part in split_targets(text) if part.lower() != "auto"]
-    goal = Goal(tuple(parse_target(part).sm for part in named))
-    return torch_for(facts, goal, targets_of(facts, goal))[0]
+    context = make_context(facts, Goal(tuple(named)))
+    return torch_for(context, context.targets)[0]
 
 
 def check_build_tools(facts: Facts, source: Source) -> None:

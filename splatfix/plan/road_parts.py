@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from packaging.utils import canonicalize_name
 
+from splatfix.context import Rejected
 from splatfix.core.proof import RungName
-from splatfix.plan.plan import Reason, RoadNotTaken
+from splatfix.plan.plan import Reason
 from splatfix.plan.road_tools import Tools
 from splatfix.plan.situation import Situation, lacks_code
 from splatfix.plan.ways import ByHand, Limit, Rebuild, Road, ShowIt, SwapIn, WayOut, WayStep
@@ -30,9 +31,9 @@ UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
 """What only a run shows, and for native code only a run on the GPU."""
 
 
-def shut(road: Road, why: str) -> RoadNotTaken:
+def shut(road: Road, why: str) -> Rejected:
     """A road that cannot be taken."""
-    return RoadNotTaken(TITLES[road], why)
+    return Rejected(TITLES[road], why)
 
 
 def way(

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from splatfix.checks._common import is_windows
 from splatfix.checks.toolkit import conda_toolkit
-from splatfix.core.errors import SplatfixError
+from splatfix.context.compilers import HostCompilers, choose_compilers
+from splatfix.context.readings import is_windows
+from splatfix.context.toolkits import BuildToolkit, choose_toolkit
+from splatfix.core.errors import Problem, SplatfixError
+from splatfix.core.versions import release
 from splatfix.facts import Facts, Toolkit, Torch
 from splatfix.knowledge import Arch, toolkit_supports
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.toolkits import provision
 from splatfix.plan.build_environment import OWN_TOOLKIT
-from splatfix.plan.compilers import CompilerDecision, choose_compilers
 from splatfix.plan.plan import Reason
 from splatfix.plan.provided import toolkit_recipe, toolkit_to_be
-from splatfix.plan.toolchain import ToolkitDecision, choose_toolkit
-from splatfix.plan.versions import release_numbers
 from splatfix.plan.ways import ByHand, GetToolkit, WayStep, by_hand
 
 
@@ -28,7 +28,7 @@ class Tools:
     cuda: str
     root: str
     build_archs: tuple[Arch, ...]
-    compiler: CompilerDecision | None
+    compiler: HostCompilers | None
     before: tuple[WayStep, ...]
     reasons: tuple[Reason, ...]
     ptx: Arch | None = None
@@ -64,7 +64,7 @@ def tools_here(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools:
     Raises:
         SplatfixError: none fits.
     """
-    return _tools(facts, torch, choose_toolkit(facts, torch, archs), ())
+    return _tools(facts, torch, choose_toolkit(facts, torch, archs).required(), ())
 
 
 def tools_from_wheels(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools:
@@ -73,7 +73,7 @@ def tools_from_wheels(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tool
     Raises:
         SplatfixError: there is none for this CUDA, system or target.
     """
-    numbers = release_numbers(torch.cuda or "")
+    numbers = release(torch.cuda)
     minor = f"{numbers[0]}.{numbers[1]}"
     if facts.machine.system != "linux":
         raise SplatfixError(
@@ -94,7 +94,7 @@ def tools_from_wheels(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tool
             "no-toolkit-wheels", f"PyPI has no compiler of CUDA {numbers[0]} ({offer.wheel}: {offer.holds})"
         )
     toolkit = toolkit_to_be(minor, f"splatfix's own CUDA {minor}", OWN_TOOLKIT)
-    decision = choose_toolkit(facts, torch, archs, instead=toolkit)
+    decision = choose_toolkit(facts, torch, archs, instead=toolkit).required()
     return _tools(facts, torch, decision, (GetToolkit(minor, found.unpacked_gb),))
 
 
@@ -104,25 +104,25 @@ def tools_by_hand(facts: Facts, torch: Torch, archs: Sequence[Arch]) -> Tools:
     Raises:
         SplatfixError: no CUDA of torch's major compiles for the targets.
     """
-    numbers = release_numbers(torch.cuda or "")
+    numbers = release(torch.cuda)
     fitting: list[tuple[int, int, Tools]] = []
-    refused: SplatfixError | None = None
+    refused: Problem | None = None
     for minor in range(10):
         cuda = (numbers[0], minor)
         if limits(cuda) is None or any(toolkit_supports(cuda, arch) is False for arch in archs):
             continue
         name = f"{cuda[0]}.{cuda[1]}"
-        try:
-            decision = choose_toolkit(facts, torch, archs, instead=toolkit_to_be(name, f"CUDA {name}"))
-        except SplatfixError as error:
-            refused = error
+        found = choose_toolkit(facts, torch, archs, instead=toolkit_to_be(name, f"CUDA {name}"))
+        if found.value is None:
+            refused = found.problem
             continue
-        tools = _tools(facts, torch, decision, (_install_by_hand(facts, name),))
+        tools = _tools(facts, torch, found.value, (_install_by_hand(facts, name),))
         fitting.append((len(tools.before), abs(minor - numbers[1]), tools))
     if fitting:
         return min(fitting, key=lambda item: item[:2])[2]
     words = ", ".join(arch.sm for arch in archs)
-    raise refused or SplatfixError("no-such-toolkit", f"no CUDA {numbers[0]} toolkit compiles for {words}")
+    nothing = Problem("no-such-toolkit", f"no CUDA {numbers[0]} toolkit compiles for {words}")
+    raise (refused or nothing).error()
 
 
 def _install_by_hand(facts: Facts, cuda: str) -> ByHand:
@@ -138,7 +138,7 @@ def _install_by_hand(facts: Facts, cuda: str) -> ByHand:
     )
 
 
-def _tools(facts: Facts, torch: Torch, decision: ToolkitDecision, before: tuple[WayStep, ...]) -> Tools:
+def _tools(facts: Facts, torch: Torch, decision: BuildToolkit, before: tuple[WayStep, ...]) -> Tools:
     compiler, needed, why = compiler_here(facts, torch, decision.toolkit, decision.version)
     reasons = (
         [Reason(decision.why)]
@@ -158,10 +158,11 @@ def _tools(facts: Facts, torch: Torch, decision: ToolkitDecision, before: tuple[
 
 def compiler_here(
     facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
-) -> tuple[CompilerDecision | None, tuple[WayStep, ...], tuple[Reason, ...]]:
+) -> tuple[HostCompilers | None, tuple[WayStep, ...], tuple[Reason, ...]]:
     """The host compiler here, or the step that gets one; and why."""
-    try:
-        chosen = choose_compilers(facts, torch, toolkit, version)
-    except SplatfixError as error:
-        return None, (by_hand(error.todo, is_windows(facts)),), (Reason(error.what),)
-    return chosen, (), (Reason(chosen.why),)
+    found = choose_compilers(facts, torch, toolkit, version)
+    if found.value is None:
+        problem = found.problem
+        assert problem is not None
+        return None, (by_hand(problem.todo, is_windows(facts)),), (Reason(problem.what),)
+    return found.value, (), (Reason(found.value.why),)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from splatfix.checks import Goal, Status, run_checks, select
+from splatfix.checks import Status, run_checks, select
+from splatfix.context import Goal, Rejected, make_context
+from splatfix.context.targets import driver_level
+from splatfix.context.toolkits import BuildToolkit, choose_ptx
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Torch
 from splatfix.knowledge import cubin_runs_on
-from splatfix.plan.plan import Reason, RoadNotTaken
-from splatfix.plan.ptx import choose_ptx
+from splatfix.plan.plan import Reason
 from splatfix.plan.road_parts import rebuild_steps, show_step, shut, way
 from splatfix.plan.road_tools import (
     Tools,
@@ -18,12 +20,10 @@ from splatfix.plan.road_tools import (
     tools_here,
 )
 from splatfix.plan.situation import Situation, code_serves, torch_obstacles
-from splatfix.plan.targets import driver_level
-from splatfix.plan.toolchain import ToolkitDecision
 from splatfix.plan.ways import Keep, Road, WayOut
 
 
-def keep(found: Situation) -> WayOut | RoadNotTaken:
+def keep(found: Situation) -> WayOut | Rejected:
     """Nothing needs doing: torch and every extension carry code for every target, and the driver starts it."""
     against, unsure = torch_obstacles(found)
     if not found.parts:
@@ -65,10 +65,8 @@ def keep(found: Situation) -> WayOut | RoadNotTaken:
 
 def _torch_failures(found: Situation) -> list[str]:
     """What checks found of the installed torch itself that keeps it from being used, beside what it carries."""
-    goal = Goal(tuple(arch.sm for arch in found.archs))
-    failed = [
-        item for item in run_checks(found.facts, goal, select(("torch",), ())) if item.status is Status.FAIL
-    ]
+    context = make_context(found.facts, Goal(tuple(arch.sm for arch in found.archs)))
+    failed = [item for item in run_checks(context, select(("torch",), ())) if item.status is Status.FAIL]
     return [item.summary.rstrip(".") for item in failed]
 
 
@@ -90,7 +88,7 @@ def _torch_to_build_for(found: Situation) -> tuple[Torch, list[str]]:
     return found.torch, unsure
 
 
-def rebuild(found: Situation) -> WayOut | RoadNotTaken:
+def rebuild(found: Situation) -> WayOut | Rejected:
     """Compile with a toolkit of this machine; a missing host compiler is the person's to install first."""
     try:
         torch, unsure = _torch_to_build_for(found)
@@ -100,12 +98,12 @@ def rebuild(found: Situation) -> WayOut | RoadNotTaken:
     return way(found, Road.REBUILD, rebuild_steps(found, tools), tools.reasons, unsure)
 
 
-def rebuild_with_ptx(found: Situation) -> WayOut | RoadNotTaken:
+def rebuild_with_ptx(found: Situation) -> WayOut | Rejected:
     """For a GPU newer than the toolkit: machine code of an older major does not load there, PTX does."""
     road = Road.REBUILD_PTX
     try:
         torch, unsure = _torch_to_build_for(found)
-        decision = choose_ptx(found.facts, torch, found.archs)
+        decision = choose_ptx(found.facts, torch, found.archs).required()
         compiler, before, why = compiler_here(found.facts, torch, decision.toolkit, decision.version)
     except SplatfixError as error:
         return shut(road, error.what)
@@ -118,7 +116,7 @@ def rebuild_with_ptx(found: Situation) -> WayOut | RoadNotTaken:
     return way(found, road, rebuild_steps(found, tools, "--ptx"), reasons, unsure)
 
 
-def _why_ptx(found: Situation, decision: ToolkitDecision) -> str:
+def _why_ptx(found: Situation, decision: BuildToolkit) -> str:
     """Why machine code alone would not do."""
     assert decision.ptx is not None
     served = decision.build_archs
@@ -146,7 +144,7 @@ def _torch_without_toolkit(found: Situation) -> tuple[Torch, list[str], int | No
     return torch, unsure, steps
 
 
-def provide_toolkit(found: Situation) -> WayOut | RoadNotTaken:
+def provide_toolkit(found: Situation) -> WayOut | Rejected:
     """CUDA 13 has a whole compiler on PyPI; 11 and 12 have none."""
     road = Road.PROVIDE_TOOLKIT
     try:
@@ -157,7 +155,7 @@ def provide_toolkit(found: Situation) -> WayOut | RoadNotTaken:
     return way(found, road, rebuild_steps(found, tools, "--provide-toolkit"), tools.reasons, unsure)
 
 
-def install_toolkit(found: Situation) -> WayOut | RoadNotTaken:
+def install_toolkit(found: Situation) -> WayOut | Rejected:
     """A toolkit of torch's major that the person installs: told, never done."""
     road = Road.INSTALL_TOOLKIT
     try:

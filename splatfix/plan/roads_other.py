@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from splatfix.checks.coverage import judge
 from splatfix.checks.driver import driver_words
+from splatfix.context import Rejected
+from splatfix.context.coverage import judge
+from splatfix.context.targets import driver_level
 from splatfix.core.proof import RungName
+from splatfix.core.versions import release
 from splatfix.facts import Driver, EntryKind, Fact, Facts
 from splatfix.knowledge import drivers
 from splatfix.knowledge.torch_releases import build, build_runs_on
-from splatfix.plan.plan import Reason, RoadNotTaken
+from splatfix.plan.plan import Reason
 from splatfix.plan.road_parts import shut, way
 from splatfix.plan.situation import Situation, driver_objection
-from splatfix.plan.targets import driver_level
 from splatfix.plan.torch_offers import cuda_words, torch_of_newer_driver
-from splatfix.plan.versions import release_numbers
 from splatfix.plan.ways import (
     ByHand,
     Lane,
@@ -27,7 +28,7 @@ from splatfix.plan.ways import (
 )
 
 
-def container(found: Situation, lanes: Sequence[Lane]) -> WayOut | RoadNotTaken:
+def container(found: Situation, lanes: Sequence[Lane]) -> WayOut | Rejected:
     """A lane brings its own torch, compiler-free: it shows what this GPU does with a known stack, and mends nothing here."""
     road = Road.CONTAINER
     machine = found.facts.machine
@@ -85,7 +86,7 @@ def _lane_objection(found: Situation, lane: Lane) -> tuple[str, list[str]]:
 
 def driver(
     found: Situation, again: Callable[[Facts], Iterable[WayOut]], *, opened: bool
-) -> WayOut | RoadNotTaken:
+) -> WayOut | Rejected:
     """Upgrade the driver: told, never done, and only where it is what stands in the way.
 
     Args:
@@ -146,7 +147,7 @@ def _needed_driver(found: Situation) -> tuple[tuple[int, ...] | None, str]:
             asked.append((floor.version, f"{item.arch.sm} needs driver {driver_words(floor.version)}"))
     torch = found.torch
     if torch and torch.cuda:
-        numbers = release_numbers(torch.cuda)
+        numbers = release(torch.cuda)
         floor_of_cuda = drivers.runtime_floor((numbers[0], numbers[1]), found.platform or "linux")
         if floor_of_cuda:
             need = driver_words(floor_of_cuda)

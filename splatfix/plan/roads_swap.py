@@ -7,16 +7,17 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks._common import is_windows
-from splatfix.checks.torch_choice import preference
+from splatfix.context import Rejected
+from splatfix.context.commands import pip_anywhere
+from splatfix.context.readings import is_windows
+from splatfix.context.torch_wheels import preference
 from splatfix.core.proof import RungName
 from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.plan.native_parts import NativePart
-from splatfix.plan.plan import Reason, RoadNotTaken
+from splatfix.plan.plan import Reason
 from splatfix.plan.road_parts import UPPER_RUNGS, python_option, shut, way
 from splatfix.plan.situation import Situation, torch_obstacles
 from splatfix.plan.swap_table import SWAPS, refusal, swap_for_variant
-from splatfix.plan.torch_builds import pip_here
 from splatfix.plan.torch_offers import other_builds
 from splatfix.plan.ways import (
     InstallTorch,
@@ -29,7 +30,7 @@ from splatfix.plan.ways import (
 )
 
 
-def swap(found: Situation) -> WayOut | RoadNotTaken:
+def swap(found: Situation) -> WayOut | Rejected:
     """Plain PyTorch in place of the extensions: no toolkit, no architecture, the same numbers, far slower."""
     road = Road.SWAP
     if found.kept:
@@ -130,7 +131,9 @@ def _first_torch(found: Situation) -> InstallTorch | None:
     else:
         return None
     return InstallTorch(
-        version, tag, pip_here(found.facts, *pip_words(version, tag)).line(windows=is_windows(found.facts))
+        version,
+        tag,
+        pip_anywhere(found.facts, *pip_words(version, tag)).line(windows=is_windows(found.facts)),
     )
 
 

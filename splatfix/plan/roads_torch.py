@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks._common import is_windows
 from splatfix.checks.driver import driver_words
+from splatfix.context import Rejected
+from splatfix.context.readings import is_windows
+from splatfix.context.torch_wheels import install_command
 from splatfix.knowledge import drivers
 from splatfix.knowledge.torch_releases import (
     RankedBuild,
@@ -17,11 +19,10 @@ from splatfix.knowledge.torch_releases import (
     wheel_obstacle,
 )
 from splatfix.knowledge.wheel_index import COMPANIONS
-from splatfix.plan.plan import Reason, RoadNotTaken
+from splatfix.plan.plan import Reason
 from splatfix.plan.road_parts import rebuild_steps, shut, way
 from splatfix.plan.road_tools import Tools
 from splatfix.plan.situation import Situation, driver_objection, own_driver_starts, torch_obstacles
-from splatfix.plan.torch_builds import install_command
 from splatfix.plan.torch_offers import (
     Offer,
     best_offer,
@@ -36,7 +37,7 @@ from splatfix.plan.torch_offers import (
 from splatfix.plan.ways import InstallTorch, Road, WayOut
 
 
-def other_torch(found: Situation) -> WayOut | RoadNotTaken:
+def other_torch(found: Situation) -> WayOut | Rejected:
     """The published build that serves every target under this driver and Python, and asks least of the machine."""
     road = Road.OTHER_TORCH
     if forbidden := why_torch_stays(found):

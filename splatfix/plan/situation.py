@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding, Goal, Status, run_checks, select
-from splatfix.checks._common import is_windows
-from splatfix.checks.coverage import judge
+from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.checks.driver import driver_words
+from splatfix.context import Goal, make_context
+from splatfix.context.coverage import judge
+from splatfix.context.readings import glibc_of, installed_driver, is_windows, platform_of, python_version
+from splatfix.context.targets import driver_level, own_gpus
+from splatfix.context.torch_wheels import no_wheels
+from splatfix.core.versions import release
 from splatfix.facts import Facts, FatbinGroup, Torch
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import Platform
 from splatfix.plan.native_parts import NativePart, native_parts
-from splatfix.plan.targets import archs_here, driver_level, resolve_targets
-from splatfix.plan.torch_builds import glibc_of, no_wheels, platform_of, python_of
-from splatfix.plan.versions import release_numbers
-from splatfix.plan.ways import Aim, ByHand, by_hand
+from splatfix.plan.ways import ByHand, by_hand
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Situation:
     """The facts, as the ways out look at them."""
 
     facts: Facts
-    aim: Aim
+    aim: Goal
     wanted: tuple[Wanted, ...]
     parts: tuple[NativePart, ...]
     repairs: tuple[ByHand, ...] = ()
@@ -68,7 +69,7 @@ class Situation:
     def not_asked_for(self) -> tuple[Arch, ...]:
         """GPUs of this machine that are no target."""
         asked = {arch.plain for arch in self.archs}
-        return tuple(arch for arch in sorted(archs_here(self.facts)) if arch not in asked)
+        return tuple(arch for arch in sorted(own_gpus(self.facts)) if arch not in asked)
 
     @property
     def torch(self) -> Torch | None:
@@ -93,8 +94,7 @@ class Situation:
     @property
     def driver_words(self) -> str:
         """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
-        found = self.facts.machine.driver.value
-        return (found.library_version or found.version or "") if found else ""
+        return installed_driver(self.facts)
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class Situation:
     @property
     def python(self) -> tuple[int, int] | None:
         """(major, minor) of the target interpreter."""
-        return python_of(self.facts)
+        return python_version(self.facts)
 
     @property
     def glibc(self) -> tuple[int, int] | None:
@@ -128,14 +128,14 @@ class Situation:
         return ", ".join(arch.sm for arch in self.archs)
 
 
-def situation(aim: Aim, facts: Facts) -> Situation:
+def situation(aim: Goal, facts: Facts) -> Situation:
     """Read the facts for an aim.
 
     Raises:
         SplatfixError: ``unknown-arch``, or ``no-gpu-to-target`` when ``auto`` finds no NVIDIA GPU.
     """
-    here = archs_here(facts)
-    wanted = tuple(Wanted(arch, arch.plain in here) for arch in resolve_targets(aim.targets, facts))
+    targets = make_context(facts, Goal(aim.targets)).required_targets()
+    wanted = tuple(Wanted(item.arch, item.here) for item in targets)
     found = Situation(facts, aim, wanted, tuple(native_parts(aim, facts, [item.arch for item in wanted])))
     return replace(found, repairs=_repairs(facts)) if found.here else found
 
@@ -156,7 +156,7 @@ def code_serves(
     """
     if not code:
         return Serves(None, unread or "it shows no GPU code")
-    numbers = release_numbers(cuda or "")
+    numbers = release(cuda)
     build = (numbers[0], numbers[1]) if len(numbers) > 1 else None
     verdict = judge(code, arch, driver_cuda=level, build_cuda=build)  # equal fatbins have equal verdicts
     if not verdict.usable and counted:
@@ -226,7 +226,7 @@ def driver_objection(found: Situation, cuda: str) -> Serves:
 
 def own_driver_starts(found: Situation, cuda: str) -> Serves:
     """Whether this machine's driver starts a CUDA runtime, wherever the targets are."""
-    numbers = release_numbers(cuda)
+    numbers = release(cuda)
     floor = drivers.runtime_floor((numbers[0], numbers[1]), found.platform or "linux")
     if floor is None:
         return Serves(None, f"the oldest driver for CUDA {cuda} is not in the tables")
@@ -244,7 +244,7 @@ _BROKEN = ("gpu-without-driver", "driver-library-mismatch", "driver-library-miss
 
 
 def _repairs(facts: Facts) -> tuple[ByHand, ...]:
-    findings = run_checks(facts, Goal(), select(_BROKEN, ()))
+    findings = run_checks(make_context(facts), select(_BROKEN, ()))
     return tuple(
         repair_of(finding, is_windows(facts)) for finding in findings if finding.status is Status.FAIL
     )

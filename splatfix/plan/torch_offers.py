@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from splatfix.checks.torch_choice import preference
+from splatfix.context.torch_wheels import builds_for_all, preference
 from splatfix.core.errors import SplatfixError
+from splatfix.core.versions import release
 from splatfix.facts import Facts, Torch
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.cpp_extension import behaviour
@@ -14,8 +15,6 @@ from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild
 from splatfix.plan.road_tools import Tools, tools_by_hand, tools_from_wheels, tools_here
 from splatfix.plan.situation import Situation
-from splatfix.plan.torch_builds import builds_for_all
-from splatfix.plan.versions import release_numbers
 
 
 @dataclass(frozen=True)
@@ -87,10 +86,7 @@ def _same_release(found: Situation, candidate: TorchBuild) -> bool:
 
 def is_older(found: Situation, candidate: TorchBuild) -> bool:
     """Of an older release than the installed one."""
-    return (
-        found.torch is not None
-        and release_numbers(candidate.release)[:2] < release_numbers(found.torch.version)[:2]
-    )
+    return found.torch is not None and release(candidate.release)[:2] < release(found.torch.version)[:2]
 
 
 def cuda_words(candidate: TorchBuild) -> str:

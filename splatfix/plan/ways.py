@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
+from splatfix.context import Rejected
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step
-from splatfix.plan.plan import Reason, RoadNotTaken
+from splatfix.plan.plan import Reason
 
 WAYS_VERSION = 1
 
@@ -200,32 +201,6 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Aim:
-    """What is wanted of the machine."""
-
-    targets: tuple[str, ...] = ()
-    """``sm_120`` or ``auto``; empty means auto."""
-    stack: str = ""
-    """Key of a stack (``taming-3dgs``), whose extensions are then meant."""
-    extensions: tuple[str, ...] = ()
-    """Names of extensions; empty: those of the stack, of the checkout, or those installed."""
-    keep: tuple[str, ...] = ()
-    """What must not be touched: ``torch``, or extensions by name."""
-    source: str = ""
-    """What the commands name as SOURCE; "" for a placeholder."""
-    drop_ins: tuple[str, ...] = ()
-    """What stands in for the extensions, where the source itself has told; empty: the tables are asked."""
-    no_drop_ins: str = ""
-    """Why nothing does, where the source has told that."""
-    lacking: str = ""
-    """What the source itself needs before anything of it can be built, as an error says it; "" for nothing."""
-    fetch: tuple[str, ...] = ()
-    """The commands that bring it."""
-    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the name of an extension, keys of the variants that its source can be; where that is not known, none."""
-
-
-@dataclass(frozen=True)
 class Advice:
     """How a failing diagnosis ends."""
 
@@ -243,7 +218,7 @@ class Ways:
     subjects: tuple[str, ...]
     """The extensions meant."""
     plans: tuple[WayOut, ...]
-    rejected: tuple[RoadNotTaken, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
     notes: tuple[str, ...] = ()
     advice: Advice | None = None
     """What of it answers the failures of a diagnosis; None where none was made."""

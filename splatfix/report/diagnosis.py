@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from splatfix.checks.model import Finding, Goal, Status
+from splatfix.checks.model import Finding, Status
+from splatfix.context.model import Goal
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, step_json
 from splatfix.facts.model import Facts, Gpu
@@ -62,7 +63,6 @@ def show(
     console: Console,
     facts: Facts,
     findings: tuple[Finding, ...],
-    families: dict[str, str],
     *,
     options: Ways | None = None,
     why: Step | None = None,
@@ -72,7 +72,6 @@ def show(
     """Print a diagnosis: verdict and fix, then what is wrong, then what is fine.
 
     Args:
-        families: family of each finding code, for the headings of what is fine.
         options: those that answer the failures; ``why`` is the command that explains all of them.
         next_step: the command to run next where nothing failed.
         verbose: also list the checks that passed, and every piece of evidence, with full paths.
@@ -94,7 +93,7 @@ def show(
     listed = "" if verbose or not passed else " (list them with -v)"
     console.print(f"\n[bold]{_plural(len(passed), 'check')} passed[/]{listed}")
     if verbose:
-        for family, members in groupby(passed, key=lambda item: families.get(item.code, "")):
+        for family, members in groupby(passed, key=lambda item: item.family):
             console.print(f"  [bold]{escape(family)}[/]")
             for item in members:
                 show_finding(console, item, short=short, windows=windows, evidence=True)

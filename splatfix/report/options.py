@@ -7,9 +7,9 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from splatfix.context.model import Rejected
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
-from splatfix.plan.plan import RoadNotTaken
 from splatfix.plan.ways import ByHand, Road, Ways, WayStep
 from splatfix.report.console import paragraph, prose, show_step
 
@@ -76,7 +76,7 @@ def show_suggestion(console: Console, options: Ways, why: Step | None, *, window
         show_step(console, why, indent=2, windows=windows)
 
 
-def a_road(console: Console, road: RoadNotTaken) -> None:
+def a_road(console: Console, road: Rejected) -> None:
     """A road that is not taken, and why; the reason stands in under the road."""
     paragraph(console, f"{escape(road.what)}: [dim]{escape(road.why)}[/]", first=2, then=4)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import (
     BuildRecord,
     Distribution,
@@ -37,7 +38,7 @@ def linked(**values: Any) -> Fact[tuple[Extension, ...]]:
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 def test_an_extension_that_fits(changed: Changer) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.step import set_variable
 from splatfix.facts import (
     Distribution,
@@ -29,7 +30,7 @@ TorchWith = Callable[..., "Fact[Torch]"]
 
 
 def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal(targets)) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal(targets))) if item.code == code]
 
 
 def listed(changed: Changer, text: str, **values: object) -> Facts:

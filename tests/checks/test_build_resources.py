@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.step import set_variable
 from splatfix.facts import (
     Compiler,
@@ -33,7 +34,7 @@ PIP = tuple(Distribution(name, "80.9", "/env") for name in ("setuptools", "wheel
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 def files(count: int, **values: Any) -> CheckoutSource:

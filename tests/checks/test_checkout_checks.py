@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.step import set_variable
 from splatfix.facts import (
     Checkout,
@@ -52,7 +53,7 @@ def with_checkout(facts: Facts, **values: Any) -> Facts:
 
 
 def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal(targets)) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal(targets))) if item.code == code]
 
 
 def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any) -> CheckoutSource:
@@ -81,7 +82,9 @@ def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any)
 
 def test_without_a_checkout_nothing_is_said(rtx_5080: Facts) -> None:
     assert not [
-        item for item in run_checks(rtx_5080, Goal()) if "checkout" in item.code or "submodule" in item.code
+        item
+        for item in run_checks(make_context(rtx_5080, Goal()))
+        if "checkout" in item.code or "submodule" in item.code
     ]
 
 
@@ -309,7 +312,7 @@ def passage(kind: str) -> CheckoutSource:
 )
 def test_cstdint(changed: Changer, version: str, code: str | None) -> None:
     facts = with_checkout(changed(compilers=gcc(version)), sources=(passage("no-cstdint"),))
-    found = {item.code for item in run_checks(facts, Goal()) if item.code == "missing-cstdint"}
+    found = {item.code for item in run_checks(make_context(facts, Goal())) if item.code == "missing-cstdint"}
     assert found == ({code} if code else set())
 
 

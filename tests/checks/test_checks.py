@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, all_checks, run_checks, select
+from splatfix.checks import Finding, Status, all_checks, run_checks, select
 from splatfix.checks.registry import FAMILIES, Check
+from splatfix.context import Goal, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import set_variable
 from splatfix.facts import (
@@ -32,7 +33,9 @@ TorchWith = Callable[..., "Fact[Torch]"]
 
 def loud(facts: Facts, *targets: str) -> dict[str, Finding]:
     """The findings that ask for attention, by code; each must have evidence and a way out where it fails."""
-    found = {item.code: item for item in run_checks(facts, Goal(targets)) if item.status in LOUD}
+    found = {
+        item.code: item for item in run_checks(make_context(facts, Goal(targets))) if item.status in LOUD
+    }
     for item in found.values():
         assert item.evidence, item
         assert item.remedy or item.status is Status.UNKNOWN, item
@@ -48,7 +51,7 @@ def only(facts: Facts, code: str, *targets: str) -> Finding:
 
 
 def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
-    findings = run_checks(rtx_5080, Goal())
+    findings = run_checks(make_context(rtx_5080, Goal()))
     assert not loud(rtx_5080)
     assert {item.status for item in findings} == {Status.PASS}
     assert len(findings) >= 12
@@ -64,7 +67,7 @@ def test_every_check_can_speak_on_some_machine_and_has_a_page() -> None:
 def test_findings_carry_their_checks_code(changed: Changer) -> None:
     sick = changed(gpus=Fact(None, "", "NVML: driver not loaded"), extensions=Fact(None, "", "unreadable"))
     codes = {item.code for item in all_checks()}
-    assert {item.code for item in run_checks(sick, Goal(("sm_61",)))} <= codes
+    assert {item.code for item in run_checks(make_context(sick, Goal(("sm_61",))))} <= codes
 
 
 # --- gpu and driver
@@ -80,7 +83,8 @@ def test_no_gpu_is_no_failure(changed: Changer) -> None:
     facts = changed(gpus=Fact((), "NVML and PCI"), driver=Fact(None, "", "no driver", absent=True))
     assert not loud(facts)
     assert any(
-        item.code == "gpu-present" and item.status is Status.SKIP for item in run_checks(facts, Goal())
+        item.code == "gpu-present" and item.status is Status.SKIP
+        for item in run_checks(make_context(facts, Goal()))
     )
 
 
@@ -98,7 +102,9 @@ def test_a_card_without_a_driver(changed: Changer) -> None:
 )
 def test_cuda_visible_devices(changed: Changer, value: str, status: str | None) -> None:
     facts = changed(variables={"CUDA_VISIBLE_DEVICES": value})
-    found = [item.status.value for item in run_checks(facts, Goal()) if item.code == "no-gpu-visible"]
+    found = [
+        item.status.value for item in run_checks(make_context(facts, Goal())) if item.code == "no-gpu-visible"
+    ]
     assert found == ([status] if status else [])
 
 
@@ -116,7 +122,7 @@ def test_driver_floor(
     changed: Changer, torch_with: TorchWith, version: str, cuda: str, status: Status | None
 ) -> None:
     facts = changed(driver=Fact(Driver(version, None, True, version), "NVML"), torch=torch_with(cuda=cuda))
-    found = {item.code: item for item in run_checks(facts, Goal()) if item.status in LOUD}
+    found = {item.code: item for item in run_checks(make_context(facts, Goal())) if item.status in LOUD}
     assert (found["driver-too-old"].status if "driver-too-old" in found else None) is status
 
 
@@ -329,7 +335,7 @@ def test_ptx_for_a_driver_that_is_not_known_is_unknown(changed: Changer) -> None
 
 def test_without_gpu_and_target_nothing_is_judged(changed: Changer) -> None:
     facts = changed(gpus=Fact((), ""), driver=Fact(None, "", "none"))
-    (finding,) = (item for item in run_checks(facts, Goal()) if item.code == "no-kernel-image")
+    (finding,) = (item for item in run_checks(make_context(facts, Goal())) if item.code == "no-kernel-image")
     assert finding.status is Status.SKIP
     assert "sm_120" in finding.summary
 
@@ -385,7 +391,9 @@ def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:
     def broken(facts: Facts, goal: Goal) -> list[Finding]:
         raise ZeroDivisionError("oops")
 
-    fine, crash = run_checks(rtx_5080, Goal(), [all_checks()[0], Check("broken", "gpu", "x", broken)])
+    fine, crash = run_checks(
+        make_context(rtx_5080, Goal()), [all_checks()[0], Check("broken", "gpu", "x", broken)]
+    )
     assert fine.status is Status.PASS
     assert crash.status is Status.CRASH
     assert "oops" in crash.summary

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import Colmap, Fact, Facts
 
 from .conftest import Changer
@@ -15,7 +16,7 @@ NEW = ("FeatureExtraction.use_gpu", "FeatureMatching.use_gpu")
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 def stack(changed: Changer, colmap: Fact[Colmap] | None, options: tuple[str, ...] = OLD) -> Facts:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import Driver, Fact, Facts, Gpu
 
 from .conftest import Changer
@@ -17,7 +18,7 @@ NO_GPU: dict[str, object] = {
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from splatfix.checks import Goal, run_checks
+from splatfix.checks import run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import Driver, Fact, Facts, FatbinGroup, Gpu
 
 from .conftest import Changer, TorchWith, extension, ptx, sass
@@ -14,7 +15,7 @@ COMPAT = ("/usr/local/cuda-13.0/compat/libcuda.so.1", "/usr/lib/x86_64-linux-gnu
 
 
 def status_of(facts: Facts) -> str:
-    (found,) = [item for item in run_checks(facts, Goal()) if item.code == "driver-too-old"]
+    (found,) = [item for item in run_checks(make_context(facts, Goal())) if item.code == "driver-too-old"]
     return found.status.value
 
 
@@ -61,7 +62,7 @@ def test_a_driver_that_only_proc_shows_still_tells_whose_ptx_it_compiles(
     facts = changed(driver=Fact(driver, "/proc/driver/nvidia/version"), extensions=Fact((leans,), ""))
     found = {
         item.code: item
-        for item in run_checks(facts, Goal())
+        for item in run_checks(make_context(facts, Goal()))
         if item.code in ("no-kernel-image", "ptx-newer-than-driver")
     }
     (said,) = found.values()
@@ -79,12 +80,14 @@ def test_this_driver_says_nothing_of_a_gpu_elsewhere(changed: Changer) -> None:
         driver=Fact(Driver("535.183.01", "12.2"), "NVML"),
         extensions=Fact((both,), ""),
     )
-    assert "ptx-newer-than-driver" not in {item.code for item in run_checks(here, Goal(("sm_120",)))}
+    assert "ptx-newer-than-driver" not in {
+        item.code for item in run_checks(make_context(here, Goal(("sm_120",))))
+    }
     old = changed(
         gpus=Fact((Gpu(0, "RTX 5080", cc="12.0"),), "NVML"),
         driver=Fact(Driver("570.1", "12.2"), "NVML"),
         extensions=Fact((both,), ""),
     )
-    assert "ptx-newer-than-driver" in {item.code for item in run_checks(old, Goal(("sm_120",)))}
+    assert "ptx-newer-than-driver" in {item.code for item in run_checks(make_context(old, Goal(("sm_120",))))}
     missing = changed(extensions=Fact((leans,), ""))
     assert "no-kernel-image" in loud(missing, "sm_120"), "one fatbin without anything is enough"

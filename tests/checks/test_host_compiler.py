@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, run_checks
-from splatfix.checks._common import host_compiler, nvcc_host_compiler
+from splatfix.checks import run_checks
+from splatfix.context import Goal, make_context
+from splatfix.context.compilers import host_compiler, nvcc_host_compiler
 from splatfix.facts import Compiler, Fact, Facts, Toolkit
 from tests.knowledge.torch_sources import torch_sources
 
@@ -42,7 +43,7 @@ def test_cxx_alone_leaves_nvcc_with_the_compiler_on_path(changed: Changer) -> No
 def test_what_nvcc_is_given_counts_for_nvcc(changed: Changer, variable: str) -> None:
     found = {
         item.code: item
-        for item in run_checks(changed(compilers=Fact((FIFTEEN, named(variable)), "")), Goal())
+        for item in run_checks(make_context(changed(compilers=Fact((FIFTEEN, named(variable)), ""))))
     }
     assert found["host-gcc-too-new"].status.value == "pass"
     assert "/opt/bin/g++" in found["host-gcc-too-new"].evidence[0].value
@@ -168,7 +169,11 @@ def test_where_torch_does_not_look(
         toolkits=Fact((dataclasses.replace(toolkit, version="12.8.93"),), "PATH"),
         variables={"TORCH_DONT_CHECK_COMPILER_ABI": setting} if setting else {},
     )
-    (said,) = [item for item in run_checks(facts, Goal()) if item.code == "host-compiler-refused-by-torch"]
+    (said,) = [
+        item
+        for item in run_checks(make_context(facts, Goal()))
+        if item.code == "host-compiler-refused-by-torch"
+    ]
     assert said.status.value == status
 
 
@@ -183,5 +188,5 @@ def test_where_torch_does_not_look(
 )
 def test_nvcc_that_is_told_to_take_any_compiler(changed: Changer, flags: str, told: str) -> None:
     facts = changed(compilers=Fact((FIFTEEN,), ""), variables={"NVCC_APPEND_FLAGS": flags})
-    (said,) = [item for item in run_checks(facts, Goal()) if item.code == "host-gcc-too-new"]
+    (said,) = [item for item in run_checks(make_context(facts, Goal())) if item.code == "host-gcc-too-new"]
     assert said.status.value == told

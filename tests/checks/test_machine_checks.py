@@ -7,14 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import Adapter, Compiler, Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice, Torch
 
 Changer = Callable[..., Facts]
 
 
 def found(facts: Facts, code: str) -> Finding | None:
-    return next((item for item in run_checks(facts, Goal()) if item.code == code), None)
+    return next((item for item in run_checks(make_context(facts, Goal())) if item.code == code), None)
 
 
 def test_a_container_without_its_gpu(changed: Changer) -> None:

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import Distribution, Fact, Facts, Gpu, GuardedImport
 from splatfix.knowledge import stacks
 from tests.machines import facts_of
@@ -20,7 +21,7 @@ BUILDERS = {"cuda-toolkit-missing", "host-compiler-missing", "build-tools"}
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 def bare(changed: Changer, **more: object) -> Facts:
@@ -38,7 +39,9 @@ def bare(changed: Changer, **more: object) -> Facts:
 def test_an_image_that_has_its_extensions_lacks_nothing(changed: Changer) -> None:
     made = bare(changed, packages=packages(package("inria-v1", exports=())))
     assert not loud(made)
-    assert {item.code for item in run_checks(made, Goal()) if item.status is Status.SKIP} >= BUILDERS
+    assert {
+        item.code for item in run_checks(make_context(made, Goal())) if item.status is Status.SKIP
+    } >= BUILDERS
     assert set(loud(bare(changed))) >= BUILDERS, "with no extension yet, they are what is missing"
 
 

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Goal, Status, run_checks
+from splatfix.checks import Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import EnvironmentFacts, Fact, Facts, MachineFacts
 from tests.machines import NAMES, facts_of
 
@@ -30,7 +31,7 @@ def without(facts: Facts, part: str, field: str) -> Facts:
 def loud(facts: Facts) -> set[tuple[str, str]]:
     return {
         (item.code, item.status.value)
-        for item in run_checks(facts, Goal())
+        for item in run_checks(make_context(facts, Goal()))
         if item.status in (Status.FAIL, Status.WARN, Status.CRASH)
     }
 
@@ -57,12 +58,16 @@ def test_a_lost_fact_adds_no_alarm(name: str) -> None:
     "targets", [("sm_120",), ("sm_90",), ("sm_75",), ("sm_120", "sm_61"), ("sm_120f",)], ids=" ".join
 )
 def test_no_goal_breaks_a_check(name: str, targets: tuple[str, ...]) -> None:
-    assert not [item for item in run_checks(facts_of(name), Goal(targets)) if item.status is Status.CRASH]
+    assert not [
+        item
+        for item in run_checks(make_context(facts_of(name), Goal(targets)))
+        if item.status is Status.CRASH
+    ]
 
 
 def test_nothing_known_at_all(rtx_5080: Facts) -> None:
     bare = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
-    found = run_checks(bare, Goal(("sm_120",)))
+    found = run_checks(make_context(bare, Goal(("sm_120",))))
     assert not [item for item in found if item.status in (Status.CRASH, Status.WARN)]
     assert [item.code for item in found if item.status is Status.FAIL] == ["interpreter-answers"]
 
@@ -86,4 +91,6 @@ def test_what_is_no_version_and_no_architecture_breaks_no_check(rtx_5080: Facts,
         part = "environment" if "torch" in change else "machine"
         owner = dataclasses.replace(getattr(rtx_5080, part), **change)
         facts = dataclasses.replace(rtx_5080, **{part: owner})
-        assert not [item for item in run_checks(facts, Goal()) if item.status is Status.CRASH], change
+        assert not [
+            item for item in run_checks(make_context(facts, Goal())) if item.status is Status.CRASH
+        ], change

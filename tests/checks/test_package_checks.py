@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import Distribution, Fact, Facts, Gpu, JitCache, Shadow, SplatPackage
 from splatfix.knowledge import stacks
 
@@ -43,7 +44,7 @@ def packages(*items: SplatPackage) -> Fact[tuple[SplatPackage, ...]]:
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 @pytest.mark.parametrize("row", [row for row in stacks.variants() if row.settings], ids=lambda row: row.key)

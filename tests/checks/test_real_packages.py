@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, Status, run_checks
+from splatfix.checks import Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import Facts, gather
 
 pytestmark = pytest.mark.slow
@@ -47,7 +48,11 @@ def unpacked(requirement: str, python: Path, site: Path, downloads: Path) -> Fac
 
 def codes(facts: Facts) -> dict[str, Status]:
     loud = (Status.WARN, Status.FAIL)
-    return {item.code: item.status for item in run_checks(facts, Goal(("sm_120",))) if item.status in loud}
+    return {
+        item.code: item.status
+        for item in run_checks(make_context(facts, Goal(("sm_120",))))
+        if item.status in loud
+    }
 
 
 def test_the_classifier(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:

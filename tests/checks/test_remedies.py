@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import splatfix.checks
-from splatfix.checks import Goal, run_checks
+from splatfix.checks import run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.shell import quoted
 from splatfix.core.step import run
 from splatfix.facts import (
@@ -104,7 +105,7 @@ def sick(facts: Facts) -> Facts:
 def commands(facts: Facts, *targets: str) -> list[tuple[str, str]]:
     return [
         (item.code, step.command.shell(windows=facts.machine.system == "windows"))
-        for item in run_checks(facts, Goal(targets))
+        for item in run_checks(make_context(facts, Goal(targets)))
         for step in item.remedy
         if step.command
     ]
@@ -193,7 +194,7 @@ def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any],
     )
     steps = [
         step
-        for item in run_checks(dataclasses.replace(base, environment=environment), Goal())
+        for item in run_checks(make_context(dataclasses.replace(base, environment=environment), Goal()))
         for step in item.remedy
         if re.search(r"\bpip (un)?install\b", step.line()) and "environment of its own" not in step.text
     ]
@@ -231,7 +232,11 @@ def test_no_command_is_written_down_with_a_blank_to_fill_in() -> None:
 
 def advised(facts: Facts, *targets: str) -> list[tuple[str, str]]:
     """Every step, command or prose, that says to call splatfix on an environment."""
-    steps = [(item.code, step.text) for item in run_checks(facts, Goal(targets)) for step in item.remedy]
+    steps = [
+        (item.code, step.text)
+        for item in run_checks(make_context(facts, Goal(targets)))
+        for step in item.remedy
+    ]
     return [
         (code, text)
         for code, text in steps

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import Distribution, Driver, Extension, Fact, Facts, Gpu, SplatPackage, Torch
 
 from .conftest import Changer, extension, ptx, sass
@@ -17,7 +18,7 @@ TorchWith = Callable[..., "Fact[Torch]"]
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 @pytest.mark.parametrize(

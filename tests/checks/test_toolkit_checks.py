@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.step import set_variable
 from splatfix.facts import Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice
 from splatfix.knowledge.archs import Arch, cubin_runs_on, known_archs, toolkit_supports
@@ -22,7 +23,9 @@ def toolkit(version: str, archs: tuple[str, ...]) -> Fact[tuple[Toolkit, ...]]:
 
 
 def said(facts: Facts, *targets: str) -> Finding:
-    (found,) = [item for item in run_checks(facts, Goal(targets)) if item.code == "toolkit-arch"]
+    (found,) = [
+        item for item in run_checks(make_context(facts, Goal(targets))) if item.code == "toolkit-arch"
+    ]
     return found
 
 

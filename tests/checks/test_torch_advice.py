@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
 from splatfix.checks.torch_build import own_archs
+from splatfix.context import Goal, make_context
 from splatfix.core.step import set_variable
 from splatfix.facts import Distribution, Driver, Fact, Facts, Gpu, Pin
 from splatfix.knowledge import torch_releases
@@ -24,7 +25,7 @@ OLD = ("5.0", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6")
 
 
 def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal(targets)) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal(targets))) if item.code == code]
 
 
 def with_torch_113(changed: Changer, torch_with: TorchWith, gpu: Gpu = RTX_4090, **more: object) -> Facts:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import CheckoutSource, Fact, Facts, Gpu, NativeModule, Source, read_source
 
 from .conftest import Changer
@@ -17,7 +18,7 @@ GTX_1080 = Fact((Gpu(0, "NVIDIA GeForce GTX 1080", cc="6.1"),), "NVML")
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import Fact, Facts, Pin
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch
@@ -16,7 +17,7 @@ from .test_checkout_checks import with_checkout
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 def without_torch(changed: Changer, rtx_5080: Facts, python: str = "3.11.9", **values: object) -> Facts:

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Finding, Goal, Status, run_checks
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.facts import Compiler, Distribution, Fact, Facts
 from tests.knowledge.torch_sources import TorchSource, torch_sources
 
@@ -20,7 +21,7 @@ GSPLAT = Fact(
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(facts, Goal()) if item.code == code]
+    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 def cl(path: str, *via: str) -> Fact[tuple[Compiler, ...]]:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from splatfix.checks import Goal, Status, all_checks, run_checks
+from splatfix.checks import Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.files import dumps, write_json
 from splatfix.facts import load
@@ -55,7 +56,7 @@ def test_findings_read_as_the_golden(name: str) -> None:
             "summary": item.summary,
             "remedy": [step.line(windows=facts.machine.system == "windows") for step in item.remedy],
         }
-        for item in run_checks(facts, Goal())
+        for item in run_checks(make_context(facts, Goal()))
     ]
     golden = HERE / name / "findings.json"
     if UPDATE:
@@ -71,7 +72,7 @@ def test_what_is_loud_is_what_is_ill(name: str) -> None:
     quiet = (Status.PASS, Status.SKIP)
     loud = {
         item.code: item.status.value
-        for item in run_checks(facts_of(name), Goal())
+        for item in run_checks(make_context(facts_of(name), Goal()))
         if item.status not in quiet
     }
     assert loud == ILL.get(name, {})
@@ -84,15 +85,16 @@ def test_saved_facts_give_byte_identical_findings(name: str, tmp_path: Path) -> 
     again = load(tmp_path / "facts.json")
     assert again == facts
     goal = Goal(("sm_86", "sm_120"))
-    assert dumps(to_json(run_checks(again, goal))) == dumps(to_json(run_checks(facts, goal)))
+    assert dumps(to_json(run_checks(make_context(again, goal)))) == dumps(
+        to_json(run_checks(make_context(facts, goal)))
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_report_of_it_can_be_read(name: str) -> None:
     out = io.StringIO()
     facts = facts_of(name)
-    families = {item.code: item.family for item in all_checks()}
-    diagnosis.show(Console(file=out, width=120), facts, run_checks(facts, Goal()), families, verbose=True)
+    diagnosis.show(Console(file=out, width=120), facts, run_checks(make_context(facts, Goal())), verbose=True)
     for gpu in facts.machine.gpus.value or ():
         assert gpu.name.split("/")[0] in out.getvalue()
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from splatfix.context import Goal
 from splatfix.core.files import dumps, write_json
-from splatfix.plan import Aim, Lane, Road, find_ways
+from splatfix.plan import Lane, Road, find_ways
 from splatfix.report.options import ways_part
 from tests.machines import HERE, NAMES, facts_of
 from tests.machines.test_machines import UPDATE
@@ -44,7 +45,7 @@ FIRST = {
 
 def readable(machine: str, target: str) -> dict[str, Any]:
     """The ways out with every step as its sentence."""
-    made = ways_part(find_ways(Aim((target,)), facts_of(machine), LANES))
+    made = ways_part(find_ways(Goal((target,)), facts_of(machine), LANES))
     return {
         "targets": made["targets"],
         "plans": [
@@ -81,4 +82,4 @@ def test_every_machine_has_its_expert() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_way_is_the_experts(name: str) -> None:
-    assert find_ways(Aim(), facts_of(name), LANES).plans[0].road is FIRST[name]
+    assert find_ways(Goal(), facts_of(name), LANES).plans[0].road is FIRST[name]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, Status, run_checks
+from splatfix.checks import Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import Extension, Linkage, LiveSystem, gather
 from splatfix.facts.environment import probe as environment
@@ -51,7 +52,9 @@ def test_what_is_missing_is_what_the_loader_misses(native: Environment, cuda_sit
     assert not probe.ok and GONE in probe.detail
     assert GONE in load(built, lib / "libc10.so")
     facts = gather(str(native.python))
-    (finding,) = (item for item in run_checks(facts, Goal()) if item.code == "torch-abi-mismatch")
+    (finding,) = (
+        item for item in run_checks(make_context(facts, Goal())) if item.code == "torch-abi-mismatch"
+    )
     assert finding.status is Status.FAIL
 
 
@@ -59,9 +62,9 @@ def test_the_other_string_is_told(native: Environment, cuda_site: Path) -> None:
     extension(native.purelib, [OLD_ABI], cuda_site / "torch" / "lib" / "libc10.so")
     facts = gather(str(native.python))
     assert facts.environment.torch.value is not None and facts.environment.torch.value.cxx11_abi is True
-    assert [item.status for item in run_checks(facts, Goal()) if item.code == "cxx11-abi-mismatch"] == [
-        Status.FAIL
-    ]
+    assert [
+        item.status for item in run_checks(make_context(facts, Goal())) if item.code == "cxx11-abi-mismatch"
+    ] == [Status.FAIL]
 
 
 def test_one_library_of_each_kind(native: Environment) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, Status, run_checks, select
+from splatfix.checks import Status, run_checks, select
+from splatfix.context import Goal, make_context
 from splatfix.facts import Checkout, Distribution, Fact, Facts, RenderCall, ToolkitChoice
 from splatfix.knowledge.stacks import variant
-from splatfix.plan import Aim, Request, Road, Ways, aim_at, find_ways, ways_out_of
+from splatfix.plan import Request, Road, Ways, aim_at, find_ways, ways_out_of
 from splatfix.plan.ways import ByHand, Rebuild
 from tests.machines import NAMES, facts_of
 from tests.plan.machines import CUDA_12, CUDA_13
@@ -24,9 +25,9 @@ WRAPPED = ToolkitChoice(
 
 def diagnosed(facts: Facts, *targets: str) -> Ways:
     checks = select()
-    findings = run_checks(facts, Goal(targets), checks)
+    findings = run_checks(make_context(facts, Goal(targets)), checks)
     assert any(item.status is Status.FAIL for item in findings)
-    return ways_out_of(findings, {item.code: item.family for item in checks}, Aim(targets), facts)
+    return ways_out_of(findings, {item.code: item.family for item in checks}, Goal(targets), facts)
 
 
 def wrapped(facts: Facts) -> Facts:
@@ -72,9 +73,11 @@ def test_a_wrong_cuda_home_is_part_of_the_rebuild_where_something_must_be_built(
 
 def test_a_call_that_does_not_fit_is_answered_by_a_rebuild_of_that_part() -> None:
     facts = calling(with_rasterizer(package("mip")), 3)
-    aim = Aim(extensions=(NAME,))
+    aim = Goal(extensions=(NAME,))
     checks = select()
-    ways = ways_out_of(run_checks(facts, Goal(), checks), {i.code: i.family for i in checks}, aim, facts)
+    ways = ways_out_of(
+        run_checks(make_context(facts, Goal()), checks), {i.code: i.family for i in checks}, aim, facts
+    )
     assert ways.advice and ways.advice.plan and ways.advice.plan.road is Road.REBUILD
     step = next(item for item in ways.advice.plan.steps if isinstance(item, Rebuild))
     assert step.subjects == (NAME,)
@@ -105,14 +108,18 @@ def test_what_no_way_out_cures_is_answered_by_the_findings_own_words() -> None:
     assert Road.KEEP not in [item.road for item in ways.plans], "an import of torchvision fails there"
 
 
-AILING = [name for name in NAMES if any(i.status is Status.FAIL for i in run_checks(facts_of(name), Goal()))]
+AILING = [
+    name
+    for name in NAMES
+    if any(i.status is Status.FAIL for i in run_checks(make_context(facts_of(name), Goal())))
+]
 
 
 @pytest.mark.parametrize("name", AILING)
 def test_on_no_simulated_machine_keeping_is_the_answer_to_what_it_does_not_cure(name: str) -> None:
     facts, checks = facts_of(name), select()
-    findings = run_checks(facts, Goal(), checks)
-    advice = ways_out_of(findings, {item.code: item.family for item in checks}, Aim(), facts).advice
+    findings = run_checks(make_context(facts, Goal()), checks)
+    advice = ways_out_of(findings, {item.code: item.family for item in checks}, Goal(), facts).advice
     assert advice and (advice.plan or advice.besides)
     if advice.plan and advice.plan.road is Road.KEEP:
         assert isinstance(advice.plan.steps[0], ByHand) and advice.plan.title.startswith("do the first step")

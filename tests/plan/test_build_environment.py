@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from splatfix.context.compilers import choose_compilers
 from splatfix.plan.build_environment import OWN_TOOLKIT, build_environment
-from splatfix.plan.compilers import choose_compilers
 from tests.plan.machines import CUDA_13, TORCH, machine
 
 
@@ -19,7 +19,7 @@ def test_every_folder_of_headers_is_searched_and_the_persons_own_last(tmp_path: 
     toolkit = dataclasses.replace(CUDA_13, found_via=OWN_TOOLKIT, missing=("include/cublas_v2.h",))
     facts = machine(torch=torch, toolkits=(toolkit,), variables={"CPATH": "/mine"})
     made = build_environment(
-        facts, toolkit, "why", choose_compilers(facts, torch, toolkit, (13, 0, 88)), {}, "why"
+        facts, toolkit, "why", choose_compilers(facts, torch, toolkit, (13, 0, 88)).required(), {}, "why"
     )
     assert made.variables["CPATH"] == f"{toolkit.root}/include/cccl:{lent}:/mine"
     said = [reason.text for reason in made.reasons if reason.text.startswith("CPATH=")]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, Status, run_checks, select
+from splatfix.checks import Status, run_checks, select
+from splatfix.context import Goal, make_context
 from splatfix.facts import Checkout, Distribution, Extension, Fact, Facts, Linkage, RenderCall, SplatPackage
 from splatfix.knowledge.stacks import variant
-from splatfix.plan import Aim, Request, Road, aim_at, find_ways, make_plan
+from splatfix.plan import Request, Road, aim_at, find_ways, make_plan
 from splatfix.plan.condemned import other_variant, variants_of_source, who_loses_it
 from splatfix.plan.ways import Rebuild
 from tests.plan.machines import cuda_source
@@ -55,8 +56,8 @@ def with_rasterizer(shown: SplatPackage, *, linkage: Linkage | None = None, swap
     )
 
 
-def aim(*keys: str) -> Aim:
-    return Aim(extensions=(NAME,), variants={NAME: keys})
+def aim(*keys: str) -> Goal:
+    return Goal(extensions=(NAME,), variants={NAME: keys})
 
 
 def test_the_variant_that_is_meant_is_kept() -> None:
@@ -87,7 +88,7 @@ def test_a_drop_in_is_known_by_how_it_is_called() -> None:
 
 
 def test_a_stack_by_name_means_its_variant() -> None:
-    ways = find_ways(Aim(stack="mcmc"), with_rasterizer(package("mip")))
+    ways = find_ways(Goal(stack="mcmc"), with_rasterizer(package("mip")))
     assert "mcmc is meant" in why_shut(ways, "keep")
 
 
@@ -110,7 +111,7 @@ def test_what_the_checkout_itself_calls_decides_over_the_name_of_the_variant() -
         return dataclasses.replace(facts, checkout=Fact(Checkout("/src", (), calls=(call,)), "test"))
 
     assert roads(find_ways(aim("scaffold"), calling(2)))[0] is Road.KEEP, "the call fits"
-    for meant in (aim("inria-v1"), Aim(extensions=(NAME,))):
+    for meant in (aim("inria-v1"), Goal(extensions=(NAME,))):
         ways = find_ways(meant, calling(3))
         assert "does not fit the installed diff_gaussian_rasterization" in why_shut(ways, "keep")
         assert roads(ways)[0] is Road.REBUILD
@@ -126,7 +127,9 @@ def test_whatever_check_fails_an_installed_part_it_is_not_kept() -> None:
     }
     for name, facts in broken.items():
         found = [
-            item for item in run_checks(facts, Goal(), select((name,), ())) if item.status is Status.FAIL
+            item
+            for item in run_checks(make_context(facts, Goal()), select((name,), ()))
+            if item.status is Status.FAIL
         ]
         ways = find_ways(aim("mip"), facts)
         assert found and found[0].summary.rstrip(".") in why_shut(ways, "keep"), name

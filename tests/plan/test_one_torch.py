@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from splatfix.checks import Goal, Status, run_checks, select
+from splatfix.checks import Status, run_checks, select
+from splatfix.context import Goal, make_context
 from splatfix.facts import Fact, Facts
-from splatfix.plan import Aim, Road, find_ways
+from splatfix.plan import Road, find_ways
 from splatfix.plan.ways import InstallTorch
 from tests.machines import NAMES, facts_of
 from tests.plan.machines import CUDA_12, INTERPRETER, machine
@@ -23,7 +24,7 @@ def advised(facts: Facts, targets: tuple[str, ...]) -> set[str]:
     """The commands by which failing checks of torch would install one."""
     return {
         step.text
-        for item in run_checks(facts, Goal(targets), TORCH_CHECKS)
+        for item in run_checks(make_context(facts, Goal(targets)), TORCH_CHECKS)
         if item.status is Status.FAIL
         for step in item.remedy
         if step.command and re.search(r"install .*torch==", step.text)
@@ -32,7 +33,7 @@ def advised(facts: Facts, targets: tuple[str, ...]) -> set[str]:
 
 def planned(facts: Facts, targets: tuple[str, ...]) -> str:
     """The command of the road of another torch; "" where it is shut."""
-    ways = find_ways(Aim(targets), facts)
+    ways = find_ways(Goal(targets), facts)
     steps = (step for way in ways.plans if way.road is Road.OTHER_TORCH for step in way.steps)
     return next((step.command for step in steps if isinstance(step, InstallTorch)), "")
 
@@ -81,6 +82,6 @@ def test_every_command_is_the_environments_own(changes: dict[str, object], start
     assert planned(facts, ("sm_120",)).startswith(starts)
     environment = dataclasses.replace(facts.environment, torch_installed=Fact(True, "test"))
     facts = dataclasses.replace(facts, environment=environment)
-    for item in run_checks(facts, Goal(("sm_120",))):
+    for item in run_checks(make_context(facts, Goal(("sm_120",)))):
         for step in item.remedy:
             assert not re.search(r"(?<!-m )(?<!uv )\bpip install \S*torch", step.text), step.text

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, run_checks, select
+from splatfix.checks import run_checks, select
+from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
@@ -276,7 +277,9 @@ def test_the_systems_own_python_is_left_alone(tmp_path: Path) -> None:
 
 def test_torch_absent_damaged_or_for_other_hardware(tmp_path: Path) -> None:
     error = refused("no-torch", cuda_source(tmp_path), machine(torch=None))
-    (diagnosed,) = run_checks(machine(torch=None), Goal(("sm_120",)), select(("torch-installed",), ()))
+    (diagnosed,) = run_checks(
+        make_context(machine(torch=None), Goal(("sm_120",))), select(("torch-installed",), ())
+    )
     assert error.todo[0].line() in [item.line() for item in diagnosed.remedy if item.command]
     assert "-m pip install" in error.todo[0].line() and "/whl/cu1" in error.todo[0].line()
     pure = Request(("fused_ssim",), backend="pure")

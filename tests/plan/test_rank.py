@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from splatfix.context import Goal
 from splatfix.facts import Fact, Facts, Gpu
-from splatfix.plan import Aim, Road, find_ways
+from splatfix.plan import Road, find_ways
 from splatfix.plan.ways import Keep, Rebuild
 from tests.plan.machines import CUDA_12, machine
 from tests.plan.test_ways import (
@@ -26,7 +27,7 @@ STILL_SERVED = "to keep serving this machine's own"
 
 
 def notes(facts: Facts, *targets: str) -> str:
-    return "\n".join(find_ways(Aim(targets), facts).notes)
+    return "\n".join(find_ways(Goal(targets), facts).notes)
 
 
 def test_a_gpu_that_runs_the_code_for_a_target_loses_nothing() -> None:
@@ -49,7 +50,7 @@ def test_what_is_kept_is_known_under_either_spelling() -> None:
     facts = with_extension(
         with_extension(healthy(), "simple_knn", code("sm_120")), "fused_ssim", code("sm_90")
     )
-    ways = find_ways(Aim(keep=("Simple-KNN",), source="./gs"), facts)
+    ways = find_ways(Goal(keep=("Simple-KNN",), source="./gs"), facts)
     step = next(item for item in plan(ways, Road.REBUILD).steps if isinstance(item, Rebuild))
     assert step.subjects == ("fused_ssim",)
     assert "simple_knn is to be left as it is" in why_shut(ways, "another build")
@@ -67,7 +68,7 @@ def test_drop_ins_are_kept_for_what_they_are() -> None:
         packages=Fact((dataclasses.replace(package, native=()),), "test"),
         distributions=Fact((*others, dataclasses.replace(distribution, made_by_splatfix="swap")), "test"),
     )
-    ways = find_ways(Aim(), dataclasses.replace(facts, environment=swapped))
+    ways = find_ways(Goal(), dataclasses.replace(facts, environment=swapped))
     assert roads(ways)[0] is Road.KEEP
     way = plan(ways, Road.KEEP)
     assert way.steps[0] == Keep(("fused_ssim",))

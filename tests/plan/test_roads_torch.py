@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
+from splatfix.context import Goal
 from splatfix.facts import Fact, Facts, Gpu
-from splatfix.plan import Aim, Road, find_ways
+from splatfix.plan import Road, find_ways
 from splatfix.plan.ways import InstallTorch
 from tests.plan.machines import CUDA_12, INTERPRETER, machine
 from tests.plan.test_ways import RTX_5080, TORCH_118, TORCH_128, plan, why_shut, with_driver
@@ -18,7 +19,7 @@ TITLE = "is then not served by torch"
 
 def lost(facts: Facts, *targets: str) -> list[str]:
     """What the plan says of GPUs that were not asked for."""
-    way = plan(find_ways(Aim(targets), facts), Road.OTHER_TORCH)
+    way = plan(find_ways(Goal(targets), facts), Road.OTHER_TORCH)
     return [reason.text for reason in way.reasons if TITLE in reason.text]
 
 
@@ -33,7 +34,7 @@ def test_a_gpu_that_loses_its_torch_is_named(target: str) -> None:
 
 def test_a_build_that_the_own_driver_does_not_start_is_told_for_a_target_elsewhere() -> None:
     facts = with_driver(machine(torch=None, gpus=(Gpu(0, "NVIDIA A100", cc="8.0"),)), "550.90.07", "12.4")
-    way = plan(find_ways(Aim(("sm_120",)), facts), Road.OTHER_TORCH)
+    way = plan(find_ways(Goal(("sm_120",)), facts), Road.OTHER_TORCH)
     assert next(step for step in way.steps if isinstance(step, InstallTorch)).tag.startswith("cu13")
     (text,) = lost(facts, "sm_120")
     assert (
@@ -64,7 +65,7 @@ def without_torch(python: str = "3.11.7", driver: str = "580.95.05") -> Facts:
 
 
 def why_no_torch(facts: Facts, *targets: str) -> str:
-    return why_shut(find_ways(Aim(targets), facts), "another build")
+    return why_shut(find_ways(Goal(targets), facts), "another build")
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,6 @@ def test_which_python_it_is_for_is_open_where_that_is_not_known() -> None:
     lost_python = dataclasses.replace(
         facts.environment, interpreter=Fact(None, "", "no such file"), torch_installed=Fact(None)
     )
-    ways = find_ways(Aim(), dataclasses.replace(facts, environment=lost_python))
+    ways = find_ways(Goal(), dataclasses.replace(facts, environment=lost_python))
     assert "the target Python cannot be used (no such file)" in why_shut(ways, "keep")
     assert any("which Python" in text for text in plan(ways, Road.OTHER_TORCH).unsure)

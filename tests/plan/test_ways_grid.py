@@ -7,12 +7,13 @@ from itertools import product
 
 import pytest
 
+from splatfix.context import Goal
 from splatfix.facts import Code, Driver, EntryKind, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, drivers, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstacle
-from splatfix.plan import Aim, Road, WayOut, find_ways
+from splatfix.plan import Road, WayOut, find_ways
 from splatfix.plan.ways import GetToolkit, InstallTorch, Rebuild
 from tests.plan.machines import CUDA_13, compilers, machine
 
@@ -135,7 +136,7 @@ def check(facts: Facts, plan: WayOut, targets: tuple[Arch, ...], driver: str) ->
 def run_cell(cell: tuple[str, str, tuple[str, ...], str, str, tuple[str, ...]]) -> int:
     torch, driver, toolkits, compiler, gpu, elsewhere = cell
     facts = build_machine(torch, driver, toolkits, compiler, gpu)
-    ways = find_ways(Aim(elsewhere), facts)
+    ways = find_ways(Goal(elsewhere), facts)
     targets = tuple(Arch.parse(item) for item in elsewhere) or (Arch.parse(gpu),)
     assert len(ways.plans) + len(ways.rejected) == len(Road)
     for plan in ways.plans:

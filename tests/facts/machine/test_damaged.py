@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from splatfix.checks import Goal, Status, run_checks
+from splatfix.checks import Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.runner import Completed
 from splatfix.facts import MachineFacts
@@ -184,6 +185,8 @@ def test_checks_of_a_damaged_machine_do_not_crash(name: str) -> None:
     for seed in range(4):
         facts = dataclasses.replace(whole, machine=machine.probe(Damaged(name, seed, 0.6)))
         crashed = [
-            item.summary for item in run_checks(facts, Goal(("sm_120",))) if item.status is Status.CRASH
+            item.summary
+            for item in run_checks(make_context(facts, Goal(("sm_120",))))
+            if item.status is Status.CRASH
         ]
         assert not crashed

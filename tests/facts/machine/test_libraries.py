@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal
+from splatfix.checks import run_checks
+from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.files import write_json
-from splatfix.core.step import run
 from splatfix.facts import Colmap, LiveSystem, load, read_source
 from splatfix.facts.code_matches import passages_of
 from splatfix.facts.environment.extensions import _has_init
@@ -214,6 +214,6 @@ def test_facts_of_an_older_splatfix_leave_the_new_fields_unknown(tmp_path: Path)
     write_json(tmp_path / "facts.json", document)
     old = load(tmp_path / "facts.json")
     assert not [name for name in fields if getattr(old.machine, name).known]
-    assert {item.code for item in run(new, Goal())} - {item.code for item in run(old, Goal())} == {
-        "wsl-wrong-libcuda"
-    }
+    assert {item.code for item in run_checks(make_context(new))} - {
+        item.code for item in run_checks(make_context(old))
+    } == {"wsl-wrong-libcuda"}

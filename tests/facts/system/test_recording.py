@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Goal, run_checks
+from splatfix.checks import run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts, LiveSystem, gather, load
@@ -33,7 +34,9 @@ def test_this_machine_played_back_gives_equal_facts_and_findings(tmp_path: Path)
     recording.write(sys.executable, redact=False)
     again = load(tmp_path / "machine")
     assert timeless(again) == timeless(facts)
-    before, after = (json.dumps(to_json(run_checks(item, Goal(("sm_120",))))) for item in (facts, again))
+    before, after = (
+        json.dumps(to_json(run_checks(make_context(item, Goal(("sm_120",)))))) for item in (facts, again)
+    )
     assert before == after
 
 

@@ -7,11 +7,12 @@ import dataclasses
 import pytest
 
 from splatfix.cli.options import arch_names
+from splatfix.context import Goal, make_context
+from splatfix.context.targets import driver_level, each_target, own_gpus
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import Fact, Gpu
+from splatfix.facts import Fact, Facts, Gpu
 from splatfix.knowledge import Arch
-from splatfix.plan import Aim, find_ways
-from splatfix.plan.targets import archs_here, check_spelling, driver_level, resolve_targets
+from splatfix.plan import find_ways
 from tests.plan.machines import machine
 from tests.plan.test_ways import RTX_4090, RTX_5080, with_driver
 
@@ -20,8 +21,12 @@ def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:
     radeon = Gpu(3, "AMD Radeon RX 7900 XTX", vendor="amd")
     unread = Gpu(2, "NVIDIA PCI device 2b85")
     facts = machine(gpus=(RTX_5080, RTX_4090, unread, radeon, dataclasses.replace(RTX_4090, index=4)))
-    assert archs_here(facts) == (Arch(12, 0), Arch(8, 9))
-    assert resolve_targets(("auto", "sm_90"), facts) == (Arch(12, 0), Arch(8, 9), Arch(9, 0))
+    assert tuple(own_gpus(facts)) == (Arch(12, 0), Arch(8, 9))
+    assert archs_for(("auto", "sm_90"), facts) == (Arch(12, 0), Arch(8, 9), Arch(9, 0))
+
+
+def archs_for(requested: tuple[str, ...], facts: Facts) -> tuple[Arch, ...]:
+    return tuple(item.arch for item in make_context(facts, Goal(requested)).required_targets())
 
 
 @pytest.mark.parametrize(("target", "level"), [("sm_120", "12.8"), ("sm_120a", "12.8"), ("sm_90", None)])
@@ -37,15 +42,15 @@ def test_gpus_that_could_not_be_asked_for_are_not_called_absent() -> None:
     unknown = dataclasses.replace(facts.machine, gpus=Fact(None, "", "NVML did not answer in time"))
     facts = dataclasses.replace(facts, machine=unknown)
     with pytest.raises(SplatfixError) as caught:
-        resolve_targets((), facts)
+        archs_for((), facts)
     assert "is not known (NVML did not answer in time)" in caught.value.what
-    assert "shows no NVIDIA GPU" not in find_ways(Aim(), facts).rejected[0].why
+    assert "shows no NVIDIA GPU" not in find_ways(Goal(), facts).rejected[0].why
 
 
 def test_a_list_is_several_targets() -> None:
     facts = machine(gpus=(RTX_5080,))
-    assert resolve_targets(("auto,sm_90", "8.9;9.0"), facts) == (Arch(12, 0), Arch(9, 0), Arch(8, 9))
+    assert archs_for(("auto,sm_90", "8.9;9.0"), facts) == (Arch(12, 0), Arch(9, 0), Arch(8, 9))
     assert arch_names(["12.0;8.9", "sm_90,sm_89"]) == ("sm_120", "sm_89", "sm_90")
     with pytest.raises(SplatfixError) as caught:
-        check_spelling(("sm_120,blackwell",))
+        each_target(("sm_120,blackwell",))
     assert caught.value.code == "unknown-arch" and "'blackwell' is a generation" in caught.value.what

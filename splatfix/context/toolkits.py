@@ -1,4 +1,4 @@
-"""Which toolkit a build uses: of torch's CUDA major, complete, and able to compile for the targets."""
+"""Which toolkit a build by splatfix uses: of torch's CUDA major, complete, and able to compile for the targets."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatfix.checks.build_resources import brings_own_glibc, glibc_clash
-from splatfix.checks.torch_choice import preference
-from splatfix.core.errors import SplatfixError
+from splatfix.context.compilers import brings_own_glibc, glibc_clash
+from splatfix.context.model import Choice, Rejected
+from splatfix.context.targets import driver_level
+from splatfix.context.torch_wheels import builds_for_all, install_command, preference
+from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
+from splatfix.core.versions import release
 from splatfix.facts import Facts, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
 from splatfix.knowledge.archs import arch_info, known_archs
 from splatfix.knowledge.cpp_extension import first_release_for_arch
-from splatfix.plan.plan import RoadNotTaken
-from splatfix.plan.torch_builds import builds_for_all, install_command
-from splatfix.plan.versions import release_numbers
+from splatfix.knowledge.drivers import ptx_isa_of_cuda, ptx_jit_ok
 
 
 @dataclass(frozen=True)
-class ToolkitDecision:
-    """The toolkit a build takes, what it compiles for with it, and what was looked at beside it."""
+class BuildToolkit:
+    """The toolkit a build by splatfix takes, and what it compiles for with it."""
 
     toolkit: Toolkit
     version: tuple[int, ...]
     build_archs: tuple[Arch, ...]
     """What to compile for so that every target is served: the targets, or for some an older arch they run."""
     why: str
-    rejected: tuple[RoadNotTaken, ...]
     ptx: Arch | None = None
     """Compiled as PTX too, for targets that this nvcc cannot name; None: every target gets machine code."""
     unsure: str = ""
@@ -43,50 +43,51 @@ def choose_toolkit(
     *,
     instead: Toolkit | None = None,
     any_major: bool = False,
-) -> ToolkitDecision:
+) -> Choice[BuildToolkit]:
     """A toolkit whose major is torch's, which knows the targets; the one closest to torch's own version first.
+
+    Where there is none, the problem is ``no-matching-toolkit``, ``arch-dropped-by-cuda``, ``arch-unknown-to-torch`` or
+    ``no-toolkit-there``, with every candidate and why it was rejected.
 
     Args:
         cuda_home: the folder the person named; then no other is considered.
         instead: a toolkit that is not there yet, considered in place of those that are.
         any_major: another major than torch's will do where torch's own is not there.
-
-    Raises:
-        SplatfixError: ``no-matching-toolkit``, ``arch-unknown-to-torch``, with every candidate and what speaks against it.
     """
-    assert torch.cuda is not None
-    wanted = release_numbers(torch.cuda)
-    for target in targets:
-        served_by(target, torch)
-    looked_at = (instead,) if instead else candidates(facts, cuda_home)
-    rejected: list[RoadNotTaken] = []
+    wanted, looked_at = release(torch.cuda), (instead,) if instead else candidates(facts, cuda_home)
+    if isinstance(problem := _unserved(targets, torch) or looked_at, Problem):
+        return Choice(None, problem=problem)
+    assert not isinstance(looked_at, Problem)
+    rejected: list[Rejected] = []
     fitting: list[tuple[tuple[int, int], Toolkit, tuple[int, ...], tuple[Arch, ...]]] = []
     for toolkit in looked_at:
         build_archs = tuple(build_arch(target, torch, toolkit) or target for target in targets)
         objection = objection_to(facts, toolkit, wanted, build_archs, any_major=any_major)
         if objection:
-            rejected.append(RoadNotTaken(f"toolkit {toolkit.root}", objection))
+            rejected.append(Rejected(f"toolkit {toolkit.root}", objection))
             continue
-        version = release_numbers(toolkit.version or "")
+        version = release(toolkit.version)
         minors = abs(version[1] - wanted[1]) if len(version) > 1 else 99
         fitting.append(((abs(version[0] - wanted[0]), minors), toolkit, version, build_archs))
     if not fitting:
-        raise _no_toolkit(facts, torch.cuda, targets, rejected, cuda_home)
+        problem = _no_toolkit(facts, torch, targets, rejected, cuda_home)
+        return Choice(None, tuple(rejected), problem)
     fitting.sort(key=lambda item: (item[0], len(item[1].missing), [-n for n in item[2]]))
     _, best, version, build_archs = fitting[0]
     for distance, other, _, _ in fitting[1:]:
         how = "no nearer to" if distance == fitting[0][0] else "farther from"
         why = f"also fits (CUDA {other.version}), {how} torch's CUDA {torch.cuda}"
-        rejected.append(RoadNotTaken(f"toolkit {other.root}", why))
+        rejected.append(Rejected(f"toolkit {other.root}", why))
     why = f"CUDA {best.version}, torch was built with {torch.cuda}; found via {', '.join(best.found_via)}"
-    return ToolkitDecision(best, version, tuple(dict.fromkeys(build_archs)), why, tuple(rejected))
+    archs = tuple(dict.fromkeys(build_archs))
+    return Choice(BuildToolkit(best, version, archs, why), tuple(rejected))
 
 
 def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Arch | None:
     """The target itself, or the newest architecture whose machine code it runs (12.0 for 12.1), as far as torch and the
     toolkit know them; None when there is none. A torch whose list is not known takes the target."""
     known = [Arch.parse(item) for item in torch.knows_archs]
-    version = release_numbers(toolkit.version or "") if toolkit else ()
+    version = release(toolkit.version) if toolkit else ()
 
     def compiles(arch: Arch) -> bool:
         return len(version) < 2 or toolkit is None or compiles_for(toolkit, version, arch)
@@ -101,16 +102,12 @@ def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Ar
     return max(older) if older and not target.variant else None
 
 
-def served_by(target: Arch, torch: Torch) -> Arch:
-    """As ``build_arch`` with any toolkit.
-
-    Raises:
-        SplatfixError: ``arch-unknown-to-torch`` where torch knows nothing that serves the target.
-    """
-    found = build_arch(target, torch)
-    if found is not None:
-        return found
-    raise SplatfixError(
+def _unserved(targets: Iterable[Arch], torch: Torch) -> Problem | None:
+    """That torch knows nothing that serves one of these, with any toolkit; None where it does."""
+    target = next((one for one in targets if build_arch(one, torch) is None), None)
+    if target is None:
+        return None
+    return Problem(
         "arch-unknown-to-torch",
         f"torch {torch.version} does not know {target.sm}: its TORCH_CUDA_ARCH_LIST takes "
         f"{', '.join(torch.knows_archs)}.",
@@ -138,7 +135,7 @@ def objection_to(
     any_major: bool = False,
 ) -> str | None:
     """What speaks against compiling for these architectures with this toolkit beside a torch of CUDA ``wanted``."""
-    version = release_numbers(toolkit.version or "")
+    version = release(toolkit.version)
     if toolkit.nvcc is None or not version:
         return toolkit.error or "it has no nvcc"
     if version[0] != wanted[0] and not any_major:
@@ -176,14 +173,15 @@ _VITAL = (
 )
 
 
-def candidates(facts: Facts, cuda_home: str | None) -> Sequence[Toolkit]:
+def candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Problem:
     """The toolkits of this machine, or the one in the folder that the person named."""
     if not cuda_home:
         return facts.machine.toolkits.value or ()
     real = str(Path(cuda_home).expanduser().resolve())
-    named = [item for item in facts.machine.toolkits.value or () if str(Path(item.root).resolve()) == real]
+    every = facts.machine.toolkits.value or ()
+    named = tuple(item for item in every if str(Path(item.root).resolve()) == real)
     if not named:
-        raise SplatfixError(
+        return Problem(
             "no-toolkit-there",
             f"There is no CUDA toolkit in {cuda_home}.",
             meaning="A toolkit root holds bin/nvcc and include/cuda_runtime.h.",
@@ -192,7 +190,7 @@ def candidates(facts: Facts, cuda_home: str | None) -> Sequence[Toolkit]:
     return named
 
 
-def what_was_seen(facts: Facts, rejected: Sequence[RoadNotTaken]) -> str:
+def what_was_seen(facts: Facts, rejected: Sequence[Rejected]) -> str:
     """What was looked at, for a sentence; that nothing could be looked at is another thing than that nothing is there."""
     if rejected:
         return "; ".join(f"{road.what.removeprefix('toolkit ')}: {road.why}" for road in rejected)
@@ -204,11 +202,12 @@ def what_was_seen(facts: Facts, rejected: Sequence[RoadNotTaken]) -> str:
 
 def _no_toolkit(
     facts: Facts,
-    cuda: str,
+    torch: Torch,
     targets: Sequence[Arch],
-    rejected: Sequence[RoadNotTaken],
+    rejected: Sequence[Rejected],
     cuda_home: str | None,
-) -> SplatfixError:
+) -> Problem:
+    cuda = torch.cuda or ""
     major, seen = cuda.partition(".")[0], what_was_seen(facts, rejected)
     where = f"The toolkit in {cuda_home} does not fit" if cuda_home else "No toolkit on this machine fits"
     lost = [arch for arch in targets if (_last_major(arch) or int(major)) < int(major)]
@@ -219,7 +218,7 @@ def _no_toolkit(
         say("NVIDIA's archive: https://developer.nvidia.com/cuda-toolkit-archive"),
         run("conda", "install", "-c", f"nvidia/label/cuda-{cuda}.0", "cuda-toolkit", text="With conda"),
     )
-    return SplatfixError(
+    return Problem(
         "no-matching-toolkit",
         f"{where} torch's CUDA {cuda} and {', '.join(arch.sm for arch in targets)}: {seen}.",
         meaning="Extensions must be compiled by a toolkit of the same CUDA major as torch, and it must know the GPU.",
@@ -234,9 +233,7 @@ def _last_major(arch: Arch) -> int | None:
     return info.last_toolkit[0] if info and info.last_toolkit else None
 
 
-def _needs_older_cuda(
-    facts: Facts, cuda: str, targets: Sequence[Arch], lost: Sequence[Arch]
-) -> SplatfixError:
+def _needs_older_cuda(facts: Facts, cuda: str, targets: Sequence[Arch], lost: Sequence[Arch]) -> Problem:
     names, last = ", ".join(arch.sm for arch in lost), min(_last_major(arch) or 0 for arch in lost)
     fitting = (item.build for item in builds_for_all(targets, facts) if item.build.cuda[0] <= last)
     older = min(fitting, key=lambda item: preference(facts, item, targets), default=None)
@@ -251,9 +248,98 @@ def _needs_older_cuda(
             say(f"No torch in the tables serves {words} here; splatfix install --dry-run --why says more."),
         )
     )
-    return SplatfixError(
+    return Problem(
         "arch-dropped-by-cuda",
         f"No CUDA {cuda.partition('.')[0]} toolkit compiles for {names}: the last that does is CUDA {last}.",
         meaning="torch's CUDA and the toolkit's must have one major, so this torch cannot serve that GPU.",
         todo=todo,
     )
+
+
+def choose_ptx(
+    facts: Facts, torch: Torch, targets: Sequence[Arch], cuda_home: str | None = None
+) -> Choice[BuildToolkit]:
+    """A toolkit of torch's major that is here, with PTX of its newest architecture for the targets that it cannot name.
+
+    Machine code runs within one major only, so a sm_90 cubin does not load on sm_120; PTX for compute_90 does, if the
+    driver reads the PTX version that this toolkit writes. Source: CUDA's compatibility guides; CUDA error 222.
+
+    Where there is none, the problem is ``no-ptx-road`` with every candidate and why it was rejected;
+    ``arch-unknown-to-torch`` for a target with a letter (``sm_100a``), in whose place no PTX of another can stand.
+    """
+    looked_at = candidates(facts, cuda_home)
+    lettered = _unserved((target for target in targets if target.variant), torch)
+    if isinstance(problem := lettered or looked_at, Problem):
+        return Choice(None, problem=problem)
+    assert not isinstance(looked_at, Problem)
+    wanted = release(torch.cuda)
+    rejected: list[Rejected] = []
+    fitting: list[tuple[tuple[int, int], BuildToolkit]] = []
+    for toolkit in looked_at:
+        answer = _ptx_with(facts, toolkit, torch, wanted, targets)
+        if isinstance(answer, str):
+            rejected.append(Rejected(f"toolkit {toolkit.root}", answer))
+        else:
+            fitting.append(((len(toolkit.missing), abs(answer.version[1] - wanted[1])), answer))
+    if not fitting:
+        words = ", ".join(arch.sm for arch in targets)
+        problem = Problem(
+            "no-ptx-road",
+            f"No toolkit here makes PTX that serves {words}: {what_was_seen(facts, rejected)}.",
+            meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",
+            todo=(say("Use a toolkit that knows the GPU: splatfix install --dry-run --why names the ways."),),
+        )
+        return Choice(None, tuple(rejected), problem)
+    return Choice(min(fitting, key=lambda item: item[0])[1], tuple(rejected))
+
+
+def _ptx_with(
+    facts: Facts, toolkit: Toolkit, torch: Torch, wanted: tuple[int, ...], targets: Sequence[Arch]
+) -> BuildToolkit | str:
+    """The decision for one toolkit, or what speaks against it."""
+    objection = objection_to(facts, toolkit, wanted, ())
+    if objection:
+        return objection
+    version = release(toolkit.version)
+    found = {arch: build_arch(arch, torch, toolkit) for arch in targets}
+    named = [own for own in found.values() if own is not None]
+    lacking = [arch for arch, own in found.items() if own is None]
+    if not lacking:
+        why = f"CUDA {toolkit.version} compiles machine code for every target"
+        return BuildToolkit(toolkit, version, tuple(named), why)
+    base = _ptx_base(toolkit, version, torch, below=min(lacking).plain)
+    if base is None:
+        return f"CUDA {toolkit.version} knows no older architecture whose PTX {lacking[0].sm} could take"
+    isa, unsure = ptx_isa_of_cuda((version[0], version[1])), ""
+    for arch in lacking:
+        level = driver_level(facts, arch)
+        reads = _driver_reads(isa, level)
+        if isa and reads is False:
+            return f"its PTX {isa[0]}.{isa[1]} is newer than a driver of CUDA {level} translates (error 222)"
+        unsure = unsure if reads else f"whether the driver translates PTX of CUDA {toolkit.version}"
+    why = f"CUDA {toolkit.version} writes {base.compute} PTX, which every GPU from {base.sm} on can be given"
+    return BuildToolkit(toolkit, version, tuple(named), why, base, unsure)
+
+
+def _ptx_base(toolkit: Toolkit, version: tuple[int, ...], torch: Torch, *, below: Arch) -> Arch | None:
+    """The newest desktop architecture below another that both know, whose PTX is to be translated for it."""
+    older = (
+        arch
+        for arch in known_archs()
+        if arch < below
+        and not _is_tegra(arch)
+        and compiles_for(toolkit, version, arch)
+        and (not torch.knows_archs or arch.cc in torch.knows_archs)
+    )
+    return max(older, default=None)
+
+
+def _driver_reads(isa: tuple[int, int] | None, level: str | None) -> bool | None:
+    """Whether a driver of this CUDA level translates PTX of this version; None: not known."""
+    numbers = release(level)
+    return ptx_jit_ok(isa, (numbers[0], numbers[1])) if isa and len(numbers) > 1 else None
+
+
+def _is_tegra(arch: Arch) -> bool:
+    info = arch_info(arch)
+    return info is not None and info.tegra

@@ -6,14 +6,14 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Goal, Status, run_checks, select
+from splatfix.checks import Status, run_checks, select
+from splatfix.context import Goal, make_context
+from splatfix.context.compilers import choose_compilers
+from splatfix.context.toolkits import choose_ptx, choose_toolkit
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Compiler, Driver, Fact, Facts, Gpu
 from splatfix.knowledge import Arch
-from splatfix.plan import Aim, Road, find_ways
-from splatfix.plan.compilers import choose_compilers
-from splatfix.plan.ptx import choose_ptx
-from splatfix.plan.toolchain import choose_toolkit
+from splatfix.plan import Road, find_ways
 from splatfix.plan.ways import ByHand
 from tests.plan.machines import CUDA_12, INTERPRETER, TORCH, compilers, machine
 from tests.plan.test_ways import RTX_4090, RTX_5080, TORCH_128, plan, roads, why_shut, with_driver
@@ -34,8 +34,8 @@ def debian_13(facts: Facts) -> Facts:
 def test_a_distributions_own_package_fits_its_glibc_and_the_check_agrees(root: str, fits: bool) -> None:
     """Debian 13 has patched its CUDA 12.4; NVIDIA's own 12.x does not compile there."""
     facts = debian_13(machine(torch=TORCH_128, toolkits=(dataclasses.replace(CUDA_12, root=root),)))
-    assert (Road.REBUILD in roads(find_ways(Aim(("sm_120",)), facts))) is fits
-    found = run_checks(facts, Goal(), select(("glibc-cuda-math-conflict",), ()))
+    assert (Road.REBUILD in roads(find_ways(Goal(("sm_120",)), facts))) is fits
+    found = run_checks(make_context(facts, Goal()), select(("glibc-cuda-math-conflict",), ()))
     assert any(item.status is Status.WARN for item in found) is not fits
 
 
@@ -44,9 +44,9 @@ def test_beside_condas_compiler_the_systems_own_is_not_taken() -> None:
     facts = debian_13(
         machine(torch=TORCH_128, toolkits=(CUDA_12,), host=(*compilers("12.2.0"), *GCC_OF_CONDA))
     )
-    decision = choose_toolkit(facts, TORCH_128, (SM_120,))
+    decision = choose_toolkit(facts, TORCH_128, (SM_120,)).required()
     chosen = choose_compilers(facts, TORCH_128, decision.toolkit, decision.version)
-    assert chosen.cxx == "/opt/miniforge/envs/gs/bin/x86_64-conda-linux-gnu-g++"
+    assert chosen.required().cxx == "/opt/miniforge/envs/gs/bin/x86_64-conda-linux-gnu-g++"
     assert "headers of glibc 2.41" in next(
         r.why for r in chosen.rejected if r.what == "compiler /usr/bin/g++"
     )
@@ -54,12 +54,12 @@ def test_beside_condas_compiler_the_systems_own_is_not_taken() -> None:
 
 def test_in_a_conda_environment_the_older_glibc_can_be_had_without_root() -> None:
     facts = debian_13(machine(torch=TORCH_128, toolkits=(CUDA_12,), interpreter=CONDA))
-    step = plan(find_ways(Aim(("sm_120",)), facts), Road.REBUILD).steps[0]
+    step = plan(find_ways(Goal(("sm_120",)), facts), Road.REBUILD).steps[0]
     assert isinstance(step, ByHand)
     (command,) = step.commands
     assert command.startswith("conda install -p /opt/miniforge/envs/gs -c conda-forge gxx_linux-64=")
     arm = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, machine="aarch64"))
-    step = plan(find_ways(Aim(("sm_120",)), arm), Road.REBUILD).steps[0]
+    step = plan(find_ways(Goal(("sm_120",)), arm), Road.REBUILD).steps[0]
     assert isinstance(step, ByHand) and "gxx_linux-aarch64=" in step.commands[0]
 
 
@@ -67,9 +67,9 @@ def test_the_compiler_named_for_a_clash_is_one_that_cures_it() -> None:
     facts = debian_13(
         machine(torch=TORCH_128, toolkits=(CUDA_12,), host=compilers("15.1.0", folder="/opt/conda/bin"))
     )
-    decision = choose_toolkit(facts, TORCH_128, (SM_120,))
+    decision = choose_toolkit(facts, TORCH_128, (SM_120,)).required()
     with pytest.raises(SplatfixError) as caught:
-        choose_compilers(facts, TORCH_128, decision.toolkit, decision.version)
+        choose_compilers(facts, TORCH_128, decision.toolkit, decision.version).required()
     assert "conda's gcc 14" in caught.value.todo[0].line() and "apt-get" not in " ".join(
         step.line() for step in caught.value.todo
     )
@@ -83,11 +83,11 @@ OLD = dataclasses.replace(
 def test_a_driver_has_a_say_about_ptx_for_its_own_gpus_only() -> None:
     """An RTX 4090 here on CUDA 12.2's driver, an RTX 5080 elsewhere: PTX of 12.6 is for the driver there to read."""
     facts = with_driver(machine(torch=TORCH_128, gpus=(RTX_4090,), toolkits=(OLD,)), "535.183.01", "12.2")
-    decision = choose_ptx(facts, TORCH_128, (Arch(8, 9), SM_120))
+    decision = choose_ptx(facts, TORCH_128, (Arch(8, 9), SM_120)).required()
     assert decision.ptx == Arch(9, 0) and decision.unsure
     own = with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,)), "535.183.01", "12.2")
     with pytest.raises(SplatfixError) as caught:
-        choose_ptx(own, TORCH_128, (SM_120,))
+        choose_ptx(own, TORCH_128, (SM_120,)).required()
     assert "PTX 8.5 is newer than a driver of CUDA 12.2 translates" in caught.value.what
 
 
@@ -95,17 +95,19 @@ def test_a_driver_that_waits_for_its_reboot_says_nothing_of_ptx() -> None:
     facts = machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,))
     stale = Driver("535.183.01", "12.2", library_version="580.95.05", nvml_error=18)
     facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, driver=Fact(stale, "test")))
-    assert choose_ptx(facts, TORCH_128, (SM_120,)).unsure
+    assert choose_ptx(facts, TORCH_128, (SM_120,)).required().unsure
 
 
 def test_a_torch_whose_list_is_not_known_rules_out_no_ptx() -> None:
     unknown = dataclasses.replace(TORCH_128, knows_archs=())
-    assert choose_ptx(machine(torch=unknown, toolkits=(OLD,)), unknown, (SM_120,)).ptx == Arch(9, 0)
+    assert choose_ptx(machine(torch=unknown, toolkits=(OLD,)), unknown, (SM_120,)).required().ptx == Arch(
+        9, 0
+    )
 
 
 def test_a_letter_of_the_machines_own_gpu_is_that_gpu() -> None:
     facts = with_driver(machine(gpus=(Gpu(0, "RTX 5080", cc="12.0"),)), "580.95.05", "13.0")
-    assert find_ways(Aim(("sm_120a",)), facts).notes == ()
+    assert find_ways(Goal(("sm_120a",)), facts).notes == ()
 
 
 def test_tools_that_could_not_be_looked_for_are_not_called_absent() -> None:
@@ -114,7 +116,7 @@ def test_tools_that_could_not_be_looked_for_are_not_called_absent() -> None:
     facts = dataclasses.replace(
         facts, machine=dataclasses.replace(facts.machine, toolkits=unknown, compilers=unknown)
     )
-    ways = find_ways(Aim(), facts)
+    ways = find_ways(Goal(), facts)
     for title in ("toolkit that is here", "PTX"):
         why = why_shut(ways, title)
         assert (
@@ -136,22 +138,22 @@ def test_windows_without_any_compiler_is_not_told_of_an_older_toolset(
     facts = machine(torch=TORCH_128, toolkits=(toolkit,), host=host)
     facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, system="windows"))
     with pytest.raises(SplatfixError) as caught:
-        choose_compilers(facts, TORCH_128, toolkit, (12, 4, 131))
+        choose_compilers(facts, TORCH_128, toolkit, (12, 4, 131)).required()
     assert words in caught.value.todo[0].line() and "toolset 14." in caught.value.todo[0].line()
 
 
 def test_condas_toolkit_is_named_by_its_labelled_channel() -> None:
     """The plain channel mixes releases: its nvcc may be newer than the toolkit that was asked for."""
     with pytest.raises(SplatfixError) as caught:
-        choose_toolkit(machine(toolkits=()), TORCH_128, (SM_120,))
-    assert 'conda install -c "nvidia/label/cuda-12.8.0" cuda-toolkit' in caught.value.todo[-1].line()
+        choose_toolkit(machine(toolkits=()), TORCH_128, (SM_120,)).required()
+    assert "conda install -c nvidia/label/cuda-12.8.0 cuda-toolkit" in caught.value.todo[-1].line()
 
 
 @pytest.mark.parametrize(
     ("targets", "python", "words"),
     [
-        (("6.1",), "3.11.7", '"/env/bin/python" -m pip install torch==2.11.0+cu126'),
-        (("6.1",), "3.9.1", '"/env/bin/python" -m pip install "torch==2.8.*"'),
+        (("6.1",), "3.11.7", "/env/bin/python -m pip install torch==2.11.0+cu126"),
+        (("6.1",), "3.9.1", "/env/bin/python -m pip install 'torch==2.8.*'"),
         (("6.1", "12.0"), "3.11.7", "No torch in the tables serves sm_61, sm_120 here"),
     ],
 )
@@ -164,7 +166,7 @@ def test_the_torch_named_for_a_dropped_gpu_serves_every_target_on_this_python(
     with pytest.raises(SplatfixError) as caught:
         choose_toolkit(
             dataclasses.replace(facts, environment=environment), knows_all, tuple(map(Arch.parse, targets))
-        )
+        ).required()
     assert caught.value.code == "arch-dropped-by-cuda"
     assert caught.value.todo[0].line().startswith(words)
 
@@ -181,5 +183,5 @@ def test_a_second_toolkit_of_the_same_version_is_not_called_farther() -> None:
 def test_no_older_ptx_stands_in_for_an_architecture_with_a_letter() -> None:
     """sm_100a code exists for what plain code cannot do; CUDA 12.8 can name it, this torch cannot."""
     with pytest.raises(SplatfixError) as caught:
-        choose_ptx(machine(torch=TORCH_128, toolkits=(CUDA_12,)), TORCH_128, (Arch(10, 0, "a"),))
+        choose_ptx(machine(torch=TORCH_128, toolkits=(CUDA_12,)), TORCH_128, (Arch(10, 0, "a"),)).required()
     assert caught.value.code == "arch-unknown-to-torch"

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from splatfix.facts import EntryKind
+from splatfix.core.versions import release
+from splatfix.facts import EntryKind, FatbinGroup
 from splatfix.knowledge import archs, drivers
 
 
@@ -124,3 +125,21 @@ def _level(text: str | None) -> tuple[int, int] | None:
         return None
     major, _, minor = text.partition(".")
     return (int(major), int(minor or 0)) if major.isdigit() and (minor or "0").isdigit() else None
+
+
+def code_words(groups: tuple[FatbinGroup, ...]) -> str:
+    """``sm_80 sm_90 +PTX 9.0 for sm_90`` over all fatbins, for evidence lines; partial ones are marked with n/total."""
+    total = sum(group.count for group in groups)
+    seen: dict[tuple[str, str, tuple[int, int] | None], int] = {}
+    for group in groups:
+        for entry in group.entries:
+            key = (entry.kind.value, entry.arch, entry.ptx_version)
+            seen[key] = seen.get(key, 0) + group.count
+    words = []
+    for (kind, arch, version), count in sorted(
+        seen.items(), key=lambda item: (item[0][0] != "sass", release(item[0][1]))
+    ):
+        ptx = f" {version[0]}.{version[1]}" if version else ""
+        name = arch if kind == "sass" else f"{kind.upper()}{ptx} for {arch}"
+        words.append(name if count == total else f"{name} ({count} of {total} fatbins)")
+    return ", ".join(words)

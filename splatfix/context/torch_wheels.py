@@ -1,25 +1,30 @@
-"""Which published torch build is advised for a machine: one choice for the findings and for the ways out."""
+"""Which published torch build is advised for a machine: one choice for findings and options."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from splatfix.checks._common import (
+from splatfix.context.commands import pip_anywhere
+from splatfix.context.compilers import family_of
+from splatfix.context.readings import (
     best_toolkit,
     compiling_toolkits,
-    family_of,
-    numbers,
-    pair,
+    glibc_of,
+    installed_driver,
     platform_of,
+    python_version,
     torch_cuda,
+    torch_family,
     torch_of,
 )
+from splatfix.core.step import Step
+from splatfix.core.versions import major_minor, release
 from splatfix.facts import Facts
 from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
 from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
 from splatfix.knowledge.toolkits import provisionable
-from splatfix.knowledge.torch_releases import TorchBuild, builds_for_arch
+from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, builds_for_arch, replacing_words
 
 
 def nearness(facts: Facts, build: TorchBuild) -> tuple[bool, bool, bool]:
@@ -27,7 +32,7 @@ def nearness(facts: Facts, build: TorchBuild) -> tuple[bool, bool, bool]:
     or the toolkit's, another CUDA major. The nearest asks least of stack, toolkit and extensions."""
     here = torch_of(facts)
     toolkit = best_toolkit(facts, torch_cuda(facts)) or best_toolkit(facts, None)
-    have = torch_cuda(facts) or (pair(toolkit.version) if toolkit else None)
+    have = torch_cuda(facts) or (major_minor(toolkit.version) if toolkit else None)
     return (
         not (here and here.version.startswith(f"{build.release}.")),
         build.cuda != have,
@@ -43,7 +48,7 @@ def toolkit_trouble(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> i
     if len(wanted) < len(served) or not any(_names(build.cuda[0], minor, wanted) for minor in range(10)):
         return 3
     for toolkit in compiling_toolkits(facts):
-        version = numbers(toolkit.version)
+        version = release(toolkit.version)
         if version[0] == build.cuda[0] and all(
             arch.sm in toolkit.archs
             if toolkit.archs and not arch.variant
@@ -73,9 +78,9 @@ def compiler_trouble(facts: Facts, build: TorchBuild) -> bool:
     """Every gcc here is older than this torch's headers take."""
     oldest = oldest_gcc_of_torch(build.torch.replace("*", "0"))
     majors = [
-        numbers(item.version)[0]
+        release(item.version)[0]
         for item in facts.machine.compilers.value or ()
-        if family_of(item) == "gcc" and numbers(item.version)
+        if family_of(item) == "gcc" and release(item.version)
     ]
     return bool(majors) and oldest is not None and max(majors) < oldest
 
@@ -83,10 +88,10 @@ def compiler_trouble(facts: Facts, build: TorchBuild) -> bool:
 def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[int | bool, ...]:
     """For a sort of builds that serve: what asks least first, then no older release than the installed one, then the nearest.
 
-    The findings (``torch_for``) and the ways out (``splatfix.plan``) both take the first by it.
+    Findings and options both take the first by it.
     """
     torch = torch_of(facts)
-    older = torch is not None and numbers(build.release)[:2] < numbers(torch.version)[:2]
+    older = torch is not None and release(build.release)[:2] < release(torch.version)[:2]
     trouble = toolkit_trouble(facts, build, archs)
     asks = trouble + 2 * compiler_trouble(facts, build)  # a download is half of what a step by hand asks
     return (trouble == 3, asks, older, *nearness(facts, build))
@@ -95,32 +100,65 @@ def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[
 def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:
     """Published builds other than the installed one that run on every one of these GPUs with this Python, glibc and, where
     one of them is here, driver; the one to advise first."""
-    if (facts.machine.libc.value or "").startswith("musl") or not archs:
-        return []
-    python, driver = facts.environment.interpreter.value, facts.machine.driver.value
     here = {gpu.cc for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"}
-    words = (driver.library_version or driver.version) if driver else None
-    version = numbers(words) if any(arch.plain.cc in here for arch in archs) else ()
-    per_arch = [
+    driver = release(installed_driver(facts)) if any(arch.plain.cc in here for arch in archs) else ()
+    every = (item.build for item in builds_for_all(archs, facts, driver=driver or None))
+    others = (build for build in every if not _is_installed(facts, build))
+    return sorted(others, key=lambda build: preference(facts, build, archs))
+
+
+def _is_installed(facts: Facts, build: TorchBuild) -> bool:
+    torch = torch_of(facts)
+    return (
+        torch is not None
+        and torch.version.startswith(f"{build.release}.")
+        and torch_cuda(facts) == build.cuda
+    )
+
+
+def no_wheels(facts: Facts) -> str:
+    """Why PyTorch publishes no wheel at all that this machine could use; "" where it does."""
+    libc = facts.machine.libc.value or ""
+    return f"PyTorch publishes no wheel for {libc}; glibc is needed" if libc.startswith("musl") else ""
+
+
+def builds_for_all(
+    archs: Sequence[Arch],
+    facts: Facts,
+    *,
+    driver: tuple[int, ...] | None = None,
+    leaving_out: str = "",
+    include_unknown: bool = False,
+) -> list[RankedBuild]:
+    """Builds that run on every one of these GPUs and have a wheel here, the best for the first GPU first.
+
+    Args:
+        driver: the driver that must start them; None: any.
+        leaving_out: ``python`` or ``glibc``, which is then not asked.
+        include_unknown: also those of which the tables do not know whether they run there.
+    """
+    platform = platform_of(facts)
+    if platform is None or no_wheels(facts) or not archs:
+        return []
+    python = None if leaving_out == "python" else python_version(facts)
+    glibc = None if leaving_out == "glibc" else glibc_of(facts)
+    first, *others = (
         builds_for_arch(
             arch,
-            platform_of(facts),
+            platform,
             facts.machine.machine,
-            python=pair(python.version) if python else None,
-            glibc=pair(facts.machine.glibc),
-            driver=version or None,
+            python=python,
+            glibc=glibc,
+            driver=driver,
+            include_unknown=include_unknown,
         )
         for arch in archs
-    ]
-    torch = torch_of(facts)
-    served = [
-        item.build
-        for item in per_arch[0]
-        if all(any(one.build == item.build for one in other) for other in per_arch)
-        and not (
-            torch
-            and torch.version.startswith(f"{item.build.release}.")
-            and torch_cuda(facts) == item.build.cuda
-        )
-    ]
-    return sorted(served, key=lambda build: preference(facts, build, archs))
+    )
+    rest = [{(item.build.release, item.build.tag) for item in other} for other in others]
+    return [item for item in first if all((item.build.release, item.build.tag) in other for other in rest)]
+
+
+def install_command(build: TorchBuild, facts: Facts) -> tuple[str, Step]:
+    """Version and exact pip command for a build in place of what is there, companions included."""
+    version, command = replacing_words(build.torch, build.tag, torch_family(facts))
+    return version, pip_anywhere(facts, *command)

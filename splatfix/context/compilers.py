@@ -6,38 +6,35 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from splatfix.checks.build_resources import brings_own_glibc, glibc_clash
-from splatfix.core.errors import SplatfixError
+from splatfix.context.model import Choice, Rejected
+from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
+from splatfix.core.versions import release
 from splatfix.facts import Compiler, Facts, Toolkit, Torch
+from splatfix.knowledge import stacks
 from splatfix.knowledge.cpp_extension import compiler_verdict
 from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
-from splatfix.plan.plan import RoadNotTaken
-from splatfix.plan.versions import release_numbers
 
 
 @dataclass(frozen=True)
-class CompilerDecision:
+class HostCompilers:
     """The C and C++ compilers a build takes."""
 
     cc: str
     cxx: str
     version: str
     why: str
-    rejected: tuple[RoadNotTaken, ...]
 
 
 def choose_compilers(
     facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
-) -> CompilerDecision:
+) -> Choice[HostCompilers]:
     """A pair of host compilers inside nvcc's limits (its own host_config.h) and torch's table.
 
     CC and CXX as the person set them come first, then the plain names, then the newest versioned pair.
-
-    Raises:
-        SplatfixError: ``no-host-compiler`` with every candidate and what speaks against it.
+    Where none fits, the problem is ``no-host-compiler`` with every candidate and why it was rejected.
     """
-    rejected: list[RoadNotTaken] = []
+    rejected: list[Rejected] = []
     found = facts.machine.compilers.value or ()
     for cxx in sorted((item for item in found if item.kind in ("g++", "clang++", "cl")), key=_preference):
         objection = _compiler_objection(cxx, torch, toolkit, version) or _glibc_objection(facts, cxx, toolkit)
@@ -46,22 +43,23 @@ def choose_compilers(
             objection = "the C compiler of the same version is not there"
         if objection is None and cc is not None:
             why = f"{cxx.kind} {cxx.version}, inside nvcc's and torch's limits; found via {', '.join(cxx.found_via)}"
-            return CompilerDecision(cc, cxx.path, cxx.version or "", why, tuple(rejected))
-        rejected.append(RoadNotTaken(f"compiler {cxx.path}", objection or ""))
-    raise _no_compiler(facts, torch, toolkit, version, rejected)
+            return Choice(HostCompilers(cc, cxx.path, cxx.version or "", why), tuple(rejected))
+        rejected.append(Rejected(f"compiler {cxx.path}", objection or ""))
+    problem = _no_compiler(facts, torch, toolkit, version, rejected)
+    return Choice(None, tuple(rejected), problem)
 
 
 def _preference(compiler: Compiler) -> tuple[int, list[int], str]:
     by_variable = "CXX" in compiler.found_via
     plain = compiler.path.replace("\\", "/").rsplit("/", 1)[-1] in ("g++", "g++.exe", "cl.exe", "cl")
     rank = 0 if by_variable else 1 if plain else 2 if compiler.kind == "g++" else 3
-    return rank, [-n for n in release_numbers(compiler.version or "")], compiler.path
+    return rank, [-n for n in release(compiler.version)], compiler.path
 
 
 def _compiler_objection(
     compiler: Compiler, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
 ) -> str | None:
-    numbers = release_numbers(compiler.version or "")
+    numbers = release(compiler.version)
     if not numbers:
         return compiler.error or "it does not say its version"
     if compiler.kind == "cl":
@@ -102,8 +100,8 @@ def _partner(cxx: Compiler, found: Iterable[Compiler]) -> str | None:
 
 
 def _no_compiler(
-    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...], rejected: Sequence[RoadNotTaken]
-) -> SplatfixError:
+    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...], rejected: Sequence[Rejected]
+) -> Problem:
     compilers = facts.machine.compilers
     seen = (
         "; ".join(f"{road.what.removeprefix('compiler ')}: {road.why}" for road in rejected)
@@ -112,7 +110,7 @@ def _no_compiler(
         if compilers.value is not None
         else f"which are here is not known ({compilers.error})"
     )
-    return SplatfixError(
+    return Problem(
         "no-host-compiler",
         f"No host compiler fits nvcc {toolkit.version} and torch: {seen}.",
         meaning="nvcc hands the C++ half of every file to a host compiler, and both nvcc and torch limit its version.",
@@ -166,3 +164,68 @@ def _visual_studio(facts: Facts, toolkit: Toolkit, version: tuple[int, ...]) -> 
         return f"Add an older toolset in the Visual Studio Installer{which}, or use a newer CUDA toolkit."
     limit = f" (toolset 14.{most % 100} at most)" if most else ""
     return f'Install the Build Tools for Visual Studio with "Desktop development with C++"{limit}.'
+
+
+def host_compiler(facts: Facts) -> Compiler | None:
+    """The C++ compiler a build would use: what CXX (or CC) names, else the first g++ on PATH, else clang++."""
+    compilers = facts.machine.compilers.value or ()
+    for variable in ("CXX", "CC"):
+        named = [item for item in compilers if variable in item.found_via]
+        if named:
+            return named[0]
+    for kind in ("g++", "clang++", "cl", "gcc"):
+        for item in compilers:
+            # setuptools finds Visual Studio by its own list, so cl need not be on PATH
+            within_reach = "PATH" in item.found_via or kind == "cl"
+            if item.kind == kind and within_reach and item.path.endswith((kind, f"{kind}.exe")):
+                return item
+    return None
+
+
+def nvcc_host_compiler(facts: Facts) -> Compiler | None:
+    """The host compiler that nvcc calls in a build by torch, which is another one than torch's where only CXX is set.
+
+    torch hands CC to nvcc as ``-ccbin`` (``unix_cuda_flags`` of torch/utils/cpp_extension.py); of several nvcc takes the
+    last. Without one it takes NVCC_CCBIN, then gcc on PATH (nvcc 13.0, ``--dryrun``); CXX and CUDAHOSTCXX are not asked.
+    """
+    compilers = facts.machine.compilers.value or ()
+    for variable in ("NVCC_APPEND_FLAGS -ccbin", "CC", "NVCC_PREPEND_FLAGS -ccbin", "NVCC_CCBIN"):
+        for item in compilers:
+            if variable in item.found_via and item.kind != "cl":
+                return item
+    if facts.machine.system == "linux":
+        found = {
+            name: item
+            for name in ("gcc", "g++")
+            for item in reversed(compilers)
+            if "PATH" in item.found_via and item.path.endswith(f"/{name}")
+        }
+        gcc, gxx = found.get("gcc"), found.get("g++")
+        if gcc or gxx:  # they come together, though not every record of a machine names both
+            return gxx if gxx and (gcc is None or gcc.version == gxx.version) else gcc
+    return host_compiler(facts)
+
+
+def family_of(compiler: Compiler) -> str:
+    """``gcc``, ``clang`` or ``cl``."""
+    return {"g++": "gcc", "clang++": "clang"}.get(compiler.kind, compiler.kind)
+
+
+def glibc_clash(facts: Facts, toolkit: Toolkit) -> str:
+    """How this toolkit's math headers clash with those of the machine's glibc; "" where they do not, or nothing tells.
+
+    A distribution's own package, whose root is ``/usr``, is patched to fit.
+    """
+    row, glibc, cuda = (
+        stacks.breakage("glibc_noexcept"),
+        release(facts.machine.glibc)[:2],
+        release(toolkit.version)[:2],
+    )
+    if row is None or not glibc or not cuda or toolkit.root == "/usr":
+        return ""
+    return row.symptom if glibc >= row.since["glibc"] and cuda <= row.until["cuda"] else ""
+
+
+def brings_own_glibc(compiler: Compiler) -> bool:
+    """It is conda's, which compiles against the older glibc that comes with it."""
+    return "conda" in f"{compiler.path} {' '.join(compiler.found_via)}"

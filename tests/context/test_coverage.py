@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from splatfix.checks.coverage import judge
+from splatfix.context.coverage import judge
 from splatfix.facts import Code, EntryKind, FatbinGroup
 from splatfix.knowledge.archs import Arch
-
-from .conftest import ptx, sass
+from tests.checks.conftest import ptx, sass
 
 
 def group(*codes: Code) -> FatbinGroup:

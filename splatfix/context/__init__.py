@@ -1,0 +1,6 @@
+"""Facts and goal: the one place that says which GPUs, driver level, toolkit, compiler and torch are in play."""
+
+from splatfix.context.context import Context, make_context
+from splatfix.context.model import Choice, Goal, Rejected, Target
+
+__all__ = ["Choice", "Context", "Goal", "Rejected", "Target", "make_context"]

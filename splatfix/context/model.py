@@ -1,0 +1,81 @@
+"""The data of this room: what is wanted, the GPUs to serve, and choices with what was rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from splatfix.core.errors import Problem, SplatfixError
+from splatfix.knowledge import Arch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the person wants the machine to be good for."""
+
+    targets: tuple[str, ...] = ()
+    """Architectures (``sm_120``) or ``auto``; empty means the machine's own GPUs."""
+    stack: str = ""
+    """Key of a stack (``taming-3dgs``), whose extensions are then meant."""
+    extensions: tuple[str, ...] = ()
+    """Names of extensions; empty: those of the stack, of the checkout, or those installed."""
+    keep: tuple[str, ...] = ()
+    """What must not be touched: ``torch``, or extensions by name."""
+    source: str = ""
+    """What the commands name as SOURCE; "" for a placeholder."""
+    drop_ins: tuple[str, ...] = ()
+    """Drop-ins for the extensions, where the source itself has told; empty: the tables are asked."""
+    no_drop_ins: str = ""
+    """Why there is none, where the source has told that."""
+    lacking: str = ""
+    """What the source itself needs before anything of it can be built, as an error says it; "" for nothing."""
+    fetch: tuple[str, ...] = ()
+    """The commands that bring it."""
+    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the name of an extension, keys of the variants that its source can be; where that is not known, none."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A GPU architecture to judge for, and where it comes from."""
+
+    arch: Arch
+    label: str
+    """``sm_120 (GPU 0, NVIDIA GeForce RTX 5080)`` or ``sm_120 (--target)``."""
+    here: bool
+    """A GPU of this architecture is in this machine, and no variable hides it."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """An alternative that was considered, and why it was rejected."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Choice(Generic[T]):
+    """The value chosen; where it is None, ``problem`` says why."""
+
+    value: T | None
+    rejected: tuple[Rejected, ...] = ()
+    problem: Problem | None = None
+
+    def error(self) -> SplatfixError:
+        """What to tell a person who needs the value."""
+        assert self.problem is not None, "there is a value"
+        return self.problem.error()
+
+    def required(self) -> T:
+        """The value.
+
+        Raises:
+            SplatfixError: :meth:`error` where there is none.
+        """
+        if self.value is None:
+            raise self.error()
+        return self.value

@@ -1,0 +1,170 @@
+"""What the facts say that several rooms ask for: torch, toolkits, what is still to be built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from splatfix.core.versions import major_minor, release
+from splatfix.facts import CheckoutSource, Facts, Toolkit, ToolkitChoice, Torch
+from splatfix.knowledge.drivers import Platform
+from splatfix.knowledge.wheel_index import COMPANIONS
+
+SETUPTOOLS_DROPPED = {"pkg_resources.packaging": 70, "pkg_resources": 82}
+"""What builders import of setuptools' family, with the release of setuptools that no longer has it."""
+
+
+def has_nvidia_gpu(facts: Facts) -> bool:
+    """At least one NVIDIA GPU is known to be here."""
+    return any(gpu.vendor == "nvidia" for gpu in facts.machine.gpus.value or ())
+
+
+def torch_of(facts: Facts) -> Torch | None:
+    """The target environment's torch, when it could be read."""
+    return facts.environment.torch.value
+
+
+def torch_cuda(facts: Facts) -> tuple[int, int] | None:
+    """(major, minor) of ``torch.version.cuda``; None for no torch or a build without CUDA."""
+    torch = torch_of(facts)
+    return major_minor(torch.cuda) if torch else None
+
+
+def compiling_toolkits(facts: Facts) -> tuple[Toolkit, ...]:
+    """The toolkits that have an nvcc which answers."""
+    return tuple(
+        item for item in facts.machine.toolkits.value or () if item.nvcc and len(release(item.version)) > 1
+    )
+
+
+def chosen_toolkit(facts: Facts) -> Toolkit | None:
+    """The toolkit behind torch's choice of CUDA_HOME, seen through a wrapper script, when it is one of those found."""
+    choice = facts.environment.toolkit_choice.value
+    if choice is None or choice.root is None:
+        return None
+    roots = {choice.root, choice.resolved, choice.real_root}
+    for item in compiling_toolkits(facts):
+        if item.root in roots or choice.nvcc in item.on_path:
+            return item
+    return None
+
+
+def wrapper_choice(facts: Facts) -> ToolkitChoice | None:
+    """torch's choice, when it is a folder that is not the toolkit's own root."""
+    choice = facts.environment.toolkit_choice.value
+    return choice if choice and choice.root and choice.real_root and not choice.has_headers else None
+
+
+def best_toolkit(facts: Facts, cuda: tuple[int, int] | None) -> Toolkit | None:
+    """The toolkit here that fits a CUDA version best: same major, then nearest minor, then fewest missing parts."""
+    fitting = [
+        item for item in compiling_toolkits(facts) if cuda is None or release(item.version)[0] == cuda[0]
+    ]
+    minor = cuda[1] if cuda else 0
+    return min(fitting, key=lambda t: (abs(release(t.version)[1] - minor), len(t.missing)), default=None)
+
+
+def build_toolkit(facts: Facts) -> Toolkit | None:
+    """The toolkit a build here would use: torch's choice, else the one that fits torch best."""
+    return chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
+
+
+def sources_to_build(facts: Facts) -> Iterator[CheckoutSource]:
+    """Sources that are still to be built: where a compiled module of that name is installed, the build went well."""
+    found = facts.checkout.value
+    have = {
+        re.split(r"[./]", item.path)[0]
+        for item in facts.environment.extensions.value or ()
+        if item.importable
+    }
+    for item in found.sources if found else ():
+        names = {one.name.partition(".")[0] for one in item.source.modules} or set(item.source.packages)
+        if item.source.needs_cuda and not names & have:
+            yield item
+
+
+def compiles_at_first_use(facts: Facts) -> tuple[str, ...]:
+    """Installed packages that will compile CUDA code at their first import: gsplat's plain wheel, older nvdiffrast."""
+    if facts.environment.extensions.value is None:
+        return ()
+    compiled = {re.split(r"[./]", item.path)[0] for item in facts.environment.extensions.value}
+    compiled |= {
+        item.name.partition("_")[0]
+        for item in facts.environment.jit_caches.value or ()
+        if item.current and item.library
+    }
+    found = []
+    for item in facts.environment.distributions.value or ():
+        name = item.name.lower()
+        # nvdiffrast is compiled by pip from 0.4 on
+        if name == "gsplat" or (name == "nvdiffrast" and release(item.version)[:2] < (0, 4)):
+            found += [name] if name not in compiled else []
+    return tuple(found)
+
+
+def builds_ahead(facts: Facts) -> tuple[str, ...]:
+    """What is going to be compiled in this environment, as far as the facts tell; () for nothing known."""
+    return (*(item.source.label for item in sources_to_build(facts)), *compiles_at_first_use(facts))
+
+
+def nothing_waits(facts: Facts) -> bool:
+    """Splatting extensions are here, compiled, and nothing else is to be built: an environment made to run, as images are."""
+    packages = facts.environment.packages.value or ()
+    compiled = any(item.native and not item.native_missing and not item.error for item in packages)
+    return compiled and not builds_ahead(facts) and facts.checkout.value is None
+
+
+def has_working_gpu(facts: Facts) -> bool | None:
+    """An NVIDIA GPU that torch would see; None when that is not known."""
+    driver = facts.machine.driver
+    if facts.machine.gpus.value is None:
+        return None
+    if not has_nvidia_gpu(facts):
+        return False
+    if driver.value is None:
+        return False if driver.absent else None
+    library_not_found = 12  # NVML_ERROR_LIBRARY_NOT_FOUND; a Jetson has none, but its libcuda answers
+    return not (driver.value.nvml_error == library_not_found and driver.value.cuda is None)
+
+
+def platform_of(facts: Facts) -> Platform | None:
+    """The machine's system as the tables name it; None where there is no CUDA (macOS)."""
+    known: dict[str, Platform] = {"linux": "linux", "windows": "windows"}
+    return known.get(facts.machine.system)
+
+
+def python_version(facts: Facts) -> tuple[int, int] | None:
+    """(major, minor) of the target interpreter."""
+    found = facts.environment.interpreter.value
+    return major_minor(found.version) if found else None
+
+
+def glibc_of(facts: Facts) -> tuple[int, int] | None:
+    """(major, minor) of the C library; None for another than glibc."""
+    return major_minor(facts.machine.glibc)
+
+
+def installed_driver(facts: Facts) -> str:
+    """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
+    found = facts.machine.driver.value
+    return (found.library_version or found.version or "") if found else ""
+
+
+def is_windows(facts: Facts) -> bool:
+    """The machine's shell is cmd.exe."""
+    return facts.machine.system == "windows"
+
+
+def python_of(facts: Facts) -> str:
+    """The target interpreter as it stands in a command."""
+    python = facts.environment.interpreter.value
+    return python.executable if python else "python"
+
+
+def torch_family(facts: Facts) -> dict[str, str]:
+    """Versions of torch and its companions that are installed, by name."""
+    names = ("torch", *COMPANIONS)
+    found = {item.name.lower(): item.version for item in facts.environment.distributions.value or ()}
+    family = {name: found[name] for name in names if name in found}
+    torch = torch_of(facts)
+    return {**family, "torch": torch.version} if torch else family

@@ -1,0 +1,22 @@
+"""Versions as numbers to compare; what a version is, ``packaging`` says."""
+
+from __future__ import annotations
+
+import re
+
+from packaging.version import InvalidVersion, Version
+
+
+def release(text: str | None) -> tuple[int, ...]:
+    """``13.0.88`` -> (13, 0, 88), ``2.11.0+cu130`` -> (2, 11, 0); of another text its first number; () without one."""
+    try:
+        return Version(text or "").release
+    except InvalidVersion:
+        found = re.search(r"\d+(?:\.\d+)*", text or "")
+        return tuple(int(part) for part in found.group().split(".")) if found else ()
+
+
+def major_minor(text: str | None) -> tuple[int, int] | None:
+    """``12`` -> (12, 0), ``12.8.93`` -> (12, 8); None without a number."""
+    found = release(text)
+    return (found[0], found[1] if len(found) > 1 else 0) if found else None

@@ -1,0 +1,7 @@
+"""The machines of the checks' tests."""
+
+from __future__ import annotations
+
+from tests.checks.conftest import changed, rtx_5080
+
+__all__ = ["changed", "rtx_5080"]
