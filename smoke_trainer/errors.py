@@ -1,13 +1,13 @@
-"""Errors that a person reads: what happened, what it means, what to do; and the exit code that goes with each."""
+"""Errors for people: what happened, what it means, what to do; and the exit code of each."""
 
 from __future__ import annotations
 
-from typing import Dict
+from typing import Dict, List
 
 EXIT_OK = 0
-EXIT_FAILURE = 1  # the trainer ran and found something wrong
+EXIT_FAILURE = 1  # training ran and something is wrong
 EXIT_USAGE = 2  # the command or its arguments are wrong
-EXIT_UNKNOWN = 3  # the question could not be answered (no such renderer here, unreadable scene)
+EXIT_UNKNOWN = 3  # no answer is possible (the renderer cannot run here, the scene cannot be read)
 
 
 class SmokeTrainerError(Exception):
@@ -16,60 +16,54 @@ class SmokeTrainerError(Exception):
     code = "smoke-trainer-error"
     exit_code = EXIT_FAILURE
 
-    def __init__(self, happened: str, meaning: str = "", remedy: str = "") -> None:
-        super().__init__(happened)
-        self.happened = happened
-        self.meaning = meaning
-        self.remedy = remedy
+    def __init__(self, message: str, note: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.note = note
+        self.hint = hint
 
     def __str__(self) -> str:
-        parts = [self.happened]
-        if self.meaning:
-            parts.append(f"  meaning: {self.meaning}")
-        if self.remedy:
-            parts.append(f"  what to do: {self.remedy}")
-        return "\n".join(parts)
+        return "\n".join([f"error[{self.code}]: {self.message}", *self.details()])
+
+    def details(self) -> List[str]:
+        """The lines below the message: what it means and what to do."""
+        return [f"  {label}: {text}" for label, text in (("note", self.note), ("hint", self.hint)) if text]
 
     def as_json(self) -> Dict[str, str]:
         """For a JSON document."""
-        return {
-            "code": self.code,
-            "happened": self.happened,
-            "meaning": self.meaning,
-            "remedy": self.remedy,
-        }
+        return {"code": self.code, "message": self.message, "note": self.note, "hint": self.hint}
 
 
 class UsageError(SmokeTrainerError):
-    """An argument makes no sense."""
+    """An argument is wrong."""
 
     code = "wrong-usage"
     exit_code = EXIT_USAGE
 
 
 class SceneError(SmokeTrainerError):
-    """A scene is missing, incomplete or damaged, so nothing can be said about training."""
+    """A scene (or checkpoint) is missing, incomplete or damaged."""
 
     code = "unreadable-scene"
     exit_code = EXIT_UNKNOWN
 
 
 class CannotWrite(SmokeTrainerError):
-    """The output folder cannot take what the run leaves behind, so that its outcome would be lost."""
+    """The output folder cannot be written."""
 
     code = "cannot-write"
     exit_code = EXIT_UNKNOWN
 
 
 class RendererUnavailable(SmokeTrainerError):
-    """The renderer that was asked for cannot run here; another one is never taken silently."""
+    """The renderer, kernel or device that was asked for cannot run here; none is replaced by another."""
 
     code = "renderer-unavailable"
     exit_code = EXIT_UNKNOWN
 
 
 class PackageMissing(SmokeTrainerError):
-    """What the trainer itself stands on is not installed here, or cannot be loaded."""
+    """A package that the trainer needs is not installed, or cannot be loaded."""
 
     code = "package-missing"
     exit_code = EXIT_UNKNOWN

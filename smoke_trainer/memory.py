@@ -1,4 +1,4 @@
-"""Memory of a run: resident and CUDA memory with true peaks, creep above the settled baseline, spill under WSL2, a census."""
+"""Memory of a run: peaks of resident and CUDA memory, growth, spill to host memory under WSL2, the largest tensors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 GIB = float(1 << 30)
-SETTLED_AFTER = 20  # iterations: by then Adam's moments exist and the allocator has seen most sizes
+SETTLED_AFTER = 20  # iterations: by then Adam's moments exist and the allocator's cache is warm
 
 
 class PeakMemory:
-    """Resident memory of the process, and CUDA's peaks apart for training and evaluation."""
+    """Peaks of resident memory, and of CUDA memory apart for training and evaluation."""
 
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
@@ -22,16 +22,16 @@ class PeakMemory:
         self._peaks: Dict[str, Dict[str, int]] = {}
         self._settled: Optional[int] = None
         self.creep = 0
-        # Windows lends a process ordinary memory when the card is full; a Linux driver refuses instead.
+        # When the GPU is full, Windows spills to host memory; a Linux driver refuses instead.
         self.spill: Optional[int] = 0 if self._cuda and under_wsl() else None
 
     def begin(self) -> None:
-        """Start a phase with fresh peaks."""
+        """Start a phase: reset CUDA's peaks."""
         if self._cuda:
             torch.cuda.reset_peak_memory_stats(self._device)
 
     def end(self, phase: str) -> None:
-        """Keep the phase's peaks if they are the highest so far."""
+        """End a phase: keep its peaks if they are the highest so far."""
         if self._cuda:
             now = {
                 "allocated": int(torch.cuda.max_memory_allocated(self._device)),
@@ -41,7 +41,7 @@ class PeakMemory:
             self._peaks[phase] = {key: max(now[key], before[key]) for key in now}
 
     def sample(self, iteration: int) -> Dict[str, float]:
-        """Current CUDA memory in GiB, how far it is above the baseline that settled, and under WSL2 what has spilled."""
+        """Current CUDA memory in GiB, its growth since SETTLED_AFTER iterations, and under WSL2 what has spilled."""
         if not self._cuda:
             return {}
         allocated = int(torch.cuda.memory_allocated(self._device))
@@ -62,21 +62,21 @@ class PeakMemory:
         return series
 
     def as_json(self) -> Dict[str, Any]:
-        """For result.json, in bytes; `cuda` is None on a CPU, its `spill` None where spill cannot happen or be seen."""
+        """For result.json, in bytes; `cuda` is None on a CPU, its `spill` None where it cannot be measured."""
         cuda = dict(self._peaks, creep=self.creep, spill=self.spill) if self._cuda else None
         return {"rss": peak_rss(), "cuda": cuda}
 
 
 def spilled_bytes(reserved: int, free: int, total: int) -> int:
-    """The least that must lie in the host's shared memory: what the process holds beyond all that the card has in use.
+    """Bytes that are at least in host memory: what the process has reserved beyond all that the GPU has in use.
 
-    A lower bound, for other processes may use the card as well; so 0 does not prove that nothing spilled.
+    A lower bound, because other processes may use the GPU as well: 0 does not prove that nothing spilled.
     """
     return max(0, reserved - (total - free))
 
 
 def under_wsl(version: Path = Path("/proc/version")) -> bool:
-    """Whether this Linux is a guest of Windows (its kernel says so)."""
+    """Whether this Linux runs in WSL, by its kernel version."""
     try:
         return "microsoft" in version.read_text(encoding="utf-8").lower()
     except OSError:
@@ -84,7 +84,7 @@ def under_wsl(version: Path = Path("/proc/version")) -> bool:
 
 
 def peak_rss() -> Optional[int]:
-    """The highest resident memory of this process in bytes, where the system tells it."""
+    """The highest resident memory of this process in bytes; None on Windows."""
     try:
         import resource
     except ImportError:  # Windows
@@ -93,8 +93,8 @@ def peak_rss() -> Optional[int]:
     return int(peak if sys.platform == "darwin" else peak * 1024)
 
 
-def census(known: Mapping[int, str], top: int = 15) -> List[Dict[str, Any]]:
-    """The largest live tensors that Python can see: what it is (`known`, by `id`), shape, type, device, bytes."""
+def largest_tensors(names: Mapping[int, str], top: int = 15) -> List[Dict[str, Any]]:
+    """The largest live tensors: name (`names`, by `id`), shape, type, device, bytes."""
     import gc
 
     seen: Dict[int, Dict[str, Any]] = {}
@@ -102,7 +102,7 @@ def census(known: Mapping[int, str], top: int = 15) -> List[Dict[str, Any]]:
         if issubclass(type(thing), Tensor):  # isinstance would ask lazy modules for their class
             size = thing.numel() * thing.element_size()
             seen[id(thing)] = {
-                "what": known.get(id(thing)),
+                "name": names.get(id(thing)),
                 "shape": list(thing.shape),
                 "dtype": str(thing.dtype),
                 "device": str(thing.device),

@@ -1,19 +1,45 @@
-"""Held-out quality: PSNR, SSIM, L1 and (where its weights are) LPIPS of clamped renderings, averaged over views."""
+"""The photometric loss, and held-out quality: PSNR, SSIM, L1 and (where its weights are installed) LPIPS."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from smoke_trainer.errors import SceneError
-from smoke_trainer.losses import Ssim
-from smoke_trainer.perceptual import Lpips
+from smoke_trainer.lpips import Lpips
 
-MAX_PSNR = 100.0  # of two equal images, so that reports stay free of infinities
+MAX_PSNR = 100.0  # dB, of two equal images
+MIN_MASK_SHARE = 1e-9  # so that nothing is divided by 0
+Ssim = Callable[[Tensor, Tensor], Tensor]
+
+
+class Loss(NamedTuple):
+    """Scalars: `total` to minimise, its two parts, and the mean squared error of unmasked pixels (without gradient)."""
+
+    total: Tensor
+    l1: Tensor
+    ssim: Tensor
+    squared_error: Tensor
+
+
+def photometric_loss(
+    rendered: Tensor, gt: Tensor, ssim: Ssim, lambda_dssim: float, mask: Optional[Tensor] = None
+) -> Loss:
+    """(1 - lambda) L1 + lambda (1 - SSIM) of two images [3, H, W]; both are black where `mask` [1, H, W] is zero."""
+    if mask is not None:
+        rendered, gt = rendered * mask, gt * mask
+    error = rendered - gt
+    l1 = error.abs().mean()
+    similarity = ssim(rendered[None], gt[None])
+    total = (1.0 - lambda_dssim) * l1 + lambda_dssim * (1.0 - similarity)
+    squared = error.detach().square().mean()
+    return Loss(
+        total, l1, similarity, squared if mask is None else squared / mask.mean().clamp_min(MIN_MASK_SHARE)
+    )
 
 
 @dataclass(frozen=True)
@@ -28,16 +54,16 @@ class Quality:
     l1: float
     views: int
     lpips: Optional[float] = None
-    lpips_note: str = "not measured: only the last evaluation does"
+    lpips_note: str = "not measured: LPIPS is part of the last evaluation only"
 
     def as_json(self) -> Dict[str, Any]:
         """For result.json."""
         return asdict(self)
 
 
-def psnr(rendered: Tensor, truth: Tensor) -> float:
+def psnr(rendered: Tensor, gt: Tensor) -> float:
     """Peak signal-to-noise ratio in dB for values in 0..1."""
-    return psnr_from(float(torch.mean((rendered - truth) ** 2)))
+    return psnr_from(float(torch.mean((rendered - gt) ** 2)))
 
 
 def psnr_from(error: float) -> float:
@@ -46,7 +72,7 @@ def psnr_from(error: float) -> float:
 
 
 class QualityMean:
-    """Collects one image pair after another."""
+    """The mean quality of image pairs, added one by one."""
 
     def __init__(
         self, ssim: Ssim, lpips: Optional[Lpips] = None, lpips_note: str = Quality.lpips_note
@@ -56,7 +82,7 @@ class QualityMean:
         self._note = lpips_note
         self._rows: List[List[float]] = []
 
-    def add(self, rendered: Tensor, truth: Tensor, mask: Optional[Tensor] = None) -> float:
+    def add(self, rendered: Tensor, gt: Tensor, mask: Optional[Tensor] = None) -> float:
         """Add a pair [3, H, W]; the rendering is clamped to 0..1 as a viewer would. Returns its PSNR.
 
         Where `mask` [1, H, W] is zero both are black for SSIM and LPIPS, and PSNR and L1 are means over the other pixels.
@@ -64,13 +90,13 @@ class QualityMean:
         """
         rendered, share = rendered.clamp(0.0, 1.0), 1.0
         if mask is not None:
-            rendered, truth, share = rendered * mask, truth * mask, float(mask.mean())
+            rendered, gt, share = rendered * mask, gt * mask, float(mask.mean())
         if share == 0.0:
             return math.nan
-        value = psnr_from(float(torch.mean((rendered - truth) ** 2)) / share)
-        similarity = float(self._ssim(rendered[None], truth[None]))
-        distance = math.nan if self._lpips is None else self._lpips(rendered, truth)
-        self._rows.append([value, similarity, float((rendered - truth).abs().mean()) / share, distance])
+        value = psnr_from(float(torch.mean((rendered - gt) ** 2)) / share)
+        similarity = float(self._ssim(rendered[None], gt[None]))
+        distance = math.nan if self._lpips is None else self._lpips(rendered, gt)
+        self._rows.append([value, similarity, float((rendered - gt).abs().mean()) / share, distance])
         return value
 
     def result(self) -> Quality:

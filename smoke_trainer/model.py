@@ -1,7 +1,8 @@
-"""The Gaussians: raw parameters, what they mean (activations), their optimizer, and their birth from points."""
+"""The Gaussians: raw parameters, what they mean (activations), their optimizer, learning rates, and their start from points."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, NamedTuple, Tuple
 
 import torch
@@ -34,11 +35,11 @@ class Gaussians:
     Shapes: xyz [P,3], f_dc [P,1,3], f_rest [P,K-1,3], opacity [P,1] (logit), scaling [P,3] (log), rotation [P,4].
     """
 
-    def __init__(self, params: Dict[str, Tensor], max_sh_degree: int, rates: LearningRates) -> None:
+    def __init__(self, params: Dict[str, Tensor], max_sh_degree: int, lrs: LearningRates) -> None:
         self.params = {name: params[name].detach().clone().requires_grad_(True) for name in GROUPS}
         self.max_sh_degree = max_sh_degree
         self.sh_degree = 0
-        self.optimizer, self.optimizer_engine = make_adam(self.params, rates)
+        self.optimizer, self.optimizer_engine = make_adam(self.params, lrs)
 
     def __len__(self) -> int:
         return len(self.params["xyz"])
@@ -82,13 +83,13 @@ class Gaussians:
         )
 
 
-def make_adam(params: Dict[str, Tensor], rates: LearningRates) -> Tuple[torch.optim.Adam, str]:
+def make_adam(params: Dict[str, Tensor], lrs: LearningRates) -> Tuple[torch.optim.Adam, str]:
     """One Adam over six named groups, and the name of the engine it runs on ("fused" where this torch has it)."""
     groups = [
         {
             "params": [params[name]],
             "name": name,
-            "lr": rates.xyz_first if name == "xyz" else getattr(rates, name),
+            "lr": lrs.xyz_init if name == "xyz" else getattr(lrs, name),
         }
         for name in GROUPS
     ]
@@ -116,7 +117,7 @@ def fused_adam_works(device: torch.device) -> bool:
 def gaussians_from_points(
     points: PointCloud,
     sh_degree: int,
-    rates: LearningRates,
+    lrs: LearningRates,
     mean_squared_distance: Callable[[Tensor], Tensor],
     device: torch.device,
 ) -> Gaussians:
@@ -138,9 +139,23 @@ def gaussians_from_points(
         "scaling": torch.log(size)[:, None].repeat(1, 3),
         "rotation": rotation,
     }
-    return Gaussians(params, sh_degree, rates)
+    return Gaussians(params, sh_degree, lrs)
 
 
 def logit(probability: Tensor) -> Tensor:
     """The inverse of the sigmoid."""
     return torch.log(probability / (1.0 - probability))
+
+
+def xyz_lr_at(lrs: LearningRates, extent: float, iteration: int, iterations: int) -> float:
+    """Log-linear from the initial to the final rate over the run, times the scene's extent (the paper, section 7.1)."""
+    progress = min(max(iteration / max(iterations, 1), 0.0), 1.0)
+    log_lr = (1.0 - progress) * math.log(lrs.xyz_init) + progress * math.log(lrs.xyz_final)
+    return math.exp(log_lr) * extent
+
+
+def set_xyz_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set the learning rate of the optimizer's `xyz` group."""
+    for group in optimizer.param_groups:
+        if group["name"] == "xyz":
+            group["lr"] = lr

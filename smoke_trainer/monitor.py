@@ -1,7 +1,7 @@
-"""Instruments: times, losses, gradient norms and counts of every iteration, to metrics.jsonl and TensorBoard.
+"""Times, losses, gradient norms and counts of every iteration, to metrics.jsonl and TensorBoard.
 
-Nothing here waits for a GPU inside an iteration: scalars stay on the device and CUDA events stand for times until a
-handful of iterations is written at once.
+Nothing here synchronises a GPU inside an iteration: scalars stay on the device and times are CUDA events until a few
+iterations are written at once.
 """
 
 from __future__ import annotations
@@ -17,31 +17,30 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor
 
-from smoke_trainer.densify import DensifyEvent
+from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.errors import TrainingFailed, UsageError
-from smoke_trainer.losses import Loss
 from smoke_trainer.memory import PeakMemory
-from smoke_trainer.metrics import psnr_from
+from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
 
-FLUSH_EVERY = 10  # iterations; also how late a loss that is not a number is noticed
+FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number is detected
 TRAIN_SERIES = ("loss", "l1", "ssim", "psnr", "gaussians", "cloned", "split", "pruned")
-SMOOTHED_OVER = 10  # iterations at either end that the report's losses are means of
+SMOOTHED_OVER = 10  # iterations at either end, averaged for the report
 
 
-class Stopwatch:
-    """Laps of one iteration, by the clock on a CPU and by events on a GPU."""
+class StepTimer:
+    """Times the phases of one iteration: by the clock on a CPU, by events on a GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
         self._marks: List[Tuple[str, Any]] = []
 
     def start(self) -> None:
-        """Begin an iteration."""
+        """Start an iteration."""
         self._marks = [("start", self._now())]
 
     def lap(self, name: str) -> None:
-        """End a phase."""
+        """End the phase of that name."""
         self._marks.append((name, self._now()))
 
     def marks(self) -> List[Tuple[str, Any]]:
@@ -49,7 +48,7 @@ class Stopwatch:
         return self._marks
 
     def milliseconds(self, marks: List[Tuple[str, Any]]) -> Dict[str, float]:
-        """The length of each phase; on a GPU only after a synchronisation."""
+        """Duration of each phase; on a GPU only after a synchronisation."""
         pairs = zip(marks, marks[1:])
         if self._cuda:
             return {name: begin.elapsed_time(end) for (_, begin), (name, end) in pairs}
@@ -63,19 +62,19 @@ class Stopwatch:
         return event
 
 
-class GradientHealth:
-    """Norms of each parameter group's gradient over the run, and how often one was zero or not finite."""
+class GradientStats:
+    """Norms of each parameter group's gradient over the run."""
 
     def __init__(self) -> None:
         self.norms: Dict[str, List[float]] = {name: [] for name in GROUPS}
 
     def add(self, norms: Dict[str, float]) -> None:
-        """One iteration; a group that could not get a gradient (higher SH at degree 0) is left out of `norms`."""
+        """Add one iteration; `norms` omits a group that has no gradient (higher SH at degree 0)."""
         for name, value in norms.items():
             self.norms[name].append(value)
 
     def as_json(self) -> Dict[str, Any]:
-        """For result.json: min, median, max of the finite norms; steps; zero and non-finite steps."""
+        """For result.json: number of steps, of zero and non-finite ones; min, median, max of the finite norms."""
         report: Dict[str, Any] = {}
         for name, values in self.norms.items():
             finite = [value for value in values if math.isfinite(value)]
@@ -91,7 +90,7 @@ class GradientHealth:
 
 
 def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
-    """The norm of every group's gradient; higher SH are left out while degree 0 gives them none."""
+    """The norm of every group's gradient, a scalar tensor; higher SH are omitted while only degree 0 is used."""
     norms = {}
     for name in GROUPS:
         if name == "f_rest" and (model.sh_degree == 0 or model.params[name].numel() == 0):
@@ -102,16 +101,16 @@ def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
 
 
 class Monitor:
-    """Takes one record per iteration and keeps what the report needs."""
+    """Records every iteration and keeps what the report needs."""
 
     def __init__(
         self, out: Path, device: torch.device, tensorboard: bool = False, append: bool = False
     ) -> None:
-        self.clock = Stopwatch(device)
+        self.timer = StepTimer(device)
         self.memory = PeakMemory(device)
-        self.health = GradientHealth()
+        self.gradients = GradientStats()
         self.losses: List[float] = []
-        self.latest: Dict[str, Any] = {}  # of the newest written line, what a progress line shows
+        self.latest: Dict[str, Any] = {}  # what a progress line shows of the latest written iteration
         self.counts = {"cloned": 0, "split": 0, "pruned": 0}
         self.opacity_resets = 0
         self.peak_gaussians = 0
@@ -122,7 +121,7 @@ class Monitor:
         self._board = _summary_writer(out) if tensorboard else None
 
     def rewind(self, iteration: int) -> None:
-        """Drop what comes after an iteration, for a run that resumes there in the folder of the run that went further."""
+        """Drop the records after an iteration, for a run that resumes there in the folder of a run that went further."""
         if self._board is not None:
             self._board.close()
             self._board = _summary_writer(self._out, purge_step=iteration + 1)
@@ -135,7 +134,7 @@ class Monitor:
     def record(
         self, iteration: int, loss: Loss, norms: Dict[str, Tensor], gaussians: int, event: DensifyEvent
     ) -> None:
-        """Note one iteration; written, and checked for numbers that are none, every few iterations."""
+        """Record one iteration; it is written, and checked for finite values, every FLUSH_EVERY iterations."""
         self.counts = {name: self.counts[name] + getattr(event, name) for name in self.counts}
         self.opacity_resets += int(event.opacity_reset)
         self.peak_gaussians = max(self.peak_gaussians, gaussians)
@@ -154,7 +153,7 @@ class Monitor:
             "squared_error": loss.squared_error,
         }
         scalars.update({f"grad/{name}": norm for name, norm in norms.items()})
-        self._pending.append((plain, scalars, self.clock.marks()))
+        self._pending.append((plain, scalars, self.timer.marks()))
         if len(self._pending) >= FLUSH_EVERY:
             self.flush()
 
@@ -166,13 +165,13 @@ class Monitor:
         for plain, scalars, marks in pending:
             values = {name: float(value) for name, value in scalars.items()}
             norms = {name[5:]: value for name, value in values.items() if name.startswith("grad/")}
-            self.health.add(norms)
+            self.gradients.add(norms)
             self.losses.append(values["loss"])
             line = dict(plain, loss=_json_number(values["loss"]), l1=_json_number(values["l1"]))
             line["ssim"] = _json_number(values["ssim"])
             line["psnr"] = _json_number(psnr_from(values["squared_error"]))
             line["gradients"] = {name: _json_number(value) for name, value in norms.items()}
-            line["ms"] = {name: round(value, 3) for name, value in self.clock.milliseconds(marks).items()}
+            line["ms"] = {name: round(value, 3) for name, value in self.timer.milliseconds(marks).items()}
             line.update(self.memory.sample(plain["iteration"]))
             self._file.write(json.dumps(line) + "\n")
             self._to_board(line)
@@ -182,7 +181,7 @@ class Monitor:
         if bad is not None:
             raise TrainingFailed(
                 f"the loss is not a number at iteration {bad}",
-                "the renderer or the SSIM gave infinities, or a gradient exploded",
+                "the renderer or SSIM returned infinite values, or a gradient exploded",
                 "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault",
             )
 
@@ -192,7 +191,7 @@ class Monitor:
         return (statistics.fmean(first), statistics.fmean(last)) if first else (None, None)
 
     def close(self) -> None:
-        """Close the files; on a full disk the rest stays unwritten, which the run has reported already."""
+        """Close the files. On a full disk the rest stays unwritten; the run has reported that already."""
         with contextlib.suppress(OSError):
             self._file.close()
         if self._board is not None:
@@ -219,18 +218,18 @@ def _iteration_of(line: str) -> float:
 
 
 def _json_number(value: float) -> Optional[float]:
-    """None for what JSON has no word for."""
+    """None for NaN and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 
 def _summary_writer(out: Path, purge_step: Optional[int] = None) -> Any:
-    """torch's writer; its readers forget what an earlier file in the folder has from `purge_step` on."""
+    """torch's writer; readers ignore what earlier files in the folder have from `purge_step` on."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UsageError(
-            "--tensorboard needs the package tensorboard, which is not installed here",
-            "torch writes its event files through it",
-            "pip install tensorboard, or leave the option out: metrics.jsonl holds the same series",
+            "--tensorboard needs the package tensorboard, which is not installed",
+            "torch writes event files with it",
+            "pip install tensorboard, or omit the option: metrics.jsonl holds the same series",
         ) from None
     return SummaryWriter(str(out / "tensorboard"), purge_step=purge_step)  # type: ignore[no-untyped-call, unused-ignore]

@@ -36,7 +36,7 @@ _MAX_HEADER = 65536
 
 def _damaged(path: Path, what: str) -> SceneError:
     return SceneError(
-        f"{path}: {what}", "the file is cut short or is not a PLY file", "write or copy the file again"
+        f"{path}: {what}", "the file is truncated, or is not a PLY file", "write or copy the file again"
     )
 
 

@@ -1,4 +1,4 @@
-"""Progress of a run while it trains: JSON lines on stdout, a live line on a terminal (with rich), plain lines elsewhere."""
+"""Progress while training: JSON lines on stdout, a live line on a terminal (with rich), plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 PLAIN_EVERY = 1.0  # seconds between two lines
-LIVE_EVERY = 0.1  # seconds between two states of the live line
+LIVE_EVERY = 0.1  # seconds between two updates of the live line
 
 State = Dict[str, Any]
 Show = Callable[[State], None]
 
 
 @contextlib.contextmanager
-def progress_shown(as_json: bool) -> Iterator[Show]:
-    """A function that takes the trainer's progress states and shows some of them in the way that fits."""
+def show_progress(as_json: bool) -> Iterator[Show]:
+    """A function that takes the state after each iteration and shows some of them."""
     console = None if as_json or not sys.stderr.isatty() else _rich_console()
     if console is None:
         yield _every(PLAIN_EVERY, _as_json if as_json else _as_line)
@@ -27,20 +27,20 @@ def progress_shown(as_json: bool) -> Iterator[Show]:
     columns = (
         TextColumn("{task.completed}/{task.total}"),
         BarColumn(bar_width=None),
-        TextColumn("{task.fields[words]}"),
+        TextColumn("{task.fields[summary]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("training", total=None, words="")
+        task = bar.add_task("training", total=None, summary="")
 
         def show(state: State) -> None:
-            bar.update(task, total=state["iterations"], completed=state["iteration"], words=words(state))
+            bar.update(task, total=state["iterations"], completed=state["iteration"], summary=summary(state))
 
         yield _every(LIVE_EVERY, show)
 
 
-def words(state: State) -> str:
-    """`4.12 it/s  loss 0.0832  PSNR 21.30  held-out 20.91 dB  5312 Gaussians  VRAM 1.20 GiB`; what is not known is left out."""
+def summary(state: State) -> str:
+    """`4.12 it/s  loss 0.0832  PSNR 21.30  held-out 20.91 dB  5312 Gaussians  VRAM 1.20 GiB`, without what is unknown."""
     parts: List[str] = [f"{state['iterations_per_second']:.2f} it/s"]
     for name, form in (
         ("loss", "loss {:.4f}"),
@@ -55,7 +55,7 @@ def words(state: State) -> str:
 
 
 def _every(seconds: float, show: Show) -> Show:
-    """Pass a state on only now and then, the last one and fresh held-out qualities always; all carry the newest quality."""
+    """Pass on a state every few seconds, and always the last one and new held-out PSNRs; all have the latest PSNR."""
     last: List[Optional[float]] = [None]
     heldout: State = {}
 
@@ -78,11 +78,11 @@ def _as_json(state: State) -> None:
 
 
 def _as_line(state: State) -> None:
-    sys.stderr.write(f"{state['iteration']:6d}/{state['iterations']}  {words(state)}\n")
+    sys.stderr.write(f"{state['iteration']:6d}/{state['iterations']}  {summary(state)}\n")
 
 
 def _rich_console() -> Any:
-    """rich's console for standard error, or None where rich is not installed (it is no requirement of the trainer)."""
+    """rich's console for standard error, or None if rich is not installed (it is optional)."""
     try:
         from rich.console import Console
     except ImportError:

@@ -1,4 +1,4 @@
-"""What a run leaves behind: result.json, the PLY (read back and drawn again), and previews."""
+"""The output of a run: result.json, the PLY (read back and rendered again), and previews."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from torch import Tensor
 from smoke_trainer import __version__, ply
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
-from smoke_trainer.memory import census
+from smoke_trainer.memory import largest_tensors
 from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS, Gaussians
 
 if TYPE_CHECKING:
     from smoke_trainer.train import Run
 
-SCHEMA_VERSION = 1
-# What a run writes below its folder.
-LEFT_BEHIND = ("result.json", "metrics.jsonl", "checkpoint.pt", "point_cloud", "renders", "tensorboard")
-# A model that was written and read back holds the same float32 numbers, so the same kernel draws the same picture;
-# CUDA kernels may sum in another order.
+SCHEMA_VERSION = 2
+# What a run writes to its folder.
+OUTPUTS = ("result.json", "metrics.jsonl", "checkpoint.pt", "point_cloud", "renders", "tensorboard")
+# Largest difference of a pixel between the model and its PLY, which holds the same float32 numbers; CUDA kernels may
+# sum in another order.
 PLY_TOLERANCE_CPU, PLY_TOLERANCE_CUDA = 1e-6, 1e-3
 
 
@@ -42,9 +42,9 @@ class Result:
     document: Dict[str, Any]
 
 
-def set_aside(out: Path) -> None:
-    """Move what an earlier run left in `out` to `previous` there (`previous-2`, ...): a checkpoint may be hours of work."""
-    earlier = [out / name for name in LEFT_BEHIND if (out / name).exists()]
+def move_aside(out: Path) -> None:
+    """Move the output of an earlier run in `out` to `previous` there (`previous-2`, ...): a checkpoint may be hours of work."""
+    earlier = [out / name for name in OUTPUTS if (out / name).exists()]
     if not earlier:
         return
     names = itertools.chain(["previous"], (f"previous-{count}" for count in itertools.count(2)))
@@ -55,16 +55,16 @@ def set_aside(out: Path) -> None:
 
 
 def write_result(run: Run, status: str, heldout: Quality) -> Result:
-    """Write the PLY and result.json of a run that trained; a PLY that draws another picture is a failure."""
-    path = run.config.out / "point_cloud" / f"iteration_{run.done}" / "point_cloud.ply"
+    """Write the PLY and result.json of a run that trained; a PLY that renders differently is a failure."""
+    path = run.config.out / "point_cloud" / f"iteration_{run.iteration}" / "point_cloud.ply"
     ply.write_gaussians(path, {name: run.model.params[name].detach().cpu().numpy() for name in GROUPS})
     difference = ply_difference(run, path)
     tolerance = PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA
     if not difference <= tolerance:  # nor is it when a pixel is not a number
         status = "failed"
     document = {
-        **what_ran(run, status),
-        **what_came_out(run, heldout),
+        **describe_run(run, status),
+        **measurements(run, heldout),
         "ply": {
             "path": path.relative_to(run.config.out).as_posix(),
             "round_trip_difference": difference,
@@ -76,15 +76,15 @@ def write_result(run: Run, status: str, heldout: Quality) -> Result:
     return Result(status, code, document)
 
 
-def what_ran(run: Run, status: str) -> Dict[str, Any]:
-    """The run itself: scene, what was asked, and which implementation of each part did it."""
+def describe_run(run: Run, status: str) -> Dict[str, Any]:
+    """Scene, configuration, and the implementation of each part."""
     return {
         "schema_version": SCHEMA_VERSION,
         "scene": run.scene.name,
         "layout": run.scene.layout,
         "status": status,
-        "asked": asked(run.config),
-        "iterations": run.done,
+        "config": config_summary(run.config),
+        "iterations": run.iteration,
         "resolution": [run.scene.test[0].camera.width, run.scene.test[0].camera.height],
         "split": {
             "train": [view.name for view in run.scene.train],
@@ -96,8 +96,8 @@ def what_ran(run: Run, status: str) -> Dict[str, Any]:
     }
 
 
-def what_came_out(run: Run, heldout: Quality) -> Dict[str, Any]:
-    """What was measured: quality, speed, counts, gradients, memory."""
+def measurements(run: Run, heldout: Quality) -> Dict[str, Any]:
+    """Quality, speed, counts, gradients, memory."""
     seconds = dict(run.seconds)
     steps, trained = seconds.pop("iterations"), seconds["train"]
     first, last = run.monitor.smoothed_loss()
@@ -112,26 +112,28 @@ def what_came_out(run: Run, heldout: Quality) -> Dict[str, Any]:
             "peak": max(run.monitor.peak_gaussians, run.initial_count),
             **run.monitor.counts,
         },
-        "gradients": run.monitor.health.as_json(),
+        "gradients": run.monitor.gradients.as_json(),
         "opacity_resets": run.monitor.opacity_resets,
         "sh_degree": run.model.sh_degree,
-        "peaks": run.monitor.memory.as_json(),
+        "memory": run.monitor.memory.as_json(),
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "census": census({**run.model.tensors(), **run.photos.tensors()}) if run.config.census else None,
+        "largest_tensors": largest_tensors({**run.model.tensors(), **run.images.tensors()})
+        if run.config.largest_tensors
+        else None,
     }
 
 
 def write_error(config: TrainConfig, error: SmokeTrainerError, traceback: str = "") -> Result:
-    """Write a result.json that says why there is no result; `traceback` is for whoever mends the cause."""
+    """Write a result.json with the error instead of a result."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "scene": config.scene,
-        "asked": asked(config),
+        "config": config_summary(config),
         "status": "failed" if error.exit_code == EXIT_FAILURE else error.code,
         "error": {**error.as_json(), "traceback": traceback or None},
         "versions": versions(),
     }
-    # Where even this cannot be written the caller still has the document, and tells it.
+    # If even this cannot be written, the caller still has the document, and prints it.
     with contextlib.suppress(OSError):
         _write_json(config.out, document)
     return Result(str(document["status"]), error.exit_code, document)
@@ -139,11 +141,11 @@ def write_error(config: TrainConfig, error: SmokeTrainerError, traceback: str = 
 
 @torch.no_grad()
 def ply_difference(run: Run, path: Path) -> float:
-    """The largest difference of any pixel of a held-out view, drawn from memory and from the PLY file."""
+    """The largest difference of a pixel (0..1) of a held-out view, rendered from memory and from the PLY file."""
     rows = {
         name: torch.from_numpy(values).to(run.device) for name, values in ply.read_gaussians(path).items()
     }
-    again = Gaussians(rows, run.model.max_sh_degree, run.config.rates)
+    again = Gaussians(rows, run.model.max_sh_degree, run.config.lrs)
     again.sh_degree = run.model.sh_degree
     camera, background = run.camera(run.scene.test[0]), run.plain_background()
     one = run.renderer.render(camera, run.model.splats(), background).color
@@ -151,8 +153,8 @@ def ply_difference(run: Run, path: Path) -> float:
     return float((one - two).abs().max())
 
 
-def asked(config: TrainConfig) -> Dict[str, Any]:
-    """What the run was asked to be, for whoever judges it."""
+def config_summary(config: TrainConfig) -> Dict[str, Any]:
+    """The settings that results are judged and compared by."""
     return {
         "preset": config.preset,
         "iterations": config.iterations,
@@ -162,14 +164,14 @@ def asked(config: TrainConfig) -> Dict[str, Any]:
         "resolution": config.resolution,
         "strategy": config.strategy,
         "budget": config.densify.budget if config.strategy == "budget" else None,
-        "cap": config.densify.max_gaussians if config.strategy == "mcmc" else None,
+        "cap": config.densify.cap_max if config.strategy == "mcmc" else None,
         "background": config.background,
         "seed": config.seed,
     }
 
 
 def implementations(run: Run) -> Dict[str, Any]:
-    """Which implementation of each part really ran."""
+    """The implementation of each part that ran."""
     renderer = run.renderer
     return {
         "renderer": {
@@ -189,7 +191,7 @@ def implementations(run: Run) -> Dict[str, Any]:
 
 
 def versions() -> Dict[str, Any]:
-    """Of this trainer and of what it stands on."""
+    """Versions of this trainer and of its dependencies."""
     return {
         "smoke_trainer": __version__,
         "python": platform.python_version(),
@@ -199,9 +201,9 @@ def versions() -> Dict[str, Any]:
     }
 
 
-def write_preview(path: Path, drawn: Tensor, truth: Tensor) -> None:
-    """A PNG with the rendering on the left and the photo on the right."""
-    both = torch.cat([drawn.clamp(0.0, 1.0), truth.clamp(0.0, 1.0)], dim=2)
+def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> None:
+    """Write a PNG of two images [3, H, W] in 0..1: the rendering left, the ground truth right."""
+    both = torch.cat([rendered.clamp(0.0, 1.0), gt.clamp(0.0, 1.0)], dim=2)
     pixels = (both * 255.0).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
     target = path.with_suffix(".png")
     target.parent.mkdir(parents=True, exist_ok=True)

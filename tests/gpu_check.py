@@ -196,7 +196,7 @@ class Checks:
             item["scene"]: {
                 "psnr": item["result"].get("heldout", {}).get("psnr"),
                 "iterations_per_second": item["result"].get("iterations_per_second"),
-                "peaks": item["result"].get("peaks"),
+                "memory": item["result"].get("memory"),
             }
             for item in document.get("scenes", ())
         }

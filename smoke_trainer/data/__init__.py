@@ -1,1 +1,1 @@
-"""Scenes on disk: readers of the field's layouts, lens undistortion and the image cache."""
+"""Scenes on disk: finding them, reading their layouts, undistortion, and the image cache."""

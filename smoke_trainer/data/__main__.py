@@ -1,4 +1,4 @@
-"""`python -m smoke_trainer.data ROOT [--json]`: which scenes a data folder holds, and which public ones are missing."""
+"""List the scenes in a data folder, and the public ones that are missing: python -m smoke_trainer.data ROOT"""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from typing import Any, Dict, List, Optional
 
 from smoke_trainer.data.find import Found, survey
 from smoke_trainer.errors import EXIT_OK, SmokeTrainerError
-from smoke_trainer.pipes import unless_hung_up
+from smoke_trainer.process import run_to_pipe
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command and return its exit code: 0 found some, 2 no such folder, 3 no scene there."""
+    """Run the command and return its exit code: 0 scenes found, 2 no such folder, 3 no scene in it."""
     parser = argparse.ArgumentParser(prog="python -m smoke_trainer.data", description=__doc__)
-    parser.add_argument(
-        "root", type=Path, help="a scene's folder, or the folder that holds the scenes' folders"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    parser.add_argument("root", type=Path, help="folder of a scene, or of scenes")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
     try:
         found = survey(options.root)
@@ -27,7 +25,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         if options.json:
             sys.stdout.write(json.dumps({"exit_code": error.exit_code, "error": error.as_json()}) + "\n")
         else:
-            sys.stderr.write(f"error[{error.code}]: {error}\n")
+            sys.stderr.write(f"{error}\n")
         return error.exit_code
     skipped = [{"name": name, "reason": reason} for name, reason in found.skipped]
     rows = [describe(scene) for scene in found.scenes]
@@ -42,7 +40,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def describe(scene: Found) -> Dict[str, Any]:
-    """One scene for JSON; what is known of public scenes only is None for others."""
+    """One scene for JSON; `dataset`, `divisor`, `budget` and `unlimited_count` are None unless the scene is public."""
     public = scene.public
     return {
         "name": scene.name,
@@ -51,9 +49,9 @@ def describe(scene: Found) -> Dict[str, Any]:
         "dataset": public.dataset if public else None,
         "divisor": public.divisor if public else None,
         "budget": public.multiplier if public else None,
-        "count_without_limit": public.final_count if public else None,
+        "unlimited_count": public.unlimited_count if public else None,
     }
 
 
 if __name__ == "__main__":
-    sys.exit(unless_hung_up(main))
+    sys.exit(run_to_pipe(main))

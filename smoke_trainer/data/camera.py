@@ -1,9 +1,12 @@
-"""Cameras: a pinhole's numbers and a lens's distortion coefficients, in COLMAP's conventions."""
+"""Pinhole cameras, lens distortion (COLMAP and OpenCV conventions), and the pinhole that replaces a distorted camera."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import List, Tuple
+
+import numpy as np
 
 MAX_SIDE = 100_000  # pixels; a larger image means that the numbers are not what they seem
 WIDEST_FIELD = 1000.0  # image size in focal lengths: 179.8 degrees, which no pinhole has
@@ -55,3 +58,84 @@ class Distortion:
 
 
 NO_DISTORTION = Distortion()
+
+
+Array = np.ndarray
+
+
+def distort_points(points: Array, lens: Distortion) -> Array:
+    """Ideal image-plane positions [N, 2] (x/z, y/z) to where the lens puts them (OpenCV's model)."""
+    x, y = points[:, 0], points[:, 1]
+    r2 = x * x + y * y
+    radial = 1.0 + r2 * (lens.k1 + r2 * (lens.k2 + r2 * lens.k3))
+    dx = 2.0 * lens.p1 * x * y + lens.p2 * (r2 + 2.0 * x * x)
+    dy = lens.p1 * (r2 + 2.0 * y * y) + 2.0 * lens.p2 * x * y
+    return np.stack([x * radial + dx, y * radial + dy], axis=1)
+
+
+def undistort_points(points: Array, lens: Distortion, iterations: int = 20) -> Array:
+    """The inverse of `distort_points` by Newton's method with a numeric Jacobian (there is no closed form)."""
+    if lens.is_zero:
+        return points
+    guess: Array = points.copy()
+    right, down = np.array([1e-6, 0.0]), np.array([0.0, 1e-6])
+    for _ in range(iterations):
+        error = distort_points(guess, lens) - points
+        if float(np.abs(error).max(initial=0.0)) < 1e-12:
+            break
+        along_x = (distort_points(guess + right, lens) - distort_points(guess - right, lens)) / 2e-6
+        along_y = (distort_points(guess + down, lens) - distort_points(guess - down, lens)) / 2e-6
+        determinant = along_x[:, 0] * along_y[:, 1] - along_y[:, 0] * along_x[:, 1]
+        determinant = np.where(np.abs(determinant) < 1e-9, 1e-9, determinant)
+        move_x = (error[:, 0] * along_y[:, 1] - error[:, 1] * along_y[:, 0]) / determinant
+        move_y = (error[:, 1] * along_x[:, 0] - error[:, 0] * along_x[:, 1]) / determinant
+        guess = guess - np.stack([move_x, move_y], axis=1)
+    return guess
+
+
+def source_positions(target: Camera, source: Camera, lens: Distortion) -> Array:
+    """For every pixel of the ideal `target`, where to look in the distorted image: [H, W, 2], pixel centres at +0.5."""
+    rows, columns = np.mgrid[0 : target.height, 0 : target.width]
+    pixels = _positions(rows.ravel(), columns.ravel(), target, source, lens)
+    return np.asarray(pixels.reshape(target.height, target.width, 2))
+
+
+def _positions(rows: Array, columns: Array, target: Camera, source: Camera, lens: Distortion) -> Array:
+    """The same for some pixels only: [N, 2]."""
+    x = (columns + 0.5 - target.cx) / target.fx
+    y = (rows + 0.5 - target.cy) / target.fy
+    bent = distort_points(np.stack([x, y], axis=1), lens)
+    return np.asarray(bent * [source.fx, source.fy] + [source.cx, source.cy])
+
+
+def pinhole_for(source: Camera, lens: Distortion) -> Camera:
+    """The pinhole of the same size that replaces a distorted camera.
+
+    Its focal length is enlarged just enough that every pixel falls inside the image (no blank border), found by
+    bisection between 1x and 4x. All pixels of the border are asked and a grid inside: a lens bends smoothly, and a scene
+    may have a camera for each of its images.
+    """
+    rows, columns = _border_and_grid(source.height, source.width)
+
+    def fits(factor: float) -> bool:
+        places = _positions(rows, columns, source.zoomed(factor), source, lens)
+        return bool(((places >= 0.0) & (places <= [source.width, source.height])).all())
+
+    low, high = 1.0, 4.0
+    if lens.is_zero or fits(low):
+        return source
+    for _ in range(12):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return source.zoomed(high)
+
+
+def _border_and_grid(height: int, width: int, steps: int = 33) -> Tuple[Array, Array]:
+    """Rows and columns of all pixels of an image's border, and of a grid of them inside."""
+    across, down = np.arange(width), np.arange(height)
+    inner = np.meshgrid(
+        np.linspace(0, height - 1, steps).round(), np.linspace(0, width - 1, steps).round(), indexing="ij"
+    )
+    rows: List[Array] = [np.zeros(width), np.full(width, height - 1), down, down, inner[0].ravel()]
+    columns: List[Array] = [across, across, np.zeros(height), np.full(height, width - 1), inner[1].ravel()]
+    return np.concatenate(rows), np.concatenate(columns)

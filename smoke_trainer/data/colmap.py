@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
-from smoke_trainer.data.scene import PointCloud, Reconstruction, Registered
+from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
 from smoke_trainer.errors import SceneError
 
 Array = np.ndarray
@@ -90,7 +90,7 @@ def lens_from_parameters(model: str, width: int, height: int, p: List[float], wh
         )
     impossible = SceneError(
         f"{where}: impossible camera: {model} {width}x{height} {p}",
-        "the file is damaged or was cut short",
+        "the file is damaged or truncated",
         "copy or export the COLMAP model again",
     )
     if len(p) != PARAMETERS[model] or not all(np.isfinite(p)):
@@ -126,7 +126,7 @@ ImageRow = Tuple[str, int, Array, Array]  # name, camera id, quaternion, transla
 
 def _registered(
     rows: List[ImageRow], cameras: Dict[int, Lens], where: Path, root: Path
-) -> Tuple[List[Registered], List[str]]:
+) -> Tuple[List[RegisteredImage], List[str]]:
     images, notes = [], []
     for name, camera_id, q, t in rows:
         if camera_id not in cameras:
@@ -142,7 +142,7 @@ def _registered(
         pose[:3, 3] = t
         mask = next((m for m in (root / "masks" / name, root / "masks" / f"{name}.png") if m.is_file()), None)
         camera, lens = cameras[camera_id]
-        images.append(Registered(name, "images", camera, pose, lens, mask))
+        images.append(RegisteredImage(name, "images", camera, pose, lens, mask))
     return images, notes
 
 
@@ -167,7 +167,7 @@ class _Bytes:
         if size < 0 or self.at + size > len(self.data):
             raise SceneError(
                 f"{self.path} ends too early (at byte {len(self.data)}, {size} more are announced at byte {self.at})",
-                "the file is cut short or is not a COLMAP model",
+                "the file is truncated, or is not a COLMAP model",
                 "copy or export the COLMAP model again",
             )
 

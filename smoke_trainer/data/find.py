@@ -6,16 +6,67 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from smoke_trainer.data.public import PUBLIC_SCENES, PublicScene
 from smoke_trainer.errors import SceneError, UsageError
 
-# ROOT/garden, ROOT/360_v2/garden, ROOT/tandt_db/db/playroom: nobody nests his data deeper.
-DEEPEST = 3
+# full_eval.py of taming-3dgs (commit fd0f7d9), mode "budget": densification every 500 iterations, as its train.sh has it.
+BUDGET_REFINE_EVERY = 500
+
+
+@dataclass(frozen=True)
+class PublicScene:
+    """A scene's data set, the divisor of its image size (images_4, images_2, images), and its published budgets.
+
+    `multiplier` is the final number of Gaussians as a multiple of the initial points ("budget"), `unlimited_count` the
+    number that training without a limit reaches ("big").
+    """
+
+    dataset: str
+    divisor: int
+    multiplier: float
+    unlimited_count: int
+
+
+def _scenes(dataset: str, divisor: int, multiplier: float, counts: Dict[str, int]) -> Dict[str, PublicScene]:
+    return {name: PublicScene(dataset, divisor, multiplier, count) for name, count in counts.items()}
+
+
+# Divisors: full_eval.py of the reference implementation. Budgets: full_eval.py of taming-3dgs (commit fd0f7d9).
+PUBLIC_SCENES: Dict[str, PublicScene] = {
+    **_scenes(
+        "Mip-NeRF 360, outdoor",
+        4,
+        15.0,
+        {
+            "bicycle": 5987095,
+            "flowers": 3618411,
+            "garden": 5728191,
+            "stump": 4867429,
+            "treehill": 3770257,
+        },
+    ),
+    **_scenes(
+        "Mip-NeRF 360, indoor",
+        2,
+        2.0,
+        {
+            "bonsai": 1252367,
+            "counter": 1190919,
+            "kitchen": 1803735,
+            "room": 1548960,
+        },
+    ),
+    **_scenes("Tanks and Temples", 1, 2.0, {"train": 1085480, "truck": 2584171}),
+    **_scenes("Deep Blending", 1, 5.0, {"drjohnson": 3273600, "playroom": 2326100}),
+}
+
+
+# Folders below ROOT: ROOT/garden, ROOT/360_v2/garden, ROOT/tandt_db/db/playroom.
+MAX_DEPTH = 3
 
 
 @dataclass(frozen=True)
 class Found:
-    """A scene that is there: its name, folder and layout, and what is known of it if it is a public one."""
+    """A scene that was found; `public` is None unless it is a public one."""
 
     name: str
     folder: Path
@@ -49,9 +100,7 @@ def survey(root: Path) -> Survey:
     that are missing are named where at least one is there.
     """
     if not root.is_dir():
-        raise UsageError(
-            f"there is no folder {root}", remedy="give the folder that holds the scenes' folders"
-        )
+        raise UsageError(f"folder not found: {root}", hint="give the folder that contains the scenes")
     layout = layout_of(root)
     if layout is not None:
         return Survey((_found(root.resolve().name, root, layout),), ())
@@ -64,15 +113,15 @@ def survey(root: Path) -> Survey:
         scenes[name] = _found(name, folder, layout)
     if not scenes:
         raise SceneError(
-            f"no scene is below {root}",
-            f"looked {DEEPEST} folders deep for sparse/ (COLMAP), transforms_train.json (Blender) and transforms.json "
+            f"no scene found in {root}",
+            f"searched {MAX_DEPTH} levels for sparse/ (COLMAP), transforms_train.json (Blender) and transforms.json "
             "(nerfstudio)" + "".join(f"; {path} {why}" for path, why in closed),
-            "give a scene's folder, or the folder that holds the scenes' folders",
+            "give the folder of a scene, or the folder that contains the scenes",
         )
     known = [name for name in PUBLIC_SCENES if name in scenes and scenes[name].public]
     others = sorted(name for name in scenes if name not in known)
-    absent = f"not below {root}"
-    skipped = [(name, _why_unusable(name, root) or absent) for name in PUBLIC_SCENES if name not in known]
+    absent = f"not found in {root}"
+    skipped = [(name, _incomplete(name, root) or absent) for name in PUBLIC_SCENES if name not in known]
     if not known:  # somebody's own scenes: that the public ones are elsewhere is no news
         skipped = [(name, why) for name, why in skipped if why != absent]
     return Survey(tuple(scenes[name] for name in known + others), tuple(skipped + closed))
@@ -84,8 +133,8 @@ def locate(name: str, root: Path) -> Found:
     found = next((scene for scene in scenes if scene.name == name), None)
     if found is None:
         raise SceneError(
-            f"{name} is not below {root}",
-            f"these scenes are there: {', '.join(scene.name for scene in scenes)}",
+            f"{name} not found in {root}",
+            f"scenes found: {', '.join(scene.name for scene in scenes)}",
             "download the data set, or name another scene",
         )
     return found
@@ -100,7 +149,7 @@ def _scene_folders(root: Path) -> Tuple[List[Tuple[Path, str]], List[Tuple[str, 
     scenes: List[Tuple[Path, str]] = []
     closed: List[Tuple[str, str]] = []
     level = [root]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         below: List[Path] = []
         for parent in level:
             try:
@@ -115,9 +164,9 @@ def _scene_folders(root: Path) -> Tuple[List[Tuple[Path, str]], List[Tuple[str, 
     return scenes, closed
 
 
-def _why_unusable(name: str, root: Path) -> str:
-    """A folder of the name without a reconstruction is worth a word: a download that broke off looks like this."""
+def _incomplete(name: str, root: Path) -> str:
+    """Why a folder of that name is no scene, or "": an interrupted download has images only."""
     for folder in (root / name, *sorted(path / name for path in root.iterdir() if path.is_dir())):
         if (folder / "images").is_dir() and layout_of(folder) is None:
-            return f"{folder} has images, but no reconstruction (sparse/)"
+            return f"{folder} has images but no reconstruction (sparse/)"
     return ""

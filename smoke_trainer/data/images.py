@@ -1,4 +1,4 @@
-"""Photos as tensors: decoded when needed, undistorted, and kept in a cache of bounded size."""
+"""Images as tensors: decoded when needed, undistorted, and cached up to a given size."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
+from smoke_trainer.data.camera import source_positions
 from smoke_trainer.data.scene import View
-from smoke_trainer.data.undistort import source_positions
 from smoke_trainer.errors import SceneError
 
-# Undistortion maps kept at a time: a scene of one camera wants one; one camera per photo would want gigabytes.
+# Undistortion maps kept at a time: a scene of one camera wants one; one camera per image would want gigabytes.
 MAPS_KEPT = 2
 # Pillow 9.1 moved the filters into an enumeration; the numbers are the same in every version.
 BILINEAR, BOX = 2, 4
 
 
 @dataclass(frozen=True)
-class Photo:
-    """Ground truth of one view: `color` [3, H, W] in 0..1, `alpha` and `mask` [1, H, W] or None."""
+class GroundTruth:
+    """The image of one view: `color` [3, H, W] in 0..1, `alpha` and `mask` [1, H, W] or None."""
 
     color: Tensor
     alpha: Optional[Tensor] = None
     mask: Optional[Tensor] = None
 
     def over(self, background: Tensor) -> Tensor:
-        """The photo in front of a background colour [3]; photos without alpha are returned as they are."""
+        """The image [3, H, W] over a background colour [3]."""
         if self.alpha is None:
             return self.color
         return self.color * self.alpha + background[:, None, None] * (1.0 - self.alpha)
@@ -41,7 +41,7 @@ class Photo:
 def _broken(path: Path, error: Exception) -> SceneError:
     return SceneError(
         f"{path} cannot be read as an image: {error}",
-        "the file is cut short or damaged",
+        "the file is truncated or damaged",
         "copy the image again",
     )
 
@@ -73,8 +73,8 @@ def _eight_bits(image: Image.Image, path: Path) -> Image.Image:
     """Gray of 16 bits scaled to 8, for Pillow would clip it to white; anything else as it is."""
     if image.mode == "F":
         raise SceneError(
-            f"{path} holds floating-point numbers, not a photo",
-            "what is black and what is white in it is not stated",
+            f"{path} has floating-point values",
+            "their range is unknown",
             "convert the images to 8 or 16 bits",
         )
     if image.mode == "I" or image.mode.startswith("I;16"):
@@ -83,7 +83,7 @@ def _eight_bits(image: Image.Image, path: Path) -> Image.Image:
 
 
 class ImageStore:
-    """Gives the photo of a view; keeps the most recently used ones as bytes on `data_device`."""
+    """Loads images; keeps the most recently used ones as bytes on `data_device`."""
 
     def __init__(
         self, device: torch.device, data_device: torch.device, capacity_bytes: int = 2 << 30
@@ -95,7 +95,7 @@ class ImageStore:
         self._kept: OrderedDict[str, Tensor] = OrderedDict()
         self._maps: OrderedDict[Tuple[object, ...], Tensor] = OrderedDict()
 
-    def get(self, view: View) -> Photo:
+    def get(self, view: View) -> GroundTruth:
         """Decode the view's file, or take it from the cache; raises SceneError for a file that is damaged."""
         key = str(view.image_path)
         planes = self._kept.pop(key, None)
@@ -107,11 +107,11 @@ class ImageStore:
         if planes.numel() <= self.capacity_bytes:
             self.held_bytes += planes.numel()
             self._kept[key] = planes
-        return self._photo(planes, has_mask=view.mask_path is not None)
+        return self._split_planes(planes, has_mask=view.mask_path is not None)
 
     def tensors(self) -> Dict[int, str]:
         """What each cached tensor is, by its `id`."""
-        return {id(planes): f"photo {Path(key).name}" for key, planes in self._kept.items()}
+        return {id(planes): f"image {Path(key).name}" for key, planes in self._kept.items()}
 
     def _make_room(self, size: int) -> None:
         while self._kept and self.held_bytes + size > self.capacity_bytes:
@@ -122,21 +122,21 @@ class ImageStore:
         size = (view.source.width, view.source.height)
         planes = decode(view.image_path, size)
         if view.mask_path is not None:
-            # The mask travels as one more plane, so that it is undistorted with its photo.
+            # The mask is one more plane, so that it is undistorted with its image.
             planes = torch.cat([planes, decode(view.mask_path, size)[:1]])
         if view.distortion.is_zero:
             return planes
         straight = F.grid_sample(
             planes[None].float(),
-            self._where_to_look(view),
+            self._sampling_grid(view),
             mode="bilinear",
             padding_mode="border",
             align_corners=False,
         )
         return straight[0].round().to(torch.uint8)
 
-    def _where_to_look(self, view: View) -> Tensor:
-        """For every pixel of the view's pinhole its place in the distorted photo, [1, H, W, 2] in -1..1."""
+    def _sampling_grid(self, view: View) -> Tensor:
+        """For every pixel of the view's pinhole its position in the distorted image, [1, H, W, 2] in -1..1."""
         key = (view.camera, view.source, view.distortion)
         places = self._maps.pop(key, None)
         if places is None:
@@ -148,8 +148,8 @@ class ImageStore:
             self._maps.popitem(last=False)
         return places
 
-    def _photo(self, planes: Tensor, has_mask: bool) -> Photo:
+    def _split_planes(self, planes: Tensor, has_mask: bool) -> GroundTruth:
         values = planes.to(self.device).float() / 255.0
         mask = (values[-1:] > 0.5).float() if has_mask else None
         values = values[:-1] if has_mask else values
-        return Photo(values[:3], values[3:4] if len(values) == 4 else None, mask)
+        return GroundTruth(values[:3], values[3:4] if len(values) == 4 else None, mask)

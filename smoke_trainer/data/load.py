@@ -1,4 +1,4 @@
-"""From a folder to a scene: recognises the layout, picks the image size, names what is missing, holds views out."""
+"""Loads a scene from a folder: layout, image size, held-out views, and notes on what is missing."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from smoke_trainer.data.camera import Camera
+from smoke_trainer.data.camera import Camera, pinhole_for
 from smoke_trainer.data.colmap import read_colmap
 from smoke_trainer.data.find import layout_of
 from smoke_trainer.data.images import image_size
-from smoke_trainer.data.scene import PointCloud, Reconstruction, Registered, Scene, View, hold_out, spread_of
+from smoke_trainer.data.scene import (
+    PointCloud,
+    Reconstruction,
+    RegisteredImage,
+    Scene,
+    View,
+    hold_out,
+    spread_of,
+)
 from smoke_trainer.data.transforms import read_blender, read_nerfstudio
-from smoke_trainer.data.undistort import pinhole_for
 from smoke_trainer.errors import SceneError, UsageError
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 PREPARED = (8, 4, 2, 1)  # folders images_8, images_4, images_2, images: the smallest comes first
-WIDEST = 1600  # pixels that a photo may have unless a size is asked for, as in the reference implementation
-NEAR = 0.2  # renderers draw nothing that is nearer
+WIDEST = (
+    1600  # pixels; wider images are reduced unless a size is asked for, as in the reference implementation
+)
+NEAR = 0.2  # renderers cull what is nearer
 AROUND_ONE_PLACE = (
     10.0  # side of the cube of random points where cameras stand in one place: any that NEAR does not hide
 )
@@ -33,8 +42,8 @@ def find_scene(name_or_path: str) -> Path:
             return folder
     samples = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()) if SAMPLES.is_dir() else []
     raise UsageError(
-        f"there is no folder and no bundled scene called {name_or_path!r}",
-        remedy=f"give a folder with a COLMAP, Blender or nerfstudio scene, or one of: {', '.join(samples)}",
+        f"no folder and no sample scene named {name_or_path!r}",
+        hint=f"give a folder with a COLMAP, Blender or nerfstudio scene, or one of: {', '.join(samples)}",
     )
 
 
@@ -43,7 +52,7 @@ def read_reconstruction(root: Path) -> Reconstruction:
     layout = layout_of(root)
     if layout is None:
         raise SceneError(
-            f"{root} holds no scene that can be read",
+            f"{root} has no scene that can be read",
             "there is neither sparse/ (COLMAP) nor transforms_train.json (Blender) nor transforms.json (nerfstudio)",
             "give the folder that contains one of them",
         )
@@ -53,8 +62,8 @@ def read_reconstruction(root: Path) -> Reconstruction:
 def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 5000, seed: int = 0) -> Scene:
     """Load a scene.
 
-    resolution: -1 takes the smallest prepared copies (images_8 before images_4 ...), photos wider than 1600 pixels at that
-    width; 1, 2, 4, 8 divide the stated size; anything larger is a width in pixels.
+    resolution: -1 takes the smallest prepared copies (images_8 before images_4 ...), images wider than 1600 pixels are
+    reduced to that width; 1, 2, 4, 8 divide the stated size; anything larger is a width in pixels.
     """
     root = find_scene(name_or_path)
     try:
@@ -62,7 +71,7 @@ def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 500
     except OSError as error:  # a folder in a file's place, no permission, a disk that fails
         raise SceneError(
             f"{error.filename or root} cannot be read: {error.strerror or error}",
-            "the scene is there, but not all of it can be read",
+            "the scene exists, but not all of it can be read",
             "check the permissions, or copy the scene again",
         ) from None
 
@@ -70,12 +79,12 @@ def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 500
 def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
     found = read_reconstruction(root)
     notes: List[str] = list(found.notes)
-    present = _present(root, _without_repeats(found.images, notes), notes)
+    present = _present(root, _deduplicated(found.images, notes), notes)
     ordered = sorted(present, key=lambda item: item[0].identity)
     held_out = hold_out([image for image, _ in ordered])
     pinholes: Dict[object, Camera] = {}
     views = [_view(image, files, resolution, pinholes) for image, files in ordered]
-    notes.extend(_misshapen([image for image, _ in ordered], views))
+    notes.extend(_wrong_shape([image for image, _ in ordered], views))
     train = tuple(view for view, held in zip(views, held_out) if not held)
     test = tuple(view for view, held in zip(views, held_out) if held)
     if not train or not test:
@@ -86,17 +95,17 @@ def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
     points = found.points
     if points is None or len(points.xyz) < 4:
         notes.append(
-            f"{0 if points is None else len(points.xyz)} points found: {random_points} random ones instead"
+            f"{0 if points is None else len(points.xyz)} points found: {random_points} random ones are used instead"
         )
         points = _random_points(train, random_points, seed)
-    notes.extend(_blind(views, points))
+    notes.extend(_views_without_points(views, points))
     return Scene(root.resolve().name, found.layout, train, test, points, tuple(notes))
 
 
 Files = Dict[int, Path]  # how many times smaller than the stated size -> the file
 
 
-def _without_repeats(images: Sequence[Registered], notes: List[str]) -> List[Registered]:
+def _deduplicated(images: Sequence[RegisteredImage], notes: List[str]) -> List[RegisteredImage]:
     """Each image once: the same one under two numbers could both train and be held out. Layouts that state the split keep it."""
     once = {(image.identity, image.held_out): image for image in reversed(images)}
     if len(once) < len(images):
@@ -106,14 +115,16 @@ def _without_repeats(images: Sequence[Registered], notes: List[str]) -> List[Reg
     both = sorted(name for name, held_out in once if held_out and (name, False) in once)
     if both:
         notes.append(
-            f"{len(both)} held-out image(s) are trained on as well, so held-out quality flatters: {', '.join(both[:5])}"
+            f"{len(both)} held-out image(s) are trained on as well, so held-out quality is too good: {', '.join(both[:5])}"
         )
     return list(reversed(list(once.values())))
 
 
-def _present(root: Path, images: Sequence[Registered], notes: List[str]) -> List[Tuple[Registered, Files]]:
+def _present(
+    root: Path, images: Sequence[RegisteredImage], notes: List[str]
+) -> List[Tuple[RegisteredImage, Files]]:
     """Images that exist in at least one size; the others are named in the notes."""
-    present: List[Tuple[Registered, Files]] = []
+    present: List[Tuple[RegisteredImage, Files]] = []
     missing: List[str] = []
     for image in images:
         files: Files = {}
@@ -136,7 +147,7 @@ def _present(root: Path, images: Sequence[Registered], notes: List[str]) -> List
 
 
 def _unregistered(folder: Path, known: Set[str]) -> List[str]:
-    """A note that names images of a folder that the reconstruction does not know."""
+    """A note on images of a folder that are not in the reconstruction."""
     endings = {PurePosixPath(name).name for name in known}
     images = sorted(
         path.name for path in folder.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg")
@@ -147,8 +158,8 @@ def _unregistered(folder: Path, known: Set[str]) -> List[str]:
     return [f"{len(extra)} image(s) on disk are not in the reconstruction: {', '.join(extra[:5])}"]
 
 
-def _misshapen(images: Sequence[Registered], views: Sequence[View]) -> List[str]:
-    """A note that names photos of another shape than their camera: turned by a viewer, or of another session."""
+def _wrong_shape(images: Sequence[RegisteredImage], views: Sequence[View]) -> List[str]:
+    """A note on images of another shape than their camera: rotated by a viewer, or of another session."""
     wrong = []
     for image, view in zip(images, views):
         upright = view.source.width * image.camera.height / image.camera.width
@@ -159,8 +170,8 @@ def _misshapen(images: Sequence[Registered], views: Sequence[View]) -> List[str]
     return [f"{len(wrong)} image(s) have another shape than their camera states: {', '.join(wrong[:5])}"]
 
 
-def _blind(views: Sequence[View], points: PointCloud) -> List[str]:
-    """A note that names views in which no point can be seen: poses and points do not belong together, or the scale is wrong."""
+def _views_without_points(views: Sequence[View], points: PointCloud) -> List[str]:
+    """A note on views that see no point: poses and points do not belong together, or the scale is wrong."""
     some = points.xyz[:: max(1, len(points.xyz) // 10_000)]
     blind = [view.name for view in views if not (_sees(view, some) or _sees(view, points.xyz))]
     if not blind:
@@ -181,7 +192,7 @@ def _sees(view: View, xyz: np.ndarray) -> bool:
     return bool((inside & (z > NEAR)).any())
 
 
-def _view(image: Registered, files: Files, resolution: int, pinholes: Dict[object, Camera]) -> View:
+def _view(image: RegisteredImage, files: Files, resolution: int, pinholes: Dict[object, Camera]) -> View:
     """Choose the file and the size to train at, and the pinhole that replaces a distorted camera."""
     path, width, height = _choose(image, files, resolution)
     source = image.camera.resized(width, height)
@@ -193,7 +204,7 @@ def _view(image: Registered, files: Files, resolution: int, pinholes: Dict[objec
     )
 
 
-def _choose(image: Registered, files: Files, resolution: int) -> Tuple[Path, int, int]:
+def _choose(image: RegisteredImage, files: Files, resolution: int) -> Tuple[Path, int, int]:
     """(file, width, height): the smallest prepared file that is still large enough, resized to the wanted size."""
     smallest_first = sorted(files, reverse=True)
     full = image.camera

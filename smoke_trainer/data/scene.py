@@ -1,4 +1,4 @@
-"""What a trainer needs to know of a scene: views, points, and which views are held out."""
+"""A scene: views, points, and which views are held out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PointCloud:
 
 
 @dataclass(frozen=True)
-class Registered:
+class RegisteredImage:
     """One image as a reconstruction states it: nominal camera, pose (world to camera, 4x4, y down, z forward).
 
     The file is `folder/name` below the scene's root; prepared smaller copies lie in `folder_2`, `folder_4`, `folder_8`.
@@ -56,14 +56,14 @@ class Reconstruction:
     """What a reader of one layout found; `points` is None where the layout has none."""
 
     layout: str
-    images: Tuple[Registered, ...]
+    images: Tuple[RegisteredImage, ...]
     points: Optional[PointCloud]
     notes: Tuple[str, ...] = field(default_factory=tuple)
 
 
 @dataclass(frozen=True)
 class View:
-    """One photo, ready to train on.
+    """One image, ready to train on.
 
     `camera` is the pinhole to render with. `source` is the camera of the file's pixels after resizing to its size;
     the two differ only where `distortion` has to be removed. `name` is the image's identity, folder included.
@@ -85,7 +85,7 @@ class View:
 
 @dataclass(frozen=True)
 class Scene:
-    """A loaded scene. `notes` names everything that had to be left out (missing images, bad points)."""
+    """A loaded scene. `notes` lists what was left out (missing images, bad points)."""
 
     name: str
     layout: str
@@ -98,7 +98,7 @@ class Scene:
     def extent(self) -> float:
         """1.1 times the largest distance of a training camera from their mean (the scale of position steps).
 
-        Cameras that all stand in one place (one photo, a panorama) have no such distance, and nothing could ever move:
+        Cameras that all stand in one place (one image, a panorama) have no such distance, and nothing could ever move:
         the median distance of the points stands in for it.
         """
         centers = np.stack([view.position for view in self.train])
@@ -114,7 +114,7 @@ def spread_of(views: Sequence[View]) -> float:
     return float(np.linalg.norm(centers - centers.mean(axis=0), axis=1).max())
 
 
-def hold_out(images: Sequence[Registered], every: int = TEST_EVERY) -> List[bool]:
+def hold_out(images: Sequence[RegisteredImage], every: int = TEST_EVERY) -> List[bool]:
     """For images sorted by name: which are held out. A split that the layout states itself is kept."""
     if len(images) < 2:
         raise SceneError(

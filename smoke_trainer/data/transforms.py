@@ -11,7 +11,7 @@ import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
 from smoke_trainer.data.images import image_size
-from smoke_trainer.data.scene import PointCloud, Reconstruction, Registered
+from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
 from smoke_trainer.errors import SceneError
 from smoke_trainer.ply import read_points
 
@@ -25,7 +25,7 @@ PINHOLE_MODELS = ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIA
 
 def read_blender(root: Path) -> Reconstruction:
     """transforms_train.json trains, transforms_test.json is held out; points3d.ply gives points where it is there."""
-    images: List[Registered] = []
+    images: List[RegisteredImage] = []
     notes: List[str] = []
     for split in ("train", "test"):
         path = root / f"transforms_{split}.json"
@@ -43,7 +43,7 @@ def read_nerfstudio(root: Path) -> Reconstruction:
     """transforms.json with intrinsics for all frames or for each one, and the points of `ply_file_path`."""
     path = root / "transforms.json"
     document = _document(path)
-    images: List[Registered] = []
+    images: List[RegisteredImage] = []
     notes: List[str] = []
     for frame in document["frames"]:
         _add_frame(root, path, document, frame, None, images, notes)
@@ -72,7 +72,7 @@ def _add_frame(
     document: Dict[str, Any],
     frame: Dict[str, Any],
     held_out: Optional[bool],
-    images: List[Registered],
+    images: List[RegisteredImage],
     notes: List[str],
 ) -> None:
     """Append one frame, or a note that says why it is left out."""
@@ -92,7 +92,7 @@ def _add_frame(
     if mask is not None and not mask.is_file():
         notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image counts")
         mask = None
-    images.append(Registered(name, folder, camera, pose, lens, mask, held_out, str(relative)))
+    images.append(RegisteredImage(name, folder, camera, pose, lens, mask, held_out, str(relative)))
 
 
 def _below(root: Path, file: Path) -> str:

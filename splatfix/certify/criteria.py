@@ -67,7 +67,7 @@ def _criterion(code: str, good: bool | None, measured: str, required: str, why: 
 
 def _finished(result: Mapping[str, Any], iterations: int | None) -> Criterion:
     done, status = _get(result, "iterations"), _get(result, "status")
-    wanted = iterations if iterations is not None else _get(result, "asked", "iterations")
+    wanted = iterations if iterations is not None else _get(result, "config", "iterations")
     return _criterion(
         "training-finishes",
         isinstance(done, int) and done == wanted and status == "ok",
@@ -189,7 +189,7 @@ def _gain(result: Mapping[str, Any]) -> Criterion:
 
 
 def _quality(result: Mapping[str, Any]) -> Criterion:
-    psnr, floor = _number(_get(result, "heldout", "psnr")), _number(_get(result, "asked", "psnr_floor"))
+    psnr, floor = _number(_get(result, "heldout", "psnr")), _number(_get(result, "config", "psnr_floor"))
     measured = "not measured" if psnr is None else f"{psnr:.2f} dB"
     if floor is None:
         return _criterion(

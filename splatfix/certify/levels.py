@@ -241,7 +241,7 @@ def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None
 
 def _conditions(result: Mapping[str, Any]) -> str:
     """Length, size and strategy of a training: only equal ones can be compared."""
-    asked = result.get("asked")
+    asked = result.get("config")
     strategy = asked.get("strategy") if isinstance(asked, Mapping) else None
     return (
         f"{result.get('iterations')} iterations at size {result.get('resolution')} with strategy {strategy}"
@@ -251,12 +251,12 @@ def _conditions(result: Mapping[str, Any]) -> str:
 def _measures(result: Mapping[str, Any]) -> dict[str, float]:
     """What is compared, from a trainer's result; empty when any of it is missing."""
     try:
-        cuda = result["peaks"].get("cuda")
+        cuda = result["memory"].get("cuda")
         return {
             "psnr": float(result["heldout"]["psnr"]),
             "ssim": float(result["heldout"]["ssim"]),
             "speed": float(result["iterations_per_second"]),
-            "memory": float(cuda["train"]["allocated"] if cuda else result["peaks"]["rss"]),
+            "memory": float(cuda["train"]["allocated"] if cuda else result["memory"]["rss"]),
         }
     except (KeyError, TypeError, ValueError):
         return {}

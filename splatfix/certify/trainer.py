@@ -70,9 +70,9 @@ def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict
         error = document["error"]
         raise SplatfixError(
             str(error["code"]),
-            sentence(error["happened"]),
-            meaning=sentence(error["meaning"]),
-            todo=(say(sentence(error["remedy"])),) if error["remedy"] else (),
+            sentence(error["message"]),
+            meaning=sentence(error["note"]),
+            todo=(say(sentence(error["hint"])),) if error["hint"] else (),
             exit_code=Exit(document["exit_code"]),
         )
     return document
@@ -80,7 +80,7 @@ def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict
 
 def sentences(error: Mapping[str, Any]) -> str:
     """The trainer's error for a report: what happened, what it means, what to do."""
-    return " ".join(sentence(str(error.get(key) or "")) for key in ("happened", "meaning", "remedy")).strip()
+    return " ".join(sentence(str(error.get(key) or "")) for key in ("message", "note", "hint")).strip()
 
 
 def sentence(text: str) -> str:

@@ -171,7 +171,9 @@ def _trained_as(run: SceneRun) -> list[str]:
         return []
     width, height = result["resolution"]
     counts, speed = result["gaussians"], result["iterations_per_second"]
-    words = f"{result['iterations']} iterations at {width}x{height}, strategy {result['asked']['strategy']}, "
+    words = (
+        f"{result['iterations']} iterations at {width}x{height}, strategy {result['config']['strategy']}, "
+    )
     words += f"{counts['initial']} to {counts['final']} Gaussians"
     words += f", {speed:.2f} iterations per second" if speed else ""
     return [_cell(". ".join([words, *result.get("notes", ())])) + ".", ""]

@@ -45,8 +45,7 @@ from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.metrics import psnr
 from smoke_trainer.model import Splats
-from smoke_trainer.renderers.base import RenderCamera, RenderOutput
-from smoke_trainer.renderers.torch_ import TorchRenderer
+from smoke_trainer.renderers import RenderCamera, RenderOutput, TorchRenderer
 from splatfix.kernels import rasterizer
 from splatfix.kernels.helpers import eval_sh
 
@@ -152,7 +151,7 @@ def configuration(options: argparse.Namespace, iterations: int, out: Path) -> Tr
     if not options.fixed:
         return scaled_to(config)
     return dataclasses.replace(
-        config, densify=dataclasses.replace(config.densify, first=NEVER, opacity_reset_every=NEVER)
+        config, densify=dataclasses.replace(config.densify, refine_start_iter=NEVER, reset_every=NEVER)
     )
 
 
@@ -181,7 +180,7 @@ def ours(options: argparse.Namespace, out: Path) -> dict[str, Any]:
         "psnr_at": {0: round(document["initial_heldout"]["psnr"], 2), **curve},
         "psnr": round(document["heldout"]["psnr"], 2),
         "ssim": round(document["heldout"]["ssim"], 4),
-        "rss_gb": round(document["peaks"]["rss"] / 1e9, 2),
+        "rss_gb": round(document["memory"]["rss"] / 1e9, 2),
     }
 
 
@@ -199,7 +198,7 @@ def naive(options: argparse.Namespace, scene: Scene, out: Path) -> dict[str, Any
     finally:
         training.make_renderer = honest
     if "error" in document:
-        return {"status": document["status"], "error": document["error"]["happened"]}
+        return {"status": document["status"], "error": document["error"]["message"]}
     return {
         "iterations": document["iterations"],
         "iterations_per_second": round(document["iterations_per_second"], 4),

@@ -36,7 +36,7 @@ def stored(**changes: Any) -> dict[str, Any]:
         if name in ("psnr", "ssim"):
             result["heldout"][name] *= factor
         elif name == "memory":
-            result["peaks"]["rss"] = int(result["peaks"]["rss"] * factor)
+            result["memory"]["rss"] = int(result["memory"]["rss"] * factor)
         else:
             result["iterations_per_second"] *= factor
     return {"scenes": [{"scene": "figurine", "result": result}]}
@@ -65,7 +65,7 @@ def test_regression_beyond_tolerance(changes: dict[str, float], reached: bool) -
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("iterations", 7), ("resolution", [64, 64]), ("asked", {"strategy": "mcmc"}), ("asked", 3)],
+    [("iterations", 7), ("resolution", [64, 64]), ("config", {"strategy": "mcmc"}), ("config", 3)],
 )
 def test_baseline_of_another_training_is_not_comparable(key: str, value: Any) -> None:
     baseline = stored(psnr=0.5)  # worse in itself

@@ -127,7 +127,7 @@ class TestNotCertified:
             "    return dataclasses.replace(drawn, color=drawn.color.detach() + zero)\n\n"
             "TorchRenderer.render = _detached\n"
         )
-        broken = sabotage("smoke_trainer/renderers/torch_.py", detached)
+        broken = sabotage("smoke_trainer/renderers.py", detached)
         certificate = run(tmp_path, known, broken, RecordedKernels())
         assert certificate.verdict is Verdict.NOT_CERTIFIED
         assert failed_criteria(certificate) >= {
@@ -143,12 +143,12 @@ class TestNotCertified:
         ("file", "lines", "message"),
         [
             (
-                "smoke_trainer/losses.py",
+                "smoke_trainer/metrics.py",
                 "def photometric_loss(*a, **k):\n    raise RuntimeError('out of luck')\n",
                 "out of luck",
             ),
             (
-                "smoke_trainer/needs.py",
+                "smoke_trainer/process.py",
                 "def require():\n    raise _broken('torch', OSError('libgomp.so.1: wrong ELF class'))\n",
                 "libgomp.so.1: wrong ELF class",
             ),
@@ -186,7 +186,7 @@ class TestNotCertified:
         assert len(again.reasons) == 1 and again.reasons[0].startswith("reproduces: study: ")
 
 
-UNREADABLE = {"error": {"code": "unreadable-scene", "happened": "no image", "meaning": "", "remedy": ""}}
+UNREADABLE = {"error": {"code": "unreadable-scene", "message": "no image", "note": "", "hint": ""}}
 
 
 class TestUndetermined:

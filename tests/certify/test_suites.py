@@ -57,11 +57,11 @@ def test_data_folder_is_certified_without_floors(tmp_path: Path, known: Facts) -
         assert set(outcomes.values()) == {Outcome.MET}
         assert (run.result["iterations"], run.result["resolution"][0]) == (LENGTH, WIDTH)
         assert not set(run.result["split"]["train"]) & set(run.result["split"]["test"])
-    assert (runs["train"].result["asked"]["strategy"], runs["train"].result["asked"]["budget"]) == (
+    assert (runs["train"].result["config"]["strategy"], runs["train"].result["config"]["budget"]) == (
         "budget",
         2.0,
     )
-    assert runs["statue"].result["asked"]["strategy"] == "default"
+    assert runs["statue"].result["config"]["strategy"] == "default"
 
 
 def no_photos(scene: Path) -> None:

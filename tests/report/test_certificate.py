@@ -19,7 +19,7 @@ from splatfix.report.certificate import markdown, show
 RESULT: dict[str, Any] = {
     "iterations": 300,
     "resolution": [320, 212],
-    "asked": {"strategy": "budget"},
+    "config": {"strategy": "budget"},
     "gaussians": {"initial": 100, "final": 250},
     "iterations_per_second": 4.5,
     "notes": ["1 image(s) on disk are not in the reconstruction: a|b.jpg"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,27 +79,54 @@ def tiny_scenes() -> Callable[[str], TinyScene]:
     return get
 
 
-@pytest.fixture
-def scene_folder(tiny_scenes: Callable[[str], TinyScene], tmp_path: Path) -> Callable[[str], Path]:
-    """Write a tiny scene of a layout into a fresh folder."""
+@pytest.fixture(scope="session")
+def written_scenes(
+    tiny_scenes: Callable[[str], TinyScene], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """A tiny scene of a layout on disk, to read only."""
+    root = tmp_path_factory.mktemp("scenes")
 
-    def write(layout: str) -> Path:
-        tiny, folder = tiny_scenes(layout), tmp_path / f"scene-{layout}"
-        folder.mkdir(exist_ok=True)
-        write_scene(tiny.recipe, tiny.pictures, tiny.poses, tiny.points, folder)
+    def get(layout: str) -> Path:
+        tiny, folder = tiny_scenes(layout), root / f"scene-{layout}"
+        if not folder.is_dir():
+            folder.mkdir()
+            write_scene(tiny.recipe, tiny.pictures, tiny.poses, tiny.points, folder)
         return folder
 
-    return write
+    return get
 
 
 @pytest.fixture
-def short_run(scene_folder: Callable[[str], Path], tmp_path: Path) -> Callable[..., TrainConfig]:
+def scene_folder(written_scenes: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """A copy of a tiny scene, to change."""
+
+    def copy(layout: str) -> Path:
+        folder = tmp_path / f"scene-{layout}"
+        shutil.copytree(written_scenes(layout), folder, dirs_exist_ok=True)
+        return folder
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def short_run_in(written_scenes: Callable[[str], Path]) -> Callable[[Path], Callable[..., TrainConfig]]:
+    """Makes `short_run` for an output folder."""
+
+    def in_folder(folder: Path) -> Callable[..., TrainConfig]:
+        def make(
+            iterations: int = 12, out: str = "out", layout: str = "colmap-binary", **changes: Any
+        ) -> TrainConfig:
+            scene = str(changes.pop("scene", None) or written_scenes(layout))
+            return scaled_to(TrainConfig(scene=scene, iterations=iterations, out=folder / out, **changes))
+
+        return make
+
+    return in_folder
+
+
+@pytest.fixture
+def short_run(
+    short_run_in: Callable[[Path], Callable[..., TrainConfig]], tmp_path: Path
+) -> Callable[..., TrainConfig]:
     """A configuration for a few iterations on the tiny COLMAP scene."""
-
-    def make(
-        iterations: int = 12, out: str = "out", layout: str = "colmap-binary", **changes: Any
-    ) -> TrainConfig:
-        scene = changes.pop("scene", None) or str(scene_folder(layout))
-        return scaled_to(TrainConfig(scene=scene, iterations=iterations, out=tmp_path / out, **changes))
-
-    return make
+    return short_run_in(tmp_path)

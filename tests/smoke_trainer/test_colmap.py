@@ -91,7 +91,7 @@ def test_numbers_that_make_no_camera_are_refused(model, numbers):
 def test_a_fisheye_is_refused_with_a_way_out():
     with pytest.raises(SceneError, match="OPENCV_FISHEYE") as caught:
         lens_from_parameters("OPENCV_FISHEYE", 64, 48, [1.0] * 8, Path("cameras.bin"))
-    assert "image_undistorter" in caught.value.remedy
+    assert "image_undistorter" in caught.value.hint
 
 
 def test_an_image_with_an_unknown_camera_is_named_and_left_out(scene_folder):

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smoke_trainer.data.camera import Distortion
+from smoke_trainer.data.camera import Distortion, distort_points
 from smoke_trainer.data.colmap import lens_from_parameters, read_colmap
-from smoke_trainer.data.undistort import distort_points
 
 pycolmap = pytest.importorskip("pycolmap")
 

@@ -57,8 +57,8 @@ def loads_or_is_refused(folder: Path, data: st.DataObject) -> None:
             assert torch.isfinite(photos.get(view).color).all()
             assert np.isfinite(view.world_to_camera).all()
     except SceneError as error:
-        assert str(folder) in error.happened or "usable image" in error.happened
-        assert "\n" not in error.happened and error.meaning
+        assert str(folder) in error.message or "usable image" in error.message
+        assert "\n" not in error.message and error.note
     else:
         assert np.isfinite(scene.points.xyz).all() and scene.extent > 0
 

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from smoke_trainer.config import DensifyConfig, LearningRates
-from smoke_trainer.densify import DensifyEvent, make_strategy, ops
-from smoke_trainer.densify.mcmc import add_noise, relocated
+from smoke_trainer.densify import ops
+from smoke_trainer.densify.ops import compute_relocation, inject_noise
+from smoke_trainer.densify.strategies import DensifyEvent, make_strategy
 from smoke_trainer.errors import UsageError
 from smoke_trainer.model import GROUPS, Gaussians, logit
-from smoke_trainer.renderers.base import RenderOutput
+from smoke_trainer.renderers import RenderOutput
 
-CONFIG = DensifyConfig(first=0, last=100, every=10, opacity_reset_every=50)
+CONFIG = DensifyConfig(refine_start_iter=0, refine_stop_iter=100, refine_every=10, reset_every=50)
 
 
 def model_of(count=6, scale=0.001, opacity=0.5, seed=0):
@@ -40,7 +41,7 @@ def strategy_of(name, count=6, **changes):
     return make_strategy(name, config, 1.0, count, torch.Generator().manual_seed(0))
 
 
-def seen(gradients, radii=None):
+def output_of(gradients, radii=None):
     """A render output whose screen gradients have the given norms."""
     points = torch.zeros(len(gradients), 3, requires_grad=True)
     points.grad = torch.tensor([[g, 0.0, 9.0] for g in gradients])
@@ -50,6 +51,10 @@ def seen(gradients, radii=None):
         else torch.tensor(radii, dtype=torch.int32)
     )
     return RenderOutput(torch.zeros(3, 4, 4), shown, points)
+
+
+def step(strategy, iteration, model, output=None):
+    return strategy.step_post_backward(iteration, model, output, 0.0)
 
 
 def moments(model, name, key="exp_avg"):
@@ -67,28 +72,28 @@ def assert_in_step(model, state):
     assert all(len(rows) == len(model) for rows in state.values())
 
 
-def test_keep_takes_moments_and_state_along():
-    model, state = model_of(), {"seen": torch.arange(6.0)}
+def test_remove_takes_moments_and_state_along():
+    model, state = model_of(), {"count": torch.arange(6.0)}
     mask = torch.tensor([True, False, True, True, False, True])
     before = {name: (model.params[name].detach().clone(), moments(model, name).clone()) for name in GROUPS}
-    assert ops.keep(model, state, mask) == 2
+    assert ops.remove(model, state, ~mask) == 2
     for name, (rows, average) in before.items():
         assert torch.equal(model.params[name], rows[mask]) and torch.equal(
             moments(model, name), average[mask]
         )
-    assert state["seen"].tolist() == [0, 2, 3, 5]
+    assert state["count"].tolist() == [0, 2, 3, 5]
     assert_in_step(model, state)
 
 
 def test_a_clone_is_a_copy_without_a_past():
-    model, state = model_of(), {"seen": torch.ones(6)}
+    model, state = model_of(), {"count": torch.ones(6)}
     mask = torch.tensor([False, True, False, False, True, False])
     assert ops.clone(model, state, mask) == 2
     assert len(model) == 8
     for name in GROUPS:
         assert torch.equal(model.params[name][6:], model.params[name][:6][mask])
         assert (moments(model, name)[6:] == 0).all() and (moments(model, name)[:6] != 0).any()
-    assert state["seen"].tolist() == [1] * 6 + [0] * 2
+    assert state["count"].tolist() == [1] * 6 + [0] * 2
     assert_in_step(model, state)
 
 
@@ -132,9 +137,9 @@ def test_default_clones_small_splits_large_and_prunes_faint():
     with torch.no_grad():
         model.params["scaling"][1] = np.log(0.5)
         model.params["opacity"][5] = -9.0
-    strategy.observe(9, model, seen([1e-3, 1e-3, 1e-5, 1e-5, 1e-5, 1e-5]))
-    assert strategy.update(9, model, 0.0) == DensifyEvent() and len(model) == 6
-    event = strategy.update(10, model, 0.0)
+    output = output_of([1e-3, 1e-3, 1e-5, 1e-5, 1e-5, 1e-5])
+    assert step(strategy, 9, model, output) == DensifyEvent() and len(model) == 6
+    event = step(strategy, 10, model, output)
     assert (event.cloned, event.split, event.pruned, event.opacity_reset) == (1, 1, 1, False)
     assert len(model) == 6 + 1 + 1 - 1
     assert_in_step(model, strategy.state)
@@ -143,27 +148,25 @@ def test_default_clones_small_splits_large_and_prunes_faint():
 
 def test_default_averages_only_over_views_that_show_a_gaussian():
     model, strategy = model_of(3), strategy_of("default")
-    strategy.observe(1, model, seen([4.0, 4.0, 4.0], radii=[1, 1, 0]))
-    strategy.observe(2, model, seen([2.0, 8.0, 8.0], radii=[0, 5, 0]))
-    assert strategy.average_gradient().tolist() == [4.0, 6.0, 0.0]
-    assert strategy.state["max_radius"].tolist() == [1.0, 5.0, 0.0]
+    strategy.accumulate(model, output_of([4.0, 4.0, 4.0], radii=[1, 1, 0]))
+    strategy.accumulate(model, output_of([2.0, 8.0, 8.0], radii=[0, 5, 0]))
+    assert strategy.average_grad2d().tolist() == [4.0, 6.0, 0.0]
+    assert strategy.state["radii"].tolist() == [1.0, 5.0, 0.0]
 
 
 def test_default_prunes_by_size_only_after_the_first_reset():
     for iteration, left in ((50, 4), (60, 2)):
-        model, strategy = model_of(4), strategy_of("default", max_screen_size=20.0, max_world_size=0.1)
+        model, strategy = model_of(4), strategy_of("default", max_radius=20.0, max_scale3d=0.1)
         with torch.no_grad():
             model.params["scaling"][0] = np.log(0.3)
-        strategy.observe(iteration, model, seen([0.0] * 4, radii=[1, 99, 1, 1]))
-        strategy.update(iteration, model, 0.0)
+        step(strategy, iteration, model, output_of([0.0] * 4, radii=[1, 99, 1, 1]))
         assert len(model) == left
 
 
 def test_default_resets_on_schedule_and_stops_at_the_end():
     model, strategy = model_of(), strategy_of("default")
-    assert strategy.update(50, model, 0.0).opacity_reset
-    strategy.observe(101, model, seen([1.0] * 6))
-    assert strategy.update(150, model, 0.0) == DensifyEvent()
+    assert step(strategy, 50, model, output_of([0.0] * 6)).opacity_reset
+    assert step(strategy, 150, model, output_of([1.0] * 6)) == DensifyEvent()
     assert len(model) == 6
 
 
@@ -171,8 +174,7 @@ def test_default_resets_on_schedule_and_stops_at_the_end():
 def test_large_is_measured_by_the_scenes_extent(extent, counts):
     model, strategy = model_of(scale=0.05), strategy_of("default")
     strategy.extent = extent
-    strategy.observe(10, model, seen([1.0] * 6))
-    event = strategy.update(10, model, 0.0)
+    event = step(strategy, 10, model, output_of([1.0] * 6))
     assert (event.cloned, event.split) == counts
 
 
@@ -180,9 +182,11 @@ def test_large_is_measured_by_the_scenes_extent(extent, counts):
 def test_densification_happens_after_the_first_and_up_to_the_last_iteration(name):
     acted = []
     for iteration in (10, 20, 25, 30, 40, 50):
-        model, strategy = model_of(40), strategy_of(name, count=40, first=20, last=40, budget=9.0)
-        strategy.observe(iteration, model, seen([1.0] * 40))
-        strategy.update(iteration, model, 0.0)
+        model, strategy = (
+            model_of(40),
+            strategy_of(name, count=40, refine_start_iter=20, refine_stop_iter=40, budget=9.0),
+        )
+        step(strategy, iteration, model, output_of([1.0] * 40))
         if len(model) != 40:
             acted.append(iteration)
     assert acted == [30, 40]
@@ -190,10 +194,9 @@ def test_densification_happens_after_the_first_and_up_to_the_last_iteration(name
 
 def test_no_gradient_on_screen_densifies_nothing():
     model, strategy = model_of(), strategy_of("default")
-    output = seen([1.0] * 6)
-    output.screen_points.grad = None
-    strategy.observe(9, model, output)
-    event = strategy.update(10, model, 0.0)
+    output = output_of([1.0] * 6)
+    output.means2d.grad = None
+    event = step(strategy, 10, model, output)
     assert (event.cloned, event.split) == (0, 0)
 
 
@@ -205,8 +208,7 @@ def test_budget_grows_along_its_curve_and_never_beyond():
     assert targets[1] - targets[0] > targets[-1] - targets[-2]
     model = model_of(100)
     for iteration in range(1, 101):
-        strategy.observe(iteration, model, seen([1.0] * len(model)))
-        strategy.update(iteration, model, 0.0)
+        step(strategy, iteration, model, output_of([1.0] * len(model)))
         assert len(model) <= max(strategy.target(iteration), 100)
     assert len(model) == 300
     assert strategy_of("budget", count=100, budget=250.0).final_count == 250
@@ -214,15 +216,13 @@ def test_budget_grows_along_its_curve_and_never_beyond():
 
 def test_budget_takes_only_those_that_want_to_grow():
     strategy, model = strategy_of("budget", count=6, budget=50.0), model_of(6)
-    strategy.observe(9, model, seen([1.0, 0.0, 1.0, 0.0, 0.0, 0.0]))
-    assert strategy.update(10, model, 0.0).cloned == 2
+    assert step(strategy, 10, model, output_of([1.0, 0.0, 1.0, 0.0, 0.0, 0.0])).cloned == 2
 
 
 def test_budget_prefers_those_that_want_it_most(monkeypatch):
     strategy, model, grown = strategy_of("budget", count=400, budget=500.0), model_of(400), []
-    monkeypatch.setattr(strategy, "grow", lambda model, chosen: grown.append(chosen) or (0, 0))
-    strategy.observe(100, model, seen([1.0] * 200 + [1e-3] * 200))
-    strategy.update(100, model, 0.0)
+    monkeypatch.setattr(strategy, "clone_or_split", lambda model, chosen: grown.append(chosen) or (0, 0))
+    step(strategy, 100, model, output_of([1.0] * 200 + [1e-3] * 200))
     assert int(grown[0].sum()) == 100
     # gradient over its mean, opacity of one half and the same radius: (2 + 1.5) against (0 + 1.5)
     assert 62 <= int(grown[0][:200].sum()) <= 78
@@ -233,7 +233,7 @@ def test_sharing_a_place_keeps_the_opacity_and_the_accumulated_picture():
     opacity = torch.tensor([[0.3], [0.9], [0.6]])
     scales = torch.tensor([[1.0, 2.0, 3.0]]).repeat(3, 1)
     share = torch.tensor([2, 5, 1])
-    single, smaller = relocated(opacity, scales, share)
+    single, smaller = compute_relocation(opacity, scales, share)
     assert 1 - (1 - single[:, 0]) ** share == pytest.approx(opacity[:, 0].numpy(), abs=1e-6)
     assert smaller[2] == pytest.approx(scales[2].numpy(), rel=1e-6)
     x = torch.linspace(-12, 12, 20001, dtype=torch.float64)
@@ -246,27 +246,27 @@ def test_sharing_a_place_keeps_the_opacity_and_the_accumulated_picture():
 
 
 def test_mcmc_moves_the_dead_onto_the_living_and_grows_to_its_cap():
-    model, strategy = model_of(40), strategy_of("mcmc", count=40, max_gaussians=43)
+    model, strategy = model_of(40), strategy_of("mcmc", count=40, cap_max=43)
     with torch.no_grad():
         model.params["opacity"][:5] = -9.0
     places = model.params["xyz"].detach()[5:].clone()
-    event = strategy.update(10, model, 0.0)
+    event = step(strategy, 10, model)
     assert (event.pruned, event.cloned, len(model)) == (5, 2, 42)
     moved = model.params["xyz"].detach()[:5]
     assert (torch.cdist(moved, places).min(dim=1).values == 0).all()
-    strategy.update(20, model, 0.0)
-    strategy.update(30, model, 0.0)
+    step(strategy, 20, model)
+    step(strategy, 30, model)
     assert len(model) == 43
     assert_in_step(model, strategy.state)
 
 
 def test_mcmc_counts_all_that_come_to_share_a_place():
     """One dead Gaussian moves onto the only living one: two share its place, each less opaque and a little smaller."""
-    model, strategy = model_of(2), strategy_of("mcmc", count=2, max_gaussians=2)
+    model, strategy = model_of(2), strategy_of("mcmc", count=2, cap_max=2)
     with torch.no_grad():
         model.params["scaling"].fill_(np.log(0.3))
         model.params["opacity"].copy_(torch.tensor([[-9.0], [np.log(3.0)]]))
-    strategy.update(10, model, 0.0)
+    step(strategy, 10, model)
     # 1 - (1 - 0.75)^(1/2) = 0.5; 0.75 / (0.5 + 0.5 - 0.25 / sqrt(2)) is the factor of equation 9.
     assert model.opacities().detach()[:, 0].tolist() == pytest.approx([0.5, 0.5], rel=1e-5)
     smaller = 0.3 * 0.75 / (1.0 - 0.25 / np.sqrt(2))
@@ -274,22 +274,22 @@ def test_mcmc_counts_all_that_come_to_share_a_place():
 
 
 def test_mcmc_prefers_opaque_places():
-    model, strategy = model_of(302), strategy_of("mcmc", count=302, max_gaussians=302)
+    model, strategy = model_of(302), strategy_of("mcmc", count=302, cap_max=302)
     with torch.no_grad():
         model.params["opacity"].fill_(-9.0)
         model.params["opacity"][:2] = logit(torch.tensor([[0.9], [0.1]]))
     opaque = model.params["xyz"].detach()[0].clone()
-    strategy.update(10, model, 0.0)
+    step(strategy, 10, model)
     assert 0.85 < float((model.params["xyz"].detach()[2:] == opaque).all(dim=1).float().mean()) < 0.95
 
 
 def test_mcmc_forgets_the_past_of_those_that_come_to_share_a_place():
-    model, strategy = model_of(30), strategy_of("mcmc", count=30, max_gaussians=30)
+    model, strategy = model_of(30), strategy_of("mcmc", count=30, cap_max=30)
     with torch.no_grad():
         model.params["opacity"][:4] = -9.0
     before = moments(model, "xyz").clone()
     opacity = model.params["opacity"].detach().clone()
-    assert strategy.update(10, model, 0.0).pruned == 4
+    assert step(strategy, 10, model).pruned == 4
     changed = (model.params["opacity"].detach() != opacity)[:, 0]
     shared = changed.clone()
     shared[:4] = False  # those that moved there
@@ -306,7 +306,7 @@ def test_mcmc_noise_has_the_shape_of_its_gaussian():
         model.params["scaling"].copy_(torch.tensor([1.0, 0.5, 0.1]).log().expand(20000, 3))
         model.params["rotation"].copy_(torch.tensor([0.9, 0.3, -0.2, 0.5]).expand(20000, 4))
     before = model.params["xyz"].detach().clone()
-    add_noise(model, 2.0, torch.Generator().manual_seed(0))
+    inject_noise(model, 2.0, torch.Generator().manual_seed(0))
     rotation = ops.rotation_matrices(model.params["rotation"].detach()[:1])[0]
     covariance = rotation @ torch.diag(torch.tensor([1.0, 0.25, 0.01])) @ rotation.T
     weight = 1 / (1 + np.exp(-100 * (1 - 1 / (1 + np.exp(12.0)) - 0.995)))
@@ -319,17 +319,17 @@ def test_mcmc_noise_moves_the_faint_and_leaves_the_solid():
     with torch.no_grad():
         model.params["opacity"][0], model.params["opacity"][1] = -9.0, 9.0
     before = model.params["xyz"].detach().clone()
-    add_noise(model, 1.0, torch.Generator().manual_seed(0))
+    inject_noise(model, 1.0, torch.Generator().manual_seed(0))
     moved = (model.params["xyz"].detach() - before).norm(dim=1)
     assert moved[0] > 1e-4 and moved[1] < 1e-12
 
 
 def test_mcmc_penalises_opacity_and_size():
     model, strategy = model_of(), strategy_of("mcmc")
-    penalty = strategy.penalty(model)
+    penalty = strategy.regularization(model)
     penalty.backward()
     assert (model.params["opacity"].grad > 0).all() and (model.params["scaling"].grad > 0).all()
-    assert strategy_of("default").penalty(model) is None
+    assert strategy_of("default").regularization(model) == 0.0
 
 
 def test_an_unknown_strategy_is_refused():

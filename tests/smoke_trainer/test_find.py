@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from smoke_trainer.data.__main__ import main
-from smoke_trainer.data.find import layout_of, locate, survey
-from smoke_trainer.data.public import PUBLIC_SCENES
+from smoke_trainer.data.find import PUBLIC_SCENES, layout_of, locate, survey
 from smoke_trainer.errors import SceneError, UsageError
 
 
@@ -70,8 +69,8 @@ def test_a_folder_that_is_one_scene_is_that_scene_and_nothing_is_missing(data):
 def test_photos_without_a_reconstruction_are_skipped_with_that_reason(data):
     (data / "360_v2" / "flowers" / "images").mkdir(parents=True)
     reasons = dict(survey(data).skipped)
-    assert reasons["flowers"].endswith("has images, but no reconstruction (sparse/)")
-    assert reasons["stump"] == f"not below {data}"
+    assert reasons["flowers"].endswith("has images but no reconstruction (sparse/)")
+    assert reasons["stump"] == f"not found in {data}"
 
 
 def test_in_a_folder_of_ones_own_scenes_the_public_ones_are_not_missed(tmp_path, capsys):
@@ -106,19 +105,19 @@ def test_a_folder_that_cannot_be_opened_is_named(data, monkeypatch):
 
 
 def test_no_scene_and_no_folder_are_errors_that_say_where_was_looked(tmp_path):
-    with pytest.raises(SceneError, match="no scene is below") as caught:
+    with pytest.raises(SceneError, match="no scene found in") as caught:
         survey(tmp_path)
-    assert "transforms_train.json" in caught.value.meaning
-    with pytest.raises(UsageError, match="there is no folder"):
+    assert "transforms_train.json" in caught.value.note
+    with pytest.raises(UsageError, match="folder not found"):
         survey(tmp_path / "nowhere")
     assert layout_of(tmp_path) is None
 
 
 def test_a_scene_is_located_by_name_or_the_others_are_listed(data):
     assert locate("lego", data).folder == data / "nerf_synthetic" / "lego"
-    with pytest.raises(SceneError, match="bicycle is not below") as caught:
+    with pytest.raises(SceneError, match="bicycle not found in") as caught:
         locate("bicycle", data)
-    assert "garden, truck, playroom, lego, room" in caught.value.meaning
+    assert "garden, truck, playroom, lego, room" in caught.value.note
 
 
 def test_the_list_for_people_and_for_programs(data, capsys):
@@ -138,7 +137,7 @@ def test_the_list_for_people_and_for_programs(data, capsys):
     assert main([str(data / "photos"), "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "unreadable-scene"
     assert main([str(data / "nowhere")]) == 2
-    assert "there is no folder" in capsys.readouterr().err
+    assert "folder not found" in capsys.readouterr().err
 
 
 def test_listing_needs_no_torch(data):

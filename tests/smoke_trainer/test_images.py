@@ -34,7 +34,7 @@ def test_the_cache_never_holds_more_than_it_may_and_forgets_the_oldest(scene_fol
     photos.get(scene.train[0])
     assert list(photos._kept) == [str(scene.train[2].image_path), str(scene.train[0].image_path)]
     assert photos.held_bytes == sum(planes.numel() for planes in photos._kept.values())
-    assert set(photos.tensors().values()) == {f"photo {scene.train[2].name}", f"photo {scene.train[0].name}"}
+    assert set(photos.tensors().values()) == {f"image {scene.train[2].name}", f"image {scene.train[0].name}"}
 
 
 def test_a_cache_too_small_for_one_image_still_works(scene_folder):
@@ -98,9 +98,9 @@ def test_sixteen_bits_of_gray_are_scaled_and_not_clipped_to_white(tmp_path):
 
 def test_numbers_without_a_known_white_are_refused(tmp_path):
     Image.fromarray(np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)).save(tmp_path / "a.tiff")
-    with pytest.raises(SceneError, match=r"a\.tiff holds floating-point numbers") as caught:
+    with pytest.raises(SceneError, match=r"a\.tiff has floating-point values") as caught:
         decode(tmp_path / "a.tiff", (8, 8))
-    assert "8 or 16 bits" in caught.value.remedy
+    assert "8 or 16 bits" in caught.value.hint
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "CMYK", "LA", "1"])

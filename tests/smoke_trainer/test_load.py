@@ -60,8 +60,10 @@ def test_a_size_that_would_enlarge_is_not_invented(scene_folder):
 
 def test_photos_straight_from_a_camera_are_brought_to_1600_pixels_unless_a_size_is_asked_for(scene_folder):
     folder = scene_folder("colmap-text")
-    for path in (folder / "images").iterdir():
-        Image.new("RGB", (3200, 2400)).save(path)
+    first, *others = (folder / "images").iterdir()
+    Image.new("L", (3200, 2400)).save(first)
+    for path in others:
+        path.write_bytes(first.read_bytes())
     view = load_scene(str(folder)).train[0]
     assert (view.camera.width, view.camera.height) == (1600, 1200)
     assert view.camera.cx == pytest.approx(25.0 * 1600 / 48)
@@ -191,7 +193,7 @@ def test_samples_are_found_by_name_and_strangers_refused(tmp_path: Path):
     assert find_scene("courtyard") == SAMPLES / "courtyard"
     with pytest.raises(UsageError, match="nonsuch") as caught:
         find_scene("nonsuch")
-    assert "courtyard" in caught.value.remedy
+    assert "courtyard" in caught.value.hint
     with pytest.raises(SceneError, match="no scene"):
         load_scene(str(tmp_path))
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from smoke_trainer.backends import make_knn, make_ssim
 from smoke_trainer.config import (
     PAPER_ITERATIONS,
     SHORT_RUN,
@@ -18,11 +19,8 @@ from smoke_trainer.config import (
 )
 from smoke_trainer.data.scene import PointCloud
 from smoke_trainer.errors import SceneError
-from smoke_trainer.losses import photometric_loss
-from smoke_trainer.metrics import MAX_PSNR, QualityMean, psnr
-from smoke_trainer.model import GROUPS, SH_C0, gaussians_from_points
-from smoke_trainer.parts import make_knn, make_ssim
-from smoke_trainer.schedule import position_rate, set_position_rate
+from smoke_trainer.metrics import MAX_PSNR, QualityMean, photometric_loss, psnr
+from smoke_trainer.model import GROUPS, SH_C0, gaussians_from_points, set_xyz_lr, xyz_lr_at
 
 CPU = torch.device("cpu")
 
@@ -101,11 +99,11 @@ def test_every_group_has_its_own_rate_and_epsilon():
 
 def test_positions_decay_log_linearly_with_the_extent():
     rates = LearningRates()
-    assert position_rate(rates, 2.0, 0, 100) == pytest.approx(3.2e-4)
-    assert position_rate(rates, 2.0, 50, 100) == pytest.approx(2.0 * math.sqrt(1.6e-4 * 1.6e-6))
-    assert position_rate(rates, 2.0, 100, 100) == pytest.approx(3.2e-6)
+    assert xyz_lr_at(rates, 2.0, 0, 100) == pytest.approx(3.2e-4)
+    assert xyz_lr_at(rates, 2.0, 50, 100) == pytest.approx(2.0 * math.sqrt(1.6e-4 * 1.6e-6))
+    assert xyz_lr_at(rates, 2.0, 100, 100) == pytest.approx(3.2e-6)
     model = born()
-    set_position_rate(model.optimizer, 0.5)
+    set_xyz_lr(model.optimizer, 0.5)
     assert [group["lr"] for group in model.optimizer.param_groups if group["name"] != "xyz"].count(0.5) == 0
     assert next(group["lr"] for group in model.optimizer.param_groups if group["name"] == "xyz") == 0.5
 
@@ -117,21 +115,23 @@ def test_long_runs_keep_the_reference_schedule_and_short_ones_fit_it_in(tmp_path
     for iterations in (20, 100, 150, 200, 500, 3000):
         config = scaled_to(TrainConfig("x", iterations, tmp_path))
         d = config.densify
-        rounds = [i for i in range(1, d.last + 1) if i > d.first and i % d.every == 0]
+        rounds = [
+            i for i in range(1, d.refine_stop_iter + 1) if i > d.refine_start_iter and i % d.refine_every == 0
+        ]
         assert len(rounds) >= 2, iterations
-        assert d.last < iterations
-        resets = [i for i in range(1, d.last) if i % d.opacity_reset_every == 0]
+        assert d.refine_stop_iter < iterations
+        resets = [i for i in range(1, d.refine_stop_iter) if i % d.reset_every == 0]
         # One reset, with 90 iterations to recover, or none.
         assert len(resets) == (1 if iterations >= SHORTEST_WITH_RESET else 0)
         assert all(iterations - reset >= 90 for reset in resets)
-        assert 3 * config.sh_every <= iterations
+        assert 3 * config.sh_degree_interval <= iterations
 
 
 def test_short_runs_take_larger_steps_and_keep_the_rate_of_opacity(tmp_path):
     reference = LearningRates()
     for iterations, factor in ((1750, 2.0), (20, 8.0)):
-        rates = scaled_to(TrainConfig("x", iterations, tmp_path)).rates
-        for name in ("xyz_first", "xyz_last", "f_dc", "f_rest", "rotation"):
+        rates = scaled_to(TrainConfig("x", iterations, tmp_path)).lrs
+        for name in ("xyz_init", "xyz_final", "f_dc", "f_rest", "rotation"):
             assert getattr(rates, name) == pytest.approx(factor * getattr(reference, name)), name
         assert rates.scaling == pytest.approx(min(4.0, factor) * reference.scaling)
         assert rates.opacity == reference.opacity

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from smoke_trainer import progress
-from smoke_trainer.densify import DensifyEvent
-from smoke_trainer.losses import Loss
+from smoke_trainer.densify.strategies import DensifyEvent
+from smoke_trainer.metrics import Loss
 from smoke_trainer.monitor import Monitor
-from smoke_trainer.progress import progress_shown, words
+from smoke_trainer.progress import show_progress, summary
 from smoke_trainer.train import train
 
 
@@ -44,7 +44,7 @@ def board(monkeypatch: pytest.MonkeyPatch) -> type[Board]:
 
 
 def test_tensorboard_gets_the_series_of_the_file(short_run, board):
-    config = short_run(12, tensorboard=True)
+    config = short_run(10, tensorboard=True)
     assert train(config).status == "ok"
     rows = [json.loads(line) for line in (config.out / "metrics.jsonl").read_text().splitlines()]
     assert board.scalars["train/loss"] == [(row["loss"], row["iteration"]) for row in rows]
@@ -92,7 +92,7 @@ def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
     monitor = Monitor(tmp_path, torch.device("cpu"), tensorboard=True)
     memory = {"vram_allocated_gb": 1.5, "vram_reserved_gb": 2.0, "vram_creep_gb": 0.25}
     monitor.memory.sample = lambda iteration: memory  # type: ignore[method-assign]
-    monitor.clock.start()
+    monitor.timer.start()
     one = torch.tensor(0.5)
     monitor.record(
         1, Loss(one, one, one, torch.tensor(0.01)), {"xyz": torch.tensor(math.inf)}, 7, DensifyEvent()
@@ -116,8 +116,8 @@ def test_heldout_quality_on_the_way_is_told_when_it_was_asked_for(short_run):
     assert on_the_way[10] > document["initial_heldout"]["psnr"]
     assert on_the_way[10] != document["heldout"]["psnr"]
     told.clear()
-    train(short_run(15, out="without"), told.append)
-    assert len(told) == 15 and not any("heldout_psnr" in state for state in told)
+    train(short_run(3, out="without"), told.append)
+    assert len(told) == 3 and not any("heldout_psnr" in state for state in told)
 
 
 STATE = {
@@ -132,14 +132,14 @@ STATE = {
 
 
 def test_the_progress_line_says_what_is_known():
-    assert words(STATE) == "2.50 it/s  loss 0.2500  PSNR 21.50  77 Gaussians"
+    assert summary(STATE) == "2.50 it/s  loss 0.2500  PSNR 21.50  77 Gaussians"
     full = dict(STATE, heldout_psnr=20.25, vram_allocated_gb=1.234)
-    assert words(full).endswith("held-out 20.25 dB  77 Gaussians  VRAM 1.23 GiB")
+    assert summary(full).endswith("held-out 20.25 dB  77 Gaussians  VRAM 1.23 GiB")
 
 
 def test_progress_off_a_terminal_is_a_plain_line_now_and_then(capsys, monkeypatch):
     monkeypatch.setattr(progress, "PLAIN_EVERY", 3600.0)  # a machine may stand still for a second
-    with progress_shown(as_json=False) as show:
+    with show_progress(as_json=False) as show:
         for iteration in range(1, 10):
             show(dict(STATE, iteration=iteration, **({"heldout_psnr": 20.0} if iteration == 4 else {})))
     told = capsys.readouterr().err.splitlines()
@@ -158,7 +158,7 @@ def test_progress_on_a_terminal_is_one_live_line(monkeypatch):
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    with progress_shown(as_json=False) as show:
+    with show_progress(as_json=False) as show:
         show(STATE)
         show(dict(STATE, iteration=9))
     assert "9/9" in screen.getvalue() and "21.50" in screen.getvalue()
@@ -168,6 +168,6 @@ def test_a_terminal_without_rich_gets_plain_lines(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert progress._rich_console() is None
-    with progress_shown(as_json=False) as show:
+    with show_progress(as_json=False) as show:
         show(STATE)
     assert capsys.readouterr().err == "     5/9  2.50 it/s  loss 0.2500  PSNR 21.50  77 Gaussians\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smoke_trainer.errors import PackageMissing
-from smoke_trainer.needs import require
+from smoke_trainer.process import require
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,7 +33,7 @@ def test_only_what_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(PackageMissing) as caught:
         require()
-    assert caught.value.happened.endswith("lacks Pillow")
+    assert caught.value.message.endswith("lacks Pillow")
     require(("torch", "numpy"))
 
 
@@ -51,4 +51,4 @@ def test_a_package_that_is_there_and_does_not_load_is_told_apart(line, words, tm
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(PackageMissing, match=r"torch is installed for .* but cannot be loaded") as caught:
         require(("torch",))
-    assert words in caught.value.happened
+    assert words in caught.value.message

@@ -10,8 +10,8 @@ import pytest
 import torch
 from scipy.signal import correlate
 
-from smoke_trainer import perceptual
-from smoke_trainer.perceptual import EPSILON, NETWORK_FILE, SCALE, SHIFT, STAGES, find_lpips, find_weights
+from smoke_trainer import lpips
+from smoke_trainer.lpips import EPSILON, NETWORK_FILE, SCALE, SHIFT, STAGES, find_lpips, find_weights
 from smoke_trainer.train import train
 
 CHANNELS = (4, 6, 8, 5, 7)  # a narrow network of the same shape
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 def no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache of torch, and none of the packages that carry the linear layers."""
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path / "hub"))
-    monkeypatch.setattr(perceptual.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(lpips.importlib.util, "find_spec", lambda name: None)
     (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
     return tmp_path / "hub" / "checkpoints"
 

@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 
 from smoke_trainer.data.load import SAMPLES
-from smoke_trainer.perceptual import find_weights, read_weights
+from smoke_trainer.lpips import find_weights, read_weights
 
 STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from smoke_trainer.data.load import SAMPLES
-from smoke_trainer.pipes import HUNG_UP
+from smoke_trainer.process import BROKEN_PIPE
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_reader_that_is_gone_is_no_error(words):
         [sys.executable, "-m", *words], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
     )
     os.close(writing)
-    assert (done.returncode, done.stderr) == (HUNG_UP, "")
+    assert (done.returncode, done.stderr) == (BROKEN_PIPE, "")
 
 
 def test_a_reader_that_stays_gets_everything_and_the_exit_code():
@@ -40,4 +40,4 @@ def test_a_reader_that_stays_gets_everything_and_the_exit_code():
     done = subprocess.run(
         [sys.executable, "-m", "smoke_trainer.data", "no/such"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 2 and "there is no folder" in done.stderr
+    assert done.returncode == 2 and "folder not found" in done.stderr

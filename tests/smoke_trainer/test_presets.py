@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smoke_trainer.__main__ import config_from, parser
-from smoke_trainer.presets import PRESETS
+from smoke_trainer.config import PRESETS
 from smoke_trainer.train import train
 from tools.scenes.recipes import RECIPES
 

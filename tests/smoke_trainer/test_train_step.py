@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from smoke_trainer import report
-from smoke_trainer.densify import DensifyEvent
-from smoke_trainer.losses import Loss
-from smoke_trainer.renderers.torch_ import TorchRenderer
-from smoke_trainer.schedule import position_rate
+from smoke_trainer.densify.strategies import DensifyEvent
+from smoke_trainer.metrics import Loss
+from smoke_trainer.model import xyz_lr_at
+from smoke_trainer.renderers import TorchRenderer
 from smoke_trainer.train import evaluate, prepare, train_step
 from splatfix.kernels import knn
 
@@ -37,7 +37,7 @@ def test_positions_take_the_rate_of_their_iteration_and_nothing_else_changes_its
     before = rates(run)
     for iteration in (1, 2, 9):
         train_step(run, iteration)
-        expected = position_rate(run.config.rates, run.scene.extent, iteration, 20)
+        expected = xyz_lr_at(run.config.lrs, run.scene.extent, iteration, 20)
         assert rates(run) == {**before, "xyz": expected}
 
 
@@ -60,16 +60,18 @@ def test_only_mcmc_pulls_at_gaussians_that_nobody_sees(strategy, pulls, prepared
         run.model.params["xyz"][0] = 1e6
     seen = {}
 
-    def observe(iteration, model, output):
-        seen.update(radius=int(output.radii[0]), gradient=float(model.params["opacity"].grad[0]))
+    def look(output):
+        seen.update(radius=int(output.radii[0]))
+        opacity = run.model.params["opacity"]
+        opacity.register_hook(lambda grad: seen.update(gradient=float(grad[0])))
 
-    monkeypatch.setattr(run.strategy, "observe", observe)
+    monkeypatch.setattr(run.strategy, "step_pre_backward", look)
     train_step(run, 1)
     assert seen["radius"] == 0 and (seen["gradient"] > 0) is pulls
 
 
 def test_the_loss_is_made_of_the_runs_own_ssim_and_weight(prepared):
-    run = prepared(dssim_weight=0.7)
+    run = prepared(lambda_dssim=0.7)
     noted: list[Loss] = []
     record = run.monitor.record
 
@@ -104,10 +106,10 @@ def test_the_report_keeps_the_peak_of_gaussians_that_are_gone(prepared):
     run = prepared()
     one = torch.tensor(0.5)
     for iteration, count in ((1, 7000), (2, 500)):
-        run.monitor.clock.start()
+        run.monitor.timer.start()
         run.monitor.record(iteration, Loss(one, one, one, one), {}, count, DensifyEvent())
     run.seconds.update(iterations=2.0, train=1.0)
-    document = report.what_came_out(run, evaluate(run))
+    document = report.measurements(run, evaluate(run))
     assert document["gaussians"]["peak"] == 7000 > document["gaussians"]["final"]
 
 

@@ -10,10 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoke_trainer.data.camera import Camera, Distortion
+from smoke_trainer.data.camera import (
+    Camera,
+    Distortion,
+    distort_points,
+    pinhole_for,
+    source_positions,
+    undistort_points,
+)
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
-from smoke_trainer.data.undistort import distort_points, pinhole_for, source_positions, undistort_points
 from smoke_trainer.metrics import psnr
 from tools.scenes.raytrace import render_view
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from smoke_trainer.data.camera import NO_DISTORTION, Camera, Distortion
-from smoke_trainer.data.undistort import undistort_points
+from smoke_trainer.data.camera import NO_DISTORTION, Camera, Distortion, undistort_points
 from tools.scenes.textures import Texture, flat
 
 Array = np.ndarray

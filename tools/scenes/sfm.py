@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smoke_trainer.data.camera import Camera, Distortion
-from smoke_trainer.data.undistort import distort_points
+from smoke_trainer.data.camera import Camera, Distortion, distort_points
 from tools.scenes.raytrace import Picture, pixel_rays
 
 Array = np.ndarray

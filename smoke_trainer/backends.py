@@ -1,0 +1,123 @@
+"""What a run is computed with, apart from the renderer: the device, and our own or an extension's SSIM and kNN.
+
+SSIM (Wang et al. 2004) compares two images by the mean, variance and covariance of every 11x11 window, weighted by a
+Gaussian of 1.5 pixels: ((2 m1 m2 + c1) (2 s12 + c2)) / ((m1^2 + m2^2 + c1) (s1^2 + s2^2 + c2)), averaged; 1 for equal ones.
+The distance of a point is the mean of the squared distances to its three nearest neighbours.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any, Callable, NamedTuple
+
+import torch
+from torch import Tensor
+
+from smoke_trainer.errors import RendererUnavailable, UsageError
+
+DEVICES = ("cpu", "cuda", "mps")
+
+
+def check_device(name: str) -> torch.device:
+    """A torch device that exists here, or an error that says why not."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"unknown device {name!r}", hint="choose cpu or cuda") from None
+    if device.type not in DEVICES:
+        raise UsageError(f"cannot train on {name}", hint="choose cpu or cuda")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise _no_device(name, "torch finds no Metal device")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        reason = (
+            "this torch was built without CUDA" if torch.version.cuda is None else "torch finds no usable GPU"
+        )
+        raise _no_device(name, reason)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise _no_device(name, f"torch finds {torch.cuda.device_count()} GPU(s), counted from cuda:0")
+    return device
+
+
+def _no_device(name: str, reason: str) -> RendererUnavailable:
+    return RendererUnavailable(
+        f"--device {name} is not available: {reason}",
+        "nothing ran; the CPU is never used in its place",
+        "run `splatfix diagnose`, or use --device cpu",
+    )
+
+
+class Backend(NamedTuple):
+    """A function, and the name, version and engine for the report."""
+
+    function: Callable[..., Tensor]
+    name: str
+    version: str
+    engine: str
+
+    def as_json(self) -> Any:
+        """For result.json."""
+        return {"name": self.name, "version": self.version, "engine": self.engine}
+
+
+def make_ssim(choice: str, device: torch.device) -> Backend:
+    """`kernels` (ours) or `fused-ssim` (the extension, or its drop-in): (images [B,C,H,W], gt) -> scalar."""
+    if choice == "kernels":
+        return _ours("splatfix.kernels.ssim", "fused_ssim", device)
+    if choice == "fused-ssim":
+        return _extension("fused_ssim", "fused_ssim", device)
+    raise UsageError(f"unknown SSIM {choice!r}", hint="choose kernels or fused-ssim")
+
+
+def make_knn(choice: str, device: torch.device) -> Backend:
+    """`kernels` (ours) or `simple-knn` (the extension, or its drop-in): points [P, 3] -> mean squared distances [P]."""
+    if choice == "kernels":
+        return _ours("splatfix.kernels.knn", "distCUDA2", device)
+    if choice == "simple-knn":
+        return _extension("simple_knn._C", "distCUDA2", device)
+    raise UsageError(f"unknown kNN {choice!r}", hint="choose kernels or simple-knn")
+
+
+def engine_that_ran(knn: Backend) -> Backend:
+    """The same with the engine of its latest call: our kNN uses a compiled search tree if one is installed."""
+    last_engine = getattr(sys.modules.get(knn.name), "last_engine", None)
+    if last_engine is None or last_engine() == "torch":
+        return knn
+    return knn._replace(engine=last_engine())
+
+
+def _ours(module: str, function: str, device: torch.device) -> Backend:
+    import splatfix
+
+    found = getattr(importlib.import_module(module), function)
+    return Backend(found, module, splatfix.__version__, f"torch-{device.type}")
+
+
+def _extension(module: str, function: str, device: torch.device) -> Backend:
+    try:
+        loaded = importlib.import_module(module)
+        found = getattr(loaded, function)
+    except Exception as error:  # noqa: BLE001  (a broken extension may raise anything while it loads)
+        raise RendererUnavailable(
+            f"{module} cannot be imported: {type(error).__name__}: {error}",
+            "it is not installed, or does not match this torch",
+            "run `splatfix diagnose`, or omit the option to use our kernel",
+        ) from None
+    engine = engine_of(module, device, "use --device cuda, or our kernels")
+    return Backend(found, module, str(getattr(loaded, "__version__", "unknown")), engine)
+
+
+def engine_of(module: str, device: torch.device, hint: str) -> str:
+    """What an imported extension runs on; raises RendererUnavailable for a compiled one anywhere but on CUDA."""
+    if not is_compiled(module):
+        return f"torch-{device.type}"
+    if device.type != "cuda":
+        raise RendererUnavailable(f"{module} cannot run on {device.type}", "it has CUDA kernels only", hint)
+    return "cuda"
+
+
+def is_compiled(module: str) -> bool:
+    """Whether an imported module, or its extension module, is compiled; splatfix's drop-ins are not."""
+    names = (module, f"{module}._C", f"{module}_cuda")
+    files = [getattr(sys.modules.get(name), "__file__", None) or "" for name in names]
+    return any(file.endswith((".so", ".pyd")) for file in files)

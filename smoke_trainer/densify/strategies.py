@@ -1,0 +1,224 @@
+"""When to add and remove Gaussians: the paper's adaptive density control, a fixed budget, and MCMC.
+
+The training loop calls two hooks: `step_pre_backward` once a view is rendered, `step_post_backward` after the optimizer's
+step. What they do to the Gaussians is in `ops`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from smoke_trainer.config import DensifyConfig
+from smoke_trainer.densify import ops
+from smoke_trainer.errors import UsageError
+from smoke_trainer.model import Gaussians
+from smoke_trainer.renderers import RenderOutput
+
+BUDGET_FACTOR_BELOW = 100.0  # a smaller budget multiplies the initial count
+MCMC_GROWTH = 1.05  # the count grows by this factor each time
+
+
+@dataclass(frozen=True)
+class DensifyEvent:
+    """What one step changed: counts of Gaussians, and whether opacity was reset."""
+
+    cloned: int = 0
+    split: int = 0
+    pruned: int = 0
+    opacity_reset: bool = False
+
+
+class Strategy:
+    """What all strategies share.
+
+    `state` holds tensors [P] that are kept in step with the Gaussians and are part of a checkpoint. Random numbers
+    come from `generator`, on the CPU, so that a run repeats on any device. `extent` is the scene's, in world units.
+    """
+
+    def __init__(
+        self, config: DensifyConfig, extent: float, initial_count: int, generator: torch.Generator
+    ) -> None:
+        self.config = config
+        self.extent = extent
+        self.initial_count = initial_count
+        self.generator = generator
+        self.state: Dict[str, Tensor] = {}
+
+    def regularization(self, model: Gaussians) -> Union[Tensor, float]:
+        """A scalar to add to the loss."""
+        return 0.0
+
+    def step_pre_backward(self, output: RenderOutput) -> None:
+        """Make the backward pass keep the gradient of `output.means2d`."""
+        if output.means2d.requires_grad:
+            output.means2d.retain_grad()
+
+    def step_post_backward(
+        self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float
+    ) -> DensifyEvent:
+        """Learn from the view of this iteration, and refine where the schedule says so.
+
+        Iterations count from 1; `xyz_lr` is the current learning rate of positions.
+        """
+        raise NotImplementedError
+
+    def is_due(self, iteration: int) -> bool:
+        """Whether Gaussians are added and removed after this iteration."""
+        config = self.config
+        in_range = config.refine_start_iter < iteration <= config.refine_stop_iter
+        return in_range and iteration % config.refine_every == 0
+
+
+class DefaultStrategy(Strategy):
+    """The paper's adaptive density control (Kerbl et al. 2023, section 5).
+
+    - A high average gradient of the position on screen means missing detail: small Gaussians are cloned, large ones split.
+    - Nearly transparent Gaussians are pruned.
+    - From time to time all opacities are reset; what the images do not need stays transparent and is pruned.
+    - After the first reset, Gaussians too large on screen or in the world are pruned as well.
+
+    State: `grad2d`, the sum of gradient norms in NDC units; `count`, the views in that sum; `radii`, the largest
+    radius on screen in pixels.
+    """
+
+    def step_post_backward(
+        self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float
+    ) -> DensifyEvent:
+        """Accumulate gradients; grow and prune on schedule; reset opacity on its own schedule."""
+        config, cloned, split, pruned = self.config, 0, 0, 0
+        if iteration > config.refine_stop_iter:
+            return DensifyEvent()
+        self.accumulate(model, output)
+        if self.is_due(iteration):
+            cloned, split = self._grow(iteration, model)
+            pruned = self._prune(model, by_size=iteration > config.reset_every)
+            self._clear(model)
+        reset = iteration % config.reset_every == 0 and iteration < config.refine_stop_iter
+        if reset:
+            ops.reset_opacity(model)
+        return DensifyEvent(cloned, split, pruned, reset)
+
+    def accumulate(self, model: Gaussians, output: RenderOutput) -> None:
+        """Add a view's gradients and radii to the state, for the Gaussians that it shows."""
+        if not self.state:
+            self._clear(model)
+        grad2d = output.grad2d()
+        if grad2d is None:
+            return
+        visible, state = output.radii > 0, self.state
+        state["grad2d"] += torch.where(visible, grad2d, torch.zeros_like(grad2d))
+        state["count"] += visible
+        state["radii"] = torch.where(
+            visible, torch.maximum(state["radii"], output.radii.float()), state["radii"]
+        )
+
+    def average_grad2d(self) -> Tensor:
+        """Mean gradient norm [P] over the views that showed each Gaussian; 0 where none did."""
+        return self.state["grad2d"] / self.state["count"].clamp_min(1.0)
+
+    def _grow(self, iteration: int, model: Gaussians) -> Tuple[int, int]:
+        """Clone and split; returns both counts."""
+        return self.clone_or_split(model, self.average_grad2d() >= self.config.grow_grad2d)
+
+    def clone_or_split(self, model: Gaussians, mask: Tensor) -> Tuple[int, int]:
+        """Clone the small and split the large Gaussians of a mask [P]; returns both counts."""
+        large = model.scales().detach().amax(dim=1) > self.config.grow_scale3d * self.extent
+        cloned = ops.clone(model, self.state, mask & ~large)
+        # Clones stand at the end and are not split in the same step.
+        to_split = torch.cat([mask & large, mask.new_zeros(cloned)])
+        return cloned, ops.split(model, self.state, to_split, self.generator)
+
+    def _prune(self, model: Gaussians, by_size: bool) -> int:
+        config = self.config
+        mask = model.opacities().detach()[:, 0] < config.min_opacity
+        if by_size:
+            mask |= self.state["radii"] > config.max_radius
+            mask |= model.scales().detach().amax(dim=1) > config.max_scale3d * self.extent
+        return ops.remove(model, self.state, mask)
+
+    def _clear(self, model: Gaussians) -> None:
+        for key in ("grad2d", "count", "radii"):
+            self.state[key] = torch.zeros(len(model), device=model.device)
+
+
+class BudgetStrategy(DefaultStrategy):
+    """Density control towards a fixed number of Gaussians (the idea of "Taming 3DGS", Mallick et al. 2024).
+
+    - The count follows a curve from the initial number to the budget; each step may add only what the curve allows.
+    - Of the Gaussians above the gradient threshold some are drawn, in proportion to a score: average gradient, opacity
+      and radius on screen. (The paper's scores also use edges and per-pixel weights of sampled cameras, which need a
+      rasterizer that returns them.)
+    """
+
+    @property
+    def final_count(self) -> int:
+        """The largest number of Gaussians the run may end with."""
+        budget = self.config.budget
+        return int(budget * self.initial_count) if budget < BUDGET_FACTOR_BELOW else int(budget)
+
+    def target(self, iteration: int) -> int:
+        """The count allowed at an iteration: a concave quadratic that reaches the budget at `refine_stop_iter`."""
+        start, stop = self.config.refine_start_iter, self.config.refine_stop_iter
+        progress = min(max((iteration - start) / max(1, stop - start), 0.0), 1.0)
+        return int(self.initial_count + (self.final_count - self.initial_count) * progress * (2.0 - progress))
+
+    def _grow(self, iteration: int, model: Gaussians) -> Tuple[int, int]:
+        score = self._score(model)
+        count = min(max(0, self.target(iteration) - len(model)), int((score > 0).sum()))
+        mask = torch.zeros(len(model), dtype=torch.bool, device=model.device)
+        if count > 0:
+            picks = torch.multinomial(score.cpu(), count, generator=self.generator)
+            mask[picks.to(model.device)] = True
+        return self.clone_or_split(model, mask)
+
+    def _score(self, model: Gaussians) -> Tensor:
+        """[P], zero below the gradient threshold."""
+        grad2d = self.average_grad2d()
+        radius = self.state["radii"] / self.state["radii"].max().clamp_min(1.0)
+        score = grad2d / grad2d.mean().clamp_min(1e-12) + model.opacities().detach()[:, 0] + radius
+        return torch.where(grad2d >= self.config.grow_grad2d, score, torch.zeros_like(score))
+
+
+class McmcStrategy(Strategy):
+    """3DGS as Markov chain Monte Carlo (Kheradmand et al. 2024). No state beside the parameters.
+
+    - Dead Gaussians (nearly transparent) are relocated onto live ones, drawn in proportion to opacity.
+    - The count grows by 5 % each time up to a cap; new Gaussians are added onto live ones.
+    - Opacity and scale of those that come to share a position are corrected so that the image stays the same.
+    - Noise shaped like each Gaussian, strong where opacity is low, lets them explore.
+    - Regularization of opacity and scale lets useless ones die.
+    """
+
+    def regularization(self, model: Gaussians) -> Union[Tensor, float]:
+        """Mean opacity and mean scale, weighted."""
+        config = self.config
+        return config.opacity_reg * model.opacities().mean() + config.scale_reg * model.scales().mean()
+
+    def step_post_backward(
+        self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float
+    ) -> DensifyEvent:
+        """Relocate and grow on schedule; add noise after every step."""
+        config, added, relocated = self.config, 0, 0
+        if self.is_due(iteration):
+            dead = model.opacities().detach()[:, 0] <= config.min_opacity
+            relocated = ops.relocate(model, dead, config.min_opacity, self.generator)
+            count = min(config.cap_max, int(MCMC_GROWTH * len(model))) - len(model)
+            added = ops.sample_add(model, self.state, count, config.min_opacity, self.generator)
+        ops.inject_noise(model, config.noise_lr * xyz_lr, self.generator)
+        return DensifyEvent(cloned=added, pruned=relocated)
+
+
+STRATEGIES = {"default": DefaultStrategy, "mcmc": McmcStrategy, "budget": BudgetStrategy}
+
+
+def make_strategy(
+    name: str, config: DensifyConfig, extent: float, initial_count: int, generator: torch.Generator
+) -> Strategy:
+    """The strategy of that name; raises UsageError for an unknown one."""
+    if name not in STRATEGIES:
+        raise UsageError(f"unknown strategy {name!r}", hint=f"choose from: {', '.join(STRATEGIES)}")
+    return STRATEGIES[name](config, extent, initial_count, generator)

@@ -1,0 +1,86 @@
+"""The process of a run: required packages, Ctrl-C, and a closed pipe on standard output."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import threading
+from typing import Any, Callable, Dict, List, Tuple
+
+from smoke_trainer.errors import PackageMissing
+
+BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
+# Module -> the name of its package.
+PACKAGES: Dict[str, str] = {"torch": "torch", "numpy": "numpy", "PIL": "Pillow"}
+
+
+NEEDS = "the smoke trainer needs torch, numpy and Pillow"
+
+
+def require(modules: Tuple[str, ...] = tuple(PACKAGES)) -> None:
+    """Import these modules; raises PackageMissing that names all that are not installed, or the first that does not load."""
+    missing: List[str] = []
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise _broken(module, error) from None
+            missing.append(PACKAGES[module])
+        except (ImportError, OSError) as error:  # a shared library that is missing or does not match
+            raise _broken(module, error) from None
+    if missing:
+        raise PackageMissing(
+            f"{sys.executable} lacks {', '.join(missing)}",
+            NEEDS,
+            f"use the Python of your splatting environment, or run: {sys.executable} -m pip install {' '.join(missing)}",
+        )
+
+
+def _broken(module: str, error: Exception) -> PackageMissing:
+    words = str(error).strip().splitlines() or [type(error).__name__]
+    return PackageMissing(
+        f"{PACKAGES[module]} is installed for {sys.executable} but cannot be loaded: {words[0][:300]}",
+        NEEDS,
+        "run `splatfix diagnose` to find the cause",
+    )
+
+
+class GracefulInterrupt:
+    """A context in which the first SIGINT sets `requested`; a second one raises KeyboardInterrupt, as usual."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._previous: Any = None
+
+    def __enter__(self) -> GracefulInterrupt:
+        # Python lets only the main thread handle signals; elsewhere nothing changes.
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+
+    def _handle(self, number: int, frame: Any) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+def run_to_pipe(command: Callable[[], int]) -> int:
+    """The command's exit code, or BROKEN_PIPE if the reader of its standard output has gone (`... | head`)."""
+    try:
+        try:
+            code = command()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # at exit its failure could not be caught
+        return code
+    except BrokenPipeError:
+        # Discard the buffer, or Python would flush it again at exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE

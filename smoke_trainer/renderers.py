@@ -1,0 +1,348 @@
+"""The renderers: our own in PyTorch, gsplat, and the packages named `diff_gaussian_rasterization`. None replaces another.
+
+What rendering means (Kerbl et al. 2023, section 4 and 6), whichever renderer does it: each Gaussian's covariance
+R S S^T R^T, seen through the camera, becomes an ellipse on screen; its spherical harmonics, seen from the camera, become
+a colour. A pixel takes the Gaussians that cover it from front to back, each with alpha = opacity * exp(-d^2 / 2), d being
+its distance from the centre in standard deviations, and adds colour * alpha * (1 - what is already covered).
+All of it is differentiable, so that one backward pass tells every parameter how it should change.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, Dict, FrozenSet, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from smoke_trainer.backends import engine_of
+from smoke_trainer.data.scene import View
+from smoke_trainer.errors import RendererUnavailable, UsageError
+from smoke_trainer.model import Splats
+
+NEAR, FAR = 0.01, 100.0
+NEAR_PLANE = 0.2  # where the reference rasterizer culls
+MODULE = "diff_gaussian_rasterization"
+# Settings that only one variant has, in the order of looking.
+VARIANTS: Tuple[Tuple[FrozenSet[str], str], ...] = (
+    (frozenset({"require_coord"}), "rade-gs"),
+    (frozenset({"kernel_size", "subpixel_offset"}), "mip-splatting"),
+    (frozenset({"pixel_weights"}), "taming-3dgs"),
+    (frozenset({"get_flag", "metric_map"}), "fastgs"),
+    (frozenset({"antialiasing"}), "dr_aa"),
+    (frozenset(), "inria-v1"),
+)
+MIP_KERNEL_SIZE = 0.1  # mip-splatting's 2D filter, its own default
+
+
+@dataclass(frozen=True)
+class RenderCamera:
+    """A view as tensors on a device.
+
+    Matrices are transposed (points are row vectors), as the reference rasterizer wants them. The projection holds the
+    principal point; pixel centres are at +0.5, so the reference's screen position ((ndc + 1) W - 1) / 2 agrees.
+    """
+
+    width: int
+    height: int
+    tan_half_x: float
+    tan_half_y: float
+    world_to_view: Tensor  # [4, 4], transposed
+    world_to_clip: Tensor  # [4, 4], transposed
+    intrinsics: Tensor  # [3, 3]
+    position: Tensor  # [3]
+
+    @staticmethod
+    def of(view: View, device: torch.device) -> RenderCamera:
+        """Matrices of one view."""
+        camera = view.camera
+        pose = torch.tensor(view.world_to_camera, dtype=torch.float64)
+        clip = torch.zeros(4, 4, dtype=torch.float64)
+        clip[0, 0] = 2.0 * camera.fx / camera.width
+        clip[1, 1] = 2.0 * camera.fy / camera.height
+        clip[0, 2] = 2.0 * camera.cx / camera.width - 1.0
+        clip[1, 2] = 2.0 * camera.cy / camera.height - 1.0
+        clip[2, 2] = FAR / (FAR - NEAR)
+        clip[2, 3] = -FAR * NEAR / (FAR - NEAR)
+        clip[3, 2] = 1.0
+        intrinsics = [[camera.fx, 0.0, camera.cx], [0.0, camera.fy, camera.cy], [0.0, 0.0, 1.0]]
+
+        def on_device(values: Tensor) -> Tensor:
+            return values.to(device=device, dtype=torch.float32).contiguous()
+
+        return RenderCamera(
+            camera.width,
+            camera.height,
+            camera.width / (2.0 * camera.fx),
+            camera.height / (2.0 * camera.fy),
+            on_device(pose.T),
+            on_device((clip @ pose).T),
+            on_device(torch.tensor(intrinsics)),
+            on_device(torch.tensor(view.position)),
+        )
+
+
+@dataclass(frozen=True)
+class RenderOutput:
+    """What a renderer returns.
+
+    `color` [3, H, W]; `radii` [P] in pixels, 0 where not visible; `means2d` is a tensor whose `.grad[..., :2]`, times
+    `to_ndc`, is the gradient of the loss by screen positions in NDC units after the backward pass.
+    """
+
+    color: Tensor
+    radii: Tensor
+    means2d: Tensor
+    to_ndc: Tuple[float, float] = (1.0, 1.0)
+
+    def grad2d(self) -> Optional[Tensor]:
+        """The norm [P] of the gradient of `means2d` in NDC units, which decides on densification; None if there is none."""
+        grad = self.means2d.grad
+        if grad is None:
+            return None
+        plane: Tensor = grad.reshape(-1, grad.shape[-1])[:, :2]
+        norms: Tensor = torch.linalg.vector_norm(plane * plane.new_tensor(self.to_ndc), dim=1)
+        return norms
+
+
+class Renderer:
+    """Renders splats. For the report: `kind` is the name it is chosen by, `name`, `version` and `engine` what really runs."""
+
+    kind = ""
+    name = ""
+    version = ""
+    engine = ""
+
+    def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
+        """Render with gradients to all of `splats`; background [3]."""
+        raise NotImplementedError
+
+
+def reference_settings(
+    camera: RenderCamera, splats: Splats, background: Tensor, antialiasing: bool
+) -> Dict[str, Any]:
+    """The fields that the reference rasterizer and its descendants share, by name."""
+    return {
+        "image_height": camera.height,
+        "image_width": camera.width,
+        "tanfovx": camera.tan_half_x,
+        "tanfovy": camera.tan_half_y,
+        "bg": background,
+        "scale_modifier": 1.0,
+        "viewmatrix": camera.world_to_view,
+        "projmatrix": camera.world_to_clip,
+        "sh_degree": splats.sh_degree,
+        "campos": camera.position,
+        "prefiltered": False,
+        "debug": False,
+        "antialiasing": antialiasing,
+    }
+
+
+class TorchRenderer(Renderer):
+    """Our own rasterizer in PyTorch, on any device."""
+
+    kind = "torch"
+    name = "splatfix.kernels.rasterizer"
+
+    def __init__(self, device: torch.device, antialiasing: bool) -> None:
+        import splatfix
+        from splatfix.kernels import rasterizer
+
+        self._kernel = rasterizer
+        self._antialiasing = antialiasing
+        self.version = splatfix.__version__
+        self.engine = f"torch-{device.type}"
+
+    def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
+        """Render with analytic gradients."""
+        settings = self._kernel.GaussianRasterizationSettings(
+            **reference_settings(camera, splats, background, self._antialiasing)
+        )
+        means2d = torch.zeros_like(splats.means, requires_grad=torch.is_grad_enabled())
+        drawn = self._kernel.rasterize(
+            settings,
+            splats.means,
+            means2d,
+            splats.opacities,
+            shs=splats.shs,
+            scales=splats.scales,
+            rotations=splats.rotations,
+        )
+        return RenderOutput(drawn.color, drawn.radii, means2d)
+
+
+class GsplatRenderer(Renderer):
+    """gsplat's CUDA kernels (1.0 and later)."""
+
+    kind = "gsplat"
+    name = "gsplat"
+
+    def __init__(self, device: torch.device, antialiasing: bool) -> None:
+        self._gsplat = _import_gsplat(device)
+        self._mode = "antialiased" if antialiasing else "classic"
+        self.version = str(getattr(self._gsplat, "__version__", "unknown"))
+        self.engine = "cuda"
+
+    def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
+        """Render; gsplat's `means2d` are in pixels, one NDC unit is W/2 or H/2 of them."""
+        used = (splats.sh_degree + 1) ** 2
+        colors, _, meta = self._gsplat.rasterization(
+            splats.means,
+            splats.rotations,
+            splats.scales,
+            splats.opacities[:, 0],
+            splats.shs[:, :used],
+            camera.world_to_view.T[None].contiguous(),
+            camera.intrinsics[None],
+            camera.width,
+            camera.height,
+            near_plane=NEAR_PLANE,
+            eps2d=0.3,
+            sh_degree=splats.sh_degree,
+            packed=False,
+            backgrounds=background[None],
+            rasterize_mode=self._mode,
+        )
+        radii: Tensor = meta["radii"]
+        if radii.dim() == 3:  # from 1.5 on one radius per axis
+            radii = radii.amax(dim=-1)
+        to_ndc = (0.5 * camera.width, 0.5 * camera.height)
+        return RenderOutput(colors[0].permute(2, 0, 1), radii.reshape(-1), meta["means2d"], to_ndc)
+
+
+def _import_gsplat(device: torch.device) -> Any:
+    if device.type != "cuda":
+        raise RendererUnavailable(
+            f"gsplat cannot run on {device.type}",
+            "its rasterizer has CUDA kernels only, although the package imports without them",
+            "use --device cuda on a machine with an NVIDIA GPU, or --renderer torch",
+        )
+    try:
+        import gsplat
+        from gsplat.cuda import _backend
+    except Exception as error:  # noqa: BLE001  (a broken extension may raise anything while it loads)
+        raise RendererUnavailable(
+            f"gsplat cannot be imported: {type(error).__name__}: {error}",
+            "it is not installed, or its extension does not match this torch",
+            "install gsplat for this torch, or use --renderer torch",
+        ) from None
+    if getattr(_backend, "_C", None) is None:
+        raise RendererUnavailable(
+            "gsplat is installed without its CUDA extension",
+            "it found neither a compiled extension nor nvcc to build one",
+            "install a CUDA toolkit that matches torch, or a gsplat wheel with the extension",
+        )
+    return gsplat
+
+
+def variant_of(fields: Tuple[str, ...]) -> str:
+    """Which package has settings with these fields."""
+    return next(name for own, name in VARIANTS if own <= set(fields))
+
+
+class InriaRenderer(Renderer):
+    """The installed package named `diff_gaussian_rasterization`. Nine packages share that name.
+
+    The fields of its settings, the arguments of its forward and the number of values that it returns tell the variants
+    apart; every field and argument is then filled by name. The compiled ones run on CUDA only; the drop-ins of
+    `splatfix install --backend pure` are plain PyTorch and run on any device.
+    """
+
+    kind = "inria"
+    name = MODULE
+
+    def __init__(self, device: torch.device, antialiasing: bool) -> None:
+        self._module = _import_inria()
+        hint = "use --device cuda on a machine with an NVIDIA GPU, or --renderer torch"
+        self.engine = engine_of(MODULE, device, hint)
+        self._fields: Tuple[str, ...] = tuple(self._module.GaussianRasterizationSettings._fields)
+        self._arguments = set(inspect.signature(self._module.GaussianRasterizer.forward).parameters)
+        self._antialiasing = antialiasing
+        self.variant = variant_of(self._fields)
+        self.version = self.variant
+        if antialiasing and "antialiasing" not in self._fields:
+            raise RendererUnavailable(
+                f"the installed {MODULE} ({self.variant}) has no antialiasing",
+                "its settings have no such field",
+                "omit --antialiasing, or install Inria's dr_aa branch",
+            )
+
+    def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
+        """Render; the gradient of `means2d` is in NDC units already."""
+        means2d = torch.zeros_like(splats.means, requires_grad=torch.is_grad_enabled())
+        settings = self._settings(camera, splats, background)
+        drawn = self._module.GaussianRasterizer(settings)(**self._inputs(splats, means2d))
+        if not isinstance(drawn, tuple) or len(drawn) < 2:
+            raise RendererUnavailable(
+                f"the installed {MODULE} returns {type(drawn).__name__}, not (color, radii, ...)",
+                "it is none of the known variants",
+                "run `splatfix diagnose` to see which package provides the module",
+            )
+        # Every known variant starts with (color, radii); GOF's color carries six more channels.
+        return RenderOutput(drawn[0][:3], drawn[1], means2d)
+
+    def _settings(self, camera: RenderCamera, splats: Splats, background: Tensor) -> Any:
+        values: Dict[str, Any] = {
+            **reference_settings(camera, splats, background, self._antialiasing),
+            "kernel_size": MIP_KERNEL_SIZE if self.variant == "mip-splatting" else 0.0,
+            "pixel_weights": None,
+            "require_depth": False,
+            "require_coord": False,
+            "mult": 1.0,
+            "get_flag": False,
+            "metric_map": None,
+        }
+        if "subpixel_offset" in self._fields:
+            values["subpixel_offset"] = torch.zeros(camera.height, camera.width, 2, device=background.device)
+        defaults = getattr(self._module.GaussianRasterizationSettings, "_field_defaults", {})
+        unknown = [field for field in self._fields if field not in values and field not in defaults]
+        if unknown:
+            raise RendererUnavailable(
+                f"the installed {MODULE} has unknown settings: {', '.join(unknown)}",
+                "it is none of the known variants, and a guessed value would make the result meaningless",
+                "run `splatfix diagnose` to see which package provides the module",
+            )
+        known = {field: values[field] for field in self._fields if field in values}
+        return self._module.GaussianRasterizationSettings(**known)
+
+    def _inputs(self, splats: Splats, means2d: Tensor) -> Dict[str, Any]:
+        inputs: Dict[str, Any] = {
+            "means3D": splats.means,
+            "means2D": means2d,
+            "opacities": splats.opacities,
+            "scales": splats.scales,
+            "rotations": splats.rotations,
+        }
+        if "dc" in self._arguments:
+            inputs["dc"], inputs["shs"] = splats.shs[:, :1].contiguous(), splats.shs[:, 1:].contiguous()
+        else:
+            inputs["shs"] = splats.shs
+        if "scores" in self._arguments:
+            inputs["scores"] = torch.zeros_like(splats.opacities)
+        if "means2D_abs" in self._arguments:
+            inputs["means2D_abs"] = torch.zeros_like(means2d, requires_grad=means2d.requires_grad)
+        return inputs
+
+
+def _import_inria() -> Any:
+    try:
+        import diff_gaussian_rasterization
+    except Exception as error:  # noqa: BLE001  (a broken extension may raise anything while it loads)
+        raise RendererUnavailable(
+            f"{MODULE} cannot be imported: {type(error).__name__}: {error}",
+            "it is not installed, or its extension does not match this torch or this GPU",
+            "run `splatfix diagnose`, or use --renderer torch",
+        ) from None
+    return diff_gaussian_rasterization
+
+
+RENDERERS = {"torch": TorchRenderer, "gsplat": GsplatRenderer, "inria": InriaRenderer}
+
+
+def make_renderer(name: str, device: torch.device, antialiasing: bool = False) -> Renderer:
+    """The renderer of that name; raises UsageError for an unknown one, RendererUnavailable for one that cannot run here."""
+    if name not in RENDERERS:
+        raise UsageError(f"unknown renderer {name!r}", hint=f"choose from: {', '.join(RENDERERS)}")
+    return RENDERERS[name](device, antialiasing)
