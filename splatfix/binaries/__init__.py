@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from splatfix.binaries.folder import find_binaries
 from splatfix.binaries.model import Binary, BinaryError, EntryKind, Fatbin, FatbinEntry, arch_order
-from splatfix.binaries.paths import read_path
+from splatfix.binaries.paths import find_binaries, read_path
 from splatfix.binaries.reader import is_binary, read_binary
 from splatfix.binaries.symbols import SymbolNeeds, missing_exports, provided_versions, read_needs
 from splatfix.binaries.wheel import read_wheel

@@ -33,7 +33,7 @@ MACHINES = {
 }
 
 PT_LOAD, PT_DYNAMIC = 1, 2
-SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_DYNAMIC, SHT_NOBITS, SHT_DYNSYM = 1, 2, 3, 6, 8, 11
+SHT_NOBITS, SHT_DYNSYM = 8, 11
 DT_NULL, DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SONAME, DT_RPATH = 0, 1, 4, 5, 6, 10, 14, 15
 DT_RUNPATH, DT_GNU_HASH, DT_VERDEF, DT_VERDEFNUM = 29, 0x6FFFFEF5, 0x6FFFFFFC, 0x6FFFFFFD
 DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
@@ -114,7 +114,7 @@ class Elf:
         if ident[:4] != MAGIC or bits is None or order is None:
             raise BinaryError(f"not an ELF file of a known class and byte order (header {ident[:6].hex()})")
         self.bits, self.order = bits, order
-        self.os_abi, self.abi_version = ident[7], ident[8]
+        self.abi_version = ident[8]
         self.layout = _LAYOUTS[bits, order]
         (
             self.type,

@@ -1,22 +1,32 @@
-"""One file to one `Binary`: tells the formats apart and gathers what each reader knows."""
+"""One file to one `Binary`: ELF, PE, a bare cubin or a bare fatbin, told apart by the first bytes."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
-from splatfix.binaries import cubin
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.binaries.elf import MACHINE_CUDA, Elf
 from splatfix.binaries.elf import MAGIC as ELF_MAGIC
 from splatfix.binaries.fatbin import MAGIC as FATBIN_MAGIC
-from splatfix.binaries.fatbin import Budget, walk
-from splatfix.binaries.model import Binary, BinaryError
+from splatfix.binaries.fatbin import Budget, arch_name, walk
+from splatfix.binaries.model import Binary, BinaryError, EntryKind, Fatbin, FatbinEntry
 from splatfix.binaries.pe import MAGIC as PE_MAGIC
 from splatfix.binaries.pe import Pe
 
 StrPath = str | os.PathLike[str]
+
+# libfoo.so, libfoo.so.1.2, _C.cpython-311-x86_64-linux-gnu.so, _C.pyd, foo.dll
+_NATIVE_NAME = re.compile(r".+\.(so(\.[0-9][\w.]*)?|pyd|dll)", re.IGNORECASE)
+
+SECTION = "(cubin)"
+_TOOLKIT_NOTE = ".note.nv.tkinfo"
+_COMMAND_LINE_ARCH = re.compile(rb"(?:^|[\0 ])(?:-arch|--gpu-name)[ =](sm_(\d+)[af]?)(?=[\0 ]|$)")
+_NOTE_LIMIT = 1 << 16
+_PREFIX_VARIANT_A = 0x100000
+_ABI7_A = 0x800
 
 
 def read_binary(path: StrPath, *, fatbin: bool = True, links: bool = True) -> Binary:
@@ -50,7 +60,7 @@ def parse(reader: Reader, path: str, *, fatbin: bool = True, links: bool = True)
 def _parse_elf(reader: Reader, path: str, device: bool, links: bool) -> Binary:
     elf = Elf(reader)
     if elf.machine_number == MACHINE_CUDA:
-        fatbins = (cubin.fatbin(elf),) if device else ()
+        fatbins = (_cubin(elf),) if device else ()
         return Binary(path, "elf", elf.machine, reader.size, fatbins)
     return Binary(
         path=path,
@@ -96,3 +106,40 @@ def is_binary(path: StrPath) -> bool:
     except (OSError, ValueError):
         return False
     return head[:4] in (ELF_MAGIC, FATBIN_MAGIC)
+
+
+def is_native_name(name: str) -> bool:
+    """Whether a file of this name should be a native module or a shared library."""
+    return _NATIVE_NAME.fullmatch(name) is not None
+
+
+def _cubin(elf: Elf) -> Fatbin:
+    """A fatbin of one entry for a cubin given as a file.
+
+    The architecture number stands in `e_flags`: the low byte before ABI 8, the second byte from ABI 8 on (CUDA 13).
+    From ABI 8 on the letters of `sm_100a` and `sm_100f` are not in the flags; they are taken from the assembler's
+    own command line, which it leaves in a note, and are lost where that note was stripped.
+    """
+    if elf.abi_version >= 8:
+        number, variant = elf.flags >> 8 & 0xFF, 0
+    else:
+        number, variant = elf.flags & 0xFF, _PREFIX_VARIANT_A if elf.flags & _ABI7_A else 0
+    if number == 0:
+        raise BinaryError(f"the cubin's flags {elf.flags:#x} name no architecture")
+    arch = arch_name(number, variant)
+    noted = _noted_arch(elf)
+    if noted is not None and noted[1] == number:
+        arch = noted[0]
+    debug = bool(elf.named_sections((".debug_info",)))
+    entry = FatbinEntry(EntryKind.SASS, arch, None, None, elf.reader.size, 0, debug)
+    return Fatbin(0, SECTION, (entry,))
+
+
+def _noted_arch(elf: Elf) -> tuple[str, int] | None:
+    """`("sm_100a", 100)` from the command line in the toolkit note, if it is there."""
+    for _, section in elf.named_sections((_TOOLKIT_NOTE,)):
+        raw = elf.reader.take(section.offset, min(section.size, _NOTE_LIMIT), "the toolkit note")
+        found = _COMMAND_LINE_ARCH.search(raw)
+        if found:
+            return found[1].decode("ascii"), int(found[2])
+    return None

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.binaries._bytes import Reader, opened
-from splatfix.binaries.dynsym import DynamicSymbols
 from splatfix.binaries.elf import MAGIC as ELF_MAGIC
 from splatfix.binaries.elf import Elf
+from splatfix.binaries.elf_symbols import DynamicSymbols, defined_versions, wanted_versions
 from splatfix.binaries.model import BinaryError
 from splatfix.binaries.pe import MAGIC as PE_MAGIC
 from splatfix.binaries.pe import Pe
-from splatfix.binaries.versions import defined_versions, wanted_versions
 
 StrPath = str | os.PathLike[str]
 

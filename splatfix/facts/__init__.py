@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from splatfix.binaries import Binary, EntryKind, Fatbin
+from splatfix.binaries.paths import NativeFiles, read_files
 from splatfix.facts.collect import gather, load, probe_environment
 from splatfix.facts.environment.interpreter import refuse_other_program, resolve_python
 from splatfix.facts.environment.linkage import of_torch
-from splatfix.facts.files import NativeFiles, read_files
 from splatfix.facts.model import (
     SCHEMA_VERSION,
     Adapter,

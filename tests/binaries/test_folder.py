@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.binaries import BinaryError, find_binaries, folder, read_path
-from splatfix.binaries.folder import is_native_name
+from splatfix.binaries import BinaryError, find_binaries, paths, read_path
+from splatfix.binaries.reader import is_native_name
 
 from .forge_elf import ElfForge
 from .forge_pe import PeForge
@@ -175,7 +175,7 @@ def test_views_of_the_system_are_not_entered_from_above(
 ) -> None:
     plant(tmp_path, **{"proc/1/a.so": ELF, "usr/proc/b.so": ELF, "usr/c.so": ELF})
     (tmp_path / "usr/sideways").symlink_to(tmp_path / "proc/1")
-    monkeypatch.setattr(folder, "_VIEWS", (tmp_path / "proc",))
+    monkeypatch.setattr(paths, "_VIEWS", (tmp_path / "proc",))
     assert found(tmp_path) == ["usr/c.so", "usr/proc/b.so"]
     assert found(tmp_path / "proc") == ["1/a.so"], "whoever names it gets it"
     assert found(tmp_path / "proc/1") == ["a.so"]
