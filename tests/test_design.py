@@ -60,7 +60,7 @@ STAGED = {"splatfix/certify/kernel_probe.py": {"kernels"}}
 THIRD_PARTY: dict[str, set[str]] = {
     "core": {"packaging"},
     "binaries": set(),
-    "knowledge": {"tomli"},
+    "knowledge": {"tomli", "packaging", "fastjsonschema"},
     "kernels": {"torch", "scipy", "pykdtree", "pynanoflann", "napf", "numpy", "triton"},
     "smoke_trainer": {
         "torch",

@@ -23,7 +23,7 @@ import typer
 
 from splatfix.checks import Check, all_checks
 from splatfix.cli import app
-from splatfix.knowledge.failures import failure_class
+from splatfix.knowledge.breakages import failure_class
 from tools.machines import raw_machines
 
 ROOT = Path(__file__).resolve().parent.parent

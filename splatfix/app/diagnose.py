@@ -103,6 +103,7 @@ def exit_code_of(findings: Sequence[Finding]) -> Exit:
 
 def _facts(request: DiagnoseRequest) -> Facts:
     from splatfix import facts
+    from splatfix.knowledge.breakages import source_patterns
 
     if request.facts_file is not None:
         return facts.load(request.facts_file)
@@ -112,13 +113,10 @@ def _facts(request: DiagnoseRequest) -> Facts:
         )
     interpreter = facts.resolve_python(request.python)
     with on_interrupt(lambda: _partial_recording(request.record)):
-        return facts.gather(
-            interpreter,
-            try_imports=request.try_imports,
-            record=request.record,
-            redact=request.redact,
-            repo=request.repo,
+        found = facts.gather(
+            interpreter, try_imports=request.try_imports, record=request.record, redact=request.redact
         )
+    return facts.with_checkout(found, request.repo, source_patterns()) if request.repo else found
 
 
 def _partial_recording(record: Path | None) -> str:

@@ -118,7 +118,8 @@ def plan(request: Request, python: str | None, *, resume: bool = False) -> Resul
 def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resume: bool = False) -> Result:
     """``--dry-run --why``: the plan for these sources with its reasons, and every option of this machine."""
     from splatfix.app.options import checkout_of, options_for
-    from splatfix.facts import gather
+    from splatfix.facts import gather, with_checkout
+    from splatfix.knowledge.breakages import source_patterns
     from splatfix.plan import aim_at, make_plan
     from splatfix.report import installation
     from splatfix.report.options import show_options
@@ -126,7 +127,9 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
     named = bool(request.sources)
     repo = checkout_of(request.sources)
     interpreter, request = prepare(request, python, resume=resume)
-    facts = gather(interpreter, system=with_toolkit(request.cuda_home), repo=repo)
+    facts = gather(interpreter, system=with_toolkit(request.cuda_home))
+    if repo is not None:
+        facts = with_checkout(facts, repo, source_patterns())
     plan: Plan | None = None
     problem: SplatfixError | None = None
     try:

@@ -84,7 +84,7 @@ def glibc_cuda_math_conflict(context: Context) -> Iterator[Outcome]:
     """glibc 2.41 declares cospi, sinpi and (2.42) rsqrt with noexcept; CUDA up to 12.9 declares them without, and every .cu
     file ends in "exception specification is incompatible with that of previous function". CUDA 13 mends it. A conda
     compiler brings an older glibc of its own, and a distribution's own CUDA package is patched to fit its glibc.
-    Source: knowledge/data/stacks.json, glibc_noexcept."""
+    Source: patches/glibc-noexcept.toml."""
     toolkit, compiler = context.build_toolkit, context.host_compiler
     if toolkit is None or context.machine.glibc is None or context.torch_cuda is None:
         return

@@ -10,7 +10,7 @@ from splatfix.context import Context
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.facts import Checkout
-from splatfix.knowledge import stacks
+from splatfix.knowledge.breakages import breakage
 
 
 @check("colmap-missing", family="checkout", title="COLMAP is here for photographs of one's own")
@@ -42,18 +42,15 @@ def colmap_option_mismatch(context: Context) -> Iterator[Outcome]:
     """COLMAP 3.13 renamed --SiftExtraction.use_gpu to --FeatureExtraction.use_gpu (and matching likewise) and dropped the old
     names: "Failed to parse options - unrecognised option '--SiftExtraction.use_gpu'". convert.py of Inria's family uses the
     old ones. Source: colmap PR#3465, gaussian-splatting#1255 and #1308, nerfstudio PR#3781."""
-    found, colmap, row = (
-        context.checkout,
-        context.machine.colmap.value,
-        stacks.breakage("colmap_options_renamed"),
-    )
-    if found is None or colmap is None or row is None or not found.colmap_options:
+    found, colmap = context.checkout, context.machine.colmap.value
+    known = breakage("colmap-options")
+    if found is None or colmap is None or not found.colmap_options:
         return
     version = release(colmap.version)[:2]
     old = [name for name in found.colmap_options if name.startswith("Sift")]
     new = [name for name in found.colmap_options if name.startswith("Feature")]
-    since = row.since["colmap"]
-    wrong = old if version >= since and not new else new if version < since and not old else []
+    renamed = known.when.holds({"colmap": version})
+    wrong = old if renamed and not new else new if not renamed and not old else []
     if wrong:
         yield warn(
             f"convert.py gives COLMAP --{wrong[0]}, which COLMAP {colmap.version} does not know.",
@@ -61,7 +58,7 @@ def colmap_option_mismatch(context: Context) -> Iterator[Outcome]:
                 Evidence("convert.py", " ".join(f"--{name}" for name in found.colmap_options), "its text"),
                 Evidence("colmap", colmap.version, context.machine.colmap.found_via),
             ),
-            remedy=(say(f"In convert.py: {row.cure}."),),
+            remedy=(say(f"In convert.py: {known.cure}."),),
         )
 
 

@@ -146,7 +146,7 @@ def forward_compat_on_geforce(context: Context) -> Iterator[Outcome]:
     found, driver = context.machine.libcuda, context.machine.driver.value
     names = [gpu.name for gpu in context.machine.gpus.value or () if gpu.vendor == "nvidia"]
     compat = bool(found.value) and "/compat/" in (found.value or ("",))[0]
-    refused = driver is not None and driver.cuda_error == drivers.forward_compat().error_elsewhere
+    refused = driver is not None and driver.cuda_error == drivers.FORWARD_COMPAT_REFUSED
     if not refused and not (compat and any("GeForce" in name for name in names)):
         return
     yield fail(

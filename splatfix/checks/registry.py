@@ -6,10 +6,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from splatfix.checks.classes import foreseen_by
 from splatfix.checks.model import Outcome
 from splatfix.context import Context
-from splatfix.knowledge.failures import failure_class
+from splatfix.knowledge.breakages import FailureClass, foreseen_by
 
 FAMILIES = ("gpu", "driver", "environment", "torch", "toolkit", "compiler", "build", "extension", "checkout")
 """In the order in which a report shows them."""
@@ -32,20 +31,19 @@ class Check:
         with reports that show it."""
         # whoever shows it breaks the lines
         parts = [" ".join(part.split()) for part in (inspect.getdoc(self.run) or "").split("\n\n")]
-        if classes := [_with_reports(name) for name in self.foresees]:
+        if classes := [_with_reports(row) for row in foreseen_by(self.code)]:
             parts.append(f"Foresees: {', '.join(classes)}")
         return "\n\n".join(parts)
 
     @property
     def foresees(self) -> tuple[str, ...]:
-        """Names of the failure classes (:mod:`splatfix.knowledge.failures`) that it tells before they happen."""
-        return foreseen_by(self.code)
+        """Names of the failure classes (:mod:`splatfix.knowledge.breakages`) that it tells before they happen."""
+        return tuple(row.name for row in foreseen_by(self.code))
 
 
-def _with_reports(name: str) -> str:
+def _with_reports(row: FailureClass) -> str:
     """``ninja_missing (nerfstudio-project/gsplat#1, ...)``: a failure class with two reports of it."""
-    row = failure_class(name)
-    return f"{name} ({', '.join(row.examples[:2])})" if row and row.examples else name
+    return f"{row.name} ({', '.join(row.examples[:2])})" if row.examples else row.name
 
 
 REGISTERED: dict[str, Check] = {}

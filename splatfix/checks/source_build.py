@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from splatfix.checks.model import Evidence, Outcome, ok, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
-from splatfix.core.step import run, say, set_variable
+from splatfix.core.step import run, set_variable
 from splatfix.core.versions import release
 from splatfix.facts import CheckoutSource
-from splatfix.knowledge import stacks
+from splatfix.knowledge.breakages import breakage
 
 
 @check("build-isolation", family="checkout", title="pip builds the sources where torch is")
@@ -54,34 +54,15 @@ def build_isolation(context: Context) -> Iterator[Outcome]:
     )
 
 
-@check("missing-thrust-include", family="checkout", title="CUDA sources include the Thrust headers they use")
-def missing_thrust_include(context: Context) -> Iterator[Outcome]:
-    """Some forks of simple-knn call thrust::sequence with only <thrust/device_vector.h> included; the toolkit's Thrust no longer
-    brings the other header along: "namespace "thrust" has no member "sequence"". Seen by compiling with nvcc 13.0."""
-    if context.torch_cuda is None:
-        return
-    for item in context.sources_to_build:
-        for passage in [one for one in item.passages if one.kind == "no-thrust-sequence"][:1]:
-            place = f"{item.path}/{passage.file}:{passage.line}"
-            yield warn(
-                f"{item.source.label} uses thrust::sequence without its header: {passage.file} line {passage.line}.",
-                subject=item.path,
-                evidence=(Evidence(place, passage.text, "read as text"),),
-                remedy=(
-                    say(f"Add #include <thrust/sequence.h> to {passage.file}, or update the submodule."),
-                ),
-            )
-
-
 @check("msvc-std-ambiguous", family="checkout", title="Visual Studio reads torch's headers in CUDA files")
 def msvc_std_ambiguous(context: Context) -> Iterator[Outcome]:
     """On Windows nvcc and Visual Studio stumble over torch/csrc/dynamo/compiled_autograd.h: "error C2872: 'std': ambiguous
     symbol". torch has a way around it that only works with USE_CUDA defined. Source: pytorch#144707, pytorch#188952,
     cubvh#31; seen with torch 2.9 to 2.11."""
-    torch, row = context.torch, stacks.breakage("msvc_std_ambiguous")
-    if context.machine.system != "windows" or torch is None or row is None or context.build_toolkit is None:
+    torch, known = context.torch, breakage("msvc-std-ambiguous").when
+    if torch is None or context.build_toolkit is None:
         return
-    if release(torch.version)[:2] < row.since["torch"]:
+    if not known.holds({"torch": release(torch.version)[:2]}, context.machine.system):
         return
     for item in context.sources_to_build:
         if item.source.uses_torch_builder and not any("USE_CUDA" in flag for flag in item.source.nvcc_flags):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, warn
 from splatfix.checks.registry import check
@@ -12,61 +11,49 @@ from splatfix.context import Context
 from splatfix.context.compilers import family_of
 from splatfix.core.step import say, set_variable
 from splatfix.core.versions import release
-from splatfix.facts import CheckoutSource, CodeMatch
-from splatfix.knowledge import stacks
+from splatfix.facts import CheckoutSource
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
+from splatfix.knowledge.breakages import Breakage, CheckText, breakage, breakages
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
 
 
-@check("missing-cstdint", family="checkout", title="Headers include what gcc 13 no longer brings along")
-def missing_cstdint(context: Context) -> Iterator[Outcome]:
-    """Since gcc 13 its own headers no longer include <cstdint>. rasterizer_impl.h of most rasterizers uses uintptr_t without
-    including it: "identifier uint32_t is undefined". `splatfix install` adds the line in its scratch copy."""
-    compiler = context.nvcc_host_compiler
-    if compiler is None or family_of(compiler) != "gcc" or not compiler.version:
-        return
-    row = stacks.breakage("missing_cstdint")
-    if row is None or release(compiler.version)[:1] < row.since["gcc"]:
-        return
-    for item in context.sources_to_build:
-        for passage in _of_kind(item, "no-cstdint"):
-            yield _source_breaks(context, item, passage, f"g++ {compiler.version}", row.cure)
+def _register(record: Breakage, text: CheckText) -> None:
+    """The check of one known breakage; all have the same logic, their records (``patches/``) say the rest."""
 
-
-@check(
-    "missing-cfloat",
-    family="checkout",
-    title="CUDA sources include what CUDA 12.5 to 12.9 no longer bring along",
-)
-def missing_cfloat(context: Context) -> Iterator[Outcome]:
-    """simple_knn.cu before July 2024 uses FLT_MAX without including <cfloat>; with CUDA 12.5 to 12.9 that is "identifier
-    FLT_MAX is undefined". CUDA 13.0 compiles it again. `splatfix install` adds the line in its scratch copy."""
-    row = stacks.breakage("missing_cfloat")
-    cuda = _build_cuda(context)
-    if row is None or cuda is None or not row.since["cuda"] <= cuda <= row.until["cuda"]:
-        return
-    for item in context.sources_to_build:
-        for passage in _of_kind(item, "no-cfloat"):
-            yield _source_breaks(context, item, passage, f"CUDA {_dotted(cuda)}", row.cure)
-
-
-@check("cub-max-removed", family="checkout", title="CUDA sources use no functor that CUDA 13 removed")
-def cub_max_removed(context: Context) -> Iterator[Outcome]:
-    """CUDA 13.0 removed the old functors of CUB: Max, Min, Sum, Equality, Inequality, Difference, Division (compiled one by one
-    with nvcc 13.0). forward.cu of taming-3dgs and FastGS uses cub::Max: "namespace cub has no member Max". `splatfix
-    install` puts functors of the same meaning in the place of Max, Min and Sum, in its scratch copy."""
-    row = stacks.breakage("cub_max_removed")
-    cuda = _build_cuda(context)
-    if row is None or cuda is None or cuda < row.since["cuda"]:
-        return
-    for item in context.sources_to_build:
-        for passage in _of_kind(item, "cub-max"):
-            finding = _source_breaks(context, item, passage, f"CUDA {_dotted(cuda)}", row.cure)
-            if not re.search(r"cub::(Max|Min|Sum)\b", passage.text):
-                finding = replace(
-                    finding, remedy=(say(f"In the source: {row.cure}, or its like of cuda::std."),)
+    def look(context: Context) -> Iterator[Outcome]:
+        known = breakage(record.key).when  # a user's --knowledge may have changed its versions
+        compiler, cuda = context.nvcc_host_compiler, _build_cuda(context)
+        gcc = release(compiler.version) if compiler and family_of(compiler) == "gcc" else ()
+        if not known.holds({"gcc": gcc, "cuda": cuda or ()}, context.machine.system):
+            return
+        if cuda is None and "gcc" not in known.versions:
+            return  # without CUDA nothing of it is compiled
+        cause = f"g++ {_dotted(gcc)}" if "gcc" in known.versions else f"CUDA {_dotted(cuda or ())}"
+        for item in context.sources_to_build:
+            match = next((one for one in item.matches if one.breakage == record.key), None)
+            if match is not None:
+                yield outcome(
+                    Status.FAIL if text.fails else Status.WARN,
+                    text.summary.format(
+                        source=item.source.label, cause=cause, file=match.file, line=match.line
+                    ),
+                    subject=item.path,
+                    evidence=(
+                        Evidence(f"{_file(item, match.file)}:{match.line}", match.text, "read as text"),
+                    ),
+                    remedy=(
+                        say(f"In the source: {record.cure}. Or let splatfix do it on a copy:"),
+                        context.install(item.source.folder),
+                    ),
                 )
-            yield finding
+
+    look.__doc__ = text.page
+    check(text.code, family="checkout", title=text.title)(look)
+
+
+for _record in breakages():
+    if _record.check:
+        _register(_record, _record.check)
 
 
 @check(
@@ -80,14 +67,15 @@ def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
     torch, cuda = context.torch, _build_cuda(context)
     if torch is None:
         return
-    version = release(torch.version.partition("+")[0])[:2]
+    version = release(torch.version)[:2]
+    forced = [year for year in (17, 20) if breakage(f"cxx-standard-{year}").when.holds({"torch": version})]
+    needed = max(forced, default=14)
     for item in context.sources_to_build:
         for flag in item.cxx_flags:
             found = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
             standard = {"11": 11, "14": 14, "17": 17, "1z": 17, "20": 20, "2a": 20}.get(
                 found.group(1) if found else ""
             )
-            needed = 20 if version >= (2, 13) else 17 if version >= (2, 1) else 14
             if standard is None:
                 continue
             evidence = (
@@ -260,26 +248,6 @@ def setup_unreadable(context: Context) -> Iterator[Outcome]:
 def _file(item: CheckoutSource, name: str = "setup.py") -> str:
     """A file of the source, relative to the checkout."""
     return name if item.path == "." else f"{item.path}/{name}"
-
-
-def _of_kind(item: CheckoutSource, kind: str) -> Iterator[CodeMatch]:
-    """The first passage of a kind: one is enough to stop the build."""
-    yield from [passage for passage in item.passages if passage.kind == kind][:1]
-
-
-def _source_breaks(
-    context: Context, item: CheckoutSource, passage: CodeMatch, with_what: str, cure: str
-) -> Outcome:
-    place = f"{_file(item, passage.file)}:{passage.line}"
-    return fail(
-        f"{item.source.label} does not compile with {with_what}: {passage.file} line {passage.line}.",
-        subject=item.path,
-        evidence=(Evidence(place, passage.text, "read as text"),),
-        remedy=(
-            say(f"In the source: {cure}. Or let splatfix do it on a copy:"),
-            context.install(item.source.folder),
-        ),
-    )
 
 
 def _build_cuda(context: Context) -> tuple[int, ...] | None:

@@ -11,7 +11,7 @@ from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
 from splatfix.facts import Compiler, Facts, Toolkit, Torch
-from splatfix.knowledge import stacks
+from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.cpp_extension import compiler_verdict
 from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
 
@@ -216,14 +216,11 @@ def glibc_clash(facts: Facts, toolkit: Toolkit) -> str:
 
     A distribution's own package, whose root is ``/usr``, is patched to fit.
     """
-    row, glibc, cuda = (
-        stacks.breakage("glibc_noexcept"),
-        release(facts.machine.glibc)[:2],
-        release(toolkit.version)[:2],
-    )
-    if row is None or not glibc or not cuda or toolkit.root == "/usr":
+    known = breakage("glibc-noexcept")
+    versions = {"glibc": release(facts.machine.glibc)[:2], "cuda": release(toolkit.version)[:2]}
+    if toolkit.root == "/usr" or not known.when.holds(versions):
         return ""
-    return row.symptom if glibc >= row.since["glibc"] and cuda <= row.until["cuda"] else ""
+    return known.symptom
 
 
 def brings_own_glibc(compiler: Compiler) -> bool:

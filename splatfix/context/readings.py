@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import CheckoutSource, Facts, Toolkit, ToolkitChoice, Torch
 from splatfix.knowledge.drivers import Platform
-from splatfix.knowledge.wheel_index import COMPANIONS
+from splatfix.knowledge.torch_releases import COMPANIONS
 
 SETUPTOOLS_DROPPED = {"pkg_resources.packaging": 70, "pkg_resources": 82}
 """What builders import of setuptools' family, with the release of setuptools that no longer has it."""

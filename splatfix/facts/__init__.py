@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from splatfix.binaries import Binary, EntryKind, Fatbin
 from splatfix.binaries.paths import NativeFiles, read_files
-from splatfix.facts.collect import gather, load, probe_environment
+from splatfix.facts.collect import gather, load, probe_environment, with_checkout
 from splatfix.facts.environment.interpreter import refuse_other_program, resolve_python
 from splatfix.facts.environment.linkage import of_torch
 from splatfix.facts.model import (
@@ -145,4 +145,5 @@ __all__ = [
     "telling_paths",
     "unknown",
     "walk_extensions",
+    "with_checkout",
 ]

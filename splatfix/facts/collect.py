@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import posixpath
+from collections.abc import Iterable
 from pathlib import Path
 
 from splatfix import __version__
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import read_json
+from splatfix.core.source_pattern import SourcePattern
 from splatfix.core.step import run
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.extensions import module_name
@@ -32,7 +34,6 @@ def gather(
     try_imports: bool = False,
     record: Path | None = None,
     redact: bool = True,
-    repo: Path | None = None,
 ) -> Facts:
     """All facts about this machine and the environment of ``python``.
 
@@ -41,7 +42,6 @@ def gather(
         try_imports: also import torch and every extension in a child process (seconds instead of milliseconds).
         record: a new folder for the raw answers, to be played back elsewhere (``diagnose --record``).
         redact: keep what is personal out of that folder.
-        repo: the checkout of a stack, to be read as well (``diagnose --repo``).
 
     Raises:
         SplatfixError: ``no-interpreter`` (exit code 2) when ``python`` is some other program on this machine.
@@ -52,20 +52,24 @@ def gather(
         answer = facts.environment.interpreter
         if system is None and python and answer.value is None:
             refuse_other_program(python, str(answer.error).rpartition(" did not describe itself: ")[2])
-        return _with_checkout(facts, repo)
+        return facts
     from splatfix.facts.system.recording import RecordingSystem
 
     recording = RecordingSystem(live, record)  # refuses a folder in use before anything is asked
     facts = _gather(recording, python, try_imports)
     recording.write(python or live.python, redact=redact, imports=try_imports)
-    return _with_checkout(facts, repo)
+    return facts
 
 
-def _with_checkout(facts: Facts, repo: Path | None) -> Facts:
-    if repo is None:
-        return facts
+def with_checkout(facts: Facts, folder: Path, patterns: Iterable[SourcePattern]) -> Facts:
+    """The facts with those of a stack's checkout (``diagnose --repo``).
 
-    return dataclasses.replace(facts, checkout=read_checkout(repo))
+    Args:
+        facts: of the machine and the environment.
+        folder: the checkout.
+        patterns: what to look for in its sources: ``knowledge.breakages.source_patterns()``, for the checks to judge.
+    """
+    return dataclasses.replace(facts, checkout=read_checkout(folder, patterns))
 
 
 def _gather(live: System, python: str | None, try_imports: bool) -> Facts:

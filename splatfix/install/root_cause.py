@@ -7,7 +7,8 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, say
+from splatfix.knowledge.breakages import explain_message, log_cause
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,6 @@ class RootCause:
     todo: tuple[Step, ...] = ()
 
 
-_DISK = re.compile(r"No space left on device|Disk quota exceeded")
-_KILLED = re.compile(
-    r"Killed signal terminated program|^Killed$|died due to signal 9|\bSIGKILL\b|signal 9\b|[Oo]ut of memory"
-    r"|virtual memory exhausted|Cannot allocate memory|std::bad_alloc|fatal error C1060:"
-)
 # gcc: f.cpp:3:10: fatal error: x · nvcc: f.cu(12): error: x · nvcc fatal : x · ptxas f.ptx, line 3; error : x
 # g++: error: unrecognized option · as: f.s:3: Error: no such instruction
 _COMPILER = re.compile(
@@ -46,15 +42,8 @@ _ECHO = re.compile(
     r"|CalledProcessError|subprocess-exited-with-error|metadata-generation-failed|returned non-zero exit status"
 )
 
-# setuptools, when the program itself is not there; in two generations of wording
-_NO_PROGRAM = re.compile(
-    r"error: (?:\[Errno 2\] No such file or directory: '([^']+)'|command '([^']+)' failed: No such file or directory)"
-)
-_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
 # pip's own refusals; its echoes of a failed build are none
 _PIP = re.compile(r"^ERROR: (?!Failed building|Failed to build|Exception:|Command errored)")
-_OTHER_PYTHON = re.compile(r"requires a different Python: (\S+) not in '([^']+)'")
-_WANTED = re.compile(r"Could not find a version that satisfies the requirement (\S+)")
 _EXIT_CODE = re.compile(r"^(?:│ |\| )?exit code: (-?\d+)$")
 # setuptools executes setup.py as a string
 _IN_SETUP = re.compile(r'^\s*File "(?:<string>|(?:[^"]*/)?setup\.py)", line (\d+)')
@@ -128,13 +117,19 @@ def _is_exception(line: str) -> bool:
     return _EXCEPTION.match(line) is not None and _ECHO.search(line) is None
 
 
+def _message(key: str) -> Callable[[str], object]:
+    """Whether a line holds this message (``knowledge/data/build_logs.toml``)."""
+    return lambda line: log_cause(key).pattern.search(line)
+
+
+# The first kind that is found in the log is the cause, wherever in it the others stand.
 _KINDS: tuple[tuple[str, Callable[[str], object]], ...] = (
-    ("disk-full", _DISK.search),
-    ("killed", _KILLED.search),
+    ("disk-full", _message("disk-full")),
+    ("killed", _message("out-of-memory")),
     ("compiler", _COMPILER.search),
     ("cmake", _CMAKE.match),
     ("linker", _LINKER.search),
-    ("no-program", _NO_PROGRAM.search),
+    ("no-program", _message("program-missing")),
     ("python", _is_exception),
     ("pip", _PIP.match),
 )
@@ -166,113 +161,11 @@ def _goes_on(line: str) -> bool:
 
 
 def _explained(kind: str, lines: tuple[str, ...]) -> RootCause:
-    text = "\n".join(lines)
-    if kind == "disk-full":
-        return RootCause(
-            kind,
-            lines,
-            "The disk filled up during the build.",
-            (say("Make room, or set TMPDIR to another disk."),),
-        )
-    if kind == "killed":
-        meaning = "The system or a compiler gave up, nearly always because memory ran out."
-        return RootCause(kind, lines, meaning, (say("Build with fewer compilers at once: --jobs 1"),))
-    if absent := _NO_PROGRAM.search(text):
-        name = absent.group(1) or absent.group(2)
-        meaning = f"The build calls {name}, which is not on this machine."
-        return RootCause(
-            kind,
-            lines,
-            meaning,
-            (run("sudo", "apt-get", "install", "build-essential", text="On Debian and Ubuntu"),),
-        )
-    if missing := _NO_MODULE.search(text):
-        meaning = "Its setup.py imports a package that the target environment lacks."
-        return RootCause(
-            kind,
-            lines,
-            meaning,
-            (run("python", "-m", "pip", "install", missing.group(1), text="Install it there first"),),
-        )
     if kind == "pip":
         lines = (lines[0].removeprefix("ERROR: "), *lines[1:])
-        if other := _OTHER_PYTHON.search(text):
-            meaning = (
-                f"This source is for Python {other.group(2)}; the target environment has {other.group(1)}."
-            )
-            advice = f"Use an environment with a Python {other.group(2)}, and name it with --python."
-            return RootCause(kind, lines, meaning, (say(advice),))
-        if wanted := _WANTED.search(text):
-            meaning = (
-                "Its setup.py asks pip for that package while it builds, and a build may not add packages."
-            )
-            advice = f"Install it there first: python -m pip install '{wanted.group(1)}'"
-            return RootCause(kind, lines, meaning, (say(advice),))
     # the code below a compiler's message is only context: what it mentions is not what is wrong
-    said = text if kind == "python" else lines[0]
-    for pattern, meaning, todo in _KNOWN:
-        if pattern.search(said):
-            return RootCause(kind, lines, meaning, todo)
-    return RootCause(kind, lines)
-
-
-# Sources of these: splatting projects' issue threads and compile tests with nvcc 13.0.
-_KNOWN: tuple[tuple[re.Pattern[str], str, tuple[Step, ...]], ...] = (
-    (
-        re.compile(r"FileNotFoundError: .*output\.json'"),
-        "Its setup.py ended its process as if all were well (exit code 0), before it had built anything.",
-        (
-            say(
-                "Look in its setup.py for sys.exit, quit or os._exit, and for the condition that leads there."
-            ),
-        ),
-    ),
-    (re.compile(r"^AssertionError$"), "An assert that has no message failed.", ()),
-    (
-        re.compile(
-            r"(u?int(8|16|32|64)_t|uintptr_t)\W.*(not declared|undefined|not name a type|unknown type|not a member)"
-        ),
-        "The source relies on <cstdint> being included by other headers; gcc 13 and newer no longer do.",
-        (say("Add '#include <cstdint>' at the top of the file named above."),),
-    ),
-    (
-        re.compile(r"(FLT|DBL)_(MAX|MIN)\W.*(not declared|undefined)"),
-        "The source relies on <cfloat> being included by other headers; newer CUDA headers no longer do.",
-        (say("Add '#include <cfloat>' at the top of the file named above."),),
-    ),
-    (
-        re.compile(r'namespace "cub" has no member "(Max|Sum|Min)"'),
-        "CUDA 13 removed cub::Max, cub::Min and cub::Sum.",
-        (say("Replace it by a local functor, e.g. one that returns a > b ? a : b."),),
-    ),
-    (
-        re.compile(r"Unsupported gpu architecture"),
-        "The source asks nvcc for an architecture that this toolkit does not know (CUDA 13 dropped all below 7.5).",
-        (say("Remove that architecture from its setup.py."),),
-    ),
-    (
-        re.compile(r"unsupported GNU version|unsupported clang version"),
-        "This nvcc does not accept that host compiler.",
-        (say("Set CC and CXX to an older gcc, for example CC=gcc-13 CXX=g++-13, and run this again."),),
-    ),
-    (
-        re.compile(r"detected CUDA version"),
-        "The toolkit's major differs from the one torch was built with.",
-        (say("Name a matching toolkit with --cuda-home."),),
-    ),
-    (
-        re.compile(r"cannot find -lcudart"),
-        "The toolkit lacks the unversioned library name that linking needs.",
-        (run("ln", "-s", "libcudart.so.*", "libcudart.so", text="In the toolkit's lib folder"),),
-    ),
-    (
-        re.compile(r"glm/\w+\.hpp: No such file"),
-        "A bundled header folder is empty: the git submodules were not fetched.",
-        (run("git", "submodule", "update", "--init", "--recursive", text="In the checkout"),),
-    ),
-    (
-        re.compile(r"Python\.h: No such file"),
-        "The development headers of this Python are not installed.",
-        (run("sudo", "apt-get", "install", "python3-dev", text="On Debian and Ubuntu"),),
-    ),
-)
+    said = "\n".join(lines) if kind == "python" else lines[0]
+    known = explain_message(said, kind)
+    if known is None:
+        return RootCause(kind, lines)
+    return RootCause(kind, lines, known.meaning, known.steps)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from splatfix.knowledge._tables import Version, cached, compare, leading_numbers, table, version
 from splatfix.knowledge.archs import Arch
+from splatfix.knowledge.tables import Version, cached, leading_numbers, table, version
 
 
 @dataclass(frozen=True)
@@ -41,24 +41,12 @@ class CppExtension:
     """In the order in which torch replaces them."""
     gcc: Mapping[str, Bounds]
     clang: Mapping[str, Bounds]
-    min_gcc: Version
-    min_msvc: Version
-    default_std: str
-    """C++ standard added when the extension asks for none."""
-    env: frozenset[str]
     native_keyword: bool
     """TORCH_CUDA_ARCH_LIST=native means "the visible GPUs"."""
-    adds_glibcxx_abi_flag: bool
-    clamps_to_torch_max_sm: bool
-    checks_nvcc_exists: bool
-    py_limited_api: bool
-    cuda_home_needs_cuda_build: bool
-    """CUDA_HOME stays unset, whatever the machine has, when torch is a CPU build."""
     extension_name_exempt_from_arch_rule: bool
     """A package name containing "arch" does not switch the arch flags off."""
     accepts_letter_arch_in_torch_list: bool
     """An ``sm_90a`` in torch's own arch list does not crash the look at the visible GPUs."""
-    source: str
 
     def gcc_bounds(self, cuda: tuple[int, ...]) -> Bounds | None:
         """torch's bounds on gcc for this CUDA (major, minor[, build of nvcc]); None: no row, torch only warns."""
@@ -137,9 +125,15 @@ class UsesVisibleGpus:
 ArchListResult = ArchList | ArchListError | UsesVisibleGpus
 
 
+def compare(left: Version, right: Version) -> int:
+    """-1, 0 or 1; missing parts count as 0, as packaging's Version has it: (13,) equals (13, 0)."""
+    width = max(len(left), len(right))
+    a, b = left + (0,) * (width - len(left)), right + (0,) * (width - len(right))
+    return (a > b) - (a < b)
+
+
 @cached
 def _releases() -> Mapping[Version, CppExtension]:
-    document = table("cpp_extension")
     return {
         version(name): CppExtension(
             release=name,
@@ -149,21 +143,11 @@ def _releases() -> Mapping[Version, CppExtension]:
             named_arches=tuple((name, text) for name, text in row["named_arches"]),
             gcc={cuda: _bounds_of(bounds) for cuda, bounds in row["gcc"].items()},
             clang={cuda: _bounds_of(bounds) for cuda, bounds in row["clang"].items()},
-            min_gcc=version(row["min_gcc"]),
-            min_msvc=version(row["min_msvc"]),
-            default_std=row["default_std"],
-            env=frozenset(row["env"]),
             native_keyword=row["native_keyword"],
-            adds_glibcxx_abi_flag=row["adds_glibcxx_abi_flag"],
-            clamps_to_torch_max_sm=row["clamps_to_torch_max_sm"],
-            checks_nvcc_exists=row["checks_nvcc_exists"],
-            py_limited_api=row["py_limited_api"],
-            cuda_home_needs_cuda_build=row["cuda_home_needs_cuda_build"],
             extension_name_exempt_from_arch_rule=row["extension_name_exempt_from_arch_rule"],
             accepts_letter_arch_in_torch_list=row["accepts_letter_arch_in_torch_list"],
-            source=document["source"].get(row["source"], row["source"]),
         )
-        for name, row in document["releases"].items()
+        for name, row in table("cpp_extension")["releases"].items()
     }
 
 
@@ -252,20 +236,6 @@ def arch_flags_switched_off(nvcc_flags: Sequence[str], torch_version: str) -> st
         if "arch" in flag:
             return flag
     return None
-
-
-def cuda_version_verdict(
-    nvcc: tuple[int, ...], torch_cuda: tuple[int, ...] | None
-) -> Literal["same", "minor-differs", "major-differs", "not-checked"]:
-    """What torch says to this nvcc: only another major stops the build, another minor is a warning.
-
-    A torch that is no CUDA build (None) does not compare.
-    """
-    if torch_cuda is None:
-        return "not-checked"
-    if nvcc[0] != torch_cuda[0]:
-        return "major-differs"
-    return "same" if nvcc[:2] == torch_cuda[:2] else "minor-differs"
 
 
 def compiler_verdict(

@@ -1,24 +1,20 @@
-"""NVIDIA drivers: which CUDA runtimes and PTX versions each can serve, what GPUs ask of them, and what CUDA errors mean."""
+"""NVIDIA drivers: which CUDA runtimes and PTX versions each can serve, what GPUs ask of them, and what GPUs ask of them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from splatfix.knowledge._tables import (
-    Version,
-    cached,
-    pair,
-    parse_version,
-    table,
-)
-from splatfix.knowledge.archs import Arch, arch_info
+from splatfix.knowledge.archs import Arch
+from splatfix.knowledge.tables import Version, cached, pair, parse_version, table
 
 Platform = Literal["linux", "windows"]
 Cuda = tuple[int, int]
 PtxIsa = tuple[int, int]
+
+FORWARD_COMPAT_REFUSED = 804
+"""cudaErrorCompatNotSupportedOnDevice: a cuda-compat libcuda on a GPU that it is not for."""
 
 
 @dataclass(frozen=True)
@@ -27,31 +23,6 @@ class DriverFloor:
 
     version: Version
     verified: bool
-    note: str
-    source: str
-
-
-@dataclass(frozen=True)
-class ErrorCode:
-    """One CUDA runtime error: its number, its name in driver_types.h, and what it means in an install."""
-
-    code: int
-    name: str
-    meaning: str
-
-
-@dataclass(frozen=True)
-class ForwardCompat:
-    """The cuda-compat packages: newer libcuda on an older kernel driver, on some GPUs only."""
-
-    package: str
-    conda_package: str
-    library_dir: str
-    variable: str
-    supported_on: tuple[str, ...]
-    error_elsewhere: int
-    note: str
-    source: str
 
 
 @dataclass(frozen=True)
@@ -82,11 +53,6 @@ def parse_driver(text: str) -> Version:
     return parse_version(text)
 
 
-def parse_cuda(cuda: str | Cuda | Version) -> Cuda:
-    """``"13.0"``, ``"13.0.2"`` or a tuple -> (13, 0)."""
-    return pair(cuda)
-
-
 def runtime_floor(cuda: int | Cuda, platform: Platform = "linux") -> Version | None:
     """Oldest driver on which code with this CUDA runtime starts at all (minor-version compatibility); None: not known.
 
@@ -99,13 +65,6 @@ def runtime_floor(cuda: int | Cuda, platform: Platform = "linux") -> Version | N
         row = floors.get(str(cuda))
     else:
         row = floors.get(f"{cuda[0]}.{cuda[1]}") or floors.get(str(cuda[0]))
-    return parse_driver(row[platform]) if row and row.get(platform) else None
-
-
-def native_driver(cuda: str | Cuda, platform: Platform = "linux", *, update: int = 0) -> Version | None:
-    """The driver that came with a toolkit (all features, PTX too); None: not bundled, or not in the table."""
-    major, minor = parse_cuda(cuda)
-    row = table("drivers")["native"].get(f"{major}.{minor}.{update}")
     return parse_driver(row[platform]) if row and row.get(platform) else None
 
 
@@ -150,12 +109,6 @@ def cuda_of_ptx_isa(isa: PtxIsa) -> Cuda | None:
     return next((cuda for cuda, ptx in _levels().ptx.items() if ptx >= isa), None)
 
 
-def max_ptx_of_driver(driver: str | Version) -> PtxIsa | None:
-    """The newest PTX version that this driver's JIT reads; None: not known (see ``driver_runs_ptx``)."""
-    level = cuda_level_of_driver(driver)
-    return ptx_isa_of_cuda(level) if level else None
-
-
 def ptx_jit_ok(ptx_isa: PtxIsa, driver_cuda_level: Cuda | None) -> bool | None:
     """Whether a driver of this CUDA level can translate PTX of this version. False means error 222; None: not known."""
     if driver_cuda_level is None:
@@ -172,66 +125,15 @@ def ptx_jit_ok(ptx_isa: PtxIsa, driver_cuda_level: Cuda | None) -> bool | None:
     return None
 
 
-def driver_runs_ptx(driver: str | Version, ptx_isa: PtxIsa) -> bool | None:
-    """As ``ptx_jit_ok`` from a driver version; a driver newer than the table surely reads what the newest known reads."""
-    level = cuda_level_of_driver(driver)
-    if level is not None:
-        return ptx_jit_ok(ptx_isa, level)
-    return True if ptx_jit_ok(ptx_isa, cuda_level_at_least(driver)) else None
-
-
-def error_code(code: int) -> ErrorCode | None:
-    """What a CUDA runtime error number means, or None when it is not among those that installs produce."""
-    row = table("drivers")["errors"].get(str(code))
-    return ErrorCode(code, row["name"], row["meaning"]) if row else None
-
-
-def error_by_name(name: str) -> ErrorCode | None:
-    """As ``error_code``, from a name such as ``cudaErrorNoKernelImageForDevice``."""
-    for code, row in table("drivers")["errors"].items():
-        if row["name"] == name:
-            return ErrorCode(int(code), row["name"], row["meaning"])
-    return None
-
-
 def gpu_driver_floor(arch: Arch) -> DriverFloor | None:
     """The oldest Linux driver that knows this GPU, or None when no source names one."""
-    document = table("drivers")
-    row = document["gpu_floors"].get(str(arch.number))
+    row = table("drivers")["gpu_floors"].get(str(arch.number))
     if row is None:
         return None
-    source = document["source"].get(row["source"], row["source"])
-    return DriverFloor(parse_driver(row["linux"]), row["verified"], row.get("note", ""), source)
+    return DriverFloor(parse_driver(row["linux"]), row["verified"])
 
 
 def gpu_last_branch(arch: Arch) -> tuple[int, bool] | None:
     """The last driver branch for this GPU and whether that is verified; None: no end known."""
     row = table("drivers")["gpu_ceilings"].get(str(arch.number))
     return (int(row["last_branch"]), bool(row["verified"])) if row else None
-
-
-def open_modules(arch: Arch) -> Literal["required", "supported", "unsupported"] | None:
-    """Whether this GPU takes NVIDIA's open kernel modules; None for an architecture that the table lacks."""
-    info = arch_info(arch)
-    if info is None:
-        return None
-    row = table("drivers")["open_modules"]
-    if any(re.search(name, info.name) for name in row["required_names"]):
-        return "required"
-    return "supported" if arch.number >= row["supported_from"] else "unsupported"
-
-
-def forward_compat() -> ForwardCompat:
-    """What is known of the cuda-compat packages."""
-    document = table("drivers")
-    row = document["forward_compat"]
-    return ForwardCompat(
-        package=row["package"],
-        conda_package=row["conda_package"],
-        library_dir=row["library_dir"],
-        variable=row["variable"],
-        supported_on=tuple(row["supported_on"]),
-        error_elsewhere=row["error_elsewhere"],
-        note=row["note"],
-        source=document["source"].get(row["source"], row["source"]),
-    )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from splatfix.knowledge._tables import Version, cached, leading_numbers, pair, table, version
+from splatfix.knowledge.tables import Version, cached, leading_numbers, pair, table, version
 
 Compiler = Literal["gcc", "clang", "msvc"]
 
@@ -22,7 +22,6 @@ class CompilerLimits:
     msvc: tuple[int, int] | None
     verified: bool
     """True when read in host_config.h itself."""
-    source: str
 
     def accepts(self, compiler: Compiler, number: int) -> bool | None:
         """Whether nvcc takes gcc or clang of this major, or MSVC of this ``_MSC_VER``; None: not known."""
@@ -35,7 +34,6 @@ class CompilerLimits:
 
 @cached
 def _limits() -> Mapping[Version, CompilerLimits]:
-    document = table("host_compilers")
     return {
         version(cuda): CompilerLimits(
             cuda=version(cuda),
@@ -43,11 +41,8 @@ def _limits() -> Mapping[Version, CompilerLimits]:
             clang_max_major=row["clang_max_major"],
             msvc=(row["msvc"][0], row["msvc"][1]) if row["msvc"] else None,
             verified=row["verified"],
-            source=f"{row['evidence']}: {document['source'].get(row['source'], row['source'])}"
-            if row.get("evidence")
-            else document["source"].get(row["source"], row["source"]),
         )
-        for cuda, row in document["limits"].items()
+        for cuda, row in table("host_compilers")["limits"].items()
     }
 
 
@@ -87,17 +82,3 @@ def compiler_check_skipped(torch_version: str, setting: str | None) -> str:
     if re.match(r"\d+\.\d+\.\d+\w+\+\w+", torch_version):
         return "this torch was built from source"
     return ""
-
-
-def cudas_accepting(compiler: Compiler, number: int) -> tuple[tuple[int, int], ...]:
-    """CUDA versions whose nvcc is known to take this compiler, oldest first: the way out by another toolkit."""
-    found = {(row.cuda[0], row.cuda[1]) for row in _limits().values() if row.accepts(compiler, number)}
-    return tuple(sorted(found))
-
-
-def msvc_product(msc_ver: int) -> str | None:
-    """``1942`` -> "VS 2022 17.10+", or None for an ``_MSC_VER`` out of the table."""
-    for first, row in table("host_compilers")["msvc_products"].items():
-        if int(first) <= msc_ver <= row["last"]:
-            return str(row["name"])
-    return None

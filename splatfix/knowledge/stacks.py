@@ -1,32 +1,31 @@
-"""Splatting stacks: how to recognise a checkout, what it pins, and which extension variants it needs."""
+"""Splatting stacks: how to recognise a checkout, what it pins, and which variants of extensions it needs.
+
+Also which of the variants that share a module name an installed package is, and PyPI names that hold something else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from splatfix.knowledge._tables import cached, table
-from splatfix.knowledge.breakages import Breakage, Lookalike, breakage, breakages, lookalike
-from splatfix.knowledge.variants import Match, Variant, explain_mismatch, identify, variant, variants
+from splatfix.knowledge.tables import cached, source_of, table
 
-__all__ = [
-    "Breakage",
-    "Lookalike",
-    "Match",
-    "Stack",
-    "Variant",
-    "breakage",
-    "breakages",
-    "explain_mismatch",
-    "identify",
-    "lookalike",
-    "pure_torch_substitute",
-    "recognise_checkout",
-    "stack",
-    "stacks",
-    "variant",
-    "variants",
-]
+
+@dataclass(frozen=True)
+class Lookalike:
+    """A PyPI name that does not hold what a splatting user expects. ``found`` None: nothing there."""
+
+    name: str
+    found: str | None
+    really: str
+    wanted: str
+
+
+def lookalike(name: str) -> Lookalike | None:
+    """What a PyPI name really holds, where that is not what a splatting user expects; None: nothing known against it."""
+    key = name.lower().replace("_", "-")
+    row = table("stacks")["lookalikes"].get(key)
+    return Lookalike(key, row["found"], row["really"], row["wanted"]) if row else None
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,7 @@ class Stack:
 
     key: str
     name: str
-    repository: str
     commit: str
-    licence: str
-    commercial_use: bool
     recognise: tuple[str, ...]
     """Files and folders that its checkout has; empty: no file tells it from the stack that it was made from."""
     needs: tuple[str, ...]
@@ -46,42 +42,28 @@ class Stack:
     also_needs: tuple[str, ...]
     submodules: Mapping[str, str]
     """Path -> commit ("" where not known)."""
-    python: str | None
-    torch: str | None
-    cuda: str | None
-    entry: str
     vram_gb: tuple[float, float] | None
     """Mean and maximum over published scenes with defaults."""
-    note: str
     verified: bool
     source: str
 
 
 @cached
 def _stacks() -> Mapping[str, Stack]:
-    document = table("stacks")
     return {
         key: Stack(
             key=key,
             name=row["name"],
-            repository=row["repository"],
             commit=row["commit"],
-            licence=row["licence"],
-            commercial_use=row["commercial_use"],
             recognise=tuple(row["recognise"]),
             needs=tuple(row["needs"]),
             also_needs=tuple(row["also_needs"]),
             submodules=row["submodules"],
-            python=row["python"],
-            torch=row["torch"],
-            cuda=row["cuda"],
-            entry=row["entry"],
             vram_gb=(row["vram_gb"]["mean"], row["vram_gb"]["max"]) if row["vram_gb"] else None,
-            note=row["note"],
             verified=row["verified"],
-            source=document["source"].get(row["source"], row["source"]),
+            source=source_of("stacks", row),
         )
-        for key, row in document["stacks"].items()
+        for key, row in table("stacks")["stacks"].items()
     }
 
 
@@ -113,7 +95,168 @@ def _parents(path: str) -> Iterable[str]:
     return ("/".join(parts[:end]) for end in range(1, len(parts)))
 
 
-def pure_torch_substitute(extension: str) -> str | None:
-    """How far pure PyTorch can stand in for an extension ("exact", "same formula" ...); None: not practical."""
-    row = table("stacks")["extensions"].get(extension)
-    return row["pure_torch"] if row else None
+@dataclass(frozen=True)
+class Variant:
+    """One of the packages that share a module name, as its sources show it."""
+
+    key: str
+    kind: str
+    """``rasterizer``, ``ssim`` or ``knn``."""
+    module: str
+    extension: str
+    """The compiled module: ``diff_gaussian_rasterization._C``."""
+    settings: tuple[str, ...] | None
+    """Fields of its Settings tuple, in order; None where it has none."""
+    rasterizer_class: str | None
+    forward: tuple[str, ...] | None
+    """Parameters of the rasterizer's forward, without self."""
+    methods: tuple[str, ...]
+    extra_classes: tuple[str, ...]
+    returns: tuple[str, ...] | None
+    exports: frozenset[str]
+    """Functions of the compiled module; empty: not known."""
+    arch_variable: str
+    glm: str | None
+    """``submodule`` (may be empty after a plain clone), ``vendored`` or None."""
+    verified: bool
+
+
+@dataclass(frozen=True)
+class Match:
+    """How well an installed package fits a variant. ``contradictions`` is empty when nothing speaks against it."""
+
+    variant: Variant
+    agreements: tuple[str, ...]
+    contradictions: tuple[str, ...]
+
+
+@cached
+def _variants() -> Mapping[str, Variant]:
+    return {
+        key: Variant(
+            key=key,
+            kind=row["kind"],
+            module=row["module"],
+            extension=row["extension"],
+            settings=_optional(row["settings"]),
+            rasterizer_class=row["rasterizer_class"],
+            forward=_optional(row["forward"]),
+            methods=tuple(row["methods"]),
+            extra_classes=tuple(row["extra_classes"]),
+            returns=_optional(row["returns"]),
+            exports=frozenset(row["exports"]),
+            arch_variable=row["arch_variable"],
+            glm=row["glm"],
+            verified=row["verified"],
+        )
+        for key, row in table("stacks")["variants"].items()
+    }
+
+
+def _optional(value: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(value)
+
+
+def variants(module: str | None = None) -> tuple[Variant, ...]:
+    """All variants, or those that ship this module name."""
+    return tuple(row for row in _variants().values() if module is None or row.module == module)
+
+
+def variant(key: str) -> Variant | None:
+    """The variant of this key, or None."""
+    return _variants().get(key)
+
+
+def identify(
+    module: str,
+    *,
+    settings: Sequence[str] | None = None,
+    exports: Collection[str] | None = None,
+    returns: int | None = None,
+    forward: Sequence[str] | None = None,
+    classes: Collection[str] | None = None,
+) -> tuple[Match, ...]:
+    """Which variants an installed package can be, the best first; several are left where the facts do not part them.
+
+    ``settings`` are the fields of its Settings tuple, ``exports`` the functions of its compiled module, ``returns``
+    the number of values of a forward, ``forward`` the parameters of the rasterizer's forward without self,
+    ``classes`` the classes that it defines. What is None is not compared. A variant that anything contradicts is
+    left out; with no facts at all, every variant of the module is a candidate. An empty answer means: none of ours.
+    """
+    matches = [
+        _match(row, settings=settings, exports=exports, returns=returns, forward=forward, classes=classes)
+        for row in variants(module)
+    ]
+    possible = [match for match in matches if not match.contradictions]
+    return tuple(sorted(possible, key=lambda match: (-len(match.agreements), not match.variant.verified)))
+
+
+def explain_mismatch(
+    wanted: str,
+    *,
+    settings: Sequence[str] | None = None,
+    exports: Collection[str] | None = None,
+    returns: int | None = None,
+    forward: Sequence[str] | None = None,
+    classes: Collection[str] | None = None,
+) -> tuple[str, ...] | None:
+    """In what an installed package differs from the variant that a stack calls; empty: in nothing; None: no such variant."""
+    row = variant(wanted)
+    if row is None:
+        return None
+    return _match(
+        row, settings=settings, exports=exports, returns=returns, forward=forward, classes=classes
+    ).contradictions
+
+
+def _match(
+    row: Variant,
+    *,
+    settings: Sequence[str] | None,
+    exports: Collection[str] | None,
+    returns: int | None,
+    forward: Sequence[str] | None,
+    classes: Collection[str] | None,
+) -> Match:
+    agreements: list[str] = []
+    contradictions: list[str] = []
+
+    def judge(what: str, same: bool, difference: str) -> None:
+        if same:
+            agreements.append(what)
+        else:
+            contradictions.append(f"{what}: {difference}")
+
+    if settings is not None and row.settings is not None:
+        judge("settings", tuple(settings) == row.settings, _difference(settings, row.settings))
+    if exports is not None and row.exports:
+        judge("exports", frozenset(exports) == row.exports, _difference(sorted(exports), sorted(row.exports)))
+    if returns is not None and row.returns is not None:
+        judge("returns", returns == len(row.returns), f"{returns} values, not {len(row.returns)}")
+    if forward is not None and row.forward is not None:
+        judge("forward", tuple(forward) == row.forward, _difference(forward, row.forward))
+    if classes is not None and row.rasterizer_class is not None:
+        expected = {row.rasterizer_class, *row.extra_classes}
+        found = {name for name in classes if name in expected or name in _telling_classes()}
+        judge("classes", found == expected, _difference(sorted(found), sorted(expected)))
+    return Match(row, tuple(agreements), tuple(contradictions))
+
+
+@cached
+def _telling_classes() -> frozenset[str]:
+    """Classes by which variants differ; any other class of a module is beside the point."""
+    return frozenset(
+        name for row in _variants().values() for name in (row.rasterizer_class, *row.extra_classes) if name
+    )
+
+
+def _difference(found: Iterable[str], expected: Iterable[str]) -> str:
+    there, wanted = list(found), list(expected)
+    missing = [name for name in wanted if name not in there]
+    extra = [name for name in there if name not in wanted]
+    parts = []
+    if missing:
+        parts.append(f"lacks {', '.join(missing)}")
+    if extra:
+        parts.append(f"has {', '.join(extra)} besides")
+    return "; ".join(parts) or f"another order ({', '.join(there)})"

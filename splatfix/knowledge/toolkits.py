@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from splatfix.knowledge._tables import Version, cached, parse_version, table
+from splatfix.knowledge.tables import Version, cached, parse_version, source_of, table
 
 
 @dataclass(frozen=True)
@@ -17,8 +16,6 @@ class Provision:
     wheel: str
     holds: str
     """What the compiler wheel has, or lacks."""
-    instead: tuple[str, ...]
-    """Other ways to this toolkit, where the wheels are no way."""
     source: str
 
 
@@ -82,8 +79,7 @@ def provision(cuda_major: int) -> Provision | None:
         compiles=row["compiler"],
         wheel=row["wheel"],
         holds=row["holds"],
-        instead=tuple(row["instead"]),
-        source=document["source"].get(row["source"], row["source"]),
+        source=source_of("toolkits", row),
     )
 
 
@@ -111,19 +107,8 @@ def recipe(cuda: str, platform: str = "linux") -> Recipe | None:
         unpacked_gb=row["unpacked_gb"],
         fixes=tuple(fix for fix in _fixes() if fix.platform == platform),
         verified=row["verified"] if on_linux else document["windows"]["verified"],
-        source=document["source"].get(row["source"], row["source"]),
+        source=source_of("toolkits", row),
     )
-
-
-def wheels_of_extra(extra: str) -> tuple[str, ...] | None:
-    """Wheels that an extra of ``cuda-toolkit`` brings (CUDA 13); None: not known."""
-    row = table("toolkits")["extras"].get(extra)
-    return tuple(row["wheels"]) if row else None
-
-
-def wheel_contents() -> Mapping[str, str]:
-    """What each CUDA 13 wheel holds, by name."""
-    return {name: row["holds"] for name, row in table("toolkits")["wheels"].items()}
 
 
 def cuda_of_torch(torch_version: str) -> str | None:

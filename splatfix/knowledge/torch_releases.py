@@ -6,16 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from splatfix.knowledge._tables import Version, cached, optional_pair, pair, parse_version, table, version
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.drivers import Platform, runtime_floor
-from splatfix.knowledge.wheel_index import cuda_of_tag as cuda_of_tag
-from splatfix.knowledge.wheel_index import index_url as index_url
-from splatfix.knowledge.wheel_index import pip_words as pip_words
-from splatfix.knowledge.wheel_index import replacing_words as replacing_words
-from splatfix.knowledge.wheel_index import tag_of_cuda as tag_of_cuda
+from splatfix.knowledge.tables import (
+    Version,
+    cached,
+    optional_pair,
+    pair,
+    parse_version,
+    source_of,
+    table,
+    version,
+)
 
 Runs = Literal["cubin", "ptx", "no", "unknown"]
+
+COMPANIONS = ("torchvision", "torchaudio")
+"""What is compiled against one build of torch and published beside it."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,6 @@ class TorchBuild:
     """Places (``platform-machine``) for which there is no wheel."""
     versions: tuple[str, ...] | None
     """The only patch versions that have this build; None: all, as far as known."""
-    windows_versions: tuple[str, ...] | None
     cxx11_abi: bool
     """Linux: std::string of the new C++ ABI; an extension must agree."""
     code_verified: bool
@@ -75,12 +81,9 @@ class TorchRelease:
     python_experimental: tuple[tuple[int, int], ...]
     pypi_linux_default: str
     """The tag that a plain ``pip install torch`` brings on Linux. On Windows that is a CPU build."""
-    cxx_std: str
-    """C++ standard that its cpp_extension asks for."""
     min_glibc: tuple[int, int] | None
     """What the Linux wheels ask for (manylinux_2_28); None: older than any glibc in use."""
     builds: tuple[TorchBuild, ...]
-    source: str
 
     def supports_python(self, python: tuple[int, int]) -> bool | None:
         """Whether there are wheels for this Python; None: newer than what the table speaks of."""
@@ -103,26 +106,22 @@ class RankedBuild:
 
 @cached
 def _releases() -> Mapping[tuple[int, int], TorchRelease]:
-    document = table("torch_releases")
-    sources = document["source"]
     found = {}
-    for name, row in document["releases"].items():
+    for name, row in table("torch_releases")["releases"].items():
         release = TorchRelease(
             release=name,
             python_min=pair(row["python_min"]),
             python_max=optional_pair(row.get("python_max")),
             python_experimental=tuple(pair(python) for python in row.get("python_experimental", [])),
             pypi_linux_default=row["pypi_linux_default"],
-            cxx_std=row["cxx_std"],
             min_glibc=optional_pair(row.get("min_glibc")),
-            builds=tuple(_build(name, tag, build, sources) for tag, build in row["builds"].items()),
-            source=sources.get(row["source"], row["source"]),
+            builds=tuple(_build(name, tag, build) for tag, build in row["builds"].items()),
         )
         found[pair(name)] = release
     return dict(sorted(found.items()))
 
 
-def _build(release: str, tag: str, row: Mapping[str, Any], sources: Mapping[str, str]) -> TorchBuild:
+def _build(release: str, tag: str, row: Mapping[str, Any]) -> TorchBuild:
     places = {
         "linux-x86_64": "linux_x86_64",
         "windows-x86_64": "windows_x86_64",
@@ -135,7 +134,7 @@ def _build(release: str, tag: str, row: Mapping[str, Any], sources: Mapping[str,
                 tuple(sorted(Arch.parse(item) for item in row[key]["cubins"])),
                 tuple(sorted(Arch.parse(item) for item in row[key]["ptx"])),
             )
-    versions, windows = row.get("versions"), row.get("windows_versions")
+    versions = row.get("versions")
     return TorchBuild(
         release=release,
         tag=tag,
@@ -143,13 +142,12 @@ def _build(release: str, tag: str, row: Mapping[str, Any], sources: Mapping[str,
         code=code,
         no_wheel=frozenset() if row["windows_wheel"] else frozenset({"windows-x86_64"}),
         versions=tuple(versions) if versions else None,
-        windows_versions=tuple(windows) if windows else None,
         cxx11_abi=row["cxx11_abi"],
         code_verified=row["code_verified"],
         ptx_verified=row["ptx_verified"],
         index_verified=row["index_verified"],
         evidence=row["evidence"],
-        source=sources.get(row["source"], row["source"]),
+        source=source_of("torch_releases", row),
     )
 
 
@@ -300,3 +298,56 @@ def cxx11_abi(torch_version: str) -> bool | None:
     if found is not None:
         return found.cxx11_abi
     return True if version(torch_version)[:2] >= (2, 7) else None
+
+
+def index_url(tag: str) -> str:
+    """The wheel index of a tag (``cu128``, ``cpu``)."""
+    return str(table("torch_releases")["index_url"]).format(tag=tag)
+
+
+def pip_words(torch_version: str, tag: str, *, also: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What follows ``pip install`` for a build.
+
+    ``torch_version`` is ``2.9.1``, or ``2.9`` for its newest patch. ``also`` names packages of the same index
+    (``torchvision``), whose versions pip then works out.
+    """
+    plain = torch_version.partition("+")[0]
+    if plain.count(".") < 2:
+        plain += ".*"
+    return (f"torch=={plain}", *also, "--index-url", index_url(tag))
+
+
+def replacing_words(
+    torch_version: str, tag: str, installed: Mapping[str, str]
+) -> tuple[str, tuple[str, ...]]:
+    """(version, what follows ``pip install``) to replace what is installed by another build and its companions.
+
+    Within one release every package is named by its local version (``torch==2.8.0+cu126``), because pip would call
+    ``torch==2.8.*`` satisfied by the build that is there; for another release pip works the companions out itself.
+
+    Args:
+        torch_version: ``2.8.1``, or ``2.8.*`` for any patch.
+        installed: versions of torch, torchvision and torchaudio that are there, with their local parts.
+    """
+    there = installed.get("torch", "").partition("+")[0]
+    wanted = torch_version.removesuffix(".*")
+    also = [name for name in COMPANIONS if name in installed]
+    if not there or there.split(".")[:2] != wanted.split(".")[:2]:
+        return torch_version, pip_words(torch_version, tag, also=tuple(also))
+    version = there if torch_version.endswith("*") else torch_version
+    pins = [f"torch=={version}+{tag}"]
+    # a companion's patch goes with torch's, so that of another patch is left to pip
+    same = version == there
+    pins += [f"{name}=={installed[name].partition('+')[0]}+{tag}" if same else name for name in also]
+    return version, (*pins, "--index-url", index_url(tag))
+
+
+def tag_of_cuda(cuda: tuple[int, int]) -> str:
+    """(12, 8) -> ``cu128``."""
+    return f"cu{cuda[0]}{cuda[1]}"
+
+
+def cuda_of_tag(tag: str) -> tuple[int, int] | None:
+    """``cu128`` -> (12, 8); None for ``cpu``, ``rocm6.4`` and the like."""
+    digits = tag.removeprefix("cu")
+    return (int(digits[:-1]), int(digits[-1])) if tag.startswith("cu") and digits.isdigit() else None

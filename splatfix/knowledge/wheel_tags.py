@@ -40,17 +40,6 @@ def tag_fits(tag: str, target: WheelTarget) -> bool:
     return _code_fits(python, abi, target) and platform_fits(platform, target)
 
 
-def wheel_fits(file_name: str, target: WheelTarget) -> bool:
-    """Whether pip takes a wheel by its file name; one of the tags packed into it is enough."""
-    parts = file_name.removesuffix(".whl").split("-")
-    if not file_name.endswith(".whl") or len(parts) not in (5, 6):
-        return False
-    pythons, abis, platforms = (part.split(".") for part in parts[-3:])
-    return any(
-        tag_fits(f"{py}-{abi}-{place}", target) for py in pythons for abi in abis for place in platforms
-    )
-
-
 def platform_fits(platform: str, target: WheelTarget) -> bool:
     """Whether a platform tag suits a machine."""
     if platform == target.platform:

@@ -11,8 +11,7 @@ from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.core.step import commands
 from splatfix.facts import Fact, Facts, Torch
-from splatfix.knowledge.torch_releases import build
-from splatfix.knowledge.wheel_index import COMPANIONS
+from splatfix.knowledge.torch_releases import COMPANIONS, build
 from splatfix.plan.condemned import files_of, is_about
 from splatfix.plan.native_parts import NativePart
 from splatfix.plan.road_tools import steps_here

@@ -1,31 +1,28 @@
-"""Edit rules (``patches/*.toml``): which of them a source needs here, and what each makes of a file's text."""
+"""Which known breakages (``patches/*.toml``) a source is edited for here, and what the edits make of a file's text."""
 
 from __future__ import annotations
 
-import fnmatch
-import importlib
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.resources import bundled
+from splatfix.core.source_pattern import without_comments
 from splatfix.core.step import say
-from splatfix.facts import Source
+from splatfix.facts.model import Source
 from splatfix.knowledge import Arch
+from splatfix.knowledge.breakages import Breakage, breakage, breakages
 
-# Sources brought along are not ours to judge, and big ones (glm) would only cost time.
+# Bundled sources are not ours to judge, and big ones (glm) would only cost time.
 _NOT_LOOKED_AT = frozenset({"third_party", "build", "dist", ".git", "docs", "doc", "tests", "test", "images"})
 _BIGGEST = 2 << 20
+_SUFFIXES = frozenset({".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc", ".py"})
 
 
 @dataclass(frozen=True)
-class Context:
-    """What decides whether a rule applies, beside the files themselves."""
+class BuildConditions:
+    """What decides which breakages a build meets, beside the files themselves."""
 
     cuda: tuple[int, ...]
     torch: tuple[int, ...]
@@ -38,13 +35,13 @@ class Context:
     """``setup.py``, or ``cmake`` where CMakeLists.txt is what is built from."""
 
 
-def edit_context(
+def build_conditions(
     source: Source, cuda: Sequence[int], torch: Sequence[int], system: str, archs: Sequence[Arch]
-) -> Context:
-    """The context of one source's build with these versions, for these architectures."""
+) -> BuildConditions:
+    """The conditions of one source's build with these versions, for these architectures."""
     oldest = min((arch.number for arch in archs), default=0)
     cmake = "CMakeLists.txt" in source.build_files and not source.uses_torch_builder
-    return Context(
+    return BuildConditions(
         tuple(cuda[:2]),
         tuple(torch[:2]),
         system,
@@ -54,85 +51,34 @@ def edit_context(
 
 
 @dataclass(frozen=True)
-class Rule:
-    """One edit rule, as its file says."""
-
-    id: str
-    cures: str
-    source: str
-    when: Mapping[str, Any]
-    files: tuple[str, ...]
-    needs: re.Pattern[str]
-    unless: re.Pattern[str] | None
-    edits: tuple[Mapping[str, Any], ...]
-    refuse: str = ""
-    """Why nothing cures it; such a rule has no edits and stops the plan."""
-
-    def concerns(self, name: str, text: str) -> bool:
-        """The file of this name with this text needs the rule."""
-        if not any(fnmatch.fnmatch(name.rsplit("/", 1)[-1], pattern) for pattern in self.files):
-            return False
-        if self.refuse:
-            text = _COMMENT.sub(" ", text)  # what is only spoken of is no reason to refuse
-        return bool(self.needs.search(text)) and not (self.unless and self.unless.search(text))
-
-    def apply(self, text: str) -> str:
-        """The edited text; applied to its own result it changes nothing more."""
-        if self.unless and self.unless.search(text):
-            return text
-        for edit in self.edits:
-            if "include" in edit:
-                text = _add_include(text, edit["include"])
-            elif "prepend" in edit:
-                text = text if edit["prepend"].strip() in text else _after_includes(text, edit["prepend"])
-            else:
-                text, before = re.sub(edit["replace"], edit["by"], text), text
-                while edit.get("repeat") and text != before:
-                    text, before = re.sub(edit["replace"], edit["by"], text), text
-        return text
-
-
-@dataclass(frozen=True)
 class PlannedEdit:
-    """One rule that a source needs, and the files it will change in the scratch copy."""
+    """One known breakage that a source is edited for, and the files that change in the scratch copy."""
 
     rule: str
+    """Its key: the name of its file in ``patches/``."""
     files: tuple[str, ...]
     cures: str
     source: str
 
 
-@cache
-def rules() -> tuple[Rule, ...]:
-    """Every rule that travels with splatfix, in order of name."""
-    toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-    return tuple(
-        _rule(path.stem, toml.loads(path.read_text(encoding="utf-8")))
-        for path in sorted(bundled("patches").glob("*.toml"))
-    )
-
-
-def rule(identity: str) -> Rule:
-    """The rule of that id."""
-    return next(item for item in rules() if item.id == identity)
-
-
-def needed_edits(source: Source, context: Context) -> tuple[PlannedEdit, ...]:
-    """The rules that apply to a source here, each with the files it concerns.
+def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEdit, ...]:
+    """The edits that a source needs here, each with the files it changes.
 
     Raises:
         SplatfixError: ``refused-by-rule`` for something that no edit cures.
     """
-    texts = dict(_texts(Path(source.folder)))
+    texts = {name: (text, without_comments(name, text)) for name, text in _texts(Path(source.folder))}
     found: list[PlannedEdit] = []
-    for item in rules():
-        if not _holds(item.when, context, texts.values()):
+    for record in breakages():
+        if record.find is None or not _applies(record, conditions, [text for text, _ in texts.values()]):
             continue
-        files = tuple(name for name, text in texts.items() if item.concerns(name, text))
-        if files and item.refuse:
-            raise _refused(source, item, files, context)
-        if files:
-            found.append(PlannedEdit(item.id, files, item.cures, item.source))
+        files = tuple(
+            name for name, (_, code) in texts.items() if record.find.looks_at(name) and record.find.find(code)
+        )
+        if files and record.stops:
+            raise _refused(source, record, files, conditions)
+        if files and record.edits:
+            found.append(PlannedEdit(record.key, files, record.symptom, "; ".join(record.sources)))
     return tuple(found)
 
 
@@ -140,57 +86,58 @@ def edited(name: str, text: str, edits: Sequence[PlannedEdit]) -> str:
     """What the planned edits make of one file."""
     for edit in edits:
         if name in edit.files:
-            text = rule(edit.rule).apply(text)
+            text = apply(breakage(edit.rule), text)
     return text
 
 
-def _rule(identity: str, document: Mapping[str, Any]) -> Rule:
-    return Rule(
-        id=identity,
-        cures=document["cures"],
-        source=document["source"],
-        when=document.get("when", {}),
-        files=tuple(document["files"]),
-        needs=re.compile(document["needs"]),
-        unless=re.compile(document["unless"]) if "unless" in document else None,
-        edits=tuple(document.get("edit", ())),
-        refuse=document.get("refuse", ""),
-    )
+def apply(record: Breakage, text: str) -> str:
+    """The text with a record's edits; applied to its own result it changes nothing more."""
+    if record.find and record.find.unless and record.find.unless.search(text):
+        return text
+    for edit in record.edits:
+        if edit.include:
+            text = _add_include(text, edit.include)
+        elif edit.prepend:
+            text = text if edit.prepend.strip() in text else _after_includes(text, edit.prepend)
+        elif edit.replace:
+            text, before = edit.replace.sub(edit.by, text), text
+            while edit.repeat and text != before:
+                text, before = edit.replace.sub(edit.by, text), text
+    return text
 
 
-def _refused(source: Source, item: Rule, files: Sequence[str], context: Context) -> SplatfixError:
-    oldest = ".".join(map(str, context.arch))
+def _applies(record: Breakage, conditions: BuildConditions, texts: Sequence[str]) -> bool:
+    if record.always_edit:
+        return True
+    when = record.when
+    versions = {"cuda": conditions.cuda, "torch": conditions.torch, "arch": conditions.arch}
+    if not when.holds(versions, conditions.system):
+        return False
+    if when.arch_missing and not conditions.arch_missing:
+        return False
+    if when.builder and when.builder != conditions.builder:
+        return False
+    return when.sources_match is None or any(when.sources_match.search(text) for text in texts)
+
+
+def _refused(
+    source: Source, record: Breakage, files: Sequence[str], conditions: BuildConditions
+) -> SplatfixError:
+    oldest = ".".join(map(str, conditions.arch))
     return SplatfixError(
         "refused-by-rule",
-        f"{source.label} cannot be compiled for compute capability {oldest}: {files[0]}: {item.cures}.",
-        meaning=f"{item.refuse} Nothing was built and nothing was changed.",
+        f"{source.label} cannot be compiled for compute capability {oldest}: {files[0]}: {record.symptom}.",
+        meaning=f"{record.no_edit} Nothing was built and nothing was changed.",
         todo=(
             say("Name newer GPUs only, such as --target sm_75."),
-            say("Or use a package that does without: Inria's rasterizers compile for older GPUs."),
+            say("Or use a package that does without it: Inria's rasterizers compile for older GPUs."),
         ),
-        details={"rule": item.id, "files": list(files), "source": item.source},
+        details={"rule": record.key, "files": list(files), "source": "; ".join(record.sources)},
     )
-
-
-def _holds(when: Mapping[str, Any], context: Context, texts: Any) -> bool:
-    limits = (
-        "cuda_from" not in when or context.cuda >= tuple(when["cuda_from"]),
-        "cuda_below" not in when or context.cuda < tuple(when["cuda_below"]),
-        "torch_from" not in when or context.torch >= tuple(when["torch_from"]),
-        "torch_below" not in when or context.torch < tuple(when["torch_below"]),
-        "system" not in when or context.system == when["system"],
-        not when.get("arch_missing") or context.arch_missing,
-        "arch_below" not in when or (bool(context.arch) and context.arch < tuple(when["arch_below"])),
-        "builder" not in when or context.builder == when["builder"],
-    )
-    if not all(limits):
-        return False
-    return "sources_match" not in when or any(re.search(when["sources_match"], text) for text in texts)
 
 
 def _texts(folder: Path) -> Iterator[tuple[str, str]]:
     """Every text file of a source that a rule may look at, by its path within the folder."""
-    suffixes = {".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc", ".py"}
     pending = [folder]
     while pending:
         here = pending.pop()
@@ -201,7 +148,7 @@ def _texts(folder: Path) -> Iterator[tuple[str, str]]:
                 if path.name not in _NOT_LOOKED_AT and not path.name.startswith("."):
                     pending.append(path)
             elif (
-                path.suffix in suffixes or path.name == "CMakeLists.txt"
+                path.suffix in _SUFFIXES or path.name == "CMakeLists.txt"
             ) and path.stat().st_size <= _BIGGEST:
                 yield (
                     str(path.relative_to(folder).as_posix()),
@@ -209,8 +156,6 @@ def _texts(folder: Path) -> Iterator[tuple[str, str]]:
                 )
 
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*\n", re.MULTILINE)
 _ANCHOR = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+once|include\b)[^\n]*\n", re.MULTILINE)
 
 

@@ -20,7 +20,7 @@ from splatfix.plan.build_environment import build_environment, job_count
 from splatfix.plan.checkout import sources_in
 from splatfix.plan.condemned import variants_of_source, who_loses_it
 from splatfix.plan.cuda_tools import CudaTools, cuda_tools
-from splatfix.plan.edits import PlannedEdit, edit_context, edited, needed_edits
+from splatfix.plan.edits import PlannedEdit, build_conditions, edited, needed_edits
 from splatfix.plan.plan import (
     Action,
     BuildWheel,
@@ -155,17 +155,19 @@ def _arch_and_edits(
 ) -> tuple[ArchChoice, tuple[PlannedEdit, ...]]:
     """Who decides on architectures, and the edits needed; what setup.py decides itself is edited away where it is wrong."""
     archs, version, ptx = tools.toolkit.build_archs, tools.torch.version, tools.toolkit.ptx
-    context = edit_context(source, tools.toolkit.version, release(version), facts.machine.system, archs)
+    conditions = build_conditions(
+        source, tools.toolkit.version, release(version), facts.machine.system, archs
+    )
     refusal: SplatfixError | None = None
     choice: ArchChoice | None = None
     try:
         choice = choose(source, archs, version, ptx)
     except SplatfixError as error:
         refusal = error
-    edits = needed_edits(source, context)
+    edits = needed_edits(source, conditions)
     if choice is not None and choice.decider is not Decider.COMPUTED:
         return choice, edits
-    without = needed_edits(source, replace(context, arch_missing=True))
+    without = needed_edits(source, replace(conditions, arch_missing=True))
     setup = Path(source.folder) / "setup.py"
     if any("setup.py" in edit.files for edit in without):
         text = edited("setup.py", setup.read_text(encoding="utf-8", errors="surrogateescape"), without)

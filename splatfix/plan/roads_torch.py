@@ -13,12 +13,12 @@ from splatfix.context.readings import is_windows
 from splatfix.context.torch_wheels import install_command
 from splatfix.knowledge import drivers
 from splatfix.knowledge.torch_releases import (
+    COMPANIONS,
     RankedBuild,
     TorchBuild,
     build_runs_on,
     wheel_obstacle,
 )
-from splatfix.knowledge.wheel_index import COMPANIONS
 from splatfix.plan.plan import Reason
 from splatfix.plan.road_parts import rebuild_steps, shut, way
 from splatfix.plan.road_tools import Tools

@@ -303,15 +303,15 @@ def cuda(version: str, *archs: str) -> dict[str, Any]:
     }
 
 
-def passage(kind: str) -> CheckoutSource:
-    return source(passages=(CodeMatch(kind, "simple_knn.cu", 90, "the line"),))
+def match_of(kind: str) -> CheckoutSource:
+    return source(matches=(CodeMatch(kind, "simple_knn.cu", 90, "the line"),))
 
 
 @pytest.mark.parametrize(
     ("version", "code"), [("12.4.0", None), ("13.1.0", "missing-cstdint"), ("14.2.0", "missing-cstdint")]
 )
 def test_cstdint(changed: Changer, version: str, code: str | None) -> None:
-    facts = with_checkout(changed(compilers=gcc(version)), sources=(passage("no-cstdint"),))
+    facts = with_checkout(changed(compilers=gcc(version)), sources=(match_of("cstdint"),))
     found = {item.code for item in run_checks(make_context(facts, Goal())) if item.code == "missing-cstdint"}
     assert found == ({code} if code else set())
 
@@ -329,27 +329,21 @@ def test_cuda_breakages(
     changed: Changer, torch_with: TorchWith, version: str, cfloat: bool, cub: bool
 ) -> None:
     facts = changed(torch=torch_with(cuda=version[:4]), **cuda(version))
-    assert bool(of(with_checkout(facts, sources=(passage("no-cfloat"),)), "missing-cfloat")) is cfloat
-    assert bool(of(with_checkout(facts, sources=(passage("cub-max"),)), "cub-max-removed")) is cub
+    assert bool(of(with_checkout(facts, sources=(match_of("cfloat"),)), "missing-cfloat")) is cfloat
+    assert bool(of(with_checkout(facts, sources=(match_of("cub-functors"),)), "cub-max-removed")) is cub
 
 
-def test_functors_that_splatfix_does_not_replace_are_left_to_a_person(
-    changed: Changer, torch_with: TorchWith
-) -> None:
+@pytest.mark.parametrize("functor", ["Max", "Sum", "Equality"])
+def test_install_replaces_every_functor(changed: Changer, torch_with: TorchWith, functor: str) -> None:
     facts = changed(torch=torch_with(cuda="13.0"), **cuda("13.0.88"))
-
-    def using(functor: str) -> Finding:
-        place = CodeMatch("cub-max", "a.cu", 3, f"cub::{functor}()")
-        return of(with_checkout(facts, sources=(source(passages=(place,)),)), "cub-max-removed")[0]
-
-    for known in ("Max", "Min", "Sum"):
-        assert any(step.text.startswith("splatfix install") for step in using(known).remedy)
-    assert not any(step.command for step in using("Equality").remedy)
+    place = CodeMatch("cub-functors", "a.cu", 3, f"cub::{functor}()")
+    finding = of(with_checkout(facts, sources=(source(matches=(place,)),)), "cub-max-removed")[0]
+    assert any(step.command and step.command.argv[:2] == ("splatfix", "install") for step in finding.remedy)
 
 
 def test_what_is_already_built_is_not_judged_as_a_source(changed: Changer) -> None:
     built = changed(extensions=Fact((extension("simple_knn", sass("sm_120")),), ""), **cuda("12.9.86"))
-    assert not loud(with_checkout(built, sources=(passage("no-cfloat"),)))
+    assert not loud(with_checkout(built, sources=(match_of("cfloat"),)))
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,7 @@ def ailing(facts: Facts, *gpus: Gpu) -> Facts:
     )
     knn = source(
         "cached",
-        passages=(CodeMatch("cub-max", "x.cu", 3, "cub::Max()"), CodeMatch("no-cstdint", "x.h", 1, "")),
+        matches=(CodeMatch("cub-functors", "x.cu", 3, "cub::Max()"), CodeMatch("cstdint", "x.h", 1, "")),
     )
     rigid = source("rigid", flags=("-gencode=arch=compute_60,code=sm_60",), cxx_flags=("-std=c++14",))
     old = extension("b", ptx("sm_80", (9, 0)), needed=("libtorch.so", "libcudart.so.11.0"))

@@ -121,7 +121,7 @@ def test_what_a_setup_py_imports_of_setuptools(
 
 
 def test_thrust_sequence(changed: Changer, rtx_5080: Facts) -> None:
-    item = source("knn", passages=(CodeMatch("no-thrust-sequence", "knn.cu", 7, "thrust::sequence(a, b);"),))
+    item = source("knn", matches=(CodeMatch("thrust-sequence", "knn.cu", 7, "thrust::sequence(a, b);"),))
     finding = only(with_checkout(rtx_5080, sources=(item,)), "missing-thrust-include")
     assert "knn.cu line 7" in finding.summary
     assert not of(with_checkout(rtx_5080, sources=(source("knn"),)), "missing-thrust-include")

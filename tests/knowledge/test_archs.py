@@ -6,20 +6,19 @@ import itertools
 
 import pytest
 
-from splatfix.knowledge import parse_target
+from splatfix.knowledge import parse_target, parse_targets
 from splatfix.knowledge.archs import (
-    KNOWN,
     Arch,
     arch_info,
     arch_of_product,
     cubin_runs_on,
     family_of,
     known_archs,
-    nvcc_default_arch,
-    older_archs,
     ptx_runs_on,
     toolkit_supports,
 )
+
+KNOWN = known_archs()
 
 
 def A(text: str) -> Arch:
@@ -222,11 +221,6 @@ class TestToolkits:
     def test_support(self, cuda: tuple[int, int], arch: str, supports: bool | None) -> None:
         assert toolkit_supports(cuda, A(arch)) is supports
 
-    def test_default_arch(self) -> None:
-        assert nvcc_default_arch(13) == A("7.5")
-        assert nvcc_default_arch(12) == A("5.2")
-        assert nvcc_default_arch(9) is None
-
 
 def test_rows() -> None:
     info = arch_info(A("12.0a"))
@@ -235,10 +229,62 @@ def test_rows() -> None:
     assert info.variants == {"a": (12, 8), "f": (12, 9)}
     assert info.last_toolkit is None
     assert arch_info(A("13.0")) is None
-    assert known_archs() == KNOWN and len(KNOWN) == 24
+    assert len(KNOWN) == 24
 
 
-def test_older_archs_are_newest_first() -> None:
-    older = older_archs(A("8.0"))
-    assert older[0] == A("7.5") and older[-1] == A("3.5")
-    assert A("8.0") not in older
+@pytest.mark.parametrize(
+    ("text", "cc"),
+    [
+        ("4090", "8.9"),
+        ("rtx4090", "8.9"),
+        ("3090", "8.6"),
+        ("1080", "6.1"),
+        ("gtx1080", "6.1"),
+        ("h100", "9.0"),
+        ("90", "9.0"),
+        ("sm_90a", "9.0a"),
+        ("2080", "7.5"),
+        ("NVIDIA GeForce RTX 3060", "8.6"),
+    ],
+)
+def test_products_with_and_without_their_make(text: str, cc: str) -> None:
+    assert parse_target(text) == Arch.parse(cc)
+
+
+@pytest.mark.parametrize("text", ["sm_120,sm_89", "12.0;8.9", " 5080 , 4090 ", "sm_120;8.9,"])
+def test_a_list_as_torch_and_as_people_write_it(text: str) -> None:
+    assert parse_targets(text) == (Arch(12, 0), Arch(8, 9))
+
+
+@pytest.mark.parametrize("text", ["sm_999", "12.9", "RTX 9090", "", "gpu", ",", "9999"])
+def test_the_error_is_one_line_of_what_is_written_today(text: str) -> None:
+    with pytest.raises(ValueError, match=r"Write sm_75, .*sm_121, an older one, or a product") as caught:
+        parse_targets(text)
+    assert len(str(caught.value)) < 240 and "sm_61" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["12.0+PTX", "sm_120+ptx", "5080+PTX"])
+def test_ptx_is_an_option(text: str) -> None:
+    with pytest.raises(ValueError, match="--target sm_120 --ptx"):
+        parse_target(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "other"),
+    [
+        ("blackwell", ("sm_100 (B100", "sm_120 ("), "sm_90"),
+        ("ampere", ("sm_86 (RTX", "sm_88"), "sm_89"),
+        ("Hopper", ("sm_90 (H100",), "sm_100"),
+        ("ada", ("sm_89",), "sm_90"),
+    ],
+)
+def test_a_generation_is_asked_back(text: str, named: tuple[str, ...], other: str) -> None:
+    with pytest.raises(ValueError, match="is a generation and no architecture") as caught:
+        parse_target(text)
+    assert "()" not in str(caught.value)
+    assert all(words in str(caught.value) for words in named) and other not in str(caught.value)
+
+
+def test_an_option_that_was_taken_for_a_value_is_named() -> None:
+    with pytest.raises(ValueError, match="--target was given no GPU: --python is an option"):
+        parse_target("--python")

@@ -12,7 +12,6 @@ from splatfix.knowledge.cpp_extension import (
     UsesVisibleGpus,
     behaviour,
     compiler_verdict,
-    cuda_version_verdict,
     expand_arch_list,
     first_release_for_arch,
     visible_gpu_arch_list,
@@ -42,16 +41,6 @@ def test_older_than_the_table_is_unknown() -> None:
     assert expand_arch_list("8.6", "1.12.1") is None
     assert visible_gpu_arch_list([Arch(8, 6)], ["sm_86"], "1.12.1") is None
     assert compiler_verdict("gcc", (9,), (11, 6), "1.12.1") is None
-
-
-def test_standard_and_flags_by_release() -> None:
-    standards = {
-        name: row.default_std for name in ("1.13", "2.0", "2.11", "2.12", "2.15") if (row := behaviour(name))
-    }
-    assert standards == {"1.13": "c++14", "2.0": "c++17", "2.11": "c++17", "2.12": "c++20", "2.15": "c++20"}
-    old, new = behaviour("2.1"), behaviour("2.2")
-    assert old is not None and not old.cuda_home_needs_cuda_build
-    assert new is not None and new.cuda_home_needs_cuda_build
 
 
 @pytest.mark.parametrize(
@@ -128,10 +117,3 @@ def test_bounds_compare_as_versions() -> None:
     assert bounds.allows((6,)) and bounds.allows((12, 9, 9))
     assert not bounds.allows((13,)) and not bounds.allows((5, 5))
     assert str(bounds) == ">=6.0.0, <13.0"
-
-
-def test_cuda_versions() -> None:
-    assert cuda_version_verdict((12, 9), (12, 8)) == "minor-differs"
-    assert cuda_version_verdict((13, 0), (12, 8)) == "major-differs"
-    assert cuda_version_verdict((12, 8, 93), (12, 8)) == "same"
-    assert cuda_version_verdict((12, 8), None) == "not-checked"

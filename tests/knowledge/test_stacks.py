@@ -1,15 +1,21 @@
-"""Stacks: recognition of checkouts, identification of installed variants, breakages and lookalikes."""
+"""Stacks: recognition of checkouts, identification of installed variants, lookalikes."""
 
 from __future__ import annotations
+
+import itertools
 
 import pytest
 
 from splatfix.knowledge.stacks import (
-    breakage,
-    pure_torch_substitute,
+    Stack,
+    Variant,
+    explain_mismatch,
+    identify,
+    lookalike,
     recognise_checkout,
     stack,
     stacks,
+    variant,
     variants,
 )
 
@@ -18,16 +24,10 @@ def test_stacks_name_variants_that_exist() -> None:
     known = {row.key for row in variants()} | {"gsplat"}
     for row in stacks():
         assert set(row.needs) <= known, row.key
-    for item in variants():
-        for trap in item.traps:
-            assert breakage(trap) is not None or trap == "ignores_torch_cuda_arch_list", trap
 
 
 @pytest.mark.parametrize("row", [row for row in stacks() if row.recognise], ids=lambda row: row.key)
-def test_a_checkout_with_its_files_is_recognised_first(row: object) -> None:
-    from splatfix.knowledge.stacks import Stack
-
-    assert isinstance(row, Stack)
+def test_a_checkout_with_its_files_is_recognised_first(row: Stack) -> None:
     inria = stack("inria-v1")
     assert inria is not None
     paths = [f"{path}/x.py" if "." not in path.split("/")[-1] else path for path in row.recognise]
@@ -42,11 +42,6 @@ def test_an_unknown_checkout_is_none_of_ours() -> None:
     assert recognise_checkout(["train.py", "scene/__init__.py"]) == ()
 
 
-def test_substitutes() -> None:
-    assert pure_torch_substitute("simple_knn") == "exact"
-    assert pure_torch_substitute("diff_surfel_rasterization") is None
-
-
 def test_two_stacks_that_spell_one_folder_differently() -> None:
     common = ["train.py", "arguments/__init__.py", "scene/__init__.py", "gaussian_renderer/__init__.py"]
     found = recognise_checkout([*common, "submodules/tetra_triangulation/setup.py"])
@@ -55,3 +50,59 @@ def test_two_stacks_that_spell_one_folder_differently() -> None:
     )
     hyphen = recognise_checkout([*common, "extract_mesh.py", "submodules/tetra-triangulation/setup.py"])
     assert hyphen[0].key == "gof"
+
+
+RASTERIZERS = [row for row in variants() if row.kind == "rasterizer"]
+
+
+def keys(row: Variant, *facts: str) -> list[str]:
+    known = {
+        "settings": row.settings,
+        "exports": row.exports or None,
+        "returns": len(row.returns or ()),
+        "forward": row.forward,
+        "classes": {str(row.rasterizer_class), *row.extra_classes},
+    }
+    chosen = {name: known[name] for name in (facts or known)}
+    return [match.variant.key for match in identify(row.module, **chosen)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("row", RASTERIZERS, ids=lambda row: row.key)
+def test_each_rasterizer_is_found_by_its_own_facts(row: Variant) -> None:
+    found = keys(row)
+    assert found[0] == row.key or (found[0], row.key) == ("inria-v1", "sugar")  # one source, two homes
+    assert set(found) <= {row.key, "inria-v1", "sugar"}
+
+
+@pytest.mark.parametrize("row", RASTERIZERS, ids=lambda row: row.key)
+def test_any_facts_leave_the_right_one_among_the_candidates(row: Variant) -> None:
+    facts = ("settings", "exports", "returns", "forward", "classes")
+    for size in range(1, 5):
+        for chosen in itertools.combinations(facts, size):
+            assert row.key in keys(row, *chosen)
+
+
+def test_no_facts_leave_all_and_strange_facts_leave_none() -> None:
+    assert len(identify("diff_gaussian_rasterization")) == len(variants("diff_gaussian_rasterization")) >= 9
+    assert identify("diff_gaussian_rasterization", returns=99) == ()
+    assert identify("no_such_module") == ()
+
+
+def test_mismatch_in_words() -> None:
+    installed, wanted = variant("inria-v1"), variant("inria-2024-dr_aa")
+    assert installed is not None and installed.settings is not None and wanted is not None
+    assert explain_mismatch("inria-2024-dr_aa", settings=installed.settings, returns=2) == (
+        "settings: lacks antialiasing",
+        "returns: 2 values, not 3",
+    )
+    assert explain_mismatch("inria-v1", settings=installed.settings, exports=installed.exports) == ()
+    swapped = (*installed.settings[1:], installed.settings[0])
+    reordered = explain_mismatch("inria-v1", settings=swapped)
+    assert reordered is not None and reordered[0].startswith("settings: another order")
+    assert explain_mismatch("nothing", returns=1) is None
+
+
+def test_lookalikes() -> None:
+    row = lookalike("simple_knn")
+    assert row is not None and row.found == "2.0.1" and "classifier" in row.really
+    assert lookalike("gsplat") is None

@@ -12,20 +12,19 @@ from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import read_source
 from splatfix.knowledge import Arch
+from splatfix.knowledge.breakages import Breakage, breakage, breakages
 from splatfix.plan.edits import (
-    Context,
+    BuildConditions,
     PlannedEdit,
-    Rule,
-    edit_context,
+    apply,
+    build_conditions,
     edited,
     needed_edits,
-    rule,
-    rules,
 )
 
 from .machines import cuda_source
 
-LINUX_13 = Context((13, 0), (2, 11), "linux")
+LINUX_13 = BuildConditions((13, 0), (2, 11), "linux")
 
 HEADER = """\
 // a licence text
@@ -47,22 +46,6 @@ FORWARD = """\
 
 __global__ void k() { x.Reduce(depth, cub::Max()); y(cub::Sum{}); cub::MaxNotThis(); }
 """
-
-
-@pytest.mark.parametrize("item", rules(), ids=lambda item: item.id)
-def test_every_rule_says_what_and_why(item: Rule) -> None:
-    assert len(item.cures) > 20 and item.source and item.files and bool(item.edits) != bool(item.refuse)
-    assert set(item.when) <= {
-        "cuda_from",
-        "cuda_below",
-        "torch_from",
-        "torch_below",
-        "system",
-        "arch_missing",
-        "sources_match",
-        "arch_below",
-        "builder",
-    }
 
 
 SAMPLES = {
@@ -114,6 +97,11 @@ flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=
         "#include <thrust/functional.h>\nstruct F : public thrust::unary_function <int, int> {};\n",
         "\nstruct F : public splatfix_thrust::unary_function <int, int> {};\n",
     ),
+    "thrust-sequence": (
+        "knn.cu",
+        "#include <cuda.h>\nvoid f() { thrust::sequence(a, b); }\n",
+        "#include <thrust/sequence.h>\n#include <cuda.h>",
+    ),
     "thrust-execution-policy": (
         "sort.cu",
         "#include <thrust/sort.h>\nthrust::sort(thrust::device, a, b);\n",
@@ -123,15 +111,20 @@ flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=
 }
 
 
-@pytest.mark.parametrize("item", [item for item in rules() if not item.refuse], ids=lambda item: item.id)
-def test_every_rule_does_its_edit_once(item: Rule) -> None:
-    name, before, expected = SAMPLES[item.id]
-    assert item.concerns(name, before)
-    after = item.apply(before)
+def concerns(item: Breakage, name: str, text: str) -> bool:
+    assert item.find is not None
+    return item.find.looks_at(name) and item.find.find(text) is not None
+
+
+@pytest.mark.parametrize("item", [item for item in breakages() if item.edits], ids=lambda item: item.key)
+def test_every_edit_is_made_once(item: Breakage) -> None:
+    name, before, expected = SAMPLES[item.key]
+    assert concerns(item, name, before)
+    after = apply(item, before)
     assert expected in after
-    assert item.apply(after) == after, "applied twice, it changed something twice"
-    assert not item.concerns(name, after), "the cured file still seems to need it"
-    assert not item.concerns("notes.txt", before)
+    assert apply(item, after) == after, "applied twice, it changed something twice"
+    assert not concerns(item, name, after), "the cured file still seems to need it"
+    assert not concerns(item, "notes.txt", before)
 
 
 @pytest.mark.parametrize(
@@ -151,25 +144,25 @@ def test_every_rule_does_its_edit_once(item: Rule) -> None:
 )
 def test_every_way_to_name_an_architecture_leaves_the_choice_to_torch(flags: str) -> None:
     """As nvcc --help names the options; what is left may not hold the word that switches torch's own choice off."""
-    item = rule("fixed-architectures")
+    item = breakage("fixed-architectures")
     text = f'nvcc = ["-O3", {flags}, "-std=c++17"]\n'
-    assert item.concerns("setup.py", text)
-    left = item.apply(text)
+    assert concerns(item, "setup.py", text)
+    left = apply(item, text)
     compiled = ast.literal_eval(left.partition(" = ")[2])
     assert compiled[0] == "-O3" and compiled[-1] == "-std=c++17"
     assert set(compiled[1:-1]) == {"-DSPLATFIX_TORCH_DECIDES"} and "arch" not in left
-    assert item.apply(left) == left
+    assert apply(item, left) == left
 
 
 @pytest.mark.parametrize(
     "text", ['nvcc = ["-O3", "-march=native"]', 'nvcc = ["--maxrregcount=64"]', 'all = "-arch"']
 )
 def test_other_flags_name_no_architecture(text: str) -> None:
-    assert not rule("fixed-architectures").concerns("setup.py", text)
+    assert not concerns(breakage("fixed-architectures"), "setup.py", text)
 
 
 def test_functors_stand_after_the_includes_and_before_their_use() -> None:
-    after = rule("cub-functors").apply(FORWARD)
+    after = apply(breakage("cub-functors"), FORWARD)
     assert (
         after.index("cooperative_groups")
         < after.index("namespace splatfix_cub {")
@@ -180,12 +173,12 @@ def test_functors_stand_after_the_includes_and_before_their_use() -> None:
 
 def test_an_include_guard_is_respected() -> None:
     text = "#ifndef X_H\n#define X_H\n#include <cub/cub.cuh>\nint a = cub::Max;\n#endif\n"
-    after = rule("cub-functors").apply(text)
+    after = apply(breakage("cub-functors"), text)
     assert after.index("cub/cub.cuh") < after.index("namespace splatfix_cub") < after.index("int a")
 
 
 def test_a_file_without_includes() -> None:
-    assert rule("cstdint").apply("uint8_t x;\n") == "#include <cstdint>\nuint8_t x;\n"
+    assert apply(breakage("cstdint"), "uint8_t x;\n") == "#include <cstdint>\nuint8_t x;\n"
 
 
 def test_which_rules_a_source_needs(tmp_path: Path) -> None:
@@ -196,16 +189,16 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
     (folder / "third_party" / "glm" / "x.h").write_text("uint32_t x;")
     source = read_source(folder)
 
-    def needed(context: Context) -> dict[str, tuple[str, ...]]:
-        return {edit.rule: edit.files for edit in needed_edits(source, context)}
+    def needed(conditions: BuildConditions) -> dict[str, tuple[str, ...]]:
+        return {edit.rule: edit.files for edit in needed_edits(source, conditions)}
 
     assert needed(LINUX_13) == {
         "cstdint": ("state.h",),
         "cub-functors": ("forward.cu",),
         "gnu-unique": ("setup.py",),
     }
-    assert set(needed(Context((12, 8), (2, 11), "linux"))) == {"cstdint", "gnu-unique"}
-    assert set(needed(Context((13, 0), (2, 11), "windows"))) == {
+    assert set(needed(BuildConditions((12, 8), (2, 11), "linux"))) == {"cstdint", "gnu-unique"}
+    assert set(needed(BuildConditions((13, 0), (2, 11), "windows"))) == {
         "cstdint",
         "cub-functors",
         "windows-small-char",
@@ -222,7 +215,7 @@ def test_the_functors_compute(tmp_path: Path) -> None:
     body += "splatfix_cub::Sum()(1, 2) == 3 && splatfix_cub::Difference()(5, 2) == 3 && "
     body += "splatfix_cub::Division()(6, 2) == 3 && splatfix_cub::Equality()(1, 1) && "
     body += "!splatfix_cub::Inequality()(1, 1) ? 0 : 1; }\n"
-    text = "#define __host__\n#define __device__\n" + rule("cub-functors").apply("// cub::Max\n") + body
+    text = "#define __host__\n#define __device__\n" + apply(breakage("cub-functors"), "// cub::Max\n") + body
     (tmp_path / "x.cpp").write_text(text)
     subprocess.run(["g++", "-std=c++17", "-o", tmp_path / "x", tmp_path / "x.cpp"], check=True)
     assert subprocess.run([tmp_path / "x"], check=False).returncode == 0
@@ -235,7 +228,7 @@ def test_a_header_and_what_includes_it_may_both_be_cured(name: str) -> None:
         "cub-iterators": "cub::CountingInputIterator<int> a;",
         "thrust-functors": "thrust::identity<int> a;",
     }
-    cured = rule(name).apply(text.get(name, "cub::Max a;"))
+    cured = apply(breakage(name), text.get(name, "cub::Max a;"))
     lines = [line for line in cured.splitlines() if line and not line.startswith("#include")]
     assert lines[0].startswith("#ifndef SPLATFIX_") and lines[-2] == "#endif"
     assert lines[1] == f"#define {lines[0].split()[1]}"
@@ -277,7 +270,7 @@ def test_what_cccl_3_took_out_compiles_with_cuda_13_once_edited(tmp_path: Path) 
     assert refused.returncode != 0 and "CountingInputIterator" in refused.stderr
     text = OLD_CCCL
     for name in ("cub-functors", "cub-iterators", "thrust-functors", "thrust-execution-policy"):
-        text = rule(name).apply(text)
+        text = apply(breakage(name), text)
     # once more as its own header, as where a source is spread over several files
     done = compiled(
         text.replace("void run", "void first") + text.replace("Twice", "Two").replace("Add", "Plus")
@@ -295,9 +288,9 @@ def test_what_cccl_3_took_out_compiles_with_cuda_13_once_edited(tmp_path: Path) 
     ],
 )
 def test_old_standards_in_every_spelling(identity: str, before: str, after: str) -> None:
-    assert rule(identity).concerns("setup.py", f'cxx = ["{before}"]')
-    assert rule(identity).apply(f'cxx = ["{before}"]') == f'cxx = ["{after}"]'
-    assert not rule(identity).concerns("setup.py", f'cxx = ["{after}"]')
+    assert concerns(breakage(identity), "setup.py", f'cxx = ["{before}"]')
+    assert apply(breakage(identity), f'cxx = ["{before}"]') == f'cxx = ["{after}"]'
+    assert not concerns(breakage(identity), "setup.py", f'cxx = ["{after}"]')
 
 
 KERNEL = """\
@@ -326,12 +319,12 @@ def test_what_no_edit_cures_stops_before_anything_is_built(
 ) -> None:
     folder = cuda_source(tmp_path)
     (folder / "add.cu").write_text(text)
-    context = Context((12, 6), (2, 6), "linux", arch=arch)
+    conditions = BuildConditions((12, 6), (2, 6), "linux", arch=arch)
     if not refused:
-        assert needed_edits(read_source(folder), context) == ()
+        assert needed_edits(read_source(folder), conditions) == ()
         return
     with pytest.raises(SplatfixError) as caught:
-        needed_edits(read_source(folder), context)
+        needed_edits(read_source(folder), conditions)
     assert caught.value.code == "refused-by-rule"
     assert "6.1" in caught.value.what and "add.cu" in caught.value.what and "7.0" in caught.value.what
 
@@ -342,16 +335,16 @@ def test_cmake_lists_count_only_where_cmake_builds(tmp_path: Path) -> None:
     (folder / "CMakeLists.txt").write_text("set(CMAKE_CUDA_ARCHITECTURES 70 86)\n")
     archs = [Arch.parse("sm_120")]
     source = read_source(folder)
-    assert needed_edits(source, edit_context(source, (13, 0), (2, 11), "linux", archs)) == ()
+    assert needed_edits(source, build_conditions(source, (13, 0), (2, 11), "linux", archs)) == ()
 
     alone = tmp_path / "cmake"
     alone.mkdir()
     (alone / "CMakeLists.txt").write_text("set(CMAKE_CUDA_ARCHITECTURES 70 86)\n")
     (alone / "pyproject.toml").write_text('[build-system]\nrequires = ["scikit-build-core"]\n')
     source = read_source(alone)
-    (edit,) = needed_edits(source, edit_context(source, (13, 0), (2, 11), "linux", archs))
+    (edit,) = needed_edits(source, build_conditions(source, (13, 0), (2, 11), "linux", archs))
     assert (edit.rule, edit.files) == ("cmake-architectures", ("CMakeLists.txt",))
-    assert needed_edits(source, edit_context(source, (12, 8), (2, 11), "linux", archs)) == ()
+    assert needed_edits(source, build_conditions(source, (12, 8), (2, 11), "linux", archs)) == ()
 
 
 def test_lists_that_cuda_13_knows_are_left_alone() -> None:
@@ -361,5 +354,5 @@ def test_lists_that_cuda_13_knows_are_left_alone() -> None:
         "set(CMAKE_CUDA_ARCHITECTURES native)",
         "set(OTHER 70 75)",
     ):
-        assert not rule("cmake-architectures").concerns("CMakeLists.txt", f"{text}\n")
-        assert rule("cmake-architectures").apply(f"{text}\n") == f"{text}\n"
+        assert not concerns(breakage("cmake-architectures"), "CMakeLists.txt", f"{text}\n")
+        assert apply(breakage("cmake-architectures"), f"{text}\n") == f"{text}\n"

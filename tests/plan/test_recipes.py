@@ -10,7 +10,6 @@ from splatfix.core.errors import SplatfixError
 from splatfix.facts import Fact
 from splatfix.knowledge.stacks import stack, stacks, variant
 from splatfix.plan.checkout import sources_in
-from splatfix.plan.edits import rules
 from splatfix.plan.recipes import recipe, recipes
 from splatfix.plan.recipes.loader import BUILDERS, ORIGINS
 
@@ -24,14 +23,12 @@ def test_every_stack_has_a_recipe_and_every_recipe_a_stack() -> None:
 
 
 def test_recipes_speak_of_things_that_exist() -> None:
-    known_rules = {rule.id for rule in rules()}
     for item in recipes():
         row = stack(item.stack)
         assert row is not None
         for part in item.parts:
             assert part.builder in BUILDERS and part.origin in ORIGINS
             assert part.arch_variable, f"{item.stack}: {part.path} does not say what decides on GPUs"
-            assert set(part.edits) <= known_rules, part
             assert part.path or part.note, f"{item.stack}: nothing to build and nothing said"
             assert not part.variant or variant(part.variant), part.variant
             assert bool(part.replaced_by) != bool(part.why_irreplaceable)
@@ -40,15 +37,6 @@ def test_recipes_speak_of_things_that_exist() -> None:
         for path in row.submodules:
             part = next(part for part in item.parts if part.path == path)
             assert part.origin == "submodule", (item.stack, path)
-
-
-def test_edits_follow_the_traps_that_the_sources_are_known_for() -> None:
-    cure = {"missing_cstdint": "cstdint", "missing_cfloat": "cfloat", "cub_max_removed": "cub-functors"}
-    for item in recipes():
-        for part in item.parts:
-            row = variant(part.variant) if part.variant else None
-            for trap in row.traps if row else ():
-                assert trap not in cure or cure[trap] in part.edits, (item.stack, part.path, trap)
 
 
 def checkout_of(key: str, folder: Path) -> Path:

@@ -43,8 +43,8 @@ class Pin:
 class CodeMatch:
     """A place in an extension's C++ or CUDA source on which builds are known to break."""
 
-    kind: str
-    """``cub-max``, ``no-cstdint``, ``no-cfloat`` or ``no-thrust-sequence``."""
+    breakage: str
+    """Key of the known breakage."""
     file: str
     line: int
     text: str
@@ -61,7 +61,7 @@ class CheckoutSource:
     """Flags in setup.py that set a C++ standard, for either compiler."""
     own_path_in_flags: bool = False
     """nvcc is handed the source's own absolute path, as part of an include flag."""
-    passages: tuple[CodeMatch, ...] = ()
+    matches: tuple[CodeMatch, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import ast
 import importlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from splatfix.facts.code_matches import own_path_in_flags, passages_of, standard_flags
+from splatfix.core.source_pattern import SourcePattern
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.source import (
     Checkout,
@@ -20,11 +20,12 @@ from splatfix.facts.model.source import (
     RenderCall,
     Shadow,
 )
+from splatfix.facts.source.code_matches import code_matches
 from splatfix.facts.source.extension import extension_folders, read_source
 from splatfix.facts.source.folder import children_of, files_below, telling_paths, text_of
 from splatfix.facts.source.git import branch_of, commit_of, git_folder, read_submodules, remote_of
 from splatfix.facts.source.python_source import SPLAT_MODULE, guarded_imports, imported_modules, render_calls
-from splatfix.facts.source.setup_py import read_setup_script
+from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
 
 # A file that mentions none of these is not parsed.
 _MENTIONS = re.compile(r"rasteriz|fused_ssim|simple_knn|gsplat", re.IGNORECASE)
@@ -33,8 +34,13 @@ _COLMAP_OPTION = re.compile(r"--((?:Sift|Feature)(?:Extraction|Matching)\.use_gp
 _PIN_NAMES = re.compile(r"[A-Za-z][\w.-]*")
 
 
-def read_checkout(folder: Path) -> Fact[Checkout]:
-    """Read a checkout; nothing in it is executed, and git is not asked. Unknown when the folder is not there."""
+def read_checkout(folder: Path, patterns: Iterable[SourcePattern]) -> Fact[Checkout]:
+    """Read a checkout; nothing in it is executed, and git is not asked. Unknown when the folder is not there.
+
+    Args:
+        folder: the checkout.
+        patterns: what to look for in the sources of its extensions.
+    """
     if not folder.is_dir():
         return unknown(f"{folder} is not a folder")
     root = folder.resolve()
@@ -48,7 +54,7 @@ def read_checkout(folder: Path) -> Fact[Checkout]:
         branch=branch_of(git),
         submodules=read_submodules(root),
         pins=tuple(read_pins(root)),
-        sources=tuple(_sources(root)),
+        sources=tuple(_sources(root, tuple(patterns))),
         imports=python.imports,
         guarded=python.guarded,
         calls=python.calls,
@@ -59,7 +65,7 @@ def read_checkout(folder: Path) -> Fact[Checkout]:
     return Fact(checkout, "files of the checkout, read as text")
 
 
-def _sources(root: Path) -> Iterator[CheckoutSource]:
+def _sources(root: Path, patterns: Iterable[SourcePattern]) -> Iterator[CheckoutSource]:
     for folder in extension_folders(root):
         script = read_setup_script(folder / "setup.py")
         yield CheckoutSource(
@@ -67,7 +73,7 @@ def _sources(root: Path) -> Iterator[CheckoutSource]:
             source=read_source(folder),
             cxx_flags=standard_flags(script),
             own_path_in_flags=own_path_in_flags(script),
-            passages=tuple(passages_of(folder)),
+            matches=tuple(code_matches(folder, patterns)),
         )
 
 

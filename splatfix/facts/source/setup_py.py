@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,6 +112,49 @@ def read_setup_script(file: Path, text: str | None = None) -> SetupScript:
         literals=_unique(_literals(tree)),
         imports=_unique(_imports(tree)),
     )
+
+
+def standard_flags(script: SetupScript) -> tuple[str, ...]:
+    """Flags that force a C++ standard on a CUDA build: not those of another backend's flags in the same file."""
+    lists: list[ast.expr] = []
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.Dict):
+            keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+            if "nvcc" in keys:
+                lists += node.values
+    for call in script.calls("CUDAExtension", "CppExtension"):
+        lists += [item.value for item in call.keywords if item.arg == "extra_compile_args"]
+    texts = [text for item in lists if isinstance(found := script.literal(item), list) for text in found]
+    texts += script.nvcc_flags
+    return tuple(dict.fromkeys(text for text in texts if text and re.match(r"[-/]+std[=:]", text)))
+
+
+def own_path_in_flags(script: SetupScript) -> bool:
+    """A flag is put together from "-I" and the folder that setup.py lies in, as the Inria family does for glm."""
+
+    def speaks_of_itself(node: ast.AST, depth: int = 0) -> bool:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and inner.id == "__file__":
+                return True
+            if isinstance(inner, ast.Call) and SetupScript.callee(inner) in ("getcwd", "cwd"):
+                return True
+            named = script.assigned.get(inner.id) if isinstance(inner, ast.Name) and depth < 5 else None
+            if named is not None and speaks_of_itself(named, depth + 1):
+                return True
+        return False
+
+    for node in ast.walk(script.tree):
+        parts = (
+            node.values
+            if isinstance(node, ast.JoinedStr)
+            else [node.left]
+            if isinstance(node, ast.BinOp)
+            else []
+        )
+        first = parts[0] if parts else None
+        if isinstance(first, ast.Constant) and str(first.value).startswith("-I") and speaks_of_itself(node):
+            return True
+    return False
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:

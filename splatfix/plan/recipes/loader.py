@@ -30,12 +30,8 @@ class Part:
     """``setup.py``: splatfix builds it; ``cmake``, ``none``: it says what to do instead."""
     arch_variable: str
     """Variable that decides on GPUs; "none" for CPU code."""
-    std: str
-    """C++ standard that its setup.py forces; "" leaves it to torch."""
     glm: str | None
     """``submodule``, ``vendored`` or None."""
-    edits: tuple[str, ...]
-    """Rules of ``patches/`` that some version of it needs."""
     note: str
 
     @property
@@ -111,8 +107,6 @@ def _part(row: Mapping[str, Any]) -> Part:
         origin=row["from"],
         builder=row.get("builder", "setup.py"),
         arch_variable=known.arch_variable if known else row.get("arch", ""),
-        std=row.get("std", ""),
         glm=known.glm if known else None,
-        edits=tuple(row.get("edits", ())),
         note=row.get("note", ""),
     )

@@ -13,12 +13,13 @@ from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.files import write_json
 from splatfix.facts import Colmap, LiveSystem, load, read_source
-from splatfix.facts.code_matches import passages_of
 from splatfix.facts.environment.extensions import _has_init
 from splatfix.facts.environment.packages import _imports_torch
 from splatfix.facts.machine import libraries as look
 from splatfix.facts.machine import toolkits
+from splatfix.facts.source.code_matches import code_matches
 from splatfix.facts.system.playback import PlaybackSystem
+from splatfix.knowledge.breakages import source_patterns
 from tests.machines import facts_of
 
 MachineOf = Callable[..., PlaybackSystem]
@@ -161,7 +162,7 @@ def test_thrust_sequence_without_its_header(tmp_path: Path) -> None:
     (tmp_path / "through.cu").write_text(f'#include "local.h"\n{call}')
     (tmp_path / "local.h").write_text("#include <thrust/sequence.h>\n")
     (tmp_path / "comment.cu").write_text("// thrust::sequence\n")
-    found = [item for item in passages_of(tmp_path) if item.kind == "no-thrust-sequence"]
+    found = [item for item in code_matches(tmp_path, source_patterns()) if item.breakage == "thrust-sequence"]
     assert [(item.file, item.line) for item in found] == [("bad.cu", 2)]
 
 

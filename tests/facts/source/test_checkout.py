@@ -13,6 +13,7 @@ import pytest
 from splatfix.core.codec import from_json, to_json
 from splatfix.facts import Checkout
 from splatfix.facts.source.checkout import read_checkout
+from splatfix.knowledge.breakages import source_patterns
 
 GIT_ENV = {
     "GIT_AUTHOR_NAME": "t",
@@ -46,7 +47,7 @@ def put(root: Path, files: dict[str, str]) -> Path:
 
 
 def read(root: Path) -> Checkout:
-    found = read_checkout(root).value
+    found = read_checkout(root, source_patterns()).value
     assert found is not None
     assert from_json(Checkout, json.loads(json.dumps(to_json(found)))) == found
     return found
@@ -182,14 +183,14 @@ def test_sources_and_their_passages(tmp_path: Path) -> None:
     (item,) = read(put(tmp_path / "r", SOURCES)).sources
     assert (item.path, item.source.name) == ("submodules/dgr", "dgr")
     assert set(item.cxx_flags) == {"-std=c++14", "/std:c++17"}
-    assert [(one.kind, one.file, one.line) for one in item.passages] == [
-        ("no-cfloat", "box.cu", 1),
-        ("cub-max", "forward.cu", 4),
-        ("no-cstdint", "impl.h", 2),
+    assert [(one.breakage, one.file, one.line) for one in item.matches] == [
+        ("cfloat", "box.cu", 1),
+        ("cub-functors", "forward.cu", 4),
+        ("cstdint", "impl.h", 2),
     ]
     put(tmp_path / "r", {"submodules/dgr/width.h": "#include <stdint.h>\n"})
     (item,) = read(tmp_path / "r").sources
-    assert {one.kind for one in item.passages} == {"no-cfloat", "cub-max"}, (
+    assert {one.breakage for one in item.matches} == {"cfloat", "cub-functors"}, (
         "a local header may bring the include"
     )
 
@@ -262,8 +263,8 @@ def test_odd_folders_do_not_stop_it(tmp_path: Path) -> None:
     (root / "train.py").write_bytes(b"\xff\xfegsplat\x00")
     found = read(root)
     assert found.commit is None and found.pins == ()
-    assert read_checkout(tmp_path / "nowhere").value is None
-    assert "not a folder" in read_checkout(tmp_path / "nowhere").error
+    assert read_checkout(tmp_path / "nowhere", ()).value is None
+    assert "not a folder" in read_checkout(tmp_path / "nowhere", ()).error
 
 
 INCLUDES = """

@@ -1,12 +1,13 @@
 """Reads the data files of this folder, lays a user's override file over them, and caches what is built from them.
 
-A row that the table lacks is *unknown*: readers answer ``None`` for it, never ``False``.
+A row that a table lacks is *unknown*: readers answer ``None`` for it, never ``False``.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,9 +17,11 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from splatfix.knowledge._schema import SECTIONS, SETTINGS, problems
+from splatfix.core.resources import bundled
 
 DATA = Path(__file__).parent / "data"
+SCHEMA = Path(__file__).parent / "schema.json"
+"""JSON Schema of every table by name; the descriptions in it are the words of an error."""
 Version = tuple[int, ...]
 T = TypeVar("T")
 
@@ -40,7 +43,7 @@ _active: ContextVar[Overrides | None] = ContextVar("splatfix_knowledge_overrides
 
 def table_names() -> tuple[str, ...]:
     """Names of all tables that splatfix ships, sorted."""
-    return tuple(sorted(path.stem for path in DATA.glob("*.json")))
+    return tuple(sorted({"breakages", *(path.stem for path in DATA.iterdir())}))
 
 
 def load_overrides(path: Path) -> Overrides:
@@ -48,7 +51,7 @@ def load_overrides(path: Path) -> Overrides:
 
     The file mirrors the data files: table name, section, row key, fields. A row that we have is extended or
     overridden field by field, a new row is added; lists are replaced whole. For example, to teach splatfix a
-    GPU architecture, a driver branch and a torch build that appeared after this release::
+    GPU architecture, a driver branch, a torch build and a breakage that appeared after this release::
 
         [archs.archs.130]
         cc = [13, 0]
@@ -69,13 +72,19 @@ def load_overrides(path: Path) -> Overrides:
         [torch_releases.releases."2.15".builds.cu126]
         index_verified = true       # pip found it
 
+        [breakages.cstdint.when]
+        gcc = ">=14"
+
     or, to have wheels come from a mirror of PyTorch's index::
 
         [torch_releases]
         index_url = "https://mirror.example/whl/{tag}"
 
-    Raises KnowledgeError when the file cannot be read, names a table or section that does not exist, or leaves a
-    row without a field that it needs. Use it with ``using``.
+    Use it with ``using``.
+
+    Raises:
+        KnowledgeError: the file cannot be read, names a table that does not exist, or makes a table depart from its
+            schema.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -90,21 +99,14 @@ def load_overrides(path: Path) -> Overrides:
         raise KnowledgeError(
             f"The override file {path} must hold tables by name, for example [archs.archs.130]."
         )
-    for name, sections in document.items():
+    for name, changes in document.items():
         if name not in table_names():
             raise KnowledgeError(
                 f"The override file {path} names the table {name!r}, which does not exist. "
                 f"Tables: {', '.join(table_names())}."
             )
-        known = [*SECTIONS[name], *SETTINGS.get(name, {})]
-        if not isinstance(sections, dict) or not set(sections) <= set(known):
-            raise KnowledgeError(
-                f"The override file {path} has something in {name} that is no section of it. "
-                f"Sections of {name}: {', '.join(known)}."
-            )
-        wrong = list(problems(name, _merge(_shipped(name), sections)))
-        if wrong:
-            raise KnowledgeError(f"The override file {path} has rows that cannot be read: {' '.join(wrong)}")
+        if problem := problem_in(name, _merge(_shipped(name), changes)):
+            raise KnowledgeError(f"The override file {path} cannot be used: {problem}")
     return Overrides(path, document)
 
 
@@ -129,36 +131,24 @@ def table(name: str) -> Mapping[str, Any]:
     return merged
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """Where a row comes from, and when that was looked at."""
-
-    source: str
-    """The source in full, as the table's own list describes it; else as the row says it."""
-    date: str
-    """ISO 8601; "" for a row of the user's that gives none."""
-    verified: bool | None
-    """None for a row that does not say."""
-
-
-def provenance(name: str, section: str, key: str = "") -> Provenance | None:
-    """Source and date of one row (``provenance("archs", "archs", "120")``; no key for a section of one row); None: no row.
-
-    A row of ours was looked at on its table's date unless it gives its own; a row that a user's file touches, when the
-    file says.
-    """
-    document = table(name)
-    rows = document.get(section)
-    row = rows if SECTIONS[name][section].single else (rows or {}).get(key)
-    if not isinstance(row, dict):
-        return None
-    own = _shipped(name).get(section)
-    untouched = row is (own if SECTIONS[name][section].single else (own or {}).get(key))
-    return Provenance(
-        source=str(document["source"].get(row["source"], row["source"])),
-        date=str(row.get("date", document["date"] if untouched else "")),
-        verified=row.get("verified"),
-    )
+def problem_in(name: str, document: Any) -> str:
+    """In what a table first departs from its schema, as a sentence; "" where it does not."""
+    schemas: Any = importlib.import_module("fastjsonschema")
+    try:
+        _validator(name)(document)
+    except schemas.JsonSchemaValueException as error:
+        where, value = ".".join((name, *map(str, error.path[1:]))), error.value
+        wanted = error.definition if isinstance(error.definition, dict) else {}
+        if error.rule == "required":
+            return f"{where} lacks {', '.join(key for key in wanted['required'] if key not in value)}."
+        if error.rule == "additionalProperties":
+            known = wanted["properties"]
+            extra = next(key for key in value if key not in known)
+            return f"{where} has {extra!r}, which means nothing there. Known: {', '.join(known)}."
+        if error.rule == "propertyNames":
+            return f"{where} has a row whose key is not {_words(wanted['propertyNames'])}."
+        return f"{where} is {value!r}; it must be {_words(wanted)}."
+    return ""
 
 
 def cached(build: Callable[[], T]) -> Callable[[], T]:
@@ -175,16 +165,14 @@ def cached(build: Callable[[], T]) -> Callable[[], T]:
     return wrapper
 
 
+def source_of(name: str, row: Mapping[str, Any]) -> str:
+    """Where a row of this table comes from, as the table's own list describes it; else as the row says it."""
+    return str(table(name)["source"].get(row["source"], row["source"]))
+
+
 def version(value: Any) -> Version:
     """A version from a data file: ``[12, 8]`` or ``"12.8"`` -> ``(12, 8)``."""
-    if isinstance(value, str):
-        return parse_version(value)
-    return tuple(int(part) for part in value)
-
-
-def optional_version(value: Any) -> Version | None:
-    """As ``version``; ``null`` (or TOML's ``false``) -> None."""
-    return None if value is None or value is False else version(value)
+    return parse_version(value) if isinstance(value, str) else tuple(int(part) for part in value)
 
 
 def pair(value: Any) -> tuple[int, int]:
@@ -195,13 +183,14 @@ def pair(value: Any) -> tuple[int, int]:
 
 def optional_pair(value: Any) -> tuple[int, int] | None:
     """As ``pair``; ``null`` (or TOML's ``false``) -> None."""
-    return None if value is None or value is False else pair(value)
+    return pair(value) if value else None
 
 
 def parse_version(text: str) -> Version:
     """Leading numbers of a version: ``"2.13.0+cpu"`` -> (2, 13, 0); ``"2.16.0.dev1"`` -> (2, 16, 0).
 
-    Raises KnowledgeError for a text that begins with none.
+    Raises:
+        KnowledgeError: the text begins with none.
     """
     if not (parts := leading_numbers(text)):
         raise KnowledgeError(f"{text!r} is not a version: it must begin with a number, as in '12.8'.")
@@ -210,33 +199,51 @@ def parse_version(text: str) -> Version:
 
 def leading_numbers(text: str) -> Version:
     """As ``parse_version``; empty for a text that is no version."""
-    parts: list[int] = []
-    for part in text.strip().split("+")[0].split("."):
-        digits = ""
-        for char in part:
-            if not char.isdigit():
-                break
-            digits += char
-        if not digits:
-            break
-        parts.append(int(digits))
-        if digits != part:
-            break
-    return tuple(parts)
-
-
-def compare(left: Version, right: Version) -> int:
-    """-1, 0 or 1; missing parts count as 0, as packaging's Version has it: (13,) equals (13, 0)."""
-    width = max(len(left), len(right))
-    a, b = left + (0,) * (width - len(left)), right + (0,) * (width - len(right))
-    return (a > b) - (a < b)
+    found = re.match(r"\s*(\d+(?:\.\d+)*)", text)
+    return tuple(map(int, found.group(1).split("."))) if found else ()
 
 
 @cache
 def _shipped(name: str) -> Mapping[str, Any]:
+    if name == "breakages":
+        return {path.stem: _read(path) for path in sorted(bundled("patches").glob("*.toml"))}
     path = DATA / f"{name}.json"
-    document: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return _read(path if path.is_file() else path.with_suffix(".toml"))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    document: Mapping[str, Any] = json.loads(text) if path.suffix == ".json" else _toml().loads(text)
     return document
+
+
+@cache
+def _schema() -> Mapping[str, Any]:
+    schema: Mapping[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    return schema
+
+
+@cache
+def _validator(name: str) -> Callable[[Any], Any]:
+    # fastjsonschema: one package of pure Python, imported only for --knowledge; jsonschema brings compiled ones along
+    schema = {"$defs": _schema()["$defs"], **_schema()["properties"][name]}
+    validate: Callable[[Any], Any] = importlib.import_module("fastjsonschema").compile(schema)
+    return validate
+
+
+def _words(schema: Mapping[str, Any]) -> str:
+    """What a schema asks for, in words."""
+    if "$ref" in schema:
+        return _words(_schema()["$defs"][schema["$ref"].rpartition("/")[2]])
+    if "description" in schema:
+        return str(schema["description"])
+    if "anyOf" in schema:
+        return " or ".join(_words(part) for part in schema["anyOf"])
+    if "enum" in schema:
+        return f"one of {', '.join(map(str, schema['enum']))}"
+    if schema.get("type") == "array":
+        return f"a list, each {_words(schema['items'])}"
+    return "a table"
 
 
 def _merge(ours: Any, theirs: Any) -> Any:

@@ -1,0 +1,41 @@
+"""What to look for in source files: knowledge states it, the probe of a checkout and the edit rules search with it."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import dataclass
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_C_FAMILY = (".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc")
+
+
+@dataclass(frozen=True)
+class SourcePattern:
+    """Code on which builds are known to break."""
+
+    key: str
+    """Key of the breakage it belongs to."""
+    files: tuple[str, ...]
+    """Glob patterns of file names."""
+    pattern: re.Pattern[str]
+    unless: re.Pattern[str] | None = None
+    """A file that matches this too is fine."""
+
+    def looks_at(self, name: str) -> bool:
+        """Whether a file of this name is searched; ``name`` may be a path with '/'."""
+        return any(fnmatch.fnmatch(name.rpartition("/")[2], glob) for glob in self.files)
+
+    def find(self, text: str, *included: str) -> re.Match[str] | None:
+        """The first match in a file's text; None where ``unless`` matches that text or one of ``included``."""
+        match = self.pattern.search(text)
+        if match and self.unless and any(self.unless.search(part) for part in (text, *included)):
+            return None
+        return match
+
+
+def without_comments(name: str, text: str) -> str:
+    """The text of a C++ or CUDA file with its comments blanked, so that offsets stay; other files as they are."""
+    if not name.endswith(_C_FAMILY):
+        return text
+    return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
