@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.core.errors import Exit, usage_error
-from splatfix.core.step import say
+from splatfix.core.step import Step, run, say
 
 if TYPE_CHECKING:
     from splatfix.certify import Certificate, Request
@@ -73,7 +73,9 @@ def certify(asked: CertifyRequest) -> Result:
     return Result(
         "certify",
         lambda: certificate.document(result, known),
-        lambda console: certificate.show(console, result, asked.out / "certificate.md"),
+        lambda console: certificate.show(
+            console, result, asked.out / "certificate.md", next_step(result, asked.python)
+        ),
         exit_code_of(result),
     )
 
@@ -88,16 +90,26 @@ def run_and_report(
     Raises:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
-    from splatfix.certify import certify as run
+    from splatfix.certify import certify as train_and_judge
     from splatfix.core.files import write_json, write_text
     from splatfix.report import certificate
     from splatfix.report.documents import envelope
 
-    result, known = run(request, progress, facts)
+    result, known = train_and_judge(request, progress, facts)
     document = envelope("certify", exit_code_of(result), certificate.document(result, known))
     write_json(request.out / "certificate.json", document)
     write_text(request.out / "certificate.md", certificate.markdown(result))
     return result, known
+
+
+def next_step(certificate: Certificate, python: str | None) -> Step | None:
+    """The diagnosis where something failed; None otherwise."""
+    from splatfix.certify import Verdict
+
+    if certificate.verdict is not Verdict.NOT_CERTIFIED:
+        return None
+    named = ["--python", python] if python else []
+    return run("splatfix", "diagnose", *named, text="Next: look for the cause")
 
 
 def exit_code_of(certificate: Certificate) -> Exit:
@@ -114,11 +126,11 @@ def certify_in_container(asked: ContainerRequest) -> Result:
     Raises:
         SplatfixError: no such lane or engine, an image that cannot be built, no report.
     """
-    from splatfix.containers import certify_in_container as run
+    from splatfix.containers import certify_in_container as certify_in_lane
     from splatfix.report import certificate, console
 
     with on_interrupt(_interrupted):
-        result = run(
+        result = certify_in_lane(
             asked.lane,
             suite=asked.suite,
             out=asked.out.absolute(),

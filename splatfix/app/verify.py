@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.core.errors import Exit
+from splatfix.core.step import Step, run
 
 if TYPE_CHECKING:
     from splatfix.certify import KernelCheck
@@ -32,9 +33,24 @@ def verify(python: str | None, device: str) -> Result:
     return Result(
         "verify",
         lambda: certificate.kernels_document(kernels, where),
-        lambda console: certificate.show_kernels(console, kernels, where, idle_gpu(facts, where)),
+        lambda console: certificate.show_kernels(
+            console, kernels, where, idle_gpu(facts, where), next_step(kernels, where, python)
+        ),
         exit_code_of(kernels),
     )
+
+
+def next_step(kernels: Sequence[KernelCheck], device: str, python: str | None) -> Step | None:
+    """Training where all is well, else the diagnosis; None where a GPU is missing."""
+    named = ["--python", python] if python else []
+    exit_code = exit_code_of(kernels)
+    if exit_code is Exit.FAILURE:
+        return run("splatfix", "diagnose", *named, text="Next: look for the cause")
+    if exit_code is not Exit.OK:
+        return None
+    installed = any(item.kind and "diff_gaussian_rasterization" in item.implementation for item in kernels)
+    renderer = ["--renderer", "inria"] if installed and device != "cpu" else []
+    return run("splatfix", "certify", *renderer, *named, text="Next: test training")
 
 
 def exit_code_of(kernels: Sequence[KernelCheck]) -> Exit:

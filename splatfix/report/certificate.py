@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,16 @@ from rich.markup import escape
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.proof import Rung
+from splatfix.core.step import Step
 from splatfix.facts.model import Facts
-from splatfix.report.console import paragraph, prose
+from splatfix.report.console import paragraph, prose, show_step
 
 _MARKS = {
     Outcome.MET: "[green]✓[/]",
     Outcome.FAILED: "[bold red]✗[/]",
     Outcome.NOT_MEASURED: "[dim]–[/]",
 }
+RUNG_MARKS = {True: "[green]✓[/]", False: "[bold red]✗[/]", None: "[dim]–[/]"}
 _WORDS = {Outcome.MET: "met", Outcome.FAILED: "FAILED", Outcome.NOT_MEASURED: "not measured"}
 # A criterion without a verdict may well have a measurement beside it.
 _VERDICTS = {**_WORDS, Outcome.NOT_MEASURED: "not judged"}
@@ -109,46 +111,50 @@ def markdown(certificate: Certificate) -> str:
     return "\n".join(lines)
 
 
-def show(console: Console, certificate: Certificate, report: Path) -> None:
-    """The outcome in a screenful: summary, levels and every criterion.
+def show(console: Console, certificate: Certificate, report: Path, next_step: Step | None = None) -> None:
+    """The outcome in a screenful: verdict, levels, and per scene what was not met; the report has every criterion.
 
     Args:
         report: where the Markdown report is.
     """
-    verdict = certificate.verdict
-    title = f"[{_COLORS[verdict]}]{_TITLES[verdict]}:[/]"
-    paragraph(console, f"{title} {escape(certificate.summary)}", first=0, then=2)
-    for reason in certificate.reasons:
-        prose(console, "  [bold red]✗[/] ", escape(reason))
+    _show_verdict(console, certificate.verdict, certificate.summary, certificate.reasons, report)
     for scene in certificate.unreadable:
         prose(console, "  [bold yellow]?[/] ", f"{escape(scene.scene)}: {escape(scene.reason)}")
-    console.print("\n[bold]proof[/]")
+    if next_step is not None:
+        show_step(console, next_step, indent=2)
+    console.print("\n[bold]Levels[/]")
     for rung in certificate.proof:
-        mark = {True: "[green]✓[/]", False: "[bold red]✗[/]", None: "[dim]–[/]"}[rung.reached]
-        prose(console, f"  {mark} {rung.name.value:<10} ", escape(rung.shown_by))
-    for run in certificate.scenes:
-        if run.unreadable:
-            continue  # said above
+        prose(console, f"  {RUNG_MARKS[rung.reached]} {rung.name.value:<10}  ", escape(rung.shown_by))
+    trained = [run for run in certificate.scenes if not run.unreadable]
+    if trained or certificate.skipped:
+        console.print("\n[bold]Scenes[/]")
+    for run in trained:
         met = sum(item.outcome is Outcome.MET for item in run.criteria)
         summary = f"{met} of {len(run.criteria)} criteria met{_open(run)}, {run.seconds:.0f} s"
-        console.print()
-        prose(console, f"[bold]{escape(run.scene)}[/] ", summary)
+        mark = RUNG_MARKS[run.passed]
+        prose(console, f"  {mark} {escape(run.scene):<10}  ", summary)
         for item in run.criteria:
-            said = f"{item.code}: {escape(item.measured)} [dim]({escape(item.required)})[/]"
-            prose(console, f"  {_MARKS[item.outcome]} ", said)
+            if item.outcome is not Outcome.MET:
+                said = f"{item.code}: {escape(item.measured)} [dim](required: {escape(item.required)})[/]"
+                prose(console, f"      {_MARKS[item.outcome]} ", said)
     for reason, names in _skipped(certificate).items():
-        console.print()
-        prose(console, "[dim]–[/] ", f"[dim]skipped, {escape(reason)}: {escape(', '.join(names))}[/]")
-    console.print(f"\nreport: {report}", markup=False, soft_wrap=True)
+        prose(console, "  [dim]–[/] ", f"[dim]{escape(', '.join(names))}: skipped, {escape(reason)}[/]")
 
 
 def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:
     """The outcome of a certification in a container, by its JSON document."""
-    title = _TITLES[Verdict(content["verdict"])]
-    prose(console, "", escape(f"{title} in lane {lane}: {content['summary']}"))
-    for reason in content.get("reasons", ()):
-        prose(console, "  ✗ ", escape(str(reason)))
-    console.print(f"report: {report}", markup=False, soft_wrap=True)
+    summary = f"(lane {lane}) {content['summary']}"
+    _show_verdict(console, Verdict(content["verdict"]), summary, content.get("reasons", ()), report)
+
+
+def _show_verdict(
+    console: Console, verdict: Verdict, summary: str, reasons: Iterable[str], report: Path
+) -> None:
+    title = f"[{_COLORS[verdict]}]{_TITLES[verdict]}:[/]"
+    paragraph(console, f"{title} {escape(summary)}", first=0, then=2)
+    for reason in reasons:
+        prose(console, "  [bold red]✗[/] ", escape(reason))
+    prose(console, "  Report: ", escape(str(report)))
 
 
 def _open(run: SceneRun) -> str:
@@ -179,27 +185,61 @@ def _trained_as(run: SceneRun) -> list[str]:
     return [_cell(". ".join([words, *result.get("notes", ())])) + ".", ""]
 
 
-def kernels_document(kernels: tuple[KernelCheck, ...], device: str) -> dict[str, Any]:
+def kernels_document(kernels: Sequence[KernelCheck], device: str) -> dict[str, Any]:
     """The content of ``verify``'s JSON document."""
-    return {"device": device, "kernels": to_json(kernels)}
+    return {"device": device, "kernels": to_json(tuple(kernels))}
 
 
-def show_kernels(console: Console, kernels: tuple[KernelCheck, ...], device: str, idle_gpu: str = "") -> None:
-    """Every implementation of every kernel, side by side, with its errors against float64, and what was not run."""
+def show_kernels(
+    console: Console,
+    kernels: Sequence[KernelCheck],
+    device: str,
+    idle_gpu: str = "",
+    next_step: Step | None = None,
+) -> None:
+    """The verdict, then every implementation with its errors against float64, then what was not run."""
     where = "the CPU" if device == "cpu" else device
-    prose(console, "", f"[dim]on {where}, against float64 references[/]")
+    failed = [item for item in kernels if item.outcome is Outcome.FAILED]
+    ran = [item for item in kernels if item.outcome is Outcome.MET]
+    not_run = [item.implementation for item in kernels if item.native_not_run]
+    if failed:
+        names = ", ".join(item.implementation or item.name for item in failed)
+        said = f"[bold red]✗[/] [bold]Wrong results on {where}: {escape(names)}[/]"
+    elif not ran:
+        said = f"[magenta]?[/] [bold]No kernel could be verified on {where}[/]"
+    elif not_run:
+        said = "[magenta]?[/] [bold]CUDA extensions need a GPU to verify[/]"
+    else:
+        said = f"[green]✓[/] [bold]All kernels match their float64 references on {where}[/]"
+    paragraph(console, said, first=0, then=2)
+    if next_step is not None:
+        show_step(console, next_step, indent=2)
+    console.print()
     for item in kernels:
-        errors = f"value {_error(item.value_error, item.value_allowed)}"
-        if item.gradient_allowed:
-            errors += f", gradient {_error(item.gradient_error, item.gradient_allowed)}"
-        words = item.detail if item.value_error is None else ", ".join(filter(None, (errors, item.detail)))
-        which = f"{item.name:<10} {item.implementation:<28} {item.kind or '–':<7}"
-        prose(console, f"{_MARKS[item.outcome]} {escape(which)} ", escape(words))
-    unseen = ", ".join(item.implementation for item in kernels if item.native_not_run)
-    if unseen:
-        prose(console, "", f"Not run: {escape(unseen)}. CUDA extensions need a GPU to verify.")
+        if item.kind or item.outcome is Outcome.FAILED:
+            kind = f" [dim]({item.kind})[/]" if item.kind else ""
+            prose(
+                console, f"{_MARKS[item.outcome]} {item.name:<10}  ", f"{escape(item.implementation)}{kind}"
+            )
+            prose(console, " " * 14, f"[dim]{escape(_measured(item))}[/]")
+    absent = ", ".join(
+        item.implementation for item in kernels if not item.kind and item.outcome is not Outcome.FAILED
+    )
+    if absent:
+        prose(console, "[dim]Not installed:[/] ", f"[dim]{escape(absent)}[/]")
+    if not_run:
+        prose(console, "Not run: ", escape(", ".join(not_run)))
     if idle_gpu:
         prose(console, "", escape(idle_gpu))
+
+
+def _measured(item: KernelCheck) -> str:
+    if item.value_error is None:
+        return item.detail
+    errors = [f"value error {_error(item.value_error, item.value_allowed)}"]
+    if item.gradient_allowed:
+        errors.append(f"gradient error {_error(item.gradient_error, item.gradient_allowed)}")
+    return ", ".join(filter(None, (*errors, item.detail)))
 
 
 def _reached(rung: Rung) -> str:
