@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from splatfix.app.certify import exit_code_of
-from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Skipped, Verdict
+from splatfix.app.certify import exit_code_of, next_step
+from splatfix.app.verify import next_step as verified_step
+from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
 from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
-from splatfix.report.certificate import markdown, show
+from splatfix.report.certificate import markdown, show, show_kernels
 
 RESULT: dict[str, Any] = {
     "iterations": 300,
@@ -69,16 +70,93 @@ def on_terminal(subject: Certificate) -> str:
     return console.file.getvalue()
 
 
-def test_a_rung_that_was_not_reached_says_so_once() -> None:
+def test_the_certificate_on_a_terminal() -> None:
+    assert on_terminal(certificate()).splitlines() == [
+        "CERTIFIED: It trained.",
+        "  Report: report.md",
+        "",
+        "Levels",
+        "  ✓ trains      every criterion met",
+        "  – reproduces  no stored baseline was given (--baseline)",
+        "",
+        "Scenes",
+        "  ✓ garden      1 of 2 criteria met, 1 not judged, 12 s",
+        "      – held-out-quality: 26.10 dB (required: no floor known)",
+        "  – truck, stump: skipped, not below data",
+        "  – room: skipped, data/room has images, but no reconstruction (sparse/)",
+    ]
+
+
+def test_a_failed_certificate_names_the_next_command() -> None:
+    subject = dataclasses.replace(certificate(), verdict=Verdict.NOT_CERTIFIED, reasons=("garden: bad",))
+    step = next_step(subject, "my env")
+    assert step is not None and step.command is not None
+    assert step.command.argv == ("splatfix", "diagnose", "--python", "my env")
+    assert next_step(certificate(), None) is None
+    stream = io.StringIO()
+    show(Console(file=stream, width=80), subject, Path("report.md"), step)
+    assert stream.getvalue().splitlines()[:5] == [
+        "NOT CERTIFIED: It trained.",
+        "  ✗ garden: bad",
+        "  Report: report.md",
+        "  → Next: look for the cause",
+        "    $ splatfix diagnose --python 'my env'",
+    ]
+
+
+def test_a_level_without_evidence_is_called_not_verified() -> None:
     assert "| reproduces | not verified | no stored baseline was given (--baseline) |" in markdown(
         certificate()
     )
-    assert "– reproduces no stored baseline" in on_terminal(certificate())
 
 
-def test_a_measurement_without_a_verdict_is_not_called_unmeasured() -> None:
+def test_a_measurement_without_a_verdict_is_not_judged() -> None:
     assert "| held-out-quality | not judged | 26.10 dB | no floor known |" in markdown(certificate())
-    assert "garden 1 of 2 criteria met, 1 not judged, 12 s" in on_terminal(certificate())
+
+
+OURS = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 6e-8, 1e-6, 4e-7, 5e-5, kind="ours")
+ABSENT = KernelCheck("ssim", "fused_ssim", Outcome.NOT_MEASURED, detail="not installed in this environment")
+NATIVE = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="it needs a GPU", kind="native")
+WRONG = KernelCheck("knn", "simple_knn._C", Outcome.FAILED, 0.3, 1e-4, kind="native")
+
+
+def kernels_screen(*kernels: KernelCheck, device: str = "cpu") -> list[str]:
+    stream = io.StringIO()
+    step = verified_step(kernels, device, None)
+    show_kernels(Console(file=stream, width=80), kernels, device, next_step=step)
+    return stream.getvalue().splitlines()
+
+
+def test_kernels_that_match_lead_to_training() -> None:
+    assert kernels_screen(OURS, ABSENT) == [
+        "✓ All kernels match their float64 references on the CPU",
+        "  → Next: test training",
+        "    $ splatfix certify",
+        "",
+        "✓ ssim        splatfix.kernels.ssim (ours)",
+        "              value error 6.0e-08 (allowed 1e-06), gradient error 4.0e-07",
+        "              (allowed 5e-05)",
+        "Not installed: fused_ssim",
+    ]
+
+
+def test_a_wrong_kernel_leads_to_the_diagnosis() -> None:
+    lines = kernels_screen(OURS, WRONG, device="cuda")
+    assert lines[0] == "✗ Wrong results on cuda: simple_knn._C"
+    assert lines[2] == "    $ splatfix diagnose"
+
+
+def test_an_extension_that_was_not_run_has_no_next_step() -> None:
+    lines = kernels_screen(OURS, NATIVE)
+    assert lines[:2] == ["? CUDA extensions need a GPU to verify", ""]
+    assert lines[-1] == "Not run: simple_knn._C"
+    assert kernels_screen(ABSENT)[0] == "? No kernel could be verified on the CPU"
+
+
+def test_inrias_rasterizer_on_a_gpu_is_what_certify_trains_with() -> None:
+    rasterizer = dataclasses.replace(OURS, implementation="diff_gaussian_rasterization._C", kind="native")
+    assert "    $ splatfix certify --renderer inria" in kernels_screen(rasterizer, device="cuda")
+    assert "    $ splatfix certify" in kernels_screen(rasterizer, device="cpu")
 
 
 @pytest.mark.parametrize("rendering", [markdown, on_terminal])

@@ -27,21 +27,28 @@ FACTS = Facts(
     EnvironmentFacts(torch=Fact(None, "", "torch is not installed in this environment")),
     splatfix="0.1.0",
 )
-QUIET = Finding("a-check", Status.PASS, "All is [well].", evidence=(Evidence("fact", "value", "road"),))
+QUIET = Finding(
+    Status.PASS,
+    "All is [well].",
+    evidence=(Evidence("fact", "value", "road"),),
+    code="a-check",
+    family="gpu",
+)
 LOUD = Finding(
-    "b-check",
     Status.FAIL,
     "Something [is] wrong.",
     evidence=(Evidence("nvcc", "[13.0]", "nvcc --version"),),
     remedy=(set_variable("A", "[b]"), say("Reboot.")),
     link="https://example.org/why",
+    code="b-check",
+    family="driver",
 )
 
 
 def shown(*findings: Finding, verbose: bool = False, width: int = 60) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, highlight=False)
-    diagnosis.show(console, FACTS, findings, {"a-check": "gpu", "b-check": "driver"}, verbose=verbose)
+    diagnosis.show(console, FACTS, findings, verbose=verbose)
     return stream.getvalue()
 
 
@@ -90,14 +97,14 @@ def test_verbose_lists_what_passed_without_its_code() -> None:
     ],
 )
 def test_verdicts(statuses: tuple[Status, ...], verdict: str) -> None:
-    findings = [Finding("a-check", status, "x") for status in statuses]
+    findings = [Finding(status, "x", code="a-check") for status in statuses]
     assert shown(*findings).splitlines()[0] == verdict
 
 
 def test_the_next_step_is_below_the_verdict() -> None:
     stream = io.StringIO()
     step = run("splatfix", "verify", text="Next: verify")
-    diagnosis.show(Console(file=stream, width=60), FACTS, (QUIET,), {}, next_step=step)
+    diagnosis.show(Console(file=stream, width=60), FACTS, (QUIET,), next_step=step)
     assert stream.getvalue().splitlines()[1:3] == ["  → Next: verify", "    $ splatfix verify"]
 
 
@@ -129,7 +136,7 @@ def test_paths_are_shortened_to_the_environment_or_home(prefix: str, text: str, 
     ],
 )
 def test_exit_codes(statuses: tuple[Status, ...], exit_code: Exit) -> None:
-    findings = tuple(Finding("a-check", status, "x") for status in statuses)
+    findings = tuple(Finding(status, "x", code="a-check") for status in statuses)
     assert exit_code_of(findings) is exit_code
     assert sum(diagnosis.counts(findings).values()) == len(findings)
 
@@ -140,5 +147,5 @@ def test_the_overview_names_mig_instances() -> None:
     )
     machine = dataclasses.replace(FACTS.machine, gpus=Fact((card,), "NVML"))
     stream = io.StringIO()
-    diagnosis.show(Console(file=stream, width=100), dataclasses.replace(FACTS, machine=machine), (QUIET,), {})
+    diagnosis.show(Console(file=stream, width=100), dataclasses.replace(FACTS, machine=machine), (QUIET,))
     assert "NVIDIA A100-SXM4-80GB MIG 3g.40gb (8.0)" in stream.getvalue()
