@@ -1,20 +1,20 @@
-# A lane on any Debian-like base (Debian, Ubuntu, NVIDIA's CUDA images for Ubuntu): Python from the base or from apt,
-# everything else from the wheelhouse in the build context. Written for the classic builder too: no BuildKit features.
+# A lane on a Debian-like base (Debian, Ubuntu, NVIDIA's CUDA images for Ubuntu): Python from the base or from apt,
+# everything else from the build context. Also for the classic builder: no BuildKit features.
 #
-# Build context: requirements.txt, wheelhouse/*.whl, splatfix/*.whl, certificates.pem (may be empty).
+# Build context: requirements.txt, wheelhouse/*.whl, source/ (splatfix as in site-packages), certificates.pem (may be empty).
 
 ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 
-# The minor version of Python that the wheelhouse was gathered for, such as 3.11.
+# The minor version of Python that the wheels are for, such as 3.11.
 ARG PYTHON_VERSION
-# Debian packages that the lane needs besides Python, separated by blanks.
+# Debian packages besides Python, separated by spaces.
 ARG APT_PACKAGES=""
 
 COPY certificates.pem /usr/local/share/splatfix/certificates.pem
 
-# apt runs only for what the base lacks, so a base that has Python builds with no network at all.
-# ensurepip is asked for as well: Debian ships it apart, in python3-venv.
+# apt runs only for what the base lacks, so a base with Python needs no network.
+# ensurepip is a separate package in Debian (python3-venv).
 RUN set -eu; \
     wanted="${APT_PACKAGES}"; \
     python3 -c 'import ensurepip, venv' 2>/dev/null || wanted="${wanted} python3 python3-venv"; \
@@ -33,12 +33,11 @@ RUN set -eu; \
         exit 1; \
     fi
 
-# A user with a name and a home: torch asks the system for both.
+# torch needs a user with a name and a home.
 RUN useradd --create-home --uid 10001 --user-group splatfix \
     && install --directory --owner=splatfix --group=splatfix /report
 
-# One stage on purpose: the classic builder keeps the layers of every stage, so that a second stage would not spare
-# the disk the wheels but cost it the installed environment twice.
+# One stage: the classic builder keeps the layers of all stages, so a second one would store the environment twice.
 COPY requirements.txt /context/requirements.txt
 COPY wheelhouse /context/wheelhouse
 RUN python3 -m venv /opt/splatfix \
@@ -46,9 +45,7 @@ RUN python3 -m venv /opt/splatfix \
         --no-index --find-links /context/wheelhouse --requirement /context/requirements.txt
 
 # Last, because it changes most often: an edit of splatfix rebuilds only from here.
-COPY splatfix /context/splatfix
-RUN /opt/splatfix/bin/python -m pip install --disable-pip-version-check --no-cache-dir --no-index --no-deps \
-        /context/splatfix/*.whl
+COPY source /opt/splatfix/lib/python${PYTHON_VERSION}/site-packages/
 
 ENV PATH=/opt/splatfix/bin:$PATH \
     PYTHONUNBUFFERED=1 \
@@ -56,6 +53,6 @@ ENV PATH=/opt/splatfix/bin:$PATH \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 USER 10001:10001
 WORKDIR /home/splatfix
-# NVIDIA's bases bring an entry point that prints a banner into the output.
+# NVIDIA's base images have an entry point that prints a banner.
 ENTRYPOINT []
-CMD ["splatfix", "--version"]
+CMD ["python", "-m", "splatfix", "--version"]

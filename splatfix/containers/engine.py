@@ -1,9 +1,12 @@
-"""Finds and reaches a Docker engine, and says in a person's words why one cannot be reached."""
+"""Connects to a Docker engine, checks that it can pass GPUs in, and explains its failures."""
 
 from __future__ import annotations
 
+import io
 import os
 import socket
+import tarfile
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,14 +17,28 @@ from splatfix.core.step import run, say
 
 _CONNECT_TIMEOUT_S = 15
 _API_TIMEOUT_S = 600
-"""One answer of the engine may take that long: committing a layer of gigabytes on a slow disk does."""
+"""For one answer: committing a layer of gigabytes to a slow disk takes minutes."""
+
+_TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+
+_RUNTIME_MISSING = (
+    # Docker 19.03 to 28, with the NVIDIA Container Toolkit not installed or not seen by the engine
+    "could not select device driver",
+    # Docker 29 asks the Container Device Interface first
+    "no known GPU vendor found",
+    "failed to discover GPU vendor from CDI",
+    "unresolvable CDI devices",
+    # the engine's configuration names a runtime that does not exist
+    "unknown or invalid runtime name: nvidia",
+)
+_DRIVER_UNUSABLE = ("nvidia-container-cli:", "nvml error", "libnvidia-ml.so")
 
 INSTALL_SDK = run("pip", "install", "splatfix[containers]")
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where an engine is looked for, and who said so."""
+    """The address of an engine, and where it is configured."""
 
     host: str
     """Such as ``unix:///var/run/docker.sock``."""
@@ -41,12 +58,12 @@ class Engine:
     """In Docker's words: ``amd64``, ``arm64``."""
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self.client.close()
 
 
 def connect(docker_host: str | None = None, environ: Mapping[str, str] | None = None) -> Engine:
-    """Reach the engine that ``docker`` itself would talk to, or ``docker_host``.
+    """Connect to ``docker_host``, by default to the engine that the docker command uses.
 
     Raises:
         SplatfixError: ``docker-sdk-missing``, ``docker-host-invalid`` (exit code 2), ``docker-permission-denied``,
@@ -71,7 +88,7 @@ def connect(docker_host: str | None = None, environ: Mapping[str, str] | None = 
         raise SplatfixError(
             "docker-engine-not-linux",
             f"The Docker engine at {endpoint.host} runs {answer['Os']} containers.",
-            meaning="Every lane of splatfix is a Linux image.",
+            meaning="All lanes of splatfix are Linux images.",
             todo=(say("Switch that engine to Linux containers, or name another with --docker-host."),),
             exit_code=Exit.UNDETERMINED,
         )
@@ -79,7 +96,7 @@ def connect(docker_host: str | None = None, environ: Mapping[str, str] | None = 
 
 
 def find_endpoint(docker_host: str | None, environ: Mapping[str, str]) -> Endpoint:
-    """The endpoint in the order of the docker command: option, DOCKER_HOST, DOCKER_CONTEXT, current context, default.
+    """The endpoint, in the docker command's order: option, DOCKER_HOST, DOCKER_CONTEXT, current context, default.
 
     Source of the order: https://docs.docker.com/engine/manage-resources/contexts/.
     """
@@ -105,42 +122,46 @@ def find_endpoint(docker_host: str | None, environ: Mapping[str, str]) -> Endpoi
             todo=(run("docker", "context", "ls"),),
             exit_code=Exit.USAGE,
         )
-    told = "DOCKER_CONTEXT" if name else "the current Docker context"
-    return Endpoint(context.Host, f"{told} ({context.name})", context.TLSConfig or None)
+    source = "DOCKER_CONTEXT" if name else "the current Docker context"
+    return Endpoint(context.Host, f"{source} ({context.name})", context.TLSConfig or None)
 
 
 def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixError:
-    """The person's version of whatever the docker SDK raised while it tried to reach ``endpoint``."""
+    """The error for an exception of the docker SDK while it connected to ``endpoint``."""
     where = f"{endpoint.host} (from {endpoint.found_via})"
     root = _root_cause(error)
     if isinstance(root, PermissionError):
         return SplatfixError(
             "docker-permission-denied",
-            f"A Docker engine's socket is at {where}, but this user may not open it.",
-            meaning="The engine may well be running; whether it is could not be found out.",
+            f"This user may not open the Docker engine's socket {where}.",
+            meaning="The engine may be running.",
             todo=(
                 say(
-                    "Run as a user that may, or join the group that owns the socket (usually docker) and log in again."
+                    "Join the group that owns the socket (usually docker; its members can become root on this"
+                    " machine) and log in again, or run as another user."
                 ),
-                say("Members of that group can become root on this machine."),
             ),
             exit_code=Exit.UNDETERMINED,
         )
-    # the SDK wraps what it met on the wire, so a bare ValueError is about the address itself
+    # the SDK wraps network errors, so a bare ValueError is about the address
     if "Invalid bind address" in str(error) or isinstance(error, ValueError):
         return SplatfixError(
             "docker-host-invalid",
-            f"{where} is no address of a Docker engine: {error}.",
-            todo=(say("Give one such as unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host."),),
+            f"{where} is not the address of a Docker engine: {error}.",
+            todo=(
+                say(
+                    "Use an address such as unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host."
+                ),
+            ),
             exit_code=Exit.USAGE,
         )
     return SplatfixError(
         "docker-engine-unreachable",
         f"No Docker engine answers at {where}: {_reason(root, error)}.",
-        meaning="Without an engine no container can be built or run; nothing was certified.",
+        meaning="Nothing was certified.",
         todo=(
             say(
-                "Start the engine (Docker Desktop; on Linux: sudo systemctl start docker), or name another one with"
+                "Start the engine (Docker Desktop; on Linux: sudo systemctl start docker), or choose another with"
                 " --docker-host or DOCKER_HOST."
             ),
             run(
@@ -148,7 +169,7 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
                 "--host",
                 endpoint.host,
                 "version",
-                text="To see what the docker command finds there",
+                text="Check the connection",
             ),
         ),
         exit_code=Exit.UNDETERMINED,
@@ -158,7 +179,7 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
 
 @contextmanager
 def engine_errors(doing: str) -> Iterator[None]:
-    """Turn what the docker SDK raises while ``doing`` something into a :class:`SplatfixError`."""
+    """Raise a :class:`SplatfixError` for an exception of the docker SDK while ``doing`` something."""
     docker = sdk()
     import requests
 
@@ -167,20 +188,20 @@ def engine_errors(doing: str) -> Iterator[None]:
     except docker.errors.APIError as error:
         raise SplatfixError(
             "docker-engine-failed",
-            f"The Docker engine refused while {doing}: {error.explanation or error}.",
+            f"The Docker engine failed while {doing}: {error.explanation or error}.",
             exit_code=Exit.FAILURE,
         ) from error
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
         raise SplatfixError(
             "docker-engine-lost",
             f"The connection to the Docker engine broke while {doing}: {_reason(_root_cause(error), error)}.",
-            meaning="The engine was stopped, or the network to it failed.",
+            meaning="The engine stopped, or the network failed.",
             exit_code=Exit.UNDETERMINED,
         ) from error
 
 
 def sdk() -> Any:
-    """The docker package, imported only when an engine is wanted: the rest of splatfix runs without it.
+    """The docker package, imported on first use: the rest of splatfix runs without it.
 
     Raises:
         SplatfixError: ``docker-sdk-missing`` (exit code 3).
@@ -190,8 +211,8 @@ def sdk() -> Any:
     except ImportError as error:
         raise SplatfixError(
             "docker-sdk-missing",
-            "The Python package 'docker' is not installed beside splatfix.",
-            meaning="splatfix talks to the Docker engine through it.",
+            "The Python package docker is not in splatfix's environment.",
+            meaning="Container lanes need it.",
             todo=(INSTALL_SDK,),
             exit_code=Exit.UNDETERMINED,
         ) from error
@@ -202,7 +223,7 @@ def _tls_from(environ: Mapping[str, str]) -> Any:
     """DOCKER_TLS_VERIFY and DOCKER_CERT_PATH, read by the SDK itself."""
     docker = sdk()
     try:
-        # the SDK would read its own process's variables if it were handed an empty mapping
+        # given an empty mapping, the SDK reads the variables of the process
         return docker.utils.kwargs_from_env(environment=dict(environ) or {"DOCKER_HOST": ""}).get("tls")
     except docker.errors.DockerException as error:
         folder = environ.get("DOCKER_CERT_PATH") or "~/.docker"
@@ -221,7 +242,7 @@ def _tls_from(environ: Mapping[str, str]) -> Any:
 def _root_cause(error: BaseException) -> BaseException:
     """The innermost operating-system error below ``error``, or ``error`` itself.
 
-    requests and urllib3 hand the cause on in ``args``, ``reason`` or the exception chain, so all three are walked.
+    requests and urllib3 keep the cause in ``args``, ``reason`` or the exception chain.
     """
     found = error
     seen: set[int] = set()
@@ -239,13 +260,96 @@ def _root_cause(error: BaseException) -> BaseException:
 
 def _reason(root: BaseException, error: BaseException) -> str:
     if isinstance(root, FileNotFoundError):
-        return "there is no such socket, so no engine is running there"
+        return "no such socket"
     if isinstance(root, ConnectionRefusedError):
-        return "the connection is refused, so no engine is listening there"
+        return "connection refused"
     if isinstance(root, socket.gaierror):
-        return f"the host's name cannot be resolved ({root.strerror})"
+        return f"cannot resolve the host name ({root.strerror})"
     if "paramiko" in str(error):
-        return "ssh addresses need one more package (pip install paramiko)"
+        return "ssh addresses need the package paramiko (pip install paramiko)"
     if isinstance(root, OSError) and root.strerror:
         return root.strerror
     return str(error).removeprefix("Error while fetching server API version: ").rstrip(".")
+
+
+def device_requests() -> list[Any]:
+    """What ``docker run --gpus all`` sends."""
+    docker = sdk()
+    return [docker.types.DeviceRequest(count=-1, capabilities=[["gpu"]])]
+
+
+def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
+    """The error for an engine's message, where it is about GPUs."""
+    if any(sign in message for sign in _RUNTIME_MISSING):
+        return SplatfixError(
+            "docker-gpu-runtime-missing",
+            f"The Docker engine at {host} cannot pass NVIDIA GPUs into a container: {message}",
+            meaning="The NVIDIA Container Toolkit is not installed there, or the engine was not restarted since.",
+            todo=(
+                say(f"Install the NVIDIA Container Toolkit there: {_TOOLKIT_GUIDE}"),
+                run(
+                    "sudo",
+                    "nvidia-ctk",
+                    "runtime",
+                    "configure",
+                    "--runtime=docker",
+                ),
+                run("sudo", "systemctl", "restart", "docker"),
+            ),
+            exit_code=Exit.UNDETERMINED,
+        )
+    if any(sign in message for sign in _DRIVER_UNUSABLE):
+        return SplatfixError(
+            "docker-gpu-unusable",
+            f"The NVIDIA Container Toolkit on {host} found no usable GPU: {message}",
+            meaning="The NVIDIA driver of the engine's machine is not loaded, not installed, or older than the image needs.",
+            todo=(run("splatfix", "diagnose"), run("nvidia-smi")),
+            exit_code=Exit.UNDETERMINED,
+        )
+    return None
+
+
+def require_gpu(engine: Engine) -> None:
+    """Check that this engine can pass GPUs in, before gigabytes are downloaded.
+
+    Starts a container of an empty image with GPUs. The engine sets up devices before it looks for the program, so
+    "no such program" is success.
+
+    Raises:
+        SplatfixError: ``docker-gpu-runtime-missing`` or ``docker-gpu-unusable`` (exit code 3).
+    """
+    docker = sdk()
+    container = None
+    name = f"splatfix-gpu-probe-{uuid.uuid4().hex[:12]}"  # unique, for parallel runs
+    with engine_errors("preparing the GPU check"):
+        engine.client.api.import_image_from_data(_empty_tar(), repository=name, tag="latest")
+    try:
+        container = engine.client.containers.create(
+            f"{name}:latest",
+            command=["/no-such-program"],
+            network_mode="none",
+            device_requests=device_requests(),
+        )
+        container.start()
+    except docker.errors.APIError as error:
+        message = str(error.explanation or error)
+        if explained := explain_gpu_failure(message, engine.endpoint.host):
+            raise explained from error
+        if "/no-such-program" not in message:
+            raise SplatfixError(
+                "docker-engine-failed",
+                f"The Docker engine at {engine.endpoint.host} rejected a container with GPUs: {message}",
+                exit_code=Exit.UNDETERMINED,
+            ) from error
+    finally:
+        with engine_errors("cleaning up the GPU check"):
+            if container is not None:
+                container.remove(force=True)
+            engine.client.images.remove(f"{name}:latest", force=True)
+
+
+def _empty_tar() -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("empty"))
+    return buffer.getvalue()

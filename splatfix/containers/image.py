@@ -1,4 +1,4 @@
-"""Builds a lane's image from a context of wheels, once per content, and finds the cause when a build fails."""
+"""Builds a lane's image from wheels and splatfix's own files, once per content, and finds why a build failed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import re
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -18,11 +18,14 @@ from splatfix.containers.engine import Engine, engine_errors, sdk
 from splatfix.containers.lanes import Lane
 from splatfix.containers.wheelhouse import Wheelhouse
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
 from splatfix.core.step import Step, run, say
 
 LANE_LABEL = "org.splatfix.lane"
-"""On every image and container that splatfix makes, so that they can be found and removed by it."""
+"""On every image and container of splatfix, to find and remove them by."""
 
+BUNDLED = ("patches", "dockerfiles", "constraints.txt")
+"""Data that a wheel carries in ``splatfix/_bundled``."""
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 
@@ -33,27 +36,50 @@ class Recipe:
     lane: Lane
     base_image: str
     wheelhouse: Wheelhouse
-    own_wheel: Path
+    source: Mapping[str, Path]
+    """splatfix's own files by their path in site-packages."""
     certificates: bytes = b""
-    """PEM, for a base whose apt sources need a private certificate authority."""
+    """PEM, for a base image whose apt sources need a private certificate authority."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image on the engine, ready to certify in."""
+    """A lane's image on the engine."""
 
     tag: str
     id: str
     base_image: str
     base_id: str
     reused: bool
-    """True when an image of the very same content was there already."""
+    """Whether an image of equal content existed."""
+
+
+def own_source() -> dict[str, Path]:
+    """The files of the running splatfix and its trainer, by their path in site-packages, sorted.
+
+    The layout is that of an installed wheel, also where splatfix runs from a checkout.
+    """
+    package = kernels_folder().parent
+    files = dict(_files(package.name, package))
+    files |= _files("smoke_trainer", smoke_trainer_folder())
+    if not (package / "_bundled").is_dir():
+        for name in BUNDLED:
+            files |= _files(f"{package.name}/_bundled/{name}", bundled(name))
+    return dict(sorted(files.items()))
+
+
+def _files(name: str, path: Path) -> Iterator[tuple[str, Path]]:
+    if path.is_file():
+        yield name, path
+    for inner in path.rglob("*"):
+        if inner.is_file() and inner.suffix != ".pyc":
+            yield f"{name}/{inner.relative_to(path).as_posix()}", inner
 
 
 def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], None], log: Path) -> Image:
-    """Build the image of ``recipe``, or reuse the one that an equal recipe built before.
+    """Build the image of ``recipe``, or reuse one of an equal recipe.
 
-    The engine's build output goes to ``progress`` and, whole, to ``log``.
+    The build output goes to ``progress`` and ``log``.
 
     Raises:
         SplatfixError: ``docker-base-image-unavailable`` (exit code 3) or ``docker-build-failed`` with its root cause.
@@ -61,8 +87,8 @@ def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], Non
     base_id = _base_image(engine, recipe.base_image, progress)
     tag = f"splatfix-lane-{recipe.lane.name}:{_digest(recipe, base_id)[:20]}"
     if known := _find(engine, tag):
-        progress(f"image {tag} is there already")
-        log.write_text(f"{tag} was built before and is used again\n", encoding="utf-8")
+        progress(f"using image {tag}")
+        log.write_text(f"{tag} was built before\n", encoding="utf-8")
         return Image(tag, known, recipe.base_image, base_id, reused=True)
     progress(f"building image {tag} from {recipe.base_image}")
     with tempfile.TemporaryFile() as context, log.open("w", encoding="utf-8") as sink:
@@ -83,7 +109,7 @@ def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], Non
             follow_build(answers, recipe.lane, sink, log, progress)
     built = _find(engine, tag)
     if built is None:
-        raise SplatfixError("docker-build-failed", f"The engine ended the build without an image; see {log}.")
+        raise SplatfixError("docker-build-failed", f"The build ended without an image; see {log}.")
     return Image(tag, built, recipe.base_image, base_id, reused=False)
 
 
@@ -94,16 +120,16 @@ def root_cause(lines: Iterable[str]) -> tuple[str, Step | None]:
         for line in kept:
             if any(sign in line for sign in signs):
                 return line, todo
-    return (kept[-1] if kept else "the engine said no reason"), None
+    return (kept[-1] if kept else "no reason given"), None
 
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
-"""The classic builder paints what a step wrote to stderr red."""
+"""The classic builder prints stderr in red."""
 _ECHO = re.compile(r"Step \d+/\d+ : |The command '|--->|Removing intermediate container|\[Warning\]")
-"""The builder's own lines: they repeat the Dockerfile, and with it every message that is in it."""
+"""The builder's own lines: they repeat the Dockerfile, with every message in it."""
 
 _NETWORK = say(
-    "Give the base image a Python (python3 with venv), or let the engine's machine reach its Debian mirror."
+    "Use a base image that has python3 with venv, or give the engine's machine access to its Debian mirror."
 )
 _CAUSES: tuple[tuple[tuple[str, ...], Step | None], ...] = (
     (("No space left on device", "no space left on device"), run("docker", "system", "df")),
@@ -121,7 +147,7 @@ _CAUSES: tuple[tuple[tuple[str, ...], Step | None], ...] = (
     (("No matching distribution found", "is not a supported wheel on this platform"), None),
     (("E: ", "ERROR: "), None),
 )
-"""In the order of how deep a cause lies: a full disk also makes apt and pip fail."""
+"""Root causes first: a full disk also makes apt and pip fail."""
 
 
 def follow_build(
@@ -131,10 +157,10 @@ def follow_build(
     log: Path,
     progress: Callable[[str], None],
 ) -> None:
-    """Read the engine's answers to a build to their end: each line goes to ``sink`` and ``progress``.
+    """Read the engine's answers to a build; each line goes to ``sink`` and ``progress``.
 
     Raises:
-        SplatfixError: ``docker-build-failed`` with the root cause, when the engine says that it failed.
+        SplatfixError: ``docker-build-failed`` with the root cause.
     """
     lines: list[str] = []
 
@@ -146,7 +172,7 @@ def follow_build(
                 progress(line.rstrip())
         sink.flush()
 
-    pending = ""  # answers are pieces of text, not lines
+    pending = ""  # answers are chunks, not lines
     for answer in answers:
         *whole, pending = (pending + _COLOUR.sub("", str(answer.get("stream", "")))).split("\n")
         hear(whole)
@@ -156,8 +182,8 @@ def follow_build(
         cause, todo = root_cause(lines)
         raise SplatfixError(
             "docker-build-failed",
-            f"The image of lane {lane.name} could not be built: {cause}",
-            meaning=f"The whole output of the build is in {log}.",
+            f"The image of lane {lane.name} was not built: {cause}",
+            meaning=f"The build output is in {log}.",
             todo=(todo,) if todo else (),
             details={"log": str(log), "engine": str(answer["error"])},
         )
@@ -165,7 +191,7 @@ def follow_build(
 
 
 def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> str:
-    """The id of the base image, pulled when the engine does not have it."""
+    """The ID of the base image, pulled where the engine does not have it."""
     if known := _find(engine, name):
         return known
     docker = sdk()
@@ -177,9 +203,9 @@ def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> s
     except docker.errors.APIError as error:
         raise SplatfixError(
             "docker-base-image-unavailable",
-            f"The base image {name} is not on the Docker engine, and the engine cannot pull it: "
+            f"The base image {name} is not on the Docker engine, which cannot pull it: "
             f"{error.explanation or error}",
-            meaning="The engine has no network, the registry refuses, or there is no image of that name.",
+            meaning="The engine has no network, the registry denies access, or the image does not exist.",
             todo=(
                 run("docker", "pull", name),
                 say("Or name an image that the engine has: --base-image NAME (docker image ls lists them)."),
@@ -205,13 +231,15 @@ def _find(engine: Engine, name: str) -> str | None:
 
 
 def _digest(recipe: Recipe, base_id: str) -> str:
-    """SHA-256 over all that decides what is in the image."""
+    """SHA-256 over everything that decides the content of the image."""
     parts = {
         "base": base_id,
         "dockerfile": hashlib.sha256(recipe.lane.dockerfile_path.read_bytes()).hexdigest(),
         "args": sorted((key, value) for key, value in _build_args(recipe).items() if key != "BASE_IMAGE"),
         "wheelhouse": recipe.wheelhouse.digest,
-        "splatfix": hashlib.sha256(recipe.own_wheel.read_bytes()).hexdigest(),
+        "splatfix": {
+            name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in recipe.source.items()
+        },
         "certificates": hashlib.sha256(recipe.certificates).hexdigest(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -228,17 +256,18 @@ def _build_args(recipe: Recipe) -> dict[str, str]:
 
 
 def _proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Docker knows these arguments by itself: they reach apt and are no part of the image."""
+    """Predefined build arguments of Docker, which do not become part of the image."""
     return {name: environ[name] for name in _PROXIES if environ.get(name)}
 
 
 def _write_context(target: IO[bytes], recipe: Recipe) -> None:
-    """The build context as a tar: nothing of this machine in it, neither owners nor dates."""
+    """The build context as a tar, without owners and dates of this machine."""
     with tarfile.open(fileobj=target, mode="w") as archive:
         _add(archive, "Dockerfile", recipe.lane.dockerfile_path.read_bytes())
         _add(archive, "certificates.pem", recipe.certificates)
         _add(archive, "requirements.txt", "".join(f"{pin}\n" for pin in recipe.wheelhouse.pins).encode())
-        _add(archive, f"splatfix/{recipe.own_wheel.name}", recipe.own_wheel.read_bytes())
+        for name, path in recipe.source.items():
+            _add(archive, f"source/{name}", path.read_bytes())
         for wheel in sorted(recipe.wheelhouse.folder.glob("*.whl")):
             entry = tarfile.TarInfo(f"wheelhouse/{wheel.name}")
             entry.size, entry.mode = wheel.stat().st_size, 0o644

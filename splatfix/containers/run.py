@@ -1,4 +1,4 @@
-"""Runs one command in a container of a lane's image and brings its report folder back; the container never stays behind."""
+"""Runs a command in a container of a lane's image, copies its report folder, and always removes the container."""
 
 from __future__ import annotations
 
@@ -12,38 +12,28 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from splatfix.containers.engine import Engine, engine_errors, sdk
-from splatfix.containers.gpu import device_requests, explain_gpu_failure
+from splatfix.containers.engine import Engine, device_requests, engine_errors, explain_gpu_failure, sdk
 from splatfix.containers.image import LANE_LABEL, Image
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.step import say
 
 REPORT_FOLDER = "/report"
-"""Where the command inside leaves its report; the lane's user owns it."""
+"""Where the command writes its report; the lane's user owns it."""
 
 _MAX_REPORT_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What the container may take of the engine's machine; None: no limit."""
-
-    cpus: float | None = None
-    memory: str | None = None
-    """In Docker's words, such as ``8g``."""
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """How the command in the container ended, its report folder being back already."""
+    """How the command in the container ended."""
 
     exit_code: int
     seconds: float
     files: tuple[Path, ...]
     """The report's files on this machine."""
     last_lines: tuple[str, ...]
-    """The end of what it said, for an error message."""
+    """The last lines of output, for an error message."""
 
 
 def run_in_container(
@@ -54,21 +44,21 @@ def run_in_container(
     lane: str,
     gpu: bool,
     timeout_s: float,
-    limits: Limits,
     out: Path,
     progress: Callable[[str], None],
     log: Path,
+    memory: str | None = None,
 ) -> Outcome:
     """Run ``command`` as the image's own user, without network and privileges, and copy ``/report`` into ``out``.
 
-    What it writes to stderr goes to ``progress`` line by line; stdout and stderr both go to ``log``. The container
-    is removed however this ends: success, failure, ``timeout_s`` seconds, or Ctrl-C.
+    Lines of stderr go to ``progress``; stdout and stderr both go to ``log``. The container is removed in any case:
+    success, failure, timeout (``timeout_s`` seconds) or Ctrl-C. ``memory`` limits it as ``docker run --memory`` does.
 
     Raises:
-        SplatfixError: ``container-timeout``, ``container-out-of-memory``, ``docker-gpu-runtime-missing`` and whatever
-            the engine refuses.
+        SplatfixError: ``container-timeout``, ``container-out-of-memory``, ``docker-gpu-runtime-missing``, and the
+            errors of :mod:`splatfix.containers.engine`.
     """
-    with _container(engine, image, command, lane, gpu, limits) as container:
+    with _container(engine, image, command, lane, gpu, memory) as container:
         progress(f"container {container.short_id} runs: {' '.join(command)}")
         started = time.monotonic()
         last_lines = _follow(engine, container, timeout_s, progress, log)
@@ -79,9 +69,9 @@ def run_in_container(
         if state.get("OOMKilled"):
             raise SplatfixError(
                 "container-out-of-memory",
-                f"The certification in lane {lane} was ended because it needed more memory than it may have.",
-                meaning="That says nothing about whether this stack trains.",
-                todo=(say("Give the container, or the engine's machine, more memory."),),
+                f"The certification in lane {lane} ran out of memory.",
+                meaning="This says nothing about the stack.",
+                todo=(say("Give the engine's machine more memory."),),
                 exit_code=Exit.UNDETERMINED,
                 details={"log": str(log)},
             )
@@ -91,16 +81,14 @@ def run_in_container(
 
 @contextmanager
 def _container(
-    engine: Engine, image: Image, command: Sequence[str], lane: str, gpu: bool, limits: Limits
+    engine: Engine, image: Image, command: Sequence[str], lane: str, gpu: bool, memory: str | None
 ) -> Iterator[Any]:
-    """A container that is created but not started, and removed at the end whatever happens."""
+    """A created container, removed at the end."""
     options: dict[str, Any] = {}
     if gpu:
         options["device_requests"] = device_requests()
-    if limits.cpus is not None:
-        options["nano_cpus"] = int(limits.cpus * 1e9)
-    if limits.memory is not None:
-        options["mem_limit"] = limits.memory
+    if memory is not None:
+        options["mem_limit"] = memory
     with engine_errors("creating the container"):
         container = engine.client.containers.create(
             image.id,
@@ -114,7 +102,7 @@ def _container(
     try:
         yield container
     finally:
-        with engine_errors("removing the container"), suppress(sdk().errors.NotFound):  # a person was faster
+        with engine_errors("removing the container"), suppress(sdk().errors.NotFound):
             container.remove(force=True, v=True)
 
 
@@ -130,19 +118,19 @@ def _start(engine: Engine, container: Any) -> None:
 def _follow(
     engine: Engine, container: Any, timeout_s: float, progress: Callable[[str], None], log: Path
 ) -> tuple[str, ...]:
-    """Start the container and read what it says until it ends; end it after ``timeout_s``."""
+    """Start the container and read its output until it ends, or kill it after ``timeout_s``; returns the last lines."""
     expired = threading.Event()
 
     def end() -> None:
         expired.set()
-        with suppress(sdk().errors.APIError):  # it ended by itself in that very moment
+        with suppress(sdk().errors.APIError):  # it has just ended
             container.kill()
 
     watchdog = threading.Timer(timeout_s, end)
     watchdog.daemon = True
-    said = _Said(progress)
+    output = _Output(progress)
     with log.open("wb") as sink, engine_errors("running the container"):
-        # attached before the start, so that not a line is lost; streaming reads know no timeout of their own
+        # attached before the start, to get every line; streaming reads have no timeout
         stream = container.attach(stream=True, stdout=True, stderr=True, logs=True, demux=True)
         _start(engine, container)
         watchdog.start()
@@ -150,30 +138,29 @@ def _follow(
             for out, err in stream:
                 sink.write((out or b"") + (err or b""))
                 sink.flush()
-                said.hear(out or b"", err or b"")
+                output.feed(out or b"", err or b"")
         finally:
             watchdog.cancel()
     if expired.is_set():
         raise SplatfixError(
             "container-timeout",
-            f"The certification in the container did not end within {timeout_s:g} s and was stopped.",
-            meaning="Nothing was certified. What it said until then is in " + str(log) + ".",
-            todo=(say("Look at that log; on a slow machine give it more time."),),
+            f"The certification in the container did not end within {timeout_s:g} s, and was stopped.",
+            meaning=f"Nothing was certified. Its output is in {log}.",
             exit_code=Exit.UNDETERMINED,
-            details={"log": str(log), "last_lines": list(said.last_lines())},
+            details={"log": str(log), "last_lines": list(output.last_lines())},
         )
-    return said.last_lines()
+    return output.last_lines()
 
 
-class _Said:
-    """Cuts the container's two streams into lines: stderr is told as it comes, the end of both is kept."""
+class _Output:
+    """Splits the container's streams into lines: stderr goes to ``progress``, the last lines of both are kept."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
         self._progress = progress
         self._partial = {"out": b"", "err": b""}
         self._lines: list[str] = []
 
-    def hear(self, out: bytes, err: bytes) -> None:
+    def feed(self, out: bytes, err: bytes) -> None:
         for line in self._cut("out", out):
             self._keep(line)
         for line in self._cut("err", err):
@@ -194,9 +181,9 @@ class _Said:
 
 
 def _fetch_report(container: Any, out: Path) -> tuple[Path, ...]:
-    """Copy the container's report folder into ``out``; works the same for an engine on another machine."""
+    """Copy the container's report folder into ``out``, also from an engine on another machine."""
     with tempfile.TemporaryFile() as file:
-        with engine_errors("bringing the report back"):
+        with engine_errors("copying the report"):
             blocks, _ = container.get_archive(REPORT_FOLDER)
             size = 0
             for block in blocks:
@@ -204,7 +191,7 @@ def _fetch_report(container: Any, out: Path) -> tuple[Path, ...]:
                 if size > _MAX_REPORT_BYTES:
                     raise SplatfixError(
                         "container-report-too-large",
-                        f"The report in the container is larger than {_MAX_REPORT_BYTES >> 30} GiB and was left there.",
+                        f"The report in the container is larger than {_MAX_REPORT_BYTES >> 30} GiB, and was not copied.",
                     )
                 file.write(block)
         file.seek(0)
@@ -212,9 +199,9 @@ def _fetch_report(container: Any, out: Path) -> tuple[Path, ...]:
 
 
 def unpack_report(archive: IO[bytes], out: Path) -> tuple[Path, ...]:
-    """Write the files of a tar of ``report/`` into ``out``: plain files only, and none outside of ``out``.
+    """Write the files of a tar of ``report/`` into ``out``.
 
-    What ran in the container is not trusted with this machine: links, devices and paths that climb are left out.
+    The container is not trusted: links, devices and paths that leave ``out`` are ignored.
     """
     written = []
     with tarfile.open(fileobj=archive, mode="r|") as tar:

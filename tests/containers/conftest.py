@@ -16,9 +16,8 @@ import pytest
 
 from splatfix.containers.certify import gather_for
 from splatfix.containers.engine import Engine, connect
-from splatfix.containers.image import LANE_LABEL, Image, Recipe, build_image
+from splatfix.containers.image import LANE_LABEL, Image, Recipe, build_image, own_source
 from splatfix.containers.lanes import find_lane
-from splatfix.containers.package import pack_own_wheel
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
 from splatfix.core.runner import ProcessRunner
@@ -102,11 +101,11 @@ def _script(action: str, folder: Path) -> str:
 
 @pytest.fixture(scope="session")
 def recipe(docker_engine: TestEngine, tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    """The cpu lane's real recipe, with the splatfix of this checkout, packed once."""
+    """The cpu lane's real recipe, with the splatfix of this checkout."""
     folder = tmp_path_factory.mktemp("own")
     lane = find_lane("cpu")
     wheels = gather_for(lane, docker_engine.engine, ProcessRunner(), print, folder / "packages.log")
-    return Recipe(lane, docker_engine.base_image, wheels, pack_own_wheel(folder))
+    return Recipe(lane, docker_engine.base_image, wheels, own_source())
 
 
 @pytest.fixture(scope="session")

@@ -11,15 +11,13 @@ import subprocess
 import sys
 import time
 import uuid
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from splatfix.containers import Limits, certify_in_container
-from splatfix.containers.engine import Engine
-from splatfix.containers.gpu import require_gpu
+from splatfix.containers import certify_in_container
+from splatfix.containers.engine import Engine, require_gpu
 from splatfix.containers.image import LANE_LABEL, Image, Recipe, build_image
 from splatfix.containers.run import Outcome, run_in_container
 from splatfix.core.errors import Exit, SplatfixError
@@ -49,7 +47,6 @@ def run(engine: Engine, image: Image, out: Path, command: list[str], **changes: 
         "lane": "cpu",
         "gpu": False,
         "timeout_s": 120,
-        "limits": Limits(),
         "progress": print,
         **changes,
     }
@@ -62,23 +59,23 @@ def containers_of(engine: Engine, lane: str) -> list[Any]:
 
 
 class TestImage:
-    def test_an_equal_recipe_is_built_once(
+    def test_equal_recipe_is_built_once(
         self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
     ) -> None:
         again = build_image(docker_engine.engine, recipe, progress=print, log=tmp_path / "log")
         assert again.reused
         assert (again.tag, again.id) == (lane_image.tag, lane_image.id)
 
-    def test_another_content_is_another_image_on_the_same_layers(
+    def test_other_content_reuses_the_layers(
         self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
     ) -> None:
-        other_wheel = tmp_path / recipe.own_wheel.name
-        other_wheel.write_bytes(recipe.own_wheel.read_bytes())
-        with zipfile.ZipFile(other_wheel, "a") as archive:
-            archive.comment = uuid.uuid4().bytes
+        edited = tmp_path / "__init__.py"
+        edited.write_bytes(
+            recipe.source["splatfix/__init__.py"].read_bytes() + f"# {uuid.uuid4()}\n".encode()
+        )
         other = build_image(
             docker_engine.engine,
-            dataclasses.replace(recipe, own_wheel=other_wheel),
+            dataclasses.replace(recipe, source={**recipe.source, "splatfix/__init__.py": edited}),
             progress=print,
             log=tmp_path / "log",
         )
@@ -88,7 +85,7 @@ class TestImage:
         assert log.count("Using cache") >= 5, "torch is not installed again for an edit of splatfix"
         docker_engine.engine.client.images.remove(other.tag)
 
-    def test_a_base_with_another_python_is_refused_with_the_cause(
+    def test_base_with_another_python_fails(
         self, docker_engine: TestEngine, recipe: Recipe, tmp_path: Path
     ) -> None:
         lane = dataclasses.replace(recipe.lane, python="3.8")
@@ -100,13 +97,9 @@ class TestImage:
                 log=tmp_path / "log",
             )
         assert caught.value.code == "docker-build-failed"
-        assert "has Python 3." in caught.value.what
-        assert "are for 3.8" in caught.value.what
         assert "python-mismatch" in (tmp_path / "log").read_text()
 
-    def test_a_base_image_that_cannot_be_had(
-        self, docker_engine: TestEngine, recipe: Recipe, tmp_path: Path
-    ) -> None:
+    def test_missing_base_image(self, docker_engine: TestEngine, recipe: Recipe, tmp_path: Path) -> None:
         missing = dataclasses.replace(recipe, base_image="splatfix-no-such-base:1")
         with pytest.raises(SplatfixError) as caught:
             build_image(docker_engine.engine, missing, progress=print, log=tmp_path / "log")
@@ -114,24 +107,25 @@ class TestImage:
             "docker-base-image-unavailable",
             Exit.UNDETERMINED,
         )
-        assert "splatfix-no-such-base:1" in caught.value.what
 
 
 class TestRun:
-    def test_the_report_comes_back_and_the_streams_are_kept(
+    def test_report_is_copied_and_streams_are_logged(
         self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
     ) -> None:
-        told: list[str] = []
-        outcome = run(docker_engine.engine, lane_image, tmp_path, report_and_exit(0), progress=told.append)
+        progress: list[str] = []
+        outcome = run(
+            docker_engine.engine, lane_image, tmp_path, report_and_exit(0), progress=progress.append
+        )
         assert outcome.exit_code == 0
         certificate = json.loads((tmp_path / "certificate.json").read_text())
         assert certificate["sum"] == 3.0
         assert certificate["uid"] != 0, "not root"
-        assert "for stderr" in told
-        assert "for stdout" not in told
+        assert "for stderr" in progress
+        assert "for stdout" not in progress
         assert {"for stdout", "for stderr"} <= set((tmp_path / "container.log").read_text().splitlines())
 
-    def test_there_is_no_network_and_no_privilege(
+    def test_no_network_and_no_privileges(
         self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
     ) -> None:
         code = (
@@ -146,15 +140,13 @@ class TestRun:
         assert "eth" not in interfaces
         assert status == "['0000000000000000', '1']"
 
-    def test_memory_beyond_the_limit_is_told_as_such(
-        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
-    ) -> None:
+    def test_out_of_memory(self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path) -> None:
         greedy = ["python", "-c", "held = [bytearray(1 << 20) for _ in range(2000)]"]
         with pytest.raises(SplatfixError) as caught:
-            run(docker_engine.engine, lane_image, tmp_path, greedy, limits=Limits(cpus=1.0, memory="64m"))
+            run(docker_engine.engine, lane_image, tmp_path, greedy, memory="64m")
         assert (caught.value.code, caught.value.exit_code) == ("container-out-of-memory", Exit.UNDETERMINED)
 
-    def test_a_timeout_ends_and_removes_the_container(
+    def test_timeout_removes_the_container(
         self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
     ) -> None:
         lane = f"timeout-{uuid.uuid4().hex}"
@@ -175,9 +167,9 @@ class TestRun:
             "import signal, sys\nfrom pathlib import Path\n"
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a test run in the background inherits "ignored"
             "from splatfix.containers.engine import connect\nfrom splatfix.containers.image import Image\n"
-            "from splatfix.containers.run import Limits, run_in_container\n"
+            "from splatfix.containers.run import run_in_container\n"
             "run_in_container(connect(sys.argv[1]), Image('', sys.argv[2], '', '', True), ['sleep', '300'],"
-            " lane=sys.argv[3], gpu=False, timeout_s=300, limits=Limits(), out=Path('.'), progress=print,"
+            " lane=sys.argv[3], gpu=False, timeout_s=300, out=Path('.'), progress=print,"
             " log=Path('container.log'))\n"
         )
         root = Path(__file__).parents[2]
@@ -204,7 +196,7 @@ class TestRun:
         assert containers_of(docker_engine.engine, lane) == []
 
 
-class TestWholeLine:
+class TestCertify:
     def certify(self, docker_engine: TestEngine, out: Path, **options: Any) -> Any:
         return certify_in_container(
             "cpu",
@@ -215,26 +207,26 @@ class TestWholeLine:
             **options,
         )
 
-    def test_a_refused_certificate_comes_back_with_its_exit_code(
+    def test_exit_code_of_the_certificate(
         self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
     ) -> None:
         result = self.certify(docker_engine, tmp_path / "out", command=report_and_exit(1))
         assert result.exit_code == 1
         assert result.certificate["argv"] == ["1"]
         assert (tmp_path / "out" / "certificate.md").read_text() == "# certificate\n"
-        assert result.log_path.is_file()
-        assert result.build_log_path.is_file()
+        assert (tmp_path / "out" / "container.log").is_file()
+        assert (tmp_path / "out" / "image-build.log").is_file()
         made_in = json.loads((tmp_path / "out" / "container.json").read_text())
         assert made_in["image"]["id"] == result.image.id
         assert any(pin.startswith("torch==") and pin.endswith("+cpu") for pin in made_in["packages"])
         assert containers_of(docker_engine.engine, "cpu") == []
 
-    def test_no_certificate_is_an_error_and_an_old_one_does_not_pass_for_it(
+    def test_missing_certificate_is_an_error(
         self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
     ) -> None:
         out = tmp_path / "out"
         out.mkdir()
-        (out / "certificate.json").write_text('{"granted": "last week"}')
+        (out / "certificate.json").write_text('{"verdict": "certified"}')
         broken = ["python", "-c", "import sys; print('no torch here', file=sys.stderr); sys.exit(3)"]
         with pytest.raises(SplatfixError) as caught:
             self.certify(docker_engine, out, command=broken)
@@ -244,14 +236,14 @@ class TestWholeLine:
 
     @pytest.mark.slow
     @pytest.mark.timeout(1800)
-    def test_the_quick_suite_is_granted_inside(self, docker_engine: TestEngine, tmp_path: Path) -> None:
+    def test_quick_suite_is_certified(self, docker_engine: TestEngine, tmp_path: Path) -> None:
         """The real certification of this checkout, with nothing standing in for anything."""
         result = self.certify(docker_engine, tmp_path / "out", suite="quick")
-        assert result.certificate["granted"] is True, result.certificate["reasons"]
+        assert result.certificate["verdict"] == "certified", result.certificate["reasons"]
         assert result.exit_code == 0
         assert result.certificate["environment"]["torch"].endswith("+cpu")
         assert result.certificate["environment"]["python"].startswith("3.11.")
-        assert "granted" in (tmp_path / "out" / "certificate.md").read_text().lower()
+        assert (tmp_path / "out" / "certificate.md").is_file()
 
 
 class TestGpu:
@@ -262,7 +254,7 @@ class TestGpu:
         if shutil.which("nvidia-container-runtime-hook"):
             pytest.skip("the NVIDIA Container Toolkit is installed here")
 
-    def test_asked_for_before_anything_is_gathered(self, docker_engine: TestEngine) -> None:
+    def test_checked_before_any_download(self, docker_engine: TestEngine) -> None:
         before = {image.id for image in docker_engine.engine.client.images.list()}
         with pytest.raises(SplatfixError) as caught:
             require_gpu(docker_engine.engine)
@@ -272,7 +264,7 @@ class TestGpu:
         )
         assert {image.id for image in docker_engine.engine.client.images.list()} == before
 
-    def test_asked_for_at_the_run(self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path) -> None:
+    def test_checked_at_the_run(self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path) -> None:
         lane = f"gpu-{uuid.uuid4().hex}"
         with pytest.raises(SplatfixError) as caught:
             run(docker_engine.engine, lane_image, tmp_path, ["true"], gpu=True, lane=lane)

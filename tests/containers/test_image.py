@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import io
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from splatfix.containers.image import follow_build, root_cause
-from splatfix.containers.lanes import find_lane
+from splatfix.containers.image import BUNDLED, follow_build, own_source, root_cause
+from splatfix.containers.lanes import find_lane, load_lanes
 from splatfix.core.errors import SplatfixError
+from splatfix.core.toml import parse_toml
+from tests.conftest import ROOT
 
 # Each log is the end of a real failed build, shortened to the lines that matter.
 OFFLINE = """\
@@ -48,26 +54,26 @@ The command '/bin/sh -c set -eu;' returned a non-zero code: 127
 
 
 @pytest.mark.parametrize(
-    ("log", "cause", "todo"),
+    ("log", "cause", "solvable"),
     [
-        (OFFLINE, "Temporary failure resolving 'mirror.example'", "Give the base image a Python"),
-        (MISMATCH, "the base image has Python 3.12", "base image with that Python"),
-        (FULL_DISK, "No space left on device", "docker system df"),
-        (NO_WHEEL, "No matching distribution found for numpy==2.4.6", ""),
-        (CERTIFICATE, "The certificate is NOT trusted", "--ca-certificates"),
-        (ALPINE, "apt-get: not found", "Debian-like"),
-        ("something else\nthe last word\n\n", "the last word", ""),
-        ("", "the engine said no reason", ""),
+        (OFFLINE, "Temporary failure resolving 'mirror.example'", True),
+        (MISMATCH, "the base image has Python 3.12", True),
+        (FULL_DISK, "No space left on device", True),
+        (NO_WHEEL, "No matching distribution found for numpy==2.4.6", False),
+        (CERTIFICATE, "The certificate is NOT trusted", True),
+        (ALPINE, "apt-get: not found", True),
+        ("something else\nthe last word\n\n", "the last word", False),
+        ("", "no reason given", False),
     ],
 )
-def test_root_cause(log: str, cause: str, todo: str) -> None:
-    found, remedy = root_cause(log.splitlines())
+def test_root_cause(log: str, cause: str, solvable: bool) -> None:
+    found, step = root_cause(log.splitlines())
     assert cause in found
-    assert todo in remedy
+    assert (step is not None) is solvable
 
 
-def test_pieces_become_lines_without_paint() -> None:
-    """A recorded failure: the engine sends apt's red line in two pieces."""
+def test_chunks_become_lines_without_color() -> None:
+    """A recorded failure: the engine sends apt's red line in two chunks."""
     answers = [
         {"stream": "Step 6/21 : RUN apt-get install nothing\n"},
         {"stream": "Reading package lists..."},
@@ -80,18 +86,51 @@ def test_pieces_become_lines_without_paint() -> None:
             "error": "The command 'apt-get install nothing' returned a non-zero code: 100",
         },
     ]
-    told: list[str] = []
+    lines: list[str] = []
     sink = io.StringIO()
     with pytest.raises(SplatfixError) as caught:
-        follow_build(answers, find_lane("cpu"), sink, Path("build.log"), told.append)
-    assert caught.value.what.endswith("could not be built: E: Unable to locate package nothing")
-    assert "build.log" in caught.value.meaning
-    assert told[1:3] == ["Reading package lists...", "E: Unable to locate package nothing"]
+        follow_build(answers, find_lane("cpu"), sink, Path("build.log"), lines.append)
+    assert caught.value.what.endswith("E: Unable to locate package nothing")
+    assert caught.value.details["log"] == "build.log"
+    assert lines[1:3] == ["Reading package lists...", "E: Unable to locate package nothing"]
     assert "\x1b" not in sink.getvalue()
     assert sink.getvalue().endswith("code: 100\n")
 
 
-def test_a_build_that_ends_well_raises_nothing() -> None:
-    told: list[str] = []
-    follow_build([{"stream": "a\nb"}], find_lane("cpu"), io.StringIO(), Path("build.log"), told.append)
-    assert told == ["a", "b"]
+def test_successful_build() -> None:
+    lines: list[str] = []
+    follow_build([{"stream": "a\nb"}], find_lane("cpu"), io.StringIO(), Path("build.log"), lines.append)
+    assert lines == ["a", "b"]
+
+
+def test_own_source_is_what_a_wheel_installs(tmp_path: Path) -> None:
+    """Copied elsewhere it runs alone, with its data, and lists the same files as a source again."""
+    source = own_source()
+    for name, path in source.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(path.read_bytes())
+    code = (
+        "import json, splatfix, smoke_trainer; from splatfix.containers import load_lanes;"
+        " from splatfix.containers.image import own_source;"
+        " print(json.dumps([splatfix.__file__, smoke_trainer.__file__, sorted(load_lanes()), sorted(own_source())]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    package, trainer, lanes, names = json.loads(done.stdout)
+    assert Path(package).parent == tmp_path / "splatfix"
+    assert Path(trainer).parent == tmp_path / "smoke_trainer"
+    assert lanes == sorted(load_lanes())
+    assert names == list(source)
+
+
+def test_bundled_data_is_that_of_the_wheel() -> None:
+    project = parse_toml((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert {f"splatfix/_bundled/{name}" for name in BUNDLED} == set(included.values())
+    assert set(included) == set(BUNDLED)

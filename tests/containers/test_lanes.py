@@ -30,7 +30,7 @@ def lanes_file(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_every_bundled_lane_can_be_built_from_its_row() -> None:
+def test_bundled_lanes_are_complete() -> None:
     lanes = load_lanes()
     assert "cpu" in lanes
     for name, lane in lanes.items():
@@ -45,7 +45,7 @@ def test_every_bundled_lane_can_be_built_from_its_row() -> None:
         assert lane.gpu or "+cpu" in lane.torch, "no CUDA libraries for a lane without a GPU"
 
 
-def test_the_cpu_lane_asks_for_no_gpu() -> None:
+def test_cpu_lane_needs_no_gpu() -> None:
     assert find_lane("cpu").gpu is False
 
 
@@ -65,7 +65,7 @@ def test_a_new_lane_is_data(tmp_path: Path) -> None:
     )
 
 
-def test_unknown_lane_is_a_wrong_call_and_names_the_known_ones() -> None:
+def test_unknown_lane() -> None:
     with pytest.raises(SplatfixError) as caught:
         find_lane("cpuu")
     assert caught.value.code == "unknown-lane"
@@ -74,7 +74,7 @@ def test_unknown_lane_is_a_wrong_call_and_names_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "named"),
     [
         (("gpu = false", 'gpu = "no"'), "$.gpu"),
         (("gpu = false", ""), "'gpu' is missing"),
@@ -88,8 +88,8 @@ def test_unknown_lane_is_a_wrong_call_and_names_the_known_ones() -> None:
         (("[lanes.cpu]\n", "lanes = 1\n[cpu]\n"), "dict expected"),
     ],
 )
-def test_a_damaged_list_says_where(tmp_path: Path, change: tuple[str, str], told: str) -> None:
+def test_invalid_value_is_named(tmp_path: Path, change: tuple[str, str], named: str) -> None:
     with pytest.raises(SplatfixError) as caught:
         load_lanes(lanes_file(tmp_path, GOOD.replace(*change)))
     assert caught.value.code == "lanes-unreadable"
-    assert told in caught.value.what
+    assert named in caught.value.what

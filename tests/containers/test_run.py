@@ -4,7 +4,7 @@ import io
 import tarfile
 from pathlib import Path
 
-from splatfix.containers.run import _Said, unpack_report
+from splatfix.containers.run import _Output, unpack_report
 
 
 def member(
@@ -24,7 +24,7 @@ def archive(*members: tuple[tarfile.TarInfo, bytes]) -> io.BytesIO:
     return buffer
 
 
-def test_the_report_comes_out_as_it_lay_there(tmp_path: Path) -> None:
+def test_report_is_unpacked(tmp_path: Path) -> None:
     tar = archive(
         member("report", kind=tarfile.DIRTYPE),
         member("report/certificate.json", b"{}"),
@@ -36,7 +36,7 @@ def test_the_report_comes_out_as_it_lay_there(tmp_path: Path) -> None:
     assert (tmp_path / "out/images/a.png").read_bytes() == b"png"
 
 
-def test_nothing_is_written_outside_and_no_link_is_made(tmp_path: Path) -> None:
+def test_no_links_and_nothing_outside(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     tar = archive(
         member("report/../../escape", b"x"),
@@ -52,17 +52,17 @@ def test_nothing_is_written_outside_and_no_link_is_made(tmp_path: Path) -> None:
     ]
 
 
-def test_lines_are_told_whole_and_only_from_stderr() -> None:
-    told: list[str] = []
-    said = _Said(told.append)
-    said.hear(b"{", b"training sc")
-    said.hear(b'"a": 1}\n', b"ene 1\r\ncaf\xc3")
-    said.hear(b"", b"\xa9\nno newline")
-    assert told == ["training scene 1", "café"]
-    assert said.last_lines() == ('{"a": 1}', "training scene 1", "café", "no newline")
+def test_progress_gets_whole_lines_of_stderr() -> None:
+    progress: list[str] = []
+    output = _Output(progress.append)
+    output.feed(b"{", b"training sc")
+    output.feed(b'"a": 1}\n', b"ene 1\r\ncaf\xc3")
+    output.feed(b"", b"\xa9\nno newline")
+    assert progress == ["training scene 1", "café"]
+    assert output.last_lines() == ('{"a": 1}', "training scene 1", "café", "no newline")
 
 
-def test_only_the_end_is_kept() -> None:
-    said = _Said(lambda line: None)
-    said.hear(b"", b"".join(b"%d\n" % n for n in range(1000)))
-    assert said.last_lines() == tuple(str(n) for n in range(980, 1000))
+def test_last_lines_are_kept() -> None:
+    output = _Output(lambda line: None)
+    output.feed(b"", b"".join(b"%d\n" % n for n in range(1000)))
+    assert output.last_lines() == tuple(str(n) for n in range(980, 1000))

@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-# tomllib entered the standard library with Python 3.11; before that the dependency tomli is the same code.
+# In the standard library since Python 3.11; before, the dependency tomli is the same code.
 _MODULE: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 
