@@ -202,7 +202,7 @@ class Checks:
         }
         kept = {
             name: document.get(name)
-            for name in ("granted", "claim", "reasons", "proof", "kernels", "environment")
+            for name in ("verdict", "summary", "reasons", "proof", "kernels", "environment")
         }
         return {"ok": done["returncode"] == 0, **kept, "scenes": scenes}
 

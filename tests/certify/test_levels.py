@@ -87,13 +87,15 @@ def test_without_a_baseline_not_verified() -> None:
 
 @pytest.mark.parametrize("code", ["torch-installed", "driver-too-old", "torch-arch-unsupported"])
 def test_failed_version_checks_are_not_resolved(code: str) -> None:
-    rung = levels((Finding(code, Status.FAIL, "no good"),))[RungName.RESOLVED]
+    rung = levels((Finding(Status.FAIL, "no good", code=code),))[RungName.RESOLVED]
     assert (rung.reached, rung.shown_by) == (False, "no good")
 
 
 def test_extension_for_another_gpu_is_not_built() -> None:
-    assert levels((Finding("no-kernel-image", Status.FAIL, "sm_80 only"),))[RungName.BUILT].reached is False
-    assert levels((Finding("no-kernel-image", Status.PASS, "runs"),))[RungName.BUILT].reached is True
+    assert (
+        levels((Finding(Status.FAIL, "sm_80 only", code="no-kernel-image"),))[RungName.BUILT].reached is False
+    )
+    assert levels((Finding(Status.PASS, "runs", code="no-kernel-image"),))[RungName.BUILT].reached is True
     assert levels()[RungName.BUILT].reached is None
     assert levels(renderer="gsplat")[RungName.BUILT].reached is None
 

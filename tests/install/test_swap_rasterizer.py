@@ -408,7 +408,7 @@ def test_verify_measures_the_drop_in(name: str, tmp_path: Path, capsys: pytest.C
     assert splatfix("verify", "--python", target.python, "--json") == 0
     kernels = json.loads(capsys.readouterr().out)["kernels"]
     measured = next(item for item in kernels if item["implementation"] == NAME)
-    assert (measured["outcome"], measured["kind"]) == ("met", "swap")
+    assert (measured["outcome"], measured["kind"]) == ("met", "drop-in")
     assert 0 < measured["gradient_error"] < measured["gradient_allowed"]
 
 
