@@ -9,35 +9,14 @@ import torch
 from torch import Tensor
 
 from smoke_trainer.densify.ops import MOMENTS
-from smoke_trainer.densify.strategies import Strategy
 from smoke_trainer.errors import SceneError
 from smoke_trainer.metrics import Quality
-from smoke_trainer.model import GROUPS, Gaussians
+from smoke_trainer.model import GROUPS
 
 if TYPE_CHECKING:
     from smoke_trainer.train import Run
 
 FORMAT = 2
-
-
-def save_checkpoint(
-    path: Path, iteration: int, model: Gaussians, strategy: Strategy, rest: Dict[str, Any]
-) -> None:
-    """Write a checkpoint atomically. `rest` is plain data and tensors (view order, counts, losses)."""
-    payload = {
-        "format": FORMAT,
-        "iteration": iteration,
-        "sh_degree": model.sh_degree,
-        "params": {name: model.params[name].detach() for name in GROUPS},
-        "moments": {name: dict(model.optimizer.state.get(model.params[name], {})) for name in GROUPS},
-        "strategy": dict(strategy.state),
-        "generator": strategy.generator.get_state(),
-        "rest": rest,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    torch.save(payload, partial)
-    partial.replace(path)
 
 
 def read_checkpoint(path: Path, device: torch.device) -> Dict[str, Any]:
@@ -63,43 +42,35 @@ def _damaged(path: Path, what: str) -> SceneError:
     )
 
 
-def restore(payload: Dict[str, Any], model: Gaussians, strategy: Strategy) -> int:
-    """Load a checkpoint's state into a new model and strategy; returns the iteration it was written after."""
-    for group in model.optimizer.param_groups:
-        name = group["name"]
-        parameter = payload["params"][name].detach().clone().requires_grad_(True)
-        model.optimizer.state.pop(group["params"][0], None)
-        group["params"][0] = parameter
-        model.params[name] = parameter
-        if payload["moments"][name]:
-            moments = dict(payload["moments"][name])
-            # Adam counts its steps on the CPU unless it is fused.
-            counter = parameter.device if model.optimizer_engine == "fused" else torch.device("cpu")
-            moments["step"] = moments["step"].reshape(()).float().to(counter)
-            model.optimizer.state[parameter] = moments
-    model.sh_degree = int(payload["sh_degree"])
-    strategy.state.clear()
-    strategy.state.update(payload["strategy"])
-    strategy.generator.set_state(payload["generator"].cpu())
-    return int(payload["iteration"])
-
-
 def save(run: Run) -> None:
-    """Write checkpoint.pt into the run's output folder."""
+    """Write checkpoint.pt to the run's output folder, atomically."""
     run.monitor.flush()
-    quality = run.initial_quality
-    rest: Dict[str, Any] = {
-        "train_views": [view.name for view in run.scene.train],
-        "remaining_views": list(run.remaining_views),
-        "initial_count": run.initial_count,
-        "losses": _floats(run.monitor.losses),
-        "norms": {name: _floats(values) for name, values in run.monitor.gradients.norms.items()},
-        "counts": dict(run.monitor.counts),
-        "opacity_resets": run.monitor.opacity_resets,
-        "peak_gaussians": run.monitor.peak_gaussians,
-        "initial_quality": None if quality is None else _floats([quality.psnr, quality.ssim, quality.l1]),
+    model, strategy, monitor, quality = run.model, run.strategy, run.monitor, run.initial_quality
+    payload = {
+        "format": FORMAT,
+        "iteration": run.iteration,
+        "sh_degree": model.sh_degree,
+        "params": {name: model.params[name].detach() for name in GROUPS},
+        "moments": {name: dict(model.optimizer.state.get(model.params[name], {})) for name in GROUPS},
+        "strategy": dict(strategy.state),
+        "generator": strategy.generator.get_state(),
+        "rest": {
+            "train_views": [view.name for view in run.scene.train],
+            "remaining_views": list(run.remaining_views),
+            "initial_count": run.initial_count,
+            "losses": _floats(monitor.losses),
+            "norms": {name: _floats(values) for name, values in monitor.gradients.norms.items()},
+            "counts": dict(monitor.counts),
+            "opacity_resets": monitor.opacity_resets,
+            "peak_gaussians": monitor.peak_gaussians,
+            "initial_quality": None if quality is None else _floats([quality.psnr, quality.ssim, quality.l1]),
+        },
     }
-    save_checkpoint(run.config.out / "checkpoint.pt", run.iteration, run.model, run.strategy, rest)
+    path = run.config.out / "checkpoint.pt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    torch.save(payload, partial)
+    partial.replace(path)
 
 
 def _floats(values: List[float]) -> Tensor:
@@ -114,7 +85,7 @@ def resume(run: Run, path: Path) -> None:
         _check_belongs(payload, run, path)
         _check_rows(payload)
         _check_length(path, int(payload["iteration"]), run.config.iterations)
-        run.iteration = restore(payload, run.model, run.strategy)
+        _restore_model(run, payload)
         _restore_records(run, payload["rest"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
         words = str(error).splitlines() or [""]
@@ -173,6 +144,28 @@ def _check_rows(payload: Dict[str, Any]) -> None:
     for name, rows in payload["strategy"].items():
         if rows.shape != (count,) or rows.dtype != torch.float32:
             raise ValueError(f"{name} is not {count} numbers of float32")
+
+
+def _restore_model(run: Run, payload: Dict[str, Any]) -> None:
+    """Replace parameters, moments and strategy state by those of a checkpoint."""
+    model, strategy = run.model, run.strategy
+    for group in model.optimizer.param_groups:
+        name = group["name"]
+        parameter = payload["params"][name].detach().clone().requires_grad_(True)
+        model.optimizer.state.pop(group["params"][0], None)
+        group["params"][0] = parameter
+        model.params[name] = parameter
+        if payload["moments"][name]:
+            moments = dict(payload["moments"][name])
+            # Adam counts its steps on the CPU unless it is fused.
+            counter = parameter.device if model.optimizer_engine == "fused" else torch.device("cpu")
+            moments["step"] = moments["step"].reshape(()).float().to(counter)
+            model.optimizer.state[parameter] = moments
+    model.sh_degree = int(payload["sh_degree"])
+    strategy.state.clear()
+    strategy.state.update(payload["strategy"])
+    strategy.generator.set_state(payload["generator"].cpu())
+    run.iteration = int(payload["iteration"])
 
 
 def _restore_records(run: Run, rest: Dict[str, Any]) -> None:

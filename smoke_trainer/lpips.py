@@ -1,4 +1,4 @@
-"""LPIPS (Zhang et al. 2018, VGG-16) where its weights lie on this machine; nothing is ever downloaded.
+"""LPIPS (Zhang et al. 2018, VGG-16), if its weights are on this machine; nothing is ever downloaded.
 
 Two files are needed: VGG-16's own weights in torch's cache (`vgg16-397923af.pth`, as torchvision stores it) and the small
 linear layers (`vgg.pth`), which the packages lpips and torchmetrics carry and other trainers leave in the same cache.
@@ -55,7 +55,7 @@ class Lpips(NamedTuple):
 
 
 def find_lpips(device: torch.device, smallest_side: int) -> Tuple[Optional[Lpips], str]:
-    """The metric, or None and the words that say why it is not measured."""
+    """The metric, or None and the reason why it is not measured."""
     network, linear = find_weights()
     if network is None or linear is None:
         return None, NOT_FOUND
@@ -64,11 +64,11 @@ def find_lpips(device: torch.device, smallest_side: int) -> Tuple[Optional[Lpips
     try:
         return read_weights(network, linear, device), ""
     except Exception as error:  # noqa: BLE001  (torch.load raises many kinds for a damaged file)
-        return None, f"not measured: {network} or {linear} is not what it should be ({type(error).__name__})"
+        return None, f"not measured: {network} or {linear} cannot be read ({type(error).__name__})"
 
 
 def find_weights() -> Tuple[Optional[Path], Optional[Path]]:
-    """(VGG-16's weights, the linear layers), each None where it is not on this machine."""
+    """(VGG-16's weights, the linear layers), each None if it is not on this machine."""
     cache = Path(torch.hub.get_dir()) / "checkpoints"  # type: ignore[no-untyped-call, unused-ignore]
     linear = [cache / "vgg.pth"]
     for package, inside in LINEAR_FILES:
@@ -81,7 +81,7 @@ def find_weights() -> Tuple[Optional[Path], Optional[Path]]:
 
 
 def read_weights(network: Path, linear: Path, device: torch.device) -> Lpips:
-    """Read both files, without executing anything they may hold."""
+    """Read both files without executing code in them."""
     kernels: Dict[str, Any] = torch.load(network, map_location=device, weights_only=True)
     layers: Dict[str, Any] = torch.load(linear, map_location=device, weights_only=True)
     stages = [

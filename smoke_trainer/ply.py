@@ -1,4 +1,4 @@
-"""PLY files: initial points in, trained Gaussians out and in again, in the order of properties that viewers expect."""
+"""PLY files: reads initial points, writes and reads Gaussians in the property order that viewers expect."""
 
 from __future__ import annotations
 
@@ -68,27 +68,27 @@ def _parse_header(path: Path, data: bytes) -> Tuple[str, int, List[Tuple[str, st
 
 
 def read_vertices(path: Path) -> Dict[str, Array]:
-    """All vertex properties by name, each [N]; raises SceneError for anything that is not a sound PLY file."""
+    """All vertex properties by name, each [N]; raises SceneError for a damaged file."""
     data = path.read_bytes()
     form, count, fields, body = _parse_header(path, data)
     if form == "ascii":
         try:
             numbers = np.array(data[body:].split(), dtype=np.float64)
         except ValueError:
-            raise _damaged(path, "a vertex is not made of numbers") from None
+            raise _damaged(path, "a vertex has values that are not numbers") from None
         if numbers.size < count * len(fields):
-            raise _damaged(path, f"{count} vertices are announced, fewer are there")
+            raise _damaged(path, f"the header states {count} vertices, the file has fewer")
         table = numbers[: count * len(fields)].reshape(count, len(fields))
         return {name: table[:, column].astype(kind) for column, (name, kind) in enumerate(fields)}
     layout = np.dtype([(name, _ORDERS[form] + kind) for name, kind in fields])
     if len(data) - body < count * layout.itemsize:
-        raise _damaged(path, f"{count} vertices are announced, the file ends before them")
+        raise _damaged(path, f"the header states {count} vertices, the file has fewer")
     vertices = np.frombuffer(data, dtype=layout, count=count, offset=body)
     return {name: vertices[name].astype(kind) for name, kind in fields}
 
 
 def read_points(path: Path) -> PointCloud:
-    """Initial points: x y z, and red green blue (0..255) where the file has them (gray otherwise)."""
+    """Initial points: x y z, and red green blue (0..255; gray without them)."""
     columns = read_vertices(path)
     if not all(axis in columns for axis in "xyz"):
         raise _damaged(path, "it has no x, y, z")

@@ -73,26 +73,6 @@ def distort_points(points: Array, lens: Distortion) -> Array:
     return np.stack([x * radial + dx, y * radial + dy], axis=1)
 
 
-def undistort_points(points: Array, lens: Distortion, iterations: int = 20) -> Array:
-    """The inverse of `distort_points` by Newton's method with a numeric Jacobian (there is no closed form)."""
-    if lens.is_zero:
-        return points
-    guess: Array = points.copy()
-    right, down = np.array([1e-6, 0.0]), np.array([0.0, 1e-6])
-    for _ in range(iterations):
-        error = distort_points(guess, lens) - points
-        if float(np.abs(error).max(initial=0.0)) < 1e-12:
-            break
-        along_x = (distort_points(guess + right, lens) - distort_points(guess - right, lens)) / 2e-6
-        along_y = (distort_points(guess + down, lens) - distort_points(guess - down, lens)) / 2e-6
-        determinant = along_x[:, 0] * along_y[:, 1] - along_y[:, 0] * along_x[:, 1]
-        determinant = np.where(np.abs(determinant) < 1e-9, 1e-9, determinant)
-        move_x = (error[:, 0] * along_y[:, 1] - error[:, 1] * along_y[:, 0]) / determinant
-        move_y = (error[:, 1] * along_x[:, 0] - error[:, 0] * along_x[:, 1]) / determinant
-        guess = guess - np.stack([move_x, move_y], axis=1)
-    return guess
-
-
 def source_positions(target: Camera, source: Camera, lens: Distortion) -> Array:
     """For every pixel of the ideal `target`, where to look in the distorted image: [H, W, 2], pixel centres at +0.5."""
     rows, columns = np.mgrid[0 : target.height, 0 : target.width]

@@ -48,7 +48,7 @@ def find_model(root: Path) -> Path:
     raise SceneError(
         f"no COLMAP model below {root / 'sparse'}",
         "neither images.bin nor images.txt was found in sparse/0 or sparse",
-        "run the mapper again, or point the trainer at the folder above sparse/",
+        "run the mapper again, or give the folder that contains sparse/",
     )
 
 
@@ -61,7 +61,7 @@ def read_colmap(root: Path) -> Reconstruction:
         if not (folder / (stem + suffix)).is_file():
             raise SceneError(
                 f"{folder / (stem + suffix)} is missing",
-                "a COLMAP model is three files that belong together",
+                "a COLMAP model has three files",
                 "copy the whole sparse/0 folder again",
             )
     readers = _BINARY if binary else _TEXT
@@ -72,16 +72,14 @@ def read_colmap(root: Path) -> Reconstruction:
     xyz, rgb = readers[2](folder / f"points3D{suffix}")
     finite = (np.abs(xyz) < MAX_COORDINATE).all(axis=1)
     if not finite.all():
-        notes.append(
-            f"{int((~finite).sum())} points have coordinates that are not numbers or absurdly large; left out"
-        )
+        notes.append(f"{int((~finite).sum())} points without finite coordinates are left out")
     points = PointCloud(xyz[finite].astype(np.float32), rgb[finite])
     layout = "colmap-binary" if binary else "colmap-text"
     return Reconstruction(layout, tuple(images), points, tuple(notes))
 
 
 def lens_from_parameters(model: str, width: int, height: int, p: List[float], where: Path) -> Lens:
-    """A COLMAP camera as (pinhole, distortion), or a SceneError for models and numbers that make no camera."""
+    """A COLMAP camera as (pinhole, distortion), or a SceneError for models and impossible numbers."""
     if model not in PARAMETERS:
         raise SceneError(
             f"{where} uses the camera model {model}",
@@ -107,7 +105,7 @@ def lens_from_parameters(model: str, width: int, height: int, p: List[float], wh
 
 def rotation_from_quaternion(q: Array, where: Path) -> Array:
     """Rotation matrix [3, 3] of (w, x, y, z); normalised first."""
-    with np.errstate(over="ignore"):  # an absurd number gives an infinite norm, refused below
+    with np.errstate(over="ignore"):  # a huge number gives an infinite norm, rejected below
         norm = float(np.linalg.norm(q))
     if not np.isfinite(norm) or norm < 1e-8:
         raise SceneError(f"{where}: a pose has the impossible rotation {q.tolist()}", "the file is damaged")
@@ -130,9 +128,7 @@ def _registered(
     images, notes = [], []
     for name, camera_id, q, t in rows:
         if camera_id not in cameras:
-            notes.append(
-                f"image {name} refers to camera {camera_id}, which the model does not have; left out"
-            )
+            notes.append(f"image {name} refers to camera {camera_id}, which is not in the model; left out")
             continue
         if not (np.abs(t) < MAX_COORDINATE).all():
             notes.append(f"image {name} has a position that is not a number; left out")
@@ -147,7 +143,7 @@ def _registered(
 
 
 class _Bytes:
-    """A cursor over a binary file that knows when the file ends too early."""
+    """A cursor over a binary file; every read raises SceneError if the file is too short."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -163,16 +159,16 @@ class _Bytes:
         return values
 
     def need(self, size: int) -> None:
-        """Raise unless that many more bytes are there."""
+        """Raise SceneError unless that many more bytes follow."""
         if size < 0 or self.at + size > len(self.data):
             raise SceneError(
-                f"{self.path} ends too early (at byte {len(self.data)}, {size} more are announced at byte {self.at})",
+                f"{self.path} ends too early: byte {self.at} needs {size} more bytes, the file has {len(self.data)}",
                 "the file is truncated, or is not a COLMAP model",
                 "copy or export the COLMAP model again",
             )
 
     def skip(self, size: int) -> None:
-        """Step over bytes that must exist."""
+        """Skip bytes."""
         self.need(size)
         self.at += size
 
@@ -180,13 +176,13 @@ class _Bytes:
         """A zero-terminated name."""
         end = self.data.find(b"\0", self.at)
         if end < 0 or end - self.at > 4096:
-            raise SceneError(f"{self.path}: an image name has no end (byte {self.at})", "the file is damaged")
+            raise SceneError(f"{self.path}: unterminated image name at byte {self.at}", "the file is damaged")
         text = self.data[self.at : end].decode("utf-8", errors="replace")
         self.at = end + 1
         return text
 
     def count(self, at_least: int) -> int:
-        """A number of records, each of which takes at least so many bytes."""
+        """A number of records of at least that many bytes each."""
         (number,) = self.take("<Q")
         self.need(int(number) * at_least)
         return int(number)
@@ -204,7 +200,7 @@ def read_cameras_binary(path: Path) -> Dict[int, Lens]:
 
 
 def read_images_binary(path: Path) -> List[ImageRow]:
-    """Names, camera ids and poses; keypoints are stepped over."""
+    """Names, camera ids and poses; keypoints are skipped."""
     source = _Bytes(path)
     rows: List[ImageRow] = []
     for _ in range(source.count(73)):
@@ -216,7 +212,7 @@ def read_images_binary(path: Path) -> List[ImageRow]:
 
 
 def read_points_binary(path: Path) -> Tuple[Array, Array]:
-    """Positions [N, 3] float64 and colours [N, 3] uint8; tracks are stepped over."""
+    """Positions [N, 3] float64 and colours [N, 3] uint8; tracks are skipped."""
     source = _Bytes(path)
     number = source.count(51)
     xyz, rgb = np.empty((number, 3)), np.empty((number, 3), dtype=np.uint8)
@@ -228,7 +224,7 @@ def read_points_binary(path: Path) -> Tuple[Array, Array]:
 
 
 def _lines(path: Path) -> List[str]:
-    """Lines without comments; an empty line is kept, for it may stand for an image without keypoints."""
+    """Lines without comments; an empty line is kept: it may be an image without keypoints."""
     text = path.read_text(encoding="utf-8", errors="replace")
     return [line.strip() for line in text.splitlines() if not line.lstrip().startswith("#")]
 
@@ -256,7 +252,7 @@ def read_cameras_text(path: Path) -> Dict[int, Lens]:
 
 
 def read_images_text(path: Path) -> List[ImageRow]:
-    """Names, camera ids and poses; every second line holds keypoints and is not needed."""
+    """Names, camera ids and poses; every second line (keypoints) is skipped."""
     rows: List[ImageRow] = []
     for line in _lines(path)[::2]:
         if not line:

@@ -96,7 +96,7 @@ def layout_of(folder: Path) -> Optional[str]:
 def survey(root: Path) -> Survey:
     """All scenes of a data folder, or the one that the folder itself is; no scene at all is a SceneError.
 
-    Public scenes are COLMAP's: a folder `train` with a Blender scene's photos is not the public scene of that name. Those
+    Public scenes are COLMAP's: a folder `train` with a Blender scene's images is not the public scene of that name. Those
     that are missing are named where at least one is there.
     """
     if not root.is_dir():

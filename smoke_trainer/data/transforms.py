@@ -17,14 +17,14 @@ from smoke_trainer.ply import read_points
 
 Array = np.ndarray
 
-# Camera-to-world matrices here have OpenGL axes (y up, z back); ours have y down, z forward.
+# Camera-to-world matrices have OpenGL axes here (y up, z back); ours have y down, z forward.
 FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
 IMAGE_SUFFIXES = ("", ".png", ".jpg", ".jpeg")
 PINHOLE_MODELS = ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL")
 
 
 def read_blender(root: Path) -> Reconstruction:
-    """transforms_train.json trains, transforms_test.json is held out; points3d.ply gives points where it is there."""
+    """transforms_train.json trains, transforms_test.json is held out; points3d.ply has points (optional)."""
     images: List[RegisteredImage] = []
     notes: List[str] = []
     for split in ("train", "test"):
@@ -40,7 +40,7 @@ def read_blender(root: Path) -> Reconstruction:
 
 
 def read_nerfstudio(root: Path) -> Reconstruction:
-    """transforms.json with intrinsics for all frames or for each one, and the points of `ply_file_path`."""
+    """transforms.json: intrinsics for all frames or per frame, points in `ply_file_path` (optional)."""
     path = root / "transforms.json"
     document = _document(path)
     images: List[RegisteredImage] = []
@@ -75,7 +75,7 @@ def _add_frame(
     images: List[RegisteredImage],
     notes: List[str],
 ) -> None:
-    """Append one frame, or a note that says why it is left out."""
+    """Append one frame, or a note on why it is left out."""
     stated = str(frame.get("file_path", ""))
     file = next((root / (stated + end) for end in IMAGE_SUFFIXES if (root / (stated + end)).is_file()), None)
     # A frame whose file is absent may still have a smaller prepared copy; its size must then be stated.
@@ -90,13 +90,13 @@ def _add_frame(
     )
     mask = root / str(frame["mask_path"]) if frame.get("mask_path") else None
     if mask is not None and not mask.is_file():
-        notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image counts")
+        notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image is used")
         mask = None
     images.append(RegisteredImage(name, folder, camera, pose, lens, mask, held_out, str(relative)))
 
 
 def _below(root: Path, file: Path) -> str:
-    """The file's way below the root; a transforms file may also state whole paths that lie elsewhere."""
+    """The file's path relative to the root; a transforms file may also state absolute paths elsewhere."""
     try:
         return file.relative_to(root).as_posix()
     except ValueError:
@@ -111,7 +111,7 @@ def _pose(path: Path, name: str, matrix: Any) -> Array:
             pose = np.vstack([pose, [0.0, 0.0, 0.0, 1.0]])
         if pose.shape != (4, 4) or not np.isfinite(pose).all():
             raise ValueError
-        # Exporters may scale the axes; a pose is a rotation, so they are brought back to length one.
+        # Exporters may scale the axes; a pose is a rotation, so they are normalised.
         lengths = np.linalg.norm(pose[:3, :3], axis=0, keepdims=True)
         if lengths.min() < 1e-9:
             raise ValueError
@@ -127,7 +127,7 @@ def _pose(path: Path, name: str, matrix: Any) -> Array:
 
 
 def _lens(path: Path, name: str, values: Dict[str, Any], file: Optional[Path]) -> Tuple[Camera, Distortion]:
-    """Intrinsics from fl_x... or camera_angle_x; the image's own size where none is stated."""
+    """Intrinsics from fl_x... or camera_angle_x; the image's own size if none is stated."""
     model = "FISHEYE" if values.get("is_fisheye") else values.get("camera_model", "OPENCV")
     if model not in PINHOLE_MODELS or values.get("k4"):
         raise SceneError(
@@ -163,6 +163,6 @@ def _lens(path: Path, name: str, values: Dict[str, Any], file: Optional[Path]) -
 def _points(root: Path, name: Any, notes: List[str]) -> Optional[PointCloud]:
     path = root / str(name)
     if not path.is_file():
-        notes.append(f"{name} is not there: training starts from random points")
+        notes.append(f"{name} not found: training starts from random points")
         return None
     return read_points(path)

@@ -50,17 +50,17 @@ def assert_refused_or_trained(document: Any, path: Path) -> None:
     assert error["traceback"] is None
 
 
-def test_a_sound_one_is_gone_on_with(short_run, written):
+def test_resume_continues(short_run, written):
     document = resumed(short_run, written)
     assert (document["status"], document["iterations"]) == ("ok", 11)
 
 
-def test_one_of_another_sh_degree_says_so(short_run, written):
+def test_another_sh_degree_is_refused(short_run, written):
     error = resumed(short_run, written, sh_degree=1)["error"]
     assert "f_rest of shape [15, 3]" in error["message"] and "--sh-degree" in error["note"]
 
 
-def test_one_of_another_scene_says_so(short_run, written):
+def test_another_scene_is_refused(short_run, written):
     payload = torch.load(written, weights_only=True)
     payload["rest"]["remaining_views"] = [99, 1]
     torch.save(payload, written)
@@ -68,7 +68,7 @@ def test_one_of_another_scene_says_so(short_run, written):
     assert "beyond this scene's 8" in error["message"] and "another scene" in error["note"]
 
 
-def test_one_of_another_scene_with_as_many_views_says_so(short_run, written):
+def test_another_scene_with_as_many_views_is_refused(short_run, written):
     payload = torch.load(written, weights_only=True)
     payload["rest"]["train_views"][2:] = ["a.png", "b.png", "c.png", "d.png", "e.png", "f.png"]
     torch.save(payload, written)
@@ -76,7 +76,7 @@ def test_one_of_another_scene_with_as_many_views_says_so(short_run, written):
     assert "trained 8 views, of which 2 are among this run's 8" in error["message"]
 
 
-def test_one_of_a_longer_run_says_so(short_run, written):
+def test_a_longer_run_is_refused(short_run, written):
     error = train(short_run(5, out="shorter", resume=written)).document["error"]
     assert "was written after iteration 9, this run has 5" in error["message"]
 
@@ -123,7 +123,7 @@ VALUES = st.sampled_from(
 
 @FUZZ
 @given(place=st.sampled_from(PLACES), value=VALUES, remove=st.booleans())
-def test_any_part_missing_or_of_another_kind_is_refused_or_harmless(short_run, written, place, value, remove):
+def test_wrong_parts_are_refused_or_harmless(short_run, written, place, value, remove):
     payload = torch.load(written, weights_only=True)
     inside = payload
     for key in place[:-1]:
@@ -137,7 +137,7 @@ def test_any_part_missing_or_of_another_kind_is_refused_or_harmless(short_run, w
     assert_refused_or_trained(resumed(short_run, path), path)
 
 
-def test_an_earlier_run_in_the_same_folder_is_moved_aside_unless_resumed(short_run, written):
+def test_earlier_output_is_moved_aside_unless_resumed(short_run, written):
     """A checkpoint may be hours of work: the same command again must not write over it."""
     bytes_before = written.read_bytes()
     again = train(short_run(3, out="written"))

@@ -85,7 +85,7 @@ def test_remove_takes_moments_and_state_along():
     assert_in_step(model, state)
 
 
-def test_a_clone_is_a_copy_without_a_past():
+def test_clone_copies_with_zero_moments():
     model, state = model_of(), {"count": torch.ones(6)}
     mask = torch.tensor([False, True, False, False, True, False])
     assert ops.clone(model, state, mask) == 2
@@ -97,7 +97,7 @@ def test_a_clone_is_a_copy_without_a_past():
     assert_in_step(model, state)
 
 
-def test_a_split_puts_two_smaller_ones_where_one_was():
+def test_split_replaces_one_by_two_smaller():
     model, state = model_of(scale=0.5), {}
     mask = torch.tensor([True, False, False, False, False, True])
     parents = {name: model.params[name].detach()[mask].clone() for name in GROUPS}
@@ -123,7 +123,7 @@ def test_split_offsets_follow_the_gaussians_own_shape():
     assert torch.allclose(torch.cov(drawn.T), expected, atol=0.02)
 
 
-def test_opacity_reset_forgets_only_opacitys_moments():
+def test_opacity_reset_clears_only_opacity_moments():
     model = model_of(opacity=0.9)
     kept = moments(model, "xyz").clone()
     ops.reset_opacity(model)
@@ -179,7 +179,7 @@ def test_large_is_measured_by_the_scenes_extent(extent, counts):
 
 
 @pytest.mark.parametrize("name", ["default", "mcmc", "budget"])
-def test_densification_happens_after_the_first_and_up_to_the_last_iteration(name):
+def test_refine_start_is_excluded_and_stop_included(name):
     acted = []
     for iteration in (10, 20, 25, 30, 40, 50):
         model, strategy = (
@@ -214,12 +214,12 @@ def test_budget_grows_along_its_curve_and_never_beyond():
     assert strategy_of("budget", count=100, budget=250.0).final_count == 250
 
 
-def test_budget_takes_only_those_that_want_to_grow():
+def test_budget_grows_only_above_the_threshold():
     strategy, model = strategy_of("budget", count=6, budget=50.0), model_of(6)
     assert step(strategy, 10, model, output_of([1.0, 0.0, 1.0, 0.0, 0.0, 0.0])).cloned == 2
 
 
-def test_budget_prefers_those_that_want_it_most(monkeypatch):
+def test_budget_prefers_high_scores(monkeypatch):
     strategy, model, grown = strategy_of("budget", count=400, budget=500.0), model_of(400), []
     monkeypatch.setattr(strategy, "clone_or_split", lambda model, chosen: grown.append(chosen) or (0, 0))
     step(strategy, 100, model, output_of([1.0] * 200 + [1e-3] * 200))
@@ -228,7 +228,7 @@ def test_budget_prefers_those_that_want_it_most(monkeypatch):
     assert 62 <= int(grown[0][:200].sum()) <= 78
 
 
-def test_sharing_a_place_keeps_the_opacity_and_the_accumulated_picture():
+def test_relocation_keeps_opacity_and_accumulated_weight():
     """n equal Gaussians blend to the opacity of one, and along a ray through the centre to the same total weight."""
     opacity = torch.tensor([[0.3], [0.9], [0.6]])
     scales = torch.tensor([[1.0, 2.0, 3.0]]).repeat(3, 1)
@@ -245,7 +245,7 @@ def test_sharing_a_place_keeps_the_opacity_and_the_accumulated_picture():
         assert torch.trapezoid(after, x).item() == pytest.approx(torch.trapezoid(before, x).item(), rel=1e-4)
 
 
-def test_mcmc_moves_the_dead_onto_the_living_and_grows_to_its_cap():
+def test_mcmc_relocates_dead_gaussians_and_grows_to_its_cap():
     model, strategy = model_of(40), strategy_of("mcmc", count=40, cap_max=43)
     with torch.no_grad():
         model.params["opacity"][:5] = -9.0
@@ -260,7 +260,7 @@ def test_mcmc_moves_the_dead_onto_the_living_and_grows_to_its_cap():
     assert_in_step(model, strategy.state)
 
 
-def test_mcmc_counts_all_that_come_to_share_a_place():
+def test_mcmc_counts_all_at_a_shared_position():
     """One dead Gaussian moves onto the only living one: two share its place, each less opaque and a little smaller."""
     model, strategy = model_of(2), strategy_of("mcmc", count=2, cap_max=2)
     with torch.no_grad():
@@ -273,7 +273,7 @@ def test_mcmc_counts_all_that_come_to_share_a_place():
     assert model.scales().detach().flatten().tolist() == pytest.approx([smaller] * 6, rel=1e-5)
 
 
-def test_mcmc_prefers_opaque_places():
+def test_mcmc_prefers_opaque_sources():
     model, strategy = model_of(302), strategy_of("mcmc", count=302, cap_max=302)
     with torch.no_grad():
         model.params["opacity"].fill_(-9.0)
@@ -283,7 +283,7 @@ def test_mcmc_prefers_opaque_places():
     assert 0.85 < float((model.params["xyz"].detach()[2:] == opaque).all(dim=1).float().mean()) < 0.95
 
 
-def test_mcmc_forgets_the_past_of_those_that_come_to_share_a_place():
+def test_mcmc_clears_moments_at_shared_positions():
     model, strategy = model_of(30), strategy_of("mcmc", count=30, cap_max=30)
     with torch.no_grad():
         model.params["opacity"][:4] = -9.0
@@ -314,7 +314,7 @@ def test_mcmc_noise_has_the_shape_of_its_gaussian():
     assert torch.allclose(moved, (2.0 * weight) ** 2 * covariance @ covariance, atol=0.03)
 
 
-def test_mcmc_noise_moves_the_faint_and_leaves_the_solid():
+def test_mcmc_noise_moves_only_faint_gaussians():
     model = model_of(2, scale=0.1)
     with torch.no_grad():
         model.params["opacity"][0], model.params["opacity"][1] = -9.0, 9.0
@@ -324,7 +324,7 @@ def test_mcmc_noise_moves_the_faint_and_leaves_the_solid():
     assert moved[0] > 1e-4 and moved[1] < 1e-12
 
 
-def test_mcmc_penalises_opacity_and_size():
+def test_mcmc_regularizes_opacity_and_scale():
     model, strategy = model_of(), strategy_of("mcmc")
     penalty = strategy.regularization(model)
     penalty.backward()

@@ -40,7 +40,7 @@ def data(tmp_path: Path) -> Path:
     return root
 
 
-def test_public_scenes_come_first_and_others_by_name_with_their_layout(data):
+def test_public_scenes_come_first_then_others_by_name(data):
     found = survey(data)
     assert [(scene.name, scene.layout) for scene in found.scenes] == [
         ("garden", "colmap"),
@@ -60,20 +60,20 @@ def test_public_scenes_come_first_and_others_by_name_with_their_layout(data):
     assert {name for name, _ in found.skipped} == set(PUBLIC_SCENES) - {"garden", "truck", "playroom"}
 
 
-def test_a_folder_that_is_one_scene_is_that_scene_and_nothing_is_missing(data):
+def test_a_scene_folder_is_that_scene_only(data):
     found = survey(data / "360_v2" / "garden")
     assert [scene.name for scene in found.scenes] == ["garden"]
     assert found.scenes[0].public is PUBLIC_SCENES["garden"] and found.skipped == ()
 
 
-def test_photos_without_a_reconstruction_are_skipped_with_that_reason(data):
+def test_images_without_a_reconstruction_are_skipped(data):
     (data / "360_v2" / "flowers" / "images").mkdir(parents=True)
     reasons = dict(survey(data).skipped)
     assert reasons["flowers"].endswith("has images but no reconstruction (sparse/)")
     assert reasons["stump"] == f"not found in {data}"
 
 
-def test_in_a_folder_of_ones_own_scenes_the_public_ones_are_not_missed(tmp_path, capsys):
+def test_own_scenes_only_do_not_miss_public_ones(tmp_path, capsys):
     colmap(tmp_path / "shed")
     with_file(tmp_path / "figure", "transforms_train.json")
     assert survey(tmp_path).skipped == ()
@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_opened_is_named(data, monkeypatch):
     assert ("photos", "cannot be opened: Permission denied") in survey(data).skipped
 
 
-def test_no_scene_and_no_folder_are_errors_that_say_where_was_looked(tmp_path):
+def test_no_scene_and_no_folder_are_errors(tmp_path):
     with pytest.raises(SceneError, match="no scene found in") as caught:
         survey(tmp_path)
     assert "transforms_train.json" in caught.value.note
@@ -113,7 +113,7 @@ def test_no_scene_and_no_folder_are_errors_that_say_where_was_looked(tmp_path):
     assert layout_of(tmp_path) is None
 
 
-def test_a_scene_is_located_by_name_or_the_others_are_listed(data):
+def test_locate_finds_by_name_or_lists_the_others(data):
     assert locate("lego", data).folder == data / "nerf_synthetic" / "lego"
     with pytest.raises(SceneError, match="bicycle not found in") as caught:
         locate("bicycle", data)

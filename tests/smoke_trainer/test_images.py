@@ -23,7 +23,7 @@ def store(scene, images: float) -> ImageStore:
     return ImageStore(CPU, CPU, int(images * 3 * camera.width * camera.height))
 
 
-def test_the_cache_never_holds_more_than_it_may_and_forgets_the_oldest(scene_folder):
+def test_the_cache_is_bounded_and_drops_the_oldest(scene_folder):
     scene = load_scene(str(scene_folder("colmap-binary")))
     photos = store(scene, 2.5)
     for view in scene.train[:4]:
@@ -86,7 +86,7 @@ def test_larger_files_are_averaged_down(tmp_path):
     assert small.float().sub(127.5).abs().max() <= 1.0
 
 
-def test_sixteen_bits_of_gray_are_scaled_and_not_clipped_to_white(tmp_path):
+def test_16_bit_gray_is_scaled_not_clipped(tmp_path):
     ramp = np.arange(256, dtype=np.uint16).repeat(4).reshape(8, 128) * 257
     Image.fromarray(ramp).save(tmp_path / "short.png")
     Image.fromarray(ramp.astype(np.int32)).save(tmp_path / "long.tiff")

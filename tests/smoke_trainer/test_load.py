@@ -32,7 +32,7 @@ def test_all_layouts_agree_on_where_cameras_stand(layout, scene_folder, tiny_sce
         assert np.abs(view.world_to_camera - pose).max() < 1e-6
 
 
-def test_prepared_copies_come_before_full_size_and_the_principal_point_scales(scene_folder):
+def test_prepared_copies_come_before_full_size(scene_folder):
     folder = scene_folder("colmap-binary")
     (folder / "images").mkdir()
     for path in (folder / "images_8").iterdir():
@@ -58,7 +58,7 @@ def test_a_size_that_would_enlarge_is_not_invented(scene_folder):
     assert view.camera.width == 48
 
 
-def test_photos_straight_from_a_camera_are_brought_to_1600_pixels_unless_a_size_is_asked_for(scene_folder):
+def test_wide_images_are_reduced_to_1600_pixels_by_default(scene_folder):
     folder = scene_folder("colmap-text")
     first, *others = (folder / "images").iterdir()
     Image.new("L", (3200, 2400)).save(first)
@@ -152,7 +152,7 @@ def test_views_that_show_no_point_are_named(scene_folder):
     assert "behind the camera" in notes[0] and notes[0].endswith(": view_003.png")
 
 
-def test_a_scene_as_small_as_the_near_plane_says_that_nothing_will_be_drawn(scene_folder):
+def test_a_scene_nearer_than_the_near_plane_has_a_note(scene_folder):
     folder = scene_folder("nerfstudio")
     document = json.loads((folder / "transforms.json").read_text())
     document["ply_file_path"] = "none.ply"

@@ -62,7 +62,7 @@ def test_peaks_of_training_and_evaluation_are_kept_apart(cuda: Allocator):
     assert report["eval"] == {"allocated": 5 * GIB, "reserved": 6 * GIB}
 
 
-def test_creep_counts_from_the_settled_baseline_not_from_the_start(cuda: Allocator):
+def test_creep_counts_from_the_settled_baseline(cuda: Allocator):
     peaks = PeakMemory(CUDA)
     cuda.use(1.0, 1.0)
     assert peaks.sample(10)["vram_creep_gb"] == 0.0
@@ -93,7 +93,7 @@ def test_what_fits_into_the_memory_in_use_is_no_spill():
     assert spilled_bytes(reserved=6, free=3, total=8) == 1
 
 
-def test_wsl_is_known_by_its_kernel(tmp_path: Path):
+def test_wsl_is_detected_by_its_kernel(tmp_path: Path):
     (tmp_path / "wsl").write_text("Linux version 5.15.153.1-microsoft-standard-WSL2 (gcc)")
     (tmp_path / "other").write_text("Linux version 6.8.0-45-generic (buildd@lcy02)")
     assert under_wsl(tmp_path / "wsl") and not under_wsl(tmp_path / "other")

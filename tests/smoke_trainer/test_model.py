@@ -38,7 +38,7 @@ def born(points=None, sh_degree=3):
     )
 
 
-def test_a_gaussian_is_born_as_large_as_its_neighbours_are_far():
+def test_initial_scale_is_the_distance_to_neighbours():
     points, model = cloud(), born()
     squared = ((points.xyz[:, None] - points.xyz[None]) ** 2).sum(axis=2)
     nearest = np.sort(squared, axis=1)[:, 1:4].mean(axis=1)
@@ -61,7 +61,7 @@ def test_two_equal_points_do_not_make_a_gaussian_of_no_size():
     assert torch.isfinite(born(points).params["scaling"]).all()
 
 
-def test_what_is_drawn_are_the_activated_parameters():
+def test_splats_are_activated_parameters():
     model = born()
     with torch.no_grad():
         model.params["rotation"].copy_(torch.randn(20, 4, generator=torch.Generator().manual_seed(0)) * 3)
@@ -108,7 +108,7 @@ def test_positions_decay_log_linearly_with_the_extent():
     assert next(group["lr"] for group in model.optimizer.param_groups if group["name"] == "xyz") == 0.5
 
 
-def test_long_runs_keep_the_reference_schedule_and_short_ones_fit_it_in(tmp_path):
+def test_short_runs_compress_the_reference_schedule(tmp_path):
     for iterations in (SHORT_RUN, PAPER_ITERATIONS):
         config = TrainConfig("x", iterations, tmp_path)
         assert scaled_to(config) == config
@@ -127,7 +127,7 @@ def test_long_runs_keep_the_reference_schedule_and_short_ones_fit_it_in(tmp_path
         assert 3 * config.sh_degree_interval <= iterations
 
 
-def test_short_runs_take_larger_steps_and_keep_the_rate_of_opacity(tmp_path):
+def test_short_runs_have_larger_rates_except_opacity(tmp_path):
     reference = LearningRates()
     for iterations, factor in ((1750, 2.0), (20, 8.0)):
         rates = scaled_to(TrainConfig("x", iterations, tmp_path)).lrs
@@ -157,7 +157,7 @@ def test_psnr_by_hand():
     assert psnr(zero, zero) == MAX_PSNR
 
 
-def test_masked_pixels_neither_flatter_nor_spoil_the_quality():
+def test_masked_pixels_do_not_affect_quality():
     ssim = make_ssim("kernels", CPU).function
     mask = torch.zeros(1, 16, 16)
     mask[:, :4] = 1.0

@@ -107,7 +107,7 @@ def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
     assert monitor.latest["vram_allocated_gb"] == 1.5
 
 
-def test_heldout_quality_on_the_way_is_told_when_it_was_asked_for(short_run):
+def test_evaluate_every_reports_heldout_psnr(short_run):
     told = []
     result = train(short_run(15, evaluate_every=5), told.append)
     on_the_way = {state["iteration"]: state["heldout_psnr"] for state in told if "heldout_psnr" in state}

@@ -48,7 +48,7 @@ def camera_and_view(scene_folder):
     return RenderCamera.of(view, CPU), view
 
 
-def test_a_splat_lands_on_the_pixel_that_the_intrinsics_name_off_centre_included(camera_and_view):
+def test_a_splat_lands_on_the_pixel_of_the_intrinsics(camera_and_view):
     camera, view = camera_and_view
     lens, pose = view.camera, view.world_to_camera
     assert (lens.cx, lens.cy) != (lens.width / 2, lens.height / 2)
@@ -100,7 +100,7 @@ def test_antialiasing_makes_the_small_fainter(camera_and_view):
     assert 0 < smooth.color.max() < 0.5 * plain.color.max()
 
 
-def test_asking_for_a_gpu_renderer_on_a_cpu_is_an_error_not_a_fallback():
+def test_a_gpu_renderer_on_a_cpu_is_an_error():
     with pytest.raises(RendererUnavailable, match="cannot run on cpu"):
         make_renderer("gsplat", CPU)
     with pytest.raises(RendererUnavailable, match="cannot be imported"):
@@ -274,7 +274,7 @@ def test_gsplats_answer_is_brought_into_the_protocol(axes, camera_and_view):
     assert drawn.grad2d().tolist() == pytest.approx([expected] * 2, rel=1e-5)
 
 
-def test_a_module_that_breaks_while_loading_is_an_error_with_its_reason(monkeypatch):
+def test_a_module_that_fails_to_load_is_an_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", None)
     with pytest.raises(RendererUnavailable, match="cannot be imported"):
         InriaRenderer(CPU, antialiasing=False)

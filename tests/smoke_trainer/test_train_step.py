@@ -32,7 +32,7 @@ def rates(run):
     return {group["name"]: group["lr"] for group in run.model.optimizer.param_groups}
 
 
-def test_positions_take_the_rate_of_their_iteration_and_nothing_else_changes_its_rate(prepared):
+def test_only_the_learning_rate_of_positions_changes(prepared):
     run = prepared()
     before = rates(run)
     for iteration in (1, 2, 9):
@@ -54,7 +54,7 @@ def test_views_come_in_an_order_that_the_seed_decides(prepared):
 
 
 @pytest.mark.parametrize(("strategy", "pulls"), [("default", False), ("mcmc", True)])
-def test_only_mcmc_pulls_at_gaussians_that_nobody_sees(strategy, pulls, prepared, monkeypatch):
+def test_only_mcmc_has_gradients_without_visibility(strategy, pulls, prepared, monkeypatch):
     run = prepared(strategy=strategy)
     with torch.no_grad():
         run.model.params["xyz"][0] = 1e6
@@ -93,7 +93,7 @@ def test_a_step_leaves_no_gradient_behind(prepared):
 
 
 @pytest.mark.parametrize("installed", [(), ("scipy",)])
-def test_the_report_names_the_engine_that_searched(installed, prepared, monkeypatch):
+def test_the_report_names_the_knn_engine(installed, prepared, monkeypatch):
     if installed:
         pytest.importorskip("scipy.spatial")
     honest = knn._library
@@ -116,7 +116,7 @@ def test_the_report_keeps_the_peak_of_gaussians_that_are_gone(prepared):
 @pytest.mark.parametrize(
     ("asked", "behind"), [("black", [0.0] * 3), ("white", [1.0] * 3), ("random", [0.0] * 3)]
 )
-def test_evaluation_puts_everything_before_one_plain_colour(asked, behind, prepared, monkeypatch):
+def test_evaluation_uses_one_plain_background(asked, behind, prepared, monkeypatch):
     run = prepared(background=asked)
     honest, colours = TorchRenderer.render, []
 

@@ -45,7 +45,7 @@ def test_a_frame_may_state_its_own_camera(scene_folder):
     assert images[4].camera.fx != 99.0 and not images[4].distortion.is_zero
 
 
-def test_all_five_coefficients_of_a_lens_are_read_each_in_its_place(scene_folder):
+def test_all_five_lens_coefficients_are_read(scene_folder):
     folder = scene_folder("nerfstudio")
     edit(folder, lambda d: d.update(k1=0.1, k2=0.02, k3=0.003, p1=0.004, p2=0.005))
     assert read_nerfstudio(folder).images[0].distortion == Distortion(0.1, 0.02, 0.004, 0.005, 0.003)
@@ -110,7 +110,7 @@ def test_photos_of_one_name_in_two_folders_are_two_views(scene_folder):
     assert scene.notes == ()
 
 
-def test_each_view_is_drawn_with_its_own_camera_whatever_its_name(scene_folder, short_run):
+def test_views_of_one_name_keep_their_own_camera(scene_folder, short_run):
     """The held-out r_0 stands elsewhere than the r_0 that trained."""
     config = short_run(6, scene=str(nerf_synthetic(scene_folder("blender"))))
     run = prepare(config)

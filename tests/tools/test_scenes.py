@@ -10,12 +10,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
-from smoke_trainer.data.camera import NO_DISTORTION, Camera, Distortion
+from smoke_trainer.data.camera import NO_DISTORTION, Camera, Distortion, distort_points
 from tools.scenes.__main__ import main
 from tools.scenes.make import INDEX, SAMPLES, check_scene, index_of, make_scene
-from tools.scenes.raytrace import Box, Primitive, Rod, Sphere, World, pixel_rays, render_view
+from tools.scenes.raytrace import (
+    Box,
+    Primitive,
+    Rod,
+    Sphere,
+    World,
+    pixel_rays,
+    render_view,
+    undistort_points,
+)
 from tools.scenes.recipes import RECIPES, Recipe, look_at, orbit
 from tools.scenes.sfm import MIN_TRACK, project, reconstruct
 from tools.scenes.write import quaternion
@@ -73,6 +84,20 @@ def test_rays_and_projection_are_inverse(lens: Distortion) -> None:
     back, depth = project(CAMERA, pose, lens, points)
     assert np.abs(back - pixels).max() < 1e-6
     assert (depth > 0).all()
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    k1=st.floats(-0.2, 0.2),
+    k2=st.floats(-0.05, 0.05),
+    p1=st.floats(-0.01, 0.01),
+    p2=st.floats(-0.01, 0.01),
+    seed=st.integers(0, 99),
+)
+def test_undistorting_inverts_distorting(k1: float, k2: float, p1: float, p2: float, seed: int) -> None:
+    lens = Distortion(k1, k2, p1, p2)
+    points = np.random.default_rng(seed).uniform(-0.6, 0.6, (40, 2))
+    assert np.abs(undistort_points(distort_points(points, lens), lens) - points).max() < 1e-8
 
 
 def test_depth_is_measured_along_the_axis() -> None:

@@ -16,7 +16,6 @@ from smoke_trainer.data.camera import (
     distort_points,
     pinhole_for,
     source_positions,
-    undistort_points,
 )
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
@@ -24,20 +23,6 @@ from smoke_trainer.metrics import psnr
 from tools.scenes.raytrace import render_view
 
 CAMERA = Camera(64, 48, 60.0, 61.0, 33.0, 22.0)
-
-
-@settings(deadline=None, derandomize=True)
-@given(
-    k1=st.floats(-0.2, 0.2),
-    k2=st.floats(-0.05, 0.05),
-    p1=st.floats(-0.01, 0.01),
-    p2=st.floats(-0.01, 0.01),
-    seed=st.integers(0, 99),
-)
-def test_undistorting_is_the_inverse_of_distorting(k1, k2, p1, p2, seed):
-    lens = Distortion(k1, k2, p1, p2)
-    points = np.random.default_rng(seed).uniform(-0.6, 0.6, (40, 2))
-    assert np.abs(undistort_points(distort_points(points, lens), lens) - points).max() < 1e-8
 
 
 def test_distortion_is_opencvs_formula():
@@ -59,7 +44,7 @@ def test_every_pixel_of_the_pinhole_lies_in_the_photo(k1):
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(k1=st.floats(-0.4, 0.4), k2=st.floats(-0.1, 0.1), p=st.floats(-0.02, 0.02), cx=st.floats(20.0, 80.0))
-def test_asking_the_border_and_a_grid_is_as_good_as_asking_every_pixel(k1, k2, p, cx):
+def test_border_and_grid_suffice_to_fit_the_pinhole(k1, k2, p, cx):
     camera, lens = Camera(110, 74, 90.0, 95.0, cx, 40.0), Distortion(k1, k2, p, -p)
     pinhole = pinhole_for(camera, lens)
     places = source_positions(pinhole, camera, lens)
@@ -67,7 +52,7 @@ def test_asking_the_border_and_a_grid_is_as_good_as_asking_every_pixel(k1, k2, p
     assert fits or pinhole.fx == pytest.approx(4 * camera.fx)  # where nothing fits, the longest is taken
 
 
-def test_a_distorted_photo_made_straight_is_what_the_pinhole_sees(scene_folder, tiny_scenes):
+def test_undistorted_images_match_the_pinhole_view(scene_folder, tiny_scenes):
     tiny = tiny_scenes("nerfstudio")
     scene = load_scene(str(scene_folder("nerfstudio")))
     view = scene.train[2]

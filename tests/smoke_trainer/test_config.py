@@ -15,7 +15,7 @@ def run(scene, preset, seed, tmp_path):
     return train(config_from(parser().parse_args(arguments))).document
 
 
-def test_every_sample_has_a_standard_run_and_every_run_a_floor_above_nothing_learned():
+def test_every_sample_has_a_standard_preset_with_a_floor():
     assert set(PRESETS["standard"]) == set(RECIPES)
     for preset in PRESETS.values():
         assert all(entry.psnr_floor > 15.0 for entry in preset.values())

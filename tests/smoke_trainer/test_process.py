@@ -1,15 +1,17 @@
-"""An environment that lacks what the trainer stands on gets one sentence, not a traceback."""
+"""Required packages, and a closed pipe on standard output."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from smoke_trainer.data.load import SAMPLES
 from smoke_trainer.errors import PackageMissing
-from smoke_trainer.process import require
+from smoke_trainer.process import BROKEN_PIPE, require
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,3 +54,34 @@ def test_a_package_that_is_there_and_does_not_load_is_told_apart(line, words, tm
     with pytest.raises(PackageMissing, match=r"torch is installed for .* but cannot be loaded") as caught:
         require(("torch",))
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["smoke_trainer.data", str(SAMPLES)],
+        ["smoke_trainer.data", str(SAMPLES), "--json"],
+    ],
+)
+def test_a_closed_pipe_is_no_error(words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", *words], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (BROKEN_PIPE, "")
+
+
+def test_an_open_pipe_gets_output_and_exit_code():
+    done = subprocess.run(
+        [sys.executable, "-m", "smoke_trainer.data", str(SAMPLES)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 6)
+    done = subprocess.run(
+        [sys.executable, "-m", "smoke_trainer.data", "no/such"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "folder not found" in done.stderr

@@ -73,7 +73,7 @@ def test_an_output_folder_that_cannot_be_is_said(out, tmp_path, capsys):
     assert "error[cannot-write]" in told and str(tmp_path / out) in told and "Traceback" not in told
 
 
-def test_a_disk_that_is_full_at_the_end_is_said_and_not_a_crash(scene_folder, tmp_path, capsys, monkeypatch):
+def test_a_full_disk_at_the_end_is_an_error(scene_folder, tmp_path, capsys, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", str(tmp_path / "out"))
 
@@ -91,7 +91,7 @@ def test_the_error_is_in_result_json_too(tmp_path):
     assert document["error"]["hint"]
 
 
-def test_cuda_without_a_gpu_is_an_answer_not_a_fallback(tmp_path, capsys):
+def test_cuda_without_a_gpu_is_an_error(tmp_path, capsys):
     import torch
 
     if torch.cuda.is_available():
@@ -114,7 +114,7 @@ def test_presets_give_iterations_and_explicit_options_win():
     assert config.resolution == 64 and config.psnr_floor is None  # measured at another size
 
 
-def test_public_scenes_are_found_at_their_usual_size_and_budget_and_missing_ones_named(tmp_path, capsys):
+def test_public_scenes_have_their_size_and_budget(tmp_path, capsys):
     (tmp_path / "360_v2" / "garden" / "sparse").mkdir(parents=True)
     (tmp_path / "truck" / "sparse").mkdir(parents=True)
     (tmp_path / "lego" / "train").mkdir(parents=True)  # a folder of photos, not the scene of that name
@@ -134,9 +134,7 @@ def test_public_scenes_are_found_at_their_usual_size_and_budget_and_missing_ones
     assert len(PUBLIC_SCENES) == 13
 
 
-def test_all_scenes_that_are_there_train_and_the_others_are_said_to_be_skipped(
-    scene_folder, tmp_path, capsys
-):
+def test_data_trains_all_scenes_and_names_skipped_ones(scene_folder, tmp_path, capsys):
     for name in ("playroom", "stump", "mine"):
         (tmp_path / "data" / "set").mkdir(parents=True, exist_ok=True)
         scene_folder("colmap-binary").rename(tmp_path / "data" / "set" / name)
@@ -159,7 +157,7 @@ def test_all_scenes_that_are_there_train_and_the_others_are_said_to_be_skipped(
     assert "error[unreadable-scene]" in capsys.readouterr().err
 
 
-def test_one_scene_that_cannot_be_read_stops_no_other_and_is_the_exit_code(scene_folder, tmp_path, capsys):
+def test_an_unreadable_scene_does_not_stop_the_others(scene_folder, tmp_path, capsys):
     for name in ("broken", "sound"):
         (tmp_path / "data").mkdir(exist_ok=True)
         scene_folder("colmap-binary").rename(tmp_path / "data" / name)
