@@ -83,7 +83,6 @@ class _Layout:
         # name, value, size, info, other, shndx in the order of the class
         self.symbol = struct.Struct(order + ("IBBHQQ" if wide else "IIIBBH"))
         self.word = struct.Struct(order + "I")
-        self.half = struct.Struct(order + "H")
         self.address = struct.Struct(order + ("Q" if wide else "I"))
 
 

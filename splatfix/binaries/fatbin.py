@@ -136,7 +136,6 @@ def _read_entries(
                     arch=arch_name(arch, flags & (_FLAG_A | _FLAG_F)),
                     ptx_version=(major, minor) if kind is EntryKind.PTX else None,
                     compressed="lz4" if flags & _FLAG_LZ4 else "zstd" if flags & _FLAG_ZSTD else None,
-                    stored_size=payload,
                     offset=offset,
                     debug=bool(flags & _FLAG_DEBUG),
                 )

@@ -27,7 +27,7 @@ class FatbinEntry:
     """One piece of device code inside a fatbin.
 
     `arch` is always spelled `sm_90a`; `kind` says whether it names a real or a virtual architecture.
-    `stored_size` is the payload as stored, in bytes; `offset` is that of the entry's header from the start of the file
+    `offset` is that of the entry's header from the start of the file
     (of the member, for a file inside a wheel).
     """
 
@@ -35,7 +35,6 @@ class FatbinEntry:
     arch: str
     ptx_version: tuple[int, int] | None
     compressed: str | None
-    stored_size: int
     offset: int
     debug: bool
 

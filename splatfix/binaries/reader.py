@@ -131,7 +131,7 @@ def _cubin(elf: Elf) -> Fatbin:
     if noted is not None and noted[1] == number:
         arch = noted[0]
     debug = bool(elf.named_sections((".debug_info",)))
-    entry = FatbinEntry(EntryKind.SASS, arch, None, None, elf.reader.size, 0, debug)
+    entry = FatbinEntry(EntryKind.SASS, arch, None, None, 0, debug)
     return Fatbin(0, SECTION, (entry,))
 
 

@@ -226,10 +226,7 @@ def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, 
 
 
 def _follow(
-    process: subprocess.Popen[str],
-    timeout: float,
-    on_line: Callable[[str], None] | None,
-    log: Path | None,
+    process: subprocess.Popen[str], timeout: float, on_line: Callable[[str], None] | None, log: Path | None
 ) -> str | None:
     """Read merged output line by line; None means that the time ran out."""
     expired = threading.Event()

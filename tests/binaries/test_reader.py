@@ -147,7 +147,6 @@ def test_a_huge_sparse_library_is_read_from_its_headers_alone(tmp_path: Path) ->
         out.truncate(len(head) + size)
     binary = read_binary(path)
     assert binary.archs == ((EntryKind.SASS, "sm_120a"),)
-    assert binary.fatbins[0].entries[0].stored_size == size
 
 
 def test_a_reader_never_looks_outside_its_window() -> None:

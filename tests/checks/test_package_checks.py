@@ -109,7 +109,7 @@ def installed(*items: Distribution) -> Fact[tuple[Distribution, ...]]:
 
 
 def test_the_classifier_called_simple_knn(changed: Changer) -> None:
-    classifier = Distribution("simple_knn", "2.0.1", SITE, installer="pip")
+    classifier = Distribution("simple_knn", "2.0.1", SITE)
     facts = changed(
         distributions=installed(classifier),
         packages=packages(SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))),

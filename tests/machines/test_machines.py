@@ -128,16 +128,16 @@ def test_facts_of_single_machines() -> None:
     spark = (facts_of("gb10-dgx-spark").machine.gpus.value or ())[0]
     assert spark.memory_total is None, "one memory for CPU and GPU: NVML answers [N/A]"
     orin = facts_of("jetson-agx-orin").machine
-    assert (orin.l4t, orin.model) == ("36.4.3", "NVIDIA Jetson AGX Orin Developer Kit")
+    assert orin.model == "NVIDIA Jetson AGX Orin Developer Kit"
     wsl = facts_of("rtx-5060-ti-wsl2").machine
-    assert (wsl.wsl, wsl.wsl_version) == (True, 2)
+    assert wsl.wsl
     box = facts_of("t4-container").machine.resources
-    assert (box.memory_total, box.cgroup, box.shared_memory) == (12 * 2**30, "v2", 64 * 2**20)
+    assert box.memory_total == 12 * 2**30
     mac = facts_of("apple-m2-max").machine
     assert [(item.name, item.backend) for item in mac.adapters.value or ()] == [("Apple M2 Max", "metal")]
     assert mac.resources.memory_total == 64 * 2**30
     nouveau = (facts_of("card-without-driver").machine.gpus.value or ())[0]
-    assert (nouveau.kernel_driver, nouveau.display, nouveau.pci_id) == ("nouveau", True, "10de:2786")
+    assert (nouveau.kernel_driver, nouveau.pci_id) == ("nouveau", "10de:2786")
     windows = facts_of("rtx-4090-windows-vs2022").machine
     assert windows.distribution == "Microsoft Windows 11 Pro 10.0.22631"
     studio = (windows.compilers.value or ())[0]

@@ -58,7 +58,7 @@ def rtx_5080() -> Machine:
     m.nvml = {
         "driver": "575.57.08",
         "cuda": 12090,
-        "gpus": [gpu(0, "NVIDIA GeForce RTX 5080", "12.0", 16303, "00000000:01:00.0", display=True)],
+        "gpus": [gpu(0, "NVIDIA GeForce RTX 5080", "12.0", 16303, "00000000:01:00.0")],
     }
     vulkaninfo(
         m,
@@ -101,7 +101,7 @@ def rtx_5060_ti_wsl2() -> Machine:
     m.nvml = {
         "driver": "576.80",
         "cuda": 12090,
-        "gpus": [gpu(0, "NVIDIA GeForce RTX 5060 Ti", "12.0", 16311, "00000000:01:00.0", display=True)],
+        "gpus": [gpu(0, "NVIDIA GeForce RTX 5060 Ti", "12.0", 16311, "00000000:01:00.0")],
     }
     vulkaninfo(
         m,
@@ -127,7 +127,6 @@ def _t4_container(name: str, source: str) -> Machine:
     m.file("/sys/fs/cgroup/memory.max", str(12 * 2**30) + "\n")
     m.file("/sys/fs/cgroup/memory.current", "734003200\n")
     m.file("/sys/fs/cgroup/cpu.max", "200000 100000\n")
-    m.paths["free_bytes"]["/dev/shm"] = 64 * 2**20  # docker's default
     m.env |= {
         "HOME": "/root",
         "NVIDIA_VISIBLE_DEVICES": "all",
@@ -194,7 +193,7 @@ def rtx_3090_and_5090() -> Machine:
         "driver": "580.95.05",
         "cuda": 13000,
         "gpus": [
-            gpu(0, "NVIDIA GeForce RTX 5090", "12.0", 32607, "00000000:01:00.0", display=True),
+            gpu(0, "NVIDIA GeForce RTX 5090", "12.0", 32607, "00000000:01:00.0"),
             gpu(1, "NVIDIA GeForce RTX 3090", "8.6", 24576, "00000000:41:00.0"),
         ],
     }
@@ -225,7 +224,7 @@ def gtx_1080_ti() -> Machine:
     m.nvml = {
         "driver": "580.95.05",
         "cuda": 13000,
-        "gpus": [gpu(0, "NVIDIA GeForce GTX 1080 Ti", "6.1", 11264, "00000000:01:00.0", display=True)],
+        "gpus": [gpu(0, "NVIDIA GeForce GTX 1080 Ti", "6.1", 11264, "00000000:01:00.0")],
     }
     toolkit(m, "12.8")
     ubuntu_gcc(m, *GCC_11)
@@ -291,11 +290,10 @@ def rtx_4090_windows() -> Machine:
         "NUMBER_OF_PROCESSORS": "32",
         "SYSTEMROOT": "C:\\Windows",
     }
-    m.paths["free_bytes"]["C:/"] = 380 * 10**9
     m.nvml = {
         "driver": "560.94",
         "cuda": 12060,
-        "gpus": [gpu(0, "NVIDIA GeForce RTX 4090", "8.9", 24564, "00000000:01:00.0", display=True)],
+        "gpus": [gpu(0, "NVIDIA GeForce RTX 4090", "8.9", 24564, "00000000:01:00.0")],
     }
     m.command(
         [
@@ -477,7 +475,6 @@ def apple_m2_max() -> Machine:
         "arm64",
     )
     m.env = {"HOME": "/Users/user", "PATH": "/opt/homebrew/bin:/usr/bin:/bin", "TMPDIR": "/var/folders/zz/T/"}
-    m.paths["free_bytes"]["/"] = 410 * 10**9
     m.command(
         ["system_profiler", "SPDisplaysDataType"],
         "Graphics/Displays:\n\n    Apple M2 Max:\n\n      Chipset Model: Apple M2 Max\n"
@@ -523,7 +520,7 @@ def ubuntu_package() -> Machine:
     m.nvml = {
         "driver": "550.163.01",
         "cuda": 12040,
-        "gpus": [gpu(0, "NVIDIA GeForce RTX 2080", "7.5", 8192, "00000000:0A:00.0", display=True)],
+        "gpus": [gpu(0, "NVIDIA GeForce RTX 2080", "7.5", 8192, "00000000:0A:00.0")],
     }
     debian_toolkit(m, "11.5")
     ubuntu_gcc(m, *GCC_11)
@@ -641,7 +638,7 @@ def driver_without_reboot() -> Machine:
     m.command(
         [
             "nvidia-smi",
-            "--query-gpu=index,name,compute_cap,driver_version,memory.total,memory.free,pci.bus_id,uuid",
+            "--query-gpu=index,name,compute_cap,driver_version,memory.total,pci.bus_id,uuid",
             "--format=csv,noheader,nounits",
         ],
         "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.211\n",

@@ -66,7 +66,6 @@ class Machine:
             "exists": [],
             "links": {},
             "scripts": [],
-            "free_bytes": {},
             "modified": {},
         }
         self.commands: list[dict[str, Any]] = []
@@ -105,12 +104,10 @@ def gpu(index: int, name: str, cc: str, mebibytes: int | None, bus: str, **more:
         "name": name,
         "cc": [int(n) for n in cc.split(".")],
         "memory_total": total,
-        "memory_free": total - 700 * 2**20 if total else None,
         "bus_id": bus,
         "uuid": f"GPU-00000000-0000-0000-0000-{index + 1:012d}",
         "mig": None,
         "mig_devices": [],
-        "display": False,
         **more,
     }
 
@@ -154,7 +151,6 @@ def linux(
     m.command(["getconf", "GNU_LIBC_VERSION"], f"glibc {glibc}\n")
     m.env |= {"HOME": "/home/user", "PATH": "/usr/local/bin:/usr/bin:/bin"}
     m.paths["links"] |= {"/bin": "/usr/bin", "/lib": "/usr/lib"}
-    m.paths["free_bytes"] |= {"/": 210 * 10**9, "/dev/shm": gib * 2**29}
     folder = f"/lib/{m.about['machine']}-linux-gnu"
     minor = int(glibc.split(".")[1])
     gnu = {

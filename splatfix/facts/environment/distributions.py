@@ -118,7 +118,6 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
         version=version,
         location=site,
         editable=editable,
-        installer=(system.read(f"{site}/{name}/INSTALLER") or "").strip(),
         origin=origin,
         made_by_splatfix=mark,
         built=built,

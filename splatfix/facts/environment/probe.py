@@ -166,10 +166,6 @@ def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
     return False
 
 
-def _holds_torch(system: System, folder: str) -> bool:
-    return system.exists(f"{folder}/version.py") or system.exists(f"{folder}/__init__.py")
-
-
 def read_torch(system: System, folder: str) -> Fact[Torch]:
     """torch's version and build from ``torch/version.py`` as text, its GPU code from ``libtorch_cuda``'s bytes."""
     text = system.read(f"{folder}/version.py")

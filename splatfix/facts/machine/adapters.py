@@ -39,12 +39,7 @@ _CHIPS = (
 )
 _TIMEOUT = 8.0
 _MANIFESTS = ("/etc/vulkan/icd.d", "/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
-_KINDS = {
-    "DISCRETE_GPU": "discrete",
-    "INTEGRATED_GPU": "integrated",
-    "VIRTUAL_GPU": "virtual",
-    "CPU": "cpu",
-}
+_KINDS = {"DISCRETE_GPU": "discrete", "INTEGRATED_GPU": "integrated", "VIRTUAL_GPU": "virtual", "CPU": "cpu"}
 
 
 def cards(system: System) -> tuple[Gpu, ...]:
@@ -71,7 +66,6 @@ def cards(system: System) -> tuple[Gpu, ...]:
                 cc=_capability(text) if vendor == "10de" else None,
                 memory_total=_vram(system, bus),
                 bus_id=bus,
-                display=_display(system, bus),
                 pci_id=f"{vendor}:{device}",
                 kernel_driver=_driver(system, bus),
             )
@@ -102,19 +96,6 @@ def _vram(system: System, bus: str) -> int | None:
     """amdgpu writes the card's memory in bytes; other drivers have no such file."""
     text = (system.read(f"{_DEVICES}/{bus}/mem_info_vram_total") or "").strip()
     return int(text) if text.isdigit() else None
-
-
-def _display(system: System, bus: str) -> bool | None:
-    """Whether a connector of the card says ``connected``; None when no driver offers connectors."""
-    base = f"{_DEVICES}/{bus}/drm"
-    said = [
-        (system.read(f"{base}/{card}/{connector}/status") or "").strip()
-        for card in system.listdir(base)
-        if card.startswith("card")
-        for connector in system.listdir(f"{base}/{card}")
-        if connector.startswith(f"{card}-")
-    ]
-    return "connected" in said if said else None
 
 
 def _database_name(system: System, vendor: str, device: str) -> str:

@@ -19,7 +19,7 @@ from splatfix.facts.system.live import System
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 _TIMEOUT = 8.0
 _LIBCUDA_PROBE = Path(__file__).with_name("probe_cuda.py")
-_SMI_FIELDS = "index,name,compute_cap,driver_version,memory.total,memory.free,pci.bus_id,uuid"
+_SMI_FIELDS = "index,name,compute_cap,driver_version,memory.total,pci.bus_id,uuid"
 _WSL = "/usr/lib/wsl/lib"
 # GPU of each Tegra chip (compat.md section 1); the device tree names the chip on every Jetson.
 _TEGRA = {
@@ -98,11 +98,9 @@ def _from_nvml(reply: dict[str, Any]) -> Answer | None:
                 name=_text(item.get("name")) or "unknown",
                 cc=capability(item.get("cc")),
                 memory_total=_whole(item.get("memory_total")),
-                memory_free=_whole(item.get("memory_free")),
                 bus_id=_text(item.get("bus_id")),
                 uuid=_text(item.get("uuid")),
                 mig=item["mig"] if isinstance(item.get("mig"), bool) else None,
-                display=item["display"] if isinstance(item.get("display"), bool) else None,
                 mig_devices=tuple(map(str, mig_devices)) if isinstance(mig_devices, list) else (),
             )
         )
@@ -147,7 +145,6 @@ def _completed(gpus: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...
             gpu = dataclasses.replace(
                 gpu,
                 cc=gpu.cc or twin.cc,
-                display=gpu.display if gpu.display is not None else twin.display,
                 pci_id=twin.pci_id,
                 kernel_driver=twin.kernel_driver,
             )
@@ -293,7 +290,7 @@ def apple(system: System) -> Answer | None:
         name = block.splitlines()[0].strip()
         vendor = next((v for v in ("AMD", "Intel", "NVIDIA") if v in name), "Apple").lower()
         shared = _sysctl_memory(system) if vendor == "apple" else None  # one memory for CPU and GPU
-        gpus.append(Gpu(len(gpus), name, vendor, memory_total=shared, display="Online: Yes" in block))
+        gpus.append(Gpu(len(gpus), name, vendor, memory_total=shared))
     return Answer("system_profiler SPDisplaysDataType", tuple(gpus)) if gpus else None
 
 
@@ -343,7 +340,7 @@ def _cuda_gpus(items: object) -> tuple[Gpu, ...]:
 def _smi_gpu(row: list[str]) -> Gpu | None:
     if len(row) != len(_SMI_FIELDS.split(",")) or not row[0].isascii() or not row[0].isdigit():
         return None
-    index, name, cc, _, total, free, bus, uuid = row
+    index, name, cc, _, total, bus, uuid = row
     return Gpu(
         int(index),
         name,
@@ -351,7 +348,6 @@ def _smi_gpu(row: list[str]) -> Gpu | None:
         if re.fullmatch(r"[0-9]{1,3}\.[0-9]", cc)
         else None,  # old drivers have no such field, GB10's memory is [N/A]
         memory_total=_mebibytes(total),
-        memory_free=_mebibytes(free),
         bus_id=bus,
         uuid=uuid,
     )

@@ -25,8 +25,8 @@ def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
     Returns:
         ``{"error": str, "error_code": int | None}`` when NVML could not be started; else ``driver`` (text), ``cuda``
         (integer as ``cuDriverGetVersion`` gives it, e.g. 13000, or None) and ``gpus``, a list of ``index``, ``name``,
-        ``cc`` ([major, minor]), ``memory_total``/``memory_free`` (bytes), ``bus_id``, ``uuid``, ``mig``,
-        ``mig_devices`` (names), ``display``; what a card does not answer is None.
+        ``cc`` ([major, minor]), ``memory_total`` (bytes), ``bus_id``, ``uuid``, ``mig``,
+        ``mig_devices`` (names); what a card does not answer is None.
     """
     answer, problem = within(timeout, _ask)
     return answer if answer is not None else {"error": f"NVML: {problem}", "error_code": None}
@@ -90,12 +90,10 @@ def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
         "name": as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, handle)),
         "cc": list(cc) if cc else None,
         "memory_total": int(memory.total) if memory else None,
-        "memory_free": int(memory.free) if memory else None,
         "bus_id": as_text(pci.busId) if pci else None,
         "uuid": as_text(attempt(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
         "mig": bool(mig[0]) if mig else None,
         "mig_devices": _mig_devices(pynvml, handle) if mig and mig[0] else [],
-        "display": _yes(attempt(pynvml, pynvml.nvmlDeviceGetDisplayMode, handle)),
     }
 
 
@@ -124,10 +122,6 @@ def as_text(value: Any) -> str | None:
     if value is None:
         return None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _yes(value: Any) -> bool | None:
-    return None if value is None else bool(value)
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
     """Everything about the machine; the probes run side by side, and one that hangs or breaks costs only its own fact.
 
     Args:
-        environment: the target environment's folder, whose disk and compilers are looked at too.
+        environment: the target environment's folder, whose compilers are looked at too.
         packaged: gives what that environment brings; it may wait until the environment was read.
     """
     found = parallel(
@@ -89,7 +89,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
             "toolkits": lambda: _toolkits(system, packaged),
             "compilers": lambda: compilers.probe(system, environment),
             "tools": lambda: compilers.tools(system),
-            "resources": lambda: resources.probe(system, environment),
+            "resources": lambda: resources.probe(system),
             "libc": lambda: _libc(system),
             "distribution": lambda: _distribution(system),
             "system_libraries": lambda: _surroundings(system),
@@ -98,7 +98,6 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
     found_gpus, driver = found["gpus"][0] or (unknown(found["gpus"][1]), unknown(found["gpus"][1]))
     kernel = (system.read("/proc/sys/kernel/osrelease") or "").strip()
     libc = _fact(found["libc"])
-    wsl = "microsoft" in kernel.lower()
     return MachineFacts(
         system=system.name,
         machine=system.machine,
@@ -107,10 +106,8 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         glibc=libc.value.removeprefix("glibc ") if libc.value and libc.value.startswith("glibc ") else None,
         libc=libc,
         model=_model(system),
-        l4t=_l4t(system),
         container=_container(system),
-        wsl=wsl,
-        wsl_version=(1 if kernel.endswith("-Microsoft") else 2) if wsl else None,
+        wsl="microsoft" in kernel.lower(),
         gpus=found_gpus,
         driver=driver,
         adapters=_fact(found["adapters"]),
@@ -189,13 +186,6 @@ def _model(system: System) -> str:
         if name and name not in ("System Product Name", "To Be Filled By O.E.M.", "Default string"):
             return name
     return ""
-
-
-def _l4t(system: System) -> str | None:
-    """``# R36 (release), REVISION: 4.3, GCID: ...`` -> ``36.4.3``."""
-    text = system.read("/etc/nv_tegra_release") or ""
-    match = re.match(r"# R(\d+) \(release\), REVISION: (\d+(?:\.\d+)*)", text)
-    return f"{match.group(1)}.{match.group(2)}" if match else None
 
 
 def _container(system: System) -> str | None:

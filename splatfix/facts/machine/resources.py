@@ -14,7 +14,6 @@ from splatfix.facts.system.live import System
 
 _TIMEOUT = 8.0
 _CGROUPS = "/sys/fs/cgroup"
-_LIMITS = ("open files", "stack size", "locked memory", "address space", "processes", "file size")
 # one call, because starting PowerShell costs most of it
 WINDOWS_QUESTION = (
     "powershell",
@@ -27,38 +26,20 @@ _PAGE = 4096 if os.name == "nt" else os.sysconf("SC_PAGE_SIZE")
 _TICKS = 100 if os.name == "nt" else os.sysconf("SC_CLK_TCK")
 
 
-def probe(system: System, environment: str) -> Resources:
-    """The resources of this process.
-
-    Args:
-        environment: a path in the target environment, to tell the free space there.
-    """
+def probe(system: System) -> Resources:
+    """The resources of this process, within its control group."""
     cores, total, available, swap = _of_the_system(system)
-    version, limit, used, quota = _control_group(system)
+    limit, used, quota = _control_group(system)
     if limit is not None and total is not None and limit < total:
         total = limit
         available = min(available or total, max(0, total - used)) if used is not None else available
-    else:
-        limit = None
     if quota is not None and cores:
         cores = max(1, min(cores, round(quota)))
-    env = system.env
-    home = env.get("HOME") or env.get("USERPROFILE")
-    local = env.get("LOCALAPPDATA") if system.name == "windows" else None
-    temporary = next((env[name] for name in ("TMPDIR", "TEMP", "TMP") if env.get(name)), "/tmp")
-    places = {"temporary": temporary, "environment": environment}
-    if home:
-        places["cache"] = local or f"{home}/.cache"
-    free = {name: system.free_bytes(path) for name, path in places.items()}
     return Resources(
         cores=cores,
         memory_total=total,
         memory_available=available,
         swap_total=swap,
-        disk_free={name: size for name, size in free.items() if size is not None},
-        shared_memory=system.free_bytes("/dev/shm") if system.exists("/dev/shm") else None,
-        limits=_limits(system),
-        cgroup=version if limit is not None or quota is not None else "",
     )
 
 
@@ -101,8 +82,8 @@ def _cores(system: System) -> int | None:
     return (bin(int(digits, 16)).count("1") or None) if digits else None
 
 
-def _control_group(system: System) -> tuple[str, int | None, int | None, float | None]:
-    """(version, memory limit, memory used, cores allowed) of the tightest control group this process is in.
+def _control_group(system: System) -> tuple[int | None, int | None, float | None]:
+    """(memory limit, memory used, cores allowed) of the tightest control group this process is in.
 
     Inside a container the group's files lie at the mount itself; outside they lie in the folder that
     /proc/self/cgroup names, and every folder above it limits too.
@@ -117,7 +98,7 @@ def _control_group(system: System) -> tuple[str, int | None, int | None, float |
             if here is not None and (limit is None or here < limit):
                 limit, used = here, _int(system.read(f"{folder}/memory.current"))
             quota = _least(quota, _ratio((system.read(f"{folder}/cpu.max") or "").split()))
-        return "v2", limit, used, quota
+        return limit, used, quota
     for folder in _upwards(f"{_CGROUPS}/memory", folders.get("memory", "/")):
         here = _int(system.read(f"{folder}/memory.limit_in_bytes"))
         if here is not None and (limit is None or here < limit):
@@ -125,7 +106,7 @@ def _control_group(system: System) -> tuple[str, int | None, int | None, float |
     for folder in _upwards(f"{_CGROUPS}/cpu", folders.get("cpu", "/")):
         pair = (system.read(f"{folder}/cpu.cfs_quota_us"), system.read(f"{folder}/cpu.cfs_period_us"))
         quota = _least(quota, _ratio([(text or "").strip() for text in pair]))
-    return "v1", limit, used, quota
+    return limit, used, quota
 
 
 def _upwards(mount: str, path: str) -> list[str]:
@@ -143,13 +124,6 @@ def _ratio(pair: list[str]) -> float | None:
 
 def _least(first: float | None, second: float | None) -> float | None:
     return min((value for value in (first, second) if value is not None), default=None)
-
-
-def _limits(system: System) -> dict[str, str]:
-    """Soft limits from /proc/self/limits, whose columns are name, soft, hard, unit."""
-    text = system.read("/proc/self/limits") or ""
-    found = re.findall(r"^Max (\S.*?)\s{2,}(unlimited|\d+)\s", text, re.MULTILINE)
-    return {name: soft for name, soft in found if name in _LIMITS}
 
 
 def _int(text: str | None) -> int | None:

@@ -251,8 +251,7 @@ def _describe(system: System, root: str, found: Sequence[_Candidate], includes: 
         ),
         has_lib64=system.exists(f"{root}/lib64") if system.name == "linux" else None,
         cub=next(
-            (cub for place in ("", "/cccl") if include and (cub := cub_version(system, include + place))),
-            "",
+            (cub for place in ("", "/cccl") if include and (cub := cub_version(system, include + place))), ""
         ),
         elsewhere=_elsewhere(system, missing, tuple(i for i in includes if _same_major(i, version))),
         error=error,

@@ -19,15 +19,7 @@ from splatfix.facts.model.environment import (
     ToolkitChoice,
     Torch,
 )
-from splatfix.facts.model.fact import (
-    Code,
-    Fact,
-    FatbinGroup,
-    absent,
-    group_fatbins,
-    loaded_fatbins,
-    unknown,
-)
+from splatfix.facts.model.fact import Code, Fact, FatbinGroup, absent, group_fatbins, loaded_fatbins, unknown
 from splatfix.facts.model.machine import (
     Adapter,
     Colmap,
@@ -96,7 +88,7 @@ __all__ = [
     "unknown",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)

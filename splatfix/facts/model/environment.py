@@ -69,7 +69,6 @@ class Distribution:
     version: str
     location: str
     editable: bool = False
-    installer: str = ""
     origin: str = ""
     """Where it was installed from, when pip wrote it down (``direct_url.json``), or where an egg-link points."""
     made_by_splatfix: str = ""

@@ -20,13 +20,9 @@ class Gpu:
     """Compute capability such as ``12.0``; None when nothing on this machine could tell."""
     memory_total: int | None = None
     """Bytes."""
-    memory_free: int | None = None
-    """Bytes, at the moment of the probe."""
     bus_id: str | None = None
     uuid: str | None = None
     mig: bool | None = None
-    display: bool | None = None
-    """A screen is attached."""
     pci_id: str | None = None
     """Vendor and device such as ``10de:2c02``."""
     kernel_driver: str | None = None
@@ -140,14 +136,6 @@ class Resources:
     """Bytes; the smaller of RAM and the cgroup's limit."""
     memory_available: int | None = None
     swap_total: int | None = None
-    disk_free: Mapping[str, int] = field(default_factory=dict)
-    """Bytes free where builds (``temporary``), caches (``cache``) and the environment (``environment``) lie."""
-    shared_memory: int | None = None
-    """Bytes free in /dev/shm."""
-    limits: Mapping[str, str] = field(default_factory=dict)
-    """Soft limits of this process by name (``open files``: ``1024``, or ``unlimited``)."""
-    cgroup: str = ""
-    """``v1`` or ``v2`` when a control group holds memory or cores down; "" otherwise."""
 
 
 @dataclass(frozen=True)
@@ -165,13 +153,9 @@ class MachineFacts:
     """Such as ``glibc 2.35`` or ``musl 1.2.4``; wheels of torch need glibc."""
     model: str = ""
     """The machine's own name where it decides something: ``NVIDIA Jetson AGX Orin Developer Kit``, ``Apple M2 Max``."""
-    l4t: str | None = None
-    """Release of NVIDIA's Linux for Tegra, such as ``36.4.3``."""
     container: str | None = None
     """``docker``, ``podman``, ``kubernetes``... or None."""
     wsl: bool = False
-    wsl_version: int | None = None
-    """1 or 2; only 2 has a GPU."""
     gpus: Fact[tuple[Gpu, ...]] = field(default_factory=Fact)
     driver: Fact[Driver] = field(default_factory=Fact)
     adapters: Fact[tuple[Adapter, ...]] = field(default_factory=Fact)

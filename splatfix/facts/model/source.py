@@ -104,7 +104,6 @@ class Checkout:
     remote: str = ""
     """Where it was cloned from, without credentials."""
     commit: str | None = None
-    branch: str = ""
     submodules: tuple[Submodule, ...] = ()
     pins: tuple[Pin, ...] = ()
     sources: tuple[CheckoutSource, ...] = ()
@@ -148,7 +147,6 @@ class Source:
     """It declares a ``CUDAExtension``, or has .cu files among its sources."""
     uses_torch_builder: bool = False
     """It builds with ``torch.utils.cpp_extension``."""
-    build_backend: str = ""
     build_requires: tuple[str, ...] = ()
     """``build-system.requires`` of pyproject.toml; empty without one."""
     requires: tuple[str, ...] = ()
@@ -161,8 +159,6 @@ class Source:
     """Environment variables that setup.py sets before the build; "" for a computed value."""
     nvcc_flags: tuple[str, ...] = ()
     """Literal texts that reach nvcc's flags."""
-    literals: tuple[str, ...] = ()
-    """Every literal text in setup.py that speaks of a GPU architecture."""
     libraries: tuple[str, ...] = ()
     """Libraries that setup.py has its modules linked against by name (``cuda`` of ``-lcuda``)."""
     imports: tuple[str, ...] = ()

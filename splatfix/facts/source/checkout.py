@@ -23,7 +23,7 @@ from splatfix.facts.model.source import (
 from splatfix.facts.source.code_matches import code_matches
 from splatfix.facts.source.extension import extension_folders, read_source
 from splatfix.facts.source.folder import children_of, files_below, telling_paths, text_of
-from splatfix.facts.source.git import branch_of, commit_of, git_folder, read_submodules, remote_of
+from splatfix.facts.source.git import commit_of, git_folder, read_submodules, remote_of
 from splatfix.facts.source.python_source import SPLAT_MODULE, guarded_imports, imported_modules, render_calls
 from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
 
@@ -51,7 +51,6 @@ def read_checkout(folder: Path, patterns: Iterable[SourcePattern]) -> Fact[Check
         paths=telling_paths(root),
         remote=remote_of(git),
         commit=commit_of(git),
-        branch=branch_of(git),
         submodules=read_submodules(root),
         pins=tuple(read_pins(root)),
         sources=tuple(_sources(root, tuple(patterns))),

@@ -44,7 +44,6 @@ def read_source(folder: Path, setup_text: str | None = None) -> Source:
         modules=modules,
         needs_cuda=_needs_cuda(folder, script, modules),
         uses_torch_builder=script.mentions("CUDAExtension", "CppExtension", "BuildExtension"),
-        build_backend=_text(system.get("build-backend")) or ("setuptools.build_meta" if files else ""),
         build_requires=tuple(item for item in system.get("requires", ()) if isinstance(item, str)),
         requires=(*script.texts("install_requires"), *_texts(project.get("dependencies"))),
         python=_text(project.get("requires-python"))
@@ -53,7 +52,6 @@ def read_source(folder: Path, setup_text: str | None = None) -> Source:
         reads=script.reads,
         sets=script.sets,
         nvcc_flags=script.nvcc_flags,
-        literals=tuple(text for text in script.literals if _ARCH_WORD.search(text)),
         libraries=script.libraries,
         imports=tuple(name for name in script.imports if name.partition(".")[0] in _OF_SETUPTOOLS),
         missing_folders=tuple(_missing_folders(folder, script)),
@@ -110,7 +108,6 @@ def _declares_modules(folder: Path) -> bool:
 
 
 _OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
-_ARCH_WORD = re.compile(r"arch|gencode|sm_\d|compute_\d", re.IGNORECASE)
 
 
 def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:

@@ -41,12 +41,6 @@ def commit_of(git: Path | None) -> str | None:
     return packed.group(1) if packed else None
 
 
-def branch_of(git: Path | None) -> str:
-    """The branch that is checked out; "" for a detached head."""
-    head = text_of(git / "HEAD").strip() if git else ""
-    return head.removeprefix("ref:").strip().removeprefix("refs/heads/") if head.startswith("ref:") else ""
-
-
 def remote_of(git: Path | None) -> str:
     """The address of ``origin``, without a user name or token in it."""
     config = text_of(git / "config") if git else ""

@@ -112,6 +112,3 @@ class CachingSystem:
 
     def nvml(self) -> dict[str, Any]:
         return self._ask("nvml", "", self._system.nvml)
-
-    def free_bytes(self, path: str) -> int | None:
-        return self._ask("free_bytes", path, lambda: self._system.free_bytes(path))

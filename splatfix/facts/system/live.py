@@ -10,14 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from splatfix.binaries import (
-    Binary,
-    SymbolNeeds,
-    missing_exports,
-    provided_versions,
-    read_binary,
-    read_needs,
-)
+from splatfix.binaries import Binary, SymbolNeeds, missing_exports, provided_versions, read_binary, read_needs
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 
 
@@ -116,10 +109,6 @@ class System(Protocol):
         """NVML's raw answers; see :func:`splatfix.facts.machine.nvml.ask`."""
         ...
 
-    def free_bytes(self, path: str) -> int | None:
-        """Free space on the disk that holds ``path`` or its nearest existing parent."""
-        ...
-
 
 class LiveSystem:
     """The machine splatfix runs on."""
@@ -204,17 +193,6 @@ class LiveSystem:
         from splatfix.facts.machine.nvml import ask
 
         return ask()
-
-    def free_bytes(self, path: str) -> int | None:
-        import shutil
-
-        folder = Path(path)
-        while not folder.exists() and folder != folder.parent:
-            folder = folder.parent
-        try:
-            return shutil.disk_usage(folder).free
-        except OSError:
-            return None
 
 
 def which_all(system: System, program: str) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ class RawMachine:
     says where the answers come from."""
     env: dict[str, str] = field(default_factory=dict)
     paths: dict[str, Any] = field(default_factory=dict)
-    """``exists``, ``absent``, ``links``, ``listings``, ``scripts``, ``free_bytes`` and ``modified`` times."""
+    """``exists``, ``absent``, ``links``, ``listings``, ``scripts`` and ``modified`` times."""
     commands: list[dict[str, Any]] = field(default_factory=list)
     nvml: dict[str, Any] = field(default_factory=_NO_NVML.copy)
     binaries: dict[str, Any] = field(default_factory=dict)
@@ -121,7 +121,6 @@ class PlaybackSystem:
         self._listings = self._keyed(paths.get("listings", {}), tuple)
         self._scripts = {self._key(path) for path in paths.get("scripts", ())}
         self._absent = {self._key(path) for path in paths.get("absent", ())}
-        self._free = self._keyed(paths.get("free_bytes", {}))
         self._modified = self._keyed(paths.get("modified", {}))
         self._binaries = self._keyed(raw.binaries)
         self._files = self._keyed(raw.files)
@@ -275,12 +274,6 @@ class PlaybackSystem:
     def nvml(self) -> dict[str, Any]:
         return dict(self.raw.nvml)
 
-    def free_bytes(self, path: str) -> int | None:
-        key = self._key(path)
-        while key not in self._free and key != posixpath.dirname(key):
-            key = posixpath.dirname(key)
-        return self._free.get(key)
-
 
 def _symbol_key(call: str, arguments: Sequence[Any]) -> str:
     return json.dumps([call, arguments])
@@ -351,6 +344,4 @@ def _words(entry: FatbinEntry) -> str:
 def _entry(words: str) -> FatbinEntry:
     kind, arch, *version = words.split()
     numbers = tuple(int(n) for n in version[0].split(".")) if version else None
-    return FatbinEntry(
-        EntryKind(kind), arch, (numbers[0], numbers[1]) if numbers else None, None, 0, 0, False
-    )
+    return FatbinEntry(EntryKind(kind), arch, (numbers[0], numbers[1]) if numbers else None, None, 0, False)

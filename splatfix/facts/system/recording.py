@@ -100,7 +100,6 @@ class RecordingSystem(CachingSystem):
             "scripts": sorted(
                 path for path, is_script in self.answers("starts_with_script").items() if is_script
             ),
-            "free_bytes": dict(sorted(self.answers("free_bytes").items())),
             "modified": dict(sorted(self.answers("modified").items())),
         }
 

@@ -99,7 +99,7 @@ def probe_each(system: PlaybackSystem) -> None:
     toolkits.probe(system)
     compilers.probe(system)
     compilers.tools(system)
-    resources.probe(system, "/env")
+    resources.probe(system)
     toolkits.torch_choice(system, torch_is_cuda=True)
 
 

@@ -72,16 +72,13 @@ def test_a_card_cut_into_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     (gpu,) = reply["gpus"]
     assert (gpu["mig"], gpu["mig_devices"]) == (True, ["NVIDIA A100-SXM4-40GB MIG 1g.5gb"])
     assert (gpu["cc"], gpu["memory_total"], gpu["bus_id"]) == ([8, 0], 40, "00000000:07:00.0")
-    assert gpu["display"] is None
 
 
 def test_what_is_not_answered_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     reply = ask(monkeypatch, nvmlDeviceGetCount=lambda: 1, nvmlDeviceGetHandleByIndex=lambda _: "card")
     assert reply["driver"] is None
     (gpu,) = reply["gpus"]
-    assert {gpu[name] for name in ("name", "cc", "memory_total", "bus_id", "uuid", "mig", "display")} == {
-        None
-    }
+    assert {gpu[name] for name in ("name", "cc", "memory_total", "bus_id", "uuid", "mig")} == {None}
 
 
 def test_a_card_that_gives_no_handle_is_still_counted(monkeypatch: pytest.MonkeyPatch) -> None:
