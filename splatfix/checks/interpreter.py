@@ -95,4 +95,4 @@ def _as_torch_bears(name: str, context: Context) -> str:
     """setuptools below the release that dropped what this torch's builder imports of it."""
     torch = context.torch
     limits = [limit for gone, limit in SETUPTOOLS_DROPPED.items() if torch and gone in torch.builder_imports]
-    return f'"{name}<{min(limits)}"' if name == "setuptools" and limits else name
+    return f"{name}<{min(limits)}" if name == "setuptools" and limits else name

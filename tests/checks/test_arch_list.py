@@ -206,6 +206,6 @@ def test_a_list_with_a_gpu_that_gsplat_cannot_serve(
         tuple(Distribution(name, version, "/env") for name, version in names.items()), "site-packages"
     )
     found = of(listed(changed, text, distributions=have), "arch-list-below-minimum")
-    assert [item.remedy[0].line() for item in found] == (
-        [f'export TORCH_CUDA_ARCH_LIST="{left}"'] if left else []
+    assert [item.remedy[0] for item in found] == (
+        [set_variable("TORCH_CUDA_ARCH_LIST", left)] if left else []
     )

@@ -10,7 +10,7 @@ import pytest
 
 from splatfix.checks import Finding, Status, run_checks
 from splatfix.context import Goal, make_context
-from splatfix.core.step import set_variable
+from splatfix.core.step import prepend_variable, set_variable
 from splatfix.facts import (
     Compiler,
     Distribution,
@@ -156,7 +156,7 @@ def test_a_distributions_own_cuda_fits_its_glibc(changed: Changer, rtx_5080: Fac
 def test_ninja_off_the_path(changed: Changer) -> None:
     finding = only(changed(tools={}, distributions=gsplat()), "ninja-not-on-path")
     assert finding.status is Status.WARN
-    assert finding.remedy[0].line() == 'export PATH="/env/bin:$PATH"'
+    assert finding.remedy == (prepend_variable("PATH", "/env/bin"),)
     assert not of(changed(tools={}, distributions=Fact(PIP, "")), "ninja-not-on-path"), (
         "nothing is to be built"
     )
@@ -192,7 +192,7 @@ def test_where_the_linker_looks_for_cudart(
     found = of(facts, "linker-cudart-missing")
     assert bool(found) is fails
     if fails:
-        assert found[0].remedy[0].line().startswith(f'export LIBRARY_PATH="/usr/local/cuda-12.9/{places[0]}$')
+        assert found[0].remedy[0] == prepend_variable("LIBRARY_PATH", f"/usr/local/cuda-12.9/{places[0]}")
 
 
 def test_debians_toolkit_lies_where_the_linker_looks_by_itself(changed: Changer, rtx_5080: Facts) -> None:

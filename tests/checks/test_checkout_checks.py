@@ -238,7 +238,7 @@ def test_what_is_not_installed(changed: Changer) -> None:
     finding = only(facts, "ext-not-installed")
     assert finding.subject == "simple_knn"
     assert finding.remedy[1].line() == (
-        'splatfix install "/home/u/gs/submodules/simple_knn" --python /env/bin/python --target sm_120'
+        "splatfix install /home/u/gs/submodules/simple_knn --python /env/bin/python --target sm_120"
     )
 
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from splatfix.checks import Finding, Status, all_checks, run_checks, select
+from splatfix.checks.model import Outcome
 from splatfix.checks.registry import FAMILIES, Check
-from splatfix.context import Goal, make_context
+from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import set_variable
+from splatfix.core.step import commands, set_variable
 from splatfix.facts import (
     Compiler,
     Driver,
@@ -290,8 +291,9 @@ def compilers(*versions: str) -> Fact[tuple[Compiler, ...]]:
 def test_gcc_beyond_nvccs_limit_with_an_older_one_at_hand(changed: Changer) -> None:
     finding = loud(changed(compilers=compilers("15.1.0", "13.3.0")))["host-gcc-too-new"]
     assert finding.status is Status.FAIL
-    assert 'CXX="/usr/bin/g++-13"' in finding.remedy[0].line()
-    assert 'CC="/usr/bin/gcc-13"' in finding.remedy[0].line()
+    (command,) = commands(finding.remedy)
+    assert dict(command.env)["CXX"] == "/usr/bin/g++-13"
+    assert dict(command.env)["CC"] == "/usr/bin/gcc-13"
 
 
 def test_gcc_14_is_refused_by_torch_where_nvcc_accepts_it(changed: Changer, torch_with: TorchWith) -> None:
@@ -388,14 +390,14 @@ def test_build_tools(changed: Changer) -> None:
 
 
 def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:
-    def broken(facts: Facts, goal: Goal) -> list[Finding]:
+    def broken(context: Context) -> list[Outcome]:
         raise ZeroDivisionError("oops")
 
     fine, crash = run_checks(
         make_context(rtx_5080, Goal()), [all_checks()[0], Check("broken", "gpu", "x", broken)]
     )
-    assert fine.status is Status.PASS
-    assert crash.status is Status.CRASH
+    assert (fine.status, fine.code, fine.family) == (Status.PASS, "gpu-present", "gpu")
+    assert (crash.status, crash.code, crash.family) == (Status.CRASH, "broken", "gpu")
     assert "oops" in crash.summary
     assert "test_checks.py" in crash.evidence[0].value
 

@@ -6,6 +6,7 @@ import pytest
 
 from splatfix.checks import Finding, Status, run_checks
 from splatfix.context import Goal, make_context
+from splatfix.core.step import prepend_variable
 from splatfix.facts import Driver, Fact, Facts, Gpu
 
 from .conftest import Changer
@@ -64,7 +65,7 @@ def test_a_linux_driver_inside_wsl2(changed: Changer) -> None:
     own, linux = "/usr/lib/wsl/lib/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.575.57.08"
     finding = only(changed(wsl=True, libcuda=libcuda(linux, own)), "wsl-wrong-libcuda")
     assert finding.status is Status.FAIL
-    assert finding.remedy[-1].line().startswith('export LD_LIBRARY_PATH="/usr/lib/wsl/lib')
+    assert finding.remedy[-1] == prepend_variable("LD_LIBRARY_PATH", "/usr/lib/wsl/lib")
     assert of(changed(wsl=True, libcuda=libcuda(own, linux)), "wsl-wrong-libcuda")[0].status is Status.PASS
     drivers_store = "/usr/lib/wsl/drivers/nvlt.inf_amd64_1/libcuda.so.1.1"
     assert of(changed(wsl=True, libcuda=libcuda(drivers_store)), "wsl-wrong-libcuda")[0].status is Status.PASS

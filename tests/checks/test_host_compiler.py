@@ -14,6 +14,7 @@ import pytest
 from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
 from splatfix.context.compilers import host_compiler, nvcc_host_compiler
+from splatfix.core.step import commands
 from splatfix.facts import Compiler, Fact, Facts, Toolkit
 from tests.knowledge.torch_sources import torch_sources
 
@@ -34,7 +35,7 @@ def test_cxx_alone_leaves_nvcc_with_the_compiler_on_path(changed: Changer) -> No
     facts = changed(compilers=Fact((FIFTEEN, named("CXX")), ""))
     finding = only(facts, "host-gcc-too-new")
     assert "g++ 15.1.0 is newer than nvcc 12.9.86 accepts" in finding.summary
-    assert finding.remedy[0].line().startswith('export CC="/opt/bin/gcc" CXX="/opt/bin/g++"')
+    assert commands(finding.remedy)[0].env[:2] == (("CC", "/opt/bin/gcc"), ("CXX", "/opt/bin/g++"))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_gcc_and_another_gxx_on_path(changed: Changer) -> None:
 
 def test_the_newest_that_fits_is_named(changed: Changer, torch_with: TorchWith) -> None:
     facts = changed(compilers=Fact((FIFTEEN, OLD, TWELVE, THIRTEEN), ""))
-    assert 'CXX="/usr/bin/g++-13"' in loud(facts)["host-gcc-too-new"].remedy[0].line()
+    assert ("CXX", "/usr/bin/g++-13") in commands(loud(facts)["host-gcc-too-new"].remedy)[0].env
 
 
 def test_one_that_torch_refuses_is_not_named_for_nvcc(changed: Changer) -> None:
@@ -86,7 +87,7 @@ def test_one_that_nvcc_refuses_is_not_named_for_torch(changed: Changer, rtx_5080
     eight = Compiler("g++", "/usr/bin/g++", "8.5.0", ("PATH",))
     narrow: Toolkit = dataclasses.replace(toolkit, gcc_max=12)
     facts = changed(compilers=Fact((eight, THIRTEEN, TWELVE), ""), toolkits=Fact((narrow,), "PATH"))
-    assert 'CXX="/usr/bin/g++-12"' in loud(facts)["host-gcc-too-old"].remedy[0].line()
+    assert ("CXX", "/usr/bin/g++-12") in commands(loud(facts)["host-gcc-too-old"].remedy)[0].env
     facts = changed(compilers=Fact((eight, THIRTEEN), ""), toolkits=Fact((narrow,), "PATH"))
     assert not loud(facts)["host-gcc-too-old"].remedy[0].command
 

@@ -9,6 +9,7 @@ import pytest
 
 from splatfix.checks import Finding, Status, run_checks
 from splatfix.context import Goal, make_context
+from splatfix.core.step import commands
 from splatfix.facts import Adapter, Compiler, Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice, Torch
 
 Changer = Callable[..., Facts]
@@ -198,7 +199,7 @@ def test_a_compiler_below_torchs_own_bound_is_told_to_take_a_newer_one(
     facts = changed(compilers=Fact((old, new), "PATH"), torch=torch)
     finding = found(facts, "host-compiler-refused-by-torch")
     assert finding is not None and finding.status is Status.FAIL
-    assert 'CXX="/usr/bin/g++-9"' in finding.remedy[0].line()
+    assert ("CXX", "/usr/bin/g++-9") in commands(finding.remedy)[0].env
     alone = found(changed(compilers=Fact((old,), "PATH"), torch=torch), "host-compiler-refused-by-torch")
     assert alone is not None and not alone.remedy[0].command
 

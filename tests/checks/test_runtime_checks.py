@@ -9,6 +9,7 @@ import pytest
 
 from splatfix.checks import Finding, Status, run_checks
 from splatfix.context import Goal, make_context
+from splatfix.core.step import set_variable, unset_variable
 from splatfix.facts import Distribution, Driver, Extension, Fact, Facts, Gpu, SplatPackage, Torch
 
 from .conftest import Changer, extension, ptx, sass
@@ -54,7 +55,7 @@ def test_the_allocators_settings(
     found = of(facts, "alloc-conf-crash")
     assert [item.status for item in found] == ([status] if status else [])
     if status:
-        assert found[0].remedy[0].line() == (f'export {name}="{left}"' if left else f"unset {name}")
+        assert found[0].remedy == (set_variable(name, left) if left else unset_variable(name),)
 
 
 MIXED = Fact((Gpu(0, "RTX 5090", cc="12.0"), Gpu(1, "RTX 3090", cc="12.0")), "NVML")

@@ -9,6 +9,7 @@ import pytest
 
 from splatfix.checks import Finding, Status, run_checks
 from splatfix.context import Goal, make_context
+from splatfix.core.step import commands
 from splatfix.facts import CodeMatch, Compiler, Distribution, Fact, Facts, Submodule, Torch
 
 from .conftest import Changer
@@ -59,7 +60,7 @@ def test_pip_and_its_isolation(
     if warns:
         assert (
             finding.remedy[0].line()
-            == '"/env/bin/python" -m pip install --no-build-isolation /home/u/gs/submodules/other'
+            == "/env/bin/python -m pip install --no-build-isolation /home/u/gs/submodules/other"
         )
 
 
@@ -114,8 +115,8 @@ def test_what_a_setup_py_imports_of_setuptools(
     have = Fact((Distribution("setuptools", setuptools, "/env"), Distribution("wheel", "0.45", "/env")), "")
     facts = with_checkout(changed(distributions=have), sources=(source("tinycudann", imports=imports),))
     found = of(facts, "setuptools-incompatible")
-    assert [item.remedy[0].line() for item in found] == (
-        [f'"/env/bin/python" -m pip install "setuptools<{limit}"'] if limit else []
+    assert [command.argv for item in found for command in commands(item.remedy)] == (
+        [("/env/bin/python", "-m", "pip", "install", f"setuptools<{limit}")] if limit else []
     )
     assert all("tinycudann imports" in item.summary for item in found)
 
@@ -148,7 +149,7 @@ def test_an_ambiguous_std(
 def test_submodules_over_ssh(rtx_5080: Facts) -> None:
     empty = Submodule("submodules/knn", "git@github.com:someone/knn.git", True)
     finding = of(with_checkout(rtx_5080, submodules=(empty,)), "submodule-over-ssh")[0]
-    assert "url.https://github.com/.insteadOf=git@github.com:" in finding.remedy[0].line()
+    assert "url.https://github.com/.insteadOf=git@github.com:" in commands(finding.remedy)[0].argv
     for other in (
         dataclasses.replace(empty, empty=False),
         dataclasses.replace(empty, url="https://github.com/someone/knn"),

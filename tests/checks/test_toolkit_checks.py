@@ -6,7 +6,7 @@ import pytest
 
 from splatfix.checks import Finding, Status, run_checks
 from splatfix.context import Goal, make_context
-from splatfix.core.step import set_variable
+from splatfix.core.step import commands, set_variable
 from splatfix.facts import Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice
 from splatfix.knowledge.archs import Arch, cubin_runs_on, known_archs, toolkit_supports
 
@@ -76,11 +76,11 @@ def test_another_major_fails_with_the_road_by_ptx(
         driver=Fact(Driver("575.57.08", driver_cuda), "NVML"),
     )
     finding = said(facts)
-    assert finding.status is Status.FAIL and not [step for step in finding.remedy if step.command]
-    words = [step.line() for step in finding.remedy]
-    assert "needs a CUDA toolkit from 12.8" in words[0]
-    assert [text.rpartition(": ")[2] for text in words[1:]] == (
-        ["export TORCH_CUDA_ARCH_LIST=9.0+PTX"] if road else []
+    first, *others = finding.remedy
+    assert finding.status is Status.FAIL
+    assert "needs a CUDA toolkit from 12.8" in first.text and first.command is None
+    assert [command.env for command in commands(others)] == (
+        [(("TORCH_CUDA_ARCH_LIST", "9.0+PTX"),)] if road else []
     )
 
 

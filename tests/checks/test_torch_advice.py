@@ -9,7 +9,7 @@ import pytest
 from splatfix.checks import Finding, Status, run_checks
 from splatfix.checks.torch_build import own_archs
 from splatfix.context import Goal, make_context
-from splatfix.core.step import set_variable
+from splatfix.core.step import run, set_variable
 from splatfix.facts import Distribution, Driver, Fact, Facts, Gpu, Pin
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
@@ -215,8 +215,8 @@ def test_the_torch_instead_of_a_pin_is_one_for_this_python(
     ("imports", "wanted"),
     [
         ((), "setuptools"),
-        (("pkg_resources",), '"setuptools<82"'),
-        (("pkg_resources", "pkg_resources.packaging"), '"setuptools<70"'),
+        (("pkg_resources",), "setuptools<82"),
+        (("pkg_resources", "pkg_resources.packaging"), "setuptools<70"),
     ],
 )
 def test_a_setuptools_that_torch_can_use(
@@ -226,7 +226,7 @@ def test_a_setuptools_that_torch_can_use(
         torch=torch_with(builder_imports=imports),
         distributions=Fact((Distribution("wheel", "0.45", "/env"),), ""),
     )
-    assert loud(facts)["build-tools"].remedy[0].line() == f"/env/bin/python -m pip install {wanted}"
+    assert loud(facts)["build-tools"].remedy == (run("/env/bin/python", "-m", "pip", "install", wanted),)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from splatfix.checks import Finding, Status, run_checks
 from splatfix.context import Goal, make_context
+from splatfix.core.step import set_variable
 from splatfix.facts import Compiler, Distribution, Fact, Facts
 from tests.knowledge.torch_sources import TorchSource, torch_sources
 
@@ -89,8 +90,8 @@ def test_a_prompt_that_torch_does_not_build_from(
     facts = with_checkout(facts, sources=(source("other"),)) if waits else facts
     found = of(facts, "distutils-use-sdk-unset")
     assert [item.status for item in found] == ([status] if status else [])
-    assert [step.line() for item in found for step in item.remedy] == (
-        ['set "DISTUTILS_USE_SDK=1"'] if status else []
+    assert [step for item in found for step in item.remedy] == (
+        [set_variable("DISTUTILS_USE_SDK", "1")] if status else []
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.context.compilers import choose_compilers
+from splatfix.context.targets import driver_level
 from splatfix.context.toolkits import choose_ptx, choose_toolkit
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Compiler, Driver, Fact, Facts, Gpu
@@ -91,11 +92,12 @@ def test_a_driver_has_a_say_about_ptx_for_its_own_gpus_only() -> None:
     assert "PTX 8.5 is newer than a driver of CUDA 12.2 translates" in caught.value.what
 
 
-def test_a_driver_that_waits_for_its_reboot_says_nothing_of_ptx() -> None:
+def test_ptx_is_for_the_driver_that_a_reboot_brings() -> None:
     facts = machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,))
     stale = Driver("535.183.01", "12.2", library_version="580.95.05", nvml_error=18)
     facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, driver=Fact(stale, "test")))
-    assert choose_ptx(facts, TORCH_128, (SM_120,)).required().unsure
+    assert driver_level(facts, SM_120) == "13.0"
+    assert not choose_ptx(facts, TORCH_128, (SM_120,)).required().unsure
 
 
 def test_a_torch_whose_list_is_not_known_rules_out_no_ptx() -> None:

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from splatfix.context import Goal
+from splatfix.checks import run_checks
+from splatfix.context import make_context
 from splatfix.context.targets import hidden_gpus, visible_places
-from splatfix.core.step import run
 from splatfix.facts import Fact, Gpu
 from tests.checks.conftest import Changer
 from tests.checks.test_checks import loud, only
@@ -86,7 +86,7 @@ def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
         gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     )
     assert not loud(chosen)
-    (said,) = [item for item in run(chosen, Goal()) if item.code == "no-gpu-visible"]
+    (said,) = [item for item in run_checks(make_context(chosen)) if item.code == "no-gpu-visible"]
     assert said.summary == "1 of 2 GPU(s) visible; GPU 0 is left out of what is judged here."
     other = changed(
         gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -95,9 +95,10 @@ def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "command"), [("linux", "unset CUDA_VISIBLE_DEVICES"), ("windows", "set CUDA_VISIBLE_DEVICES=")]
+    ("system", "command"),
+    [("linux", "unset CUDA_VISIBLE_DEVICES"), ("windows", 'set "CUDA_VISIBLE_DEVICES="')],
 )
 def test_the_way_out_in_this_machines_shell(changed: Changer, system: str, command: str) -> None:
     facts = changed(system=system, variables={"CUDA_VISIBLE_DEVICES": "0,0"})
     finding = only(facts, "no-gpu-visible")
-    assert [step.line() for step in finding.remedy] == [command]
+    assert [step.line(windows=system == "windows") for step in finding.remedy] == [command]

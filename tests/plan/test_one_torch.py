@@ -23,11 +23,12 @@ TORCH_CHECKS = select(("torch",), ())
 def advised(facts: Facts, targets: tuple[str, ...]) -> set[str]:
     """The commands by which failing checks of torch would install one."""
     return {
-        step.text
+        step.line(windows=facts.machine.system == "windows")
         for item in run_checks(make_context(facts, Goal(targets)), TORCH_CHECKS)
         if item.status is Status.FAIL
         for step in item.remedy
-        if step.command and re.search(r"install .*torch==", step.text)
+        if step.command
+        and re.search(r"install .*torch==", step.line(windows=facts.machine.system == "windows"))
     }
 
 
@@ -71,9 +72,9 @@ def test_an_empty_environment_without_the_newest_toolkit(toolkits: tuple[object,
 @pytest.mark.parametrize(
     ("changes", "starts"),
     [
-        ({}, '"/env/bin/python" -m pip install '),
-        ({"kind": "uv"}, 'uv pip install --python "/env/bin/python" '),
-        ({"externally_managed": True}, '"FOLDER/bin/python" -m pip install '),
+        ({}, "/env/bin/python -m pip install "),
+        ({"kind": "uv"}, "uv pip install --python /env/bin/python "),
+        ({"externally_managed": True}, "FOLDER/bin/python -m pip install "),
     ],
 )
 def test_every_command_is_the_environments_own(changes: dict[str, object], starts: str) -> None:

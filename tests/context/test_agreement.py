@@ -1,0 +1,99 @@
+"""Diagnose, options and installer name the same targets, driver level, toolkit, compiler and torch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from splatfix.checks import Status, run_checks, select
+from splatfix.context import Context, Goal, make_context
+from splatfix.core.errors import SplatfixError
+from splatfix.core.step import commands
+from splatfix.facts import Facts
+from splatfix.plan import Request, find_ways
+from splatfix.plan.cuda_tools import cuda_tools
+from splatfix.plan.situation import situation
+from splatfix.plan.ways import InstallTorch, Rebuild, Road
+from tests.machines import NAMES, facts_of
+
+GOALS = [(), ("sm_120",), ("sm_86",), ("sm_90", "sm_120"), ("auto", "sm_75")]
+
+
+def hiding(facts: Facts, value: str) -> Facts:
+    variables = {**facts.machine.variables, "CUDA_VISIBLE_DEVICES": value, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, variables=variables))
+
+
+@pytest.fixture(scope="module")
+def machines() -> dict[str, Facts]:
+    found = {name: facts_of(name) for name in NAMES}
+    both = found["rtx-3090-and-5090"]
+    return {**found, "first-visible": hiding(both, "0"), "second-visible": hiding(both, "1")}
+
+
+def install_tools(context: Context) -> tuple[tuple[str, ...], str, str] | str:
+    """What the installer takes: targets, toolkit and compiler; or the code of its error."""
+    try:
+        tools = cuda_tools(Request(targets=context.goal.targets), context.facts)
+    except SplatfixError as error:
+        return error.code
+    return tools.targets, tools.toolkit.toolkit.root, tools.compilers.cxx
+
+
+@pytest.mark.parametrize("targets", GOALS, ids=lambda item: ",".join(item) or "none")
+@pytest.mark.parametrize("name", [*NAMES, "first-visible", "second-visible"])
+def test_one_answer(machines: dict[str, Facts], name: str, targets: tuple[str, ...]) -> None:
+    context = make_context(machines[name], Goal(targets))
+    own = tuple(arch.sm for arch in context.archs)
+    ways = find_ways(context.goal, context.facts)
+    assert not ways.targets or ways.targets == own
+    if ways.targets:
+        seen = situation(context.goal, context.facts)
+        assert [(item.arch, item.here) for item in seen.wanted] == [
+            (item.arch, item.here) for item in context.targets
+        ]
+    installed = install_tools(context)
+    toolkit, compilers = context.toolkit.value, context.compilers.value
+    if not isinstance(installed, str):
+        assert toolkit is not None and compilers is not None
+        assert installed == (own, toolkit.toolkit.root, compilers.cxx)
+    elif installed in ("no-matching-toolkit", "arch-unknown-to-torch", "arch-dropped-by-cuda"):
+        assert context.toolkit.problem is not None and context.toolkit.problem.code == installed
+    rebuild = next((plan for plan in ways.plans if plan.road is Road.REBUILD), None)
+    steps = [step for step in rebuild.steps if isinstance(step, Rebuild)] if rebuild else []
+    for step in steps:
+        assert toolkit is not None
+        assert step.targets == own and step.toolkit.endswith(toolkit.toolkit.root)
+        assert step.compiler == (compilers.cxx if compilers else "")
+
+
+@pytest.mark.parametrize(
+    ("value", "targets"), [("0", ("sm_120",)), ("1", ("sm_86",)), ("0,1", ("sm_86", "sm_120"))]
+)
+def test_hidden_gpus_are_no_targets(machines: dict[str, Facts], value: str, targets: tuple[str, ...]) -> None:
+    context = make_context(hiding(machines["rtx-3090-and-5090"], value))
+    assert {arch.sm for arch in context.archs} == set(targets)
+    assert set(find_ways(Goal(), context.facts).targets) == set(targets)
+
+
+def test_checks_and_options_advise_one_torch(machines: dict[str, Facts]) -> None:
+    """The pip command of a failing torch check is that of the option."""
+    compared = 0
+    for facts in machines.values():
+        for targets in GOALS:
+            context = make_context(facts, Goal(targets))
+            advised = {
+                word
+                for item in run_checks(context, select(("torch",)))
+                if item.status is Status.FAIL
+                for command in commands(item.remedy)
+                for word in command.argv
+                if word.startswith("torch==")
+            }
+            plans = [plan for plan in find_ways(context.goal, facts).plans if plan.road is Road.OTHER_TORCH]
+            planned = [step for plan in plans for step in plan.steps if isinstance(step, InstallTorch)]
+            if advised and planned:
+                compared += 1
+                assert any(word in planned[0].command for word in advised)
+    assert compared
