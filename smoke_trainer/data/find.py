@@ -76,7 +76,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Survey:
-    """What lies below a folder: scenes by name, the public ones first; and (name, reason) of what cannot be trained."""
+    """The scenes in a folder, the public ones first; `skipped` has (name, reason) of what cannot be trained."""
 
     scenes: Tuple[Found, ...]
     skipped: Tuple[Tuple[str, str], ...]
@@ -107,7 +107,7 @@ def survey(root: Path) -> Survey:
     folders, closed = _scene_folders(root)
     scenes: Dict[str, Found] = {}
     for folder, layout in folders:
-        # Of two folders with one name the first keeps it; the other is called by its whole way below the root.
+        # Of two folders with one name the first keeps it; the other is named by its whole path below the root.
         taken = folder.name in scenes
         name = "-".join(folder.relative_to(root).parts) if taken else folder.name
         scenes[name] = _found(name, folder, layout)

@@ -32,7 +32,7 @@ class RegisteredImage:
     """One image as a reconstruction states it: nominal camera, pose (world to camera, 4x4, y down, z forward).
 
     The file is `folder/name` below the scene's root; prepared smaller copies lie in `folder_2`, `folder_4`, `folder_8`.
-    `held_out` is None where the layout leaves the split to us. `path` is the way below the scene's root that a transforms
+    `held_out` is None if the layout has no split. `path` is the path below the scene's root that a transforms
     file states: train/r_0.png and test/r_0.png are two images. COLMAP's names have their folders in them; it stays empty.
     """
 
@@ -47,7 +47,7 @@ class RegisteredImage:
 
     @property
     def identity(self) -> str:
-        """What no other image of a sound scene is called."""
+        """A name that is unique in the scene."""
         return self.path or self.name
 
 
@@ -99,7 +99,7 @@ class Scene:
         """1.1 times the largest distance of a training camera from their mean (the scale of position steps).
 
         Cameras that all stand in one place (one image, a panorama) have no such distance, and nothing could ever move:
-        the median distance of the points stands in for it.
+        the median distance of the points is used instead.
         """
         centers = np.stack([view.position for view in self.train])
         some = self.points.xyz[:: max(1, len(self.points.xyz) // 100_000)]
