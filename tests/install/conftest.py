@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.install import WheelCache
 from splatfix.install.environment import Environment
 
 from .environments import make_environment
@@ -13,7 +14,25 @@ def environment(tmp_path: Path) -> Environment:
     return make_environment(tmp_path / "env")
 
 
+@pytest.fixture(scope="session")
+def shared_wheels(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> WheelCache:
+    """One wheel cache for all tests and xdist workers: most are about what comes after the build."""
+    base = tmp_path_factory.getbasetemp()
+    return WheelCache((base if worker_id == "master" else base.parent) / "shared-wheels")
+
+
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or fills the person's own cache."""
-    monkeypatch.setenv("SPLATFIX_CACHE", str(tmp_path / "cache"))
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_wheels: WheelCache) -> Path:
+    """No test reads or fills the user's cache; its wheels are the shared ones. Returns the cache folder."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    shared_wheels.folder.mkdir(exist_ok=True)
+    (cache / "wheels").symlink_to(shared_wheels.folder)
+    monkeypatch.setenv("SPLATFIX_CACHE", str(cache))
+    return cache
+
+
+@pytest.fixture
+def fresh_wheels(own_cache: Path) -> None:
+    """A wheel cache of its own, empty: for tests that count what is compiled."""
+    (own_cache / "wheels").unlink()

@@ -13,8 +13,11 @@ import tempfile
 import venv
 from pathlib import Path
 
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.facts import gather
+from splatfix.install import Outcome, WheelCache, execute
 from splatfix.install.environment import Environment, open_environment
+from splatfix.plan import Request, make_plan
 
 HERE = Path(sysconfig.get_paths()["purelib"])
 TOOLS = ("pip", "setuptools", "wheel", "_distutils_hack", "pkg_resources", "packaging")
@@ -52,6 +55,20 @@ def _tools_only(folder: Path) -> Path:
             if entry.exists():
                 (folder / entry.name).symlink_to(entry)
     return folder
+
+
+def install(
+    environment: Environment,
+    *sources: Path,
+    runner: Runner | None = None,
+    reinstall: bool = False,
+    afresh: bool = False,
+) -> Outcome:
+    """Plan and execute; wheels come from the cache that tests share, unless ``afresh``."""
+    facts = gather(environment.python)
+    plan = make_plan(Request(tuple(map(str, sources))), facts)
+    cache = None if afresh else WheelCache()
+    return execute(plan, facts, runner=runner, cache=cache, reinstall=reinstall)
 
 
 def snapshot(target: Environment) -> dict[str, tuple[int, str]]:

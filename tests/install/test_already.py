@@ -8,19 +8,11 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import gather
-from splatfix.install import Journal, Outcome, WheelCache, execute, revert
+from splatfix.install import Journal, revert
 from splatfix.install.environment import Environment
-from splatfix.plan import Request, make_plan
 
-from .environments import run_in, snapshot, write_extension
+from .environments import install, run_in, snapshot, write_extension
 from .test_cli import splatfix
-
-
-def install(target: Environment, *sources: Path, reinstall: bool = False) -> Outcome:
-    facts = gather(target.python)
-    plan = make_plan(Request(tuple(map(str, sources))), facts)
-    return execute(plan, facts, cache=WheelCache(), reinstall=reinstall)
 
 
 def test_the_same_again_changes_nothing(

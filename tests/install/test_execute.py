@@ -16,29 +16,11 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import gather
-from splatfix.install import Journal, Outcome, Status, WheelCache, execute, revert
+from splatfix.install import Journal, Status, WheelCache, execute, revert
 from splatfix.install.environment import Environment
 from splatfix.plan import Request, make_plan
 
-from .environments import run_in, snapshot, write_extension
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _kept_wheels(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Most tests here are about what comes after the build; equal sources are compiled once for all of them."""
-    global CACHE
-    CACHE = WheelCache(tmp_path_factory.mktemp("wheels"))
-
-
-CACHE: WheelCache
-
-
-def install(
-    target: Environment, source: Path, runner: ProcessRunner | None = None, *, afresh: bool = False
-) -> Outcome:
-    facts = gather(target.python)
-    plan = make_plan(Request((str(source),)), facts)
-    return execute(plan, facts, runner=runner, cache=None if afresh else CACHE)
+from .environments import install, run_in, snapshot, write_extension
 
 
 def last_status(target: Environment) -> Status:
@@ -125,7 +107,7 @@ def test_a_module_that_ends_the_interpreter_is_taken_back_with_what_was_installe
     (bad / "two_probe" / "__init__.py").write_text("import os\nos._exit(0)\n")
     before, facts = snapshot(environment), gather(environment.python)
     with pytest.raises(SplatfixError) as caught:
-        execute(make_plan(Request((str(good), str(bad))), facts), facts, cache=CACHE)
+        execute(make_plan(Request((str(good), str(bad))), facts), facts, cache=WheelCache())
     assert caught.value.code == "import-failed" and "two_probe" in caught.value.what
     assert "exit code 0" in caught.value.what
     assert snapshot(environment) == before
@@ -280,7 +262,7 @@ def test_a_log_that_cannot_be_written_is_what_is_told(
 ) -> None:
     before = snapshot(environment)
     with monkeypatch.context() as patch, pytest.raises(SplatfixError) as caught:
-        install(environment, write_extension(tmp_path / "source"), FullDisk(patch), afresh=True)
+        install(environment, write_extension(tmp_path / "source"), runner=FullDisk(patch), afresh=True)
     assert caught.value.code == "cannot-write" and "build-tiny_probe.log" in caught.value.what
     assert "No space left" in caught.value.what and "--resume" in caught.value.todo[0].line()
     assert snapshot(environment) == before and last_status(environment) is Status.RUNNING
@@ -307,7 +289,7 @@ def test_a_pip_that_fails_half_way_is_cleaned_up_after(environment: Environment,
     install(environment, write_extension(tmp_path / "one"))
     before = snapshot(environment)
     with pytest.raises(SplatfixError) as caught:
-        install(environment, write_extension(tmp_path / "two", answer=7, version="2.0"), HalfPip())
+        install(environment, write_extension(tmp_path / "two", answer=7, version="2.0"), runner=HalfPip())
     assert caught.value.code == "pip-failed" and "Errno 28" in caught.value.what
     assert snapshot(environment) == before
     assert run_in(environment, ANSWER) == "42"
@@ -316,7 +298,7 @@ def test_a_pip_that_fails_half_way_is_cleaned_up_after(environment: Environment,
 def test_an_interrupt_puts_everything_back(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
     with pytest.raises(KeyboardInterrupt):
-        install(environment, write_extension(tmp_path / "source"), Interrupting())
+        install(environment, write_extension(tmp_path / "source"), runner=Interrupting())
     assert snapshot(environment) == before
     assert last_status(environment) is Status.ROLLED_BACK
 
@@ -352,7 +334,7 @@ def test_two_at_once_in_one_environment(environment: Environment, tmp_path: Path
 
     def first() -> None:
         try:
-            install(environment, write_extension(tmp_path / "one"), Waiting(), afresh=True)
+            install(environment, write_extension(tmp_path / "one"), runner=Waiting(), afresh=True)
         except BaseException as error:  # noqa: BLE001 - reported by the assertion below
             errors.append(error)
 

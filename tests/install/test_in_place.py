@@ -11,7 +11,7 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
-from splatfix.install import Journal, Status, execute, revert
+from splatfix.install import Journal, Status, WheelCache, execute, revert
 from splatfix.install.edit import apply_edits
 from splatfix.install.environment import Environment
 from splatfix.plan import BuildWheel, EditSource, InstallWheel, Plan, Request, make_plan
@@ -57,7 +57,7 @@ def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Environmen
     source = source_with_work(tmp_path / "source")
     before, environment_before = files(source), snapshot(environment)
     facts = gather(environment.python)
-    execute(planned(environment, source, facts), facts)
+    execute(planned(environment, source, facts), facts, cache=WheelCache())
 
     now = files(source)
     changed = {name for name in now if now[name] != before.get(name)}
@@ -83,7 +83,7 @@ def test_a_failed_installation_leaves_the_checkout_as_it_was(
     before = files(source)
     facts = gather(environment.python)
     with pytest.raises(SplatfixError) as caught:
-        execute(planned(environment, source, facts), facts, runner=PipFails())
+        execute(planned(environment, source, facts), facts, runner=PipFails(), cache=WheelCache())
     assert caught.value.code == "pip-failed" and files(source) == before
     assert Journal(environment.state_folder).entries()[-1].status is Status.ROLLED_BACK
 
@@ -91,7 +91,7 @@ def test_a_failed_installation_leaves_the_checkout_as_it_was(
 def test_work_done_since_is_not_thrown_away(environment: Environment, tmp_path: Path) -> None:
     source = source_with_work(tmp_path / "source")
     facts = gather(environment.python)
-    execute(planned(environment, source, facts), facts)
+    execute(planned(environment, source, facts), facts, cache=WheelCache())
     with (source / "probe.c").open("ab") as file:
         file.write(b"// a day's work\r\n")
     held = snapshot(environment)

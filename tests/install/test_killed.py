@@ -50,7 +50,7 @@ from splatfix.plan import Request, make_plan
 # whether the module imports is another test's matter, and torch is slow to load
 sys.modules["splatfix.install.execute"].check_import = lambda *_: Rung(RungName.LOADS, True, "not looked at")
 # and a folder that a kill left without its owner's note waits a minute for it, which is long here
-sys.modules["splatfix.install.scratch"]._A_MOMENT = 2.0
+sys.modules["splatfix.install.scratch"]._NEW_FOR = 2.0
 
 def start_counting():
     Path.replace = counted(Path.replace)

@@ -35,6 +35,7 @@ main()
 """
 
 
+@pytest.mark.usefixtures("fresh_wheels")
 def test_resumed_after_a_kill(
     environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

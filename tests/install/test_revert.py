@@ -10,18 +10,11 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import gather
-from splatfix.install import Journal, RevertOutcome, Status, WheelCache, execute, revert, revert_all
+from splatfix.install import Journal, RevertOutcome, Status, revert, revert_all
 from splatfix.install.environment import Environment
-from splatfix.plan import Request, make_plan
 
-from .environments import snapshot, write_extension
+from .environments import install, snapshot, write_extension
 from .test_cli import splatfix
-
-
-def install(target: Environment, *sources: Path) -> None:
-    facts = gather(target.python)
-    execute(make_plan(Request(tuple(map(str, sources))), facts), facts, cache=WheelCache())
 
 
 def pip_uninstall(target: Environment, name: str) -> None:

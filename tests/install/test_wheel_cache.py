@@ -125,6 +125,7 @@ def test_a_build_asks_setup_py_what_it_reads(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fresh_wheels")
 def test_the_second_install_compiles_nothing(
     environment: Environment,
     tmp_path: Path,
