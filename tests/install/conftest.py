@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,10 @@ def environment(tmp_path: Path) -> Environment:
 
 
 @pytest.fixture(scope="session")
-def shared_wheels(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> WheelCache:
+def shared_wheels(tmp_path_factory: pytest.TempPathFactory) -> WheelCache:
     """One wheel cache for all tests and xdist workers: most are about what comes after the build."""
     base = tmp_path_factory.getbasetemp()
-    return WheelCache((base if worker_id == "master" else base.parent) / "shared-wheels")
+    return WheelCache((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-wheels")
 
 
 @pytest.fixture(autouse=True)
