@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import setuptools  # noqa: F401 - before anything imports the standard library's distutils, which it replaces
@@ -45,25 +49,64 @@ def site_packages(empty_venv: Path) -> Path:
 
 
 @pytest.fixture
-def splatfix() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the command line as a person does: ``splatfix("diagnose", "--json")``."""
+def splatfix(capfd: pytest.CaptureFixture[str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command line as a person does, but in this process: ``splatfix("diagnose", "--json")``.
+
+    ``columns`` is the width of the terminal; without it the output goes to a pipe.
+    """
 
     def run(
-        *words: str, cwd: Path | None = None, env: dict[str, str] | None = None
+        *words: str | os.PathLike[str],
+        cwd: Path | None = None,
+        env: dict[str, str] | None = None,
+        columns: int | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        # readline tells every child the width of a terminal, whether there is one or not
-        env = {name: value for name, value in (env or os.environ).items() if name != "COLUMNS"}
-        return subprocess.run(
-            [sys.executable, "-m", "splatfix", *words],
-            cwd=cwd,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        argv = ["splatfix", *map(os.fspath, words)]
+        variables = {name: value for name, value in (env or os.environ).items() if name != "COLUMNS"}
+        if columns is not None:
+            variables["COLUMNS"] = str(columns)
+        before = capfd.readouterr()
+        with _process_state(), mock.patch.dict(os.environ, variables, clear=True):
+            sys.argv = argv
+            os.chdir(cwd or Path.cwd())
+            code = _main()
+        said = capfd.readouterr()
+        sys.stdout.write(before.out)
+        sys.stderr.write(before.err)
+        return subprocess.CompletedProcess(argv, code, said.out, said.err)
 
     return run
+
+
+def _main() -> int:
+    from splatfix.cli import main
+
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@contextmanager
+def _process_state() -> Iterator[None]:
+    """Put back what a command changes of its process, which usually ends with it."""
+    from splatfix.report import console
+
+    signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    argv, folder, hook = sys.argv, Path.cwd(), threading.excepthook
+    console.out.cache_clear()
+    console.err.cache_clear()
+    try:
+        yield
+    finally:
+        gc.enable()
+        os.chdir(folder)
+        sys.argv, threading.excepthook = argv, hook
+        for number, handler in signals.items():
+            signal.signal(number, handler)
+        console.out.cache_clear()
+        console.err.cache_clear()
 
 
 @pytest.fixture

@@ -115,11 +115,11 @@ def _decode_dataclass(kind: Any, target: type, data: Any, where: str) -> Any:
             if not has_default:
                 raise CodecError(f"{where}: key {name!r} is missing for {target.__name__}")
             continue
-        values[name] = _decode(_substitute(hints[name], parameters), data[name], f"{where}.{name}")
+        values[name] = _decode(substitute(hints[name], parameters), data[name], f"{where}.{name}")
     return target(**values)
 
 
-def _substitute(hint: Any, parameters: dict[Any, Any]) -> Any:
+def substitute(hint: Any, parameters: dict[Any, Any]) -> Any:
     """Put the type arguments of a generic dataclass into a field's hint (``T | None`` -> ``str | None``)."""
     if not parameters:
         return hint
@@ -128,7 +128,7 @@ def _substitute(hint: Any, parameters: dict[Any, Any]) -> Any:
     arguments = typing.get_args(hint)
     if not arguments:
         return hint
-    replaced = tuple(_substitute(argument, parameters) for argument in arguments)
+    replaced = tuple(substitute(argument, parameters) for argument in arguments)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return typing.Union[replaced]
     return typing.get_origin(hint)[replaced]

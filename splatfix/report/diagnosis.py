@@ -50,7 +50,9 @@ def document(facts: Facts, goal: Goal, findings: tuple[Finding, ...], options: W
 
 def _finding(item: Finding, windows: bool) -> dict[str, Any]:
     """A finding, its commands for the shell of the machine that was diagnosed."""
-    return {**to_json(item), "remedy": [step_json(step, windows=windows) for step in item.remedy]}
+    row = to_json(item)
+    remedy = [step_json(step, windows=windows) for step in item.remedy]
+    return {"check": row.pop("code"), **row, "remedy": remedy}
 
 
 def counts(findings: tuple[Finding, ...]) -> dict[str, int]:

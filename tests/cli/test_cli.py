@@ -9,39 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
-
-FINDING = {
-    "type": "object",
-    "required": ["code", "status", "summary", "subject", "evidence", "remedy", "link"],
-    "properties": {
-        "code": {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$"},
-        "status": {"enum": ["pass", "warn", "fail", "unknown", "skip", "crash"]},
-        "evidence": {"items": {"required": ["name", "value", "found_via"]}},
-        "remedy": {"items": {"required": ["text", "command"]}},
-    },
-}
-DIAGNOSIS = {
-    "type": "object",
-    "required": [
-        "schema_version",
-        "command",
-        "splatfix_version",
-        "exit_code",
-        "summary",
-        "goal",
-        "findings",
-        "facts",
-    ],
-    "properties": {
-        "schema_version": {"const": 2},
-        "command": {"const": "diagnose"},
-        "findings": {"items": FINDING},
-    },
-}
 
 
 def test_both_ways_of_calling_it_give_the_version() -> None:
@@ -64,14 +34,12 @@ def test_help_imports_neither_torch_nor_numpy(words: list[str]) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_diagnose_json_holds_to_its_schema(splatfix: Splatfix, empty_venv: Path) -> None:
+def test_an_environment_without_torch_is_ill(splatfix: Splatfix, empty_venv: Path) -> None:
     done = splatfix("diagnose", "--python", str(empty_venv), "--json")
     document = json.loads(done.stdout)
-    jsonschema.validate(document, DIAGNOSIS)
     assert document["exit_code"] == done.returncode == 1
-    assert any(
-        item["code"] == "torch-installed" and item["status"] == "fail" for item in document["findings"]
-    )
+    failed = {item["check"] for item in document["findings"] if item["status"] == "fail"}
+    assert "torch-installed" in failed
 
 
 def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
@@ -186,7 +154,7 @@ def test_damaged_knowledge_is_wrong_usage(splatfix: Splatfix, tmp_path: Path) ->
     (tmp_path / "own.toml").write_text("[archs.archs.130]\n")
     done = splatfix("--knowledge", str(tmp_path / "own.toml"), "diagnose")
     assert done.returncode == 2
-    assert "lacks 'cc'" in done.stderr
+    assert "(bad-knowledge)" in done.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])

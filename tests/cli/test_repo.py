@@ -38,7 +38,7 @@ def test_a_checkout_is_judged_and_saved(splatfix: Run, tmp_path: Path, empty_ven
         "--json",
     )
     findings = json.loads(done.stdout)["findings"]
-    told = {(item["code"], item["subject"]) for item in findings if item["status"] == "fail"}
+    told = {(item["check"], item["subject"]) for item in findings if item["status"] == "fail"}
     assert told == {
         ("source-incomplete", "submodules/simple-knn"),
         ("ext-not-installed", "gsplat"),
