@@ -43,6 +43,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 # What `report` may import of other rooms: modules that only define data.
 DATA_CLASSES = {
     "splatfix.facts.model",
+    "splatfix.facts.model.fact",
+    "splatfix.facts.model.machine",
     "splatfix.context.model",
     "splatfix.checks.model",
     "splatfix.checks.inspection",

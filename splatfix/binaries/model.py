@@ -56,7 +56,7 @@ class Fatbin:
     def relocatable(self) -> bool:
         """Whether this is `-rdc=true` code: input of a device link.
 
-        nvcc leaves such fatbins in a linked library beside the result of the link, which lies in `.nv_fatbin`.
+        nvcc leaves such fatbins in a linked library beside the result of the link in `.nv_fatbin`.
         In an object file they are all there is.
         """
         return self.section.startswith("__nv_rel")

@@ -228,5 +228,5 @@ def read_files(paths: Iterable[Path]) -> NativeFiles:
 
 
 def _short(items: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The reasons without the path that stands before them anyway."""
+    """The reasons without the path they start with."""
     return tuple((path, reason.removeprefix(f"{path}: ")) for path, reason in items)

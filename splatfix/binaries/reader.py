@@ -116,7 +116,7 @@ def is_native_name(name: str) -> bool:
 def _cubin(elf: Elf) -> Fatbin:
     """A fatbin of one entry for a cubin given as a file.
 
-    The architecture number stands in `e_flags`: the low byte before ABI 8, the second byte from ABI 8 on (CUDA 13).
+    The architecture number is in `e_flags`: the low byte before ABI 8, the second byte from ABI 8 on (CUDA 13).
     From ABI 8 on the letters of `sm_100a` and `sm_100f` are not in the flags; they are taken from the assembler's
     own command line, which it leaves in a note, and are lost where that note was stripped.
     """

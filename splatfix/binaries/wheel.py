@@ -139,7 +139,7 @@ def members(reader: Reader, wanted: Callable[[str], bool]) -> Iterator[Member]:
 
 
 def _directory(reader: Reader) -> tuple[int, int, int]:
-    """(offset of the directory, number of records, bytes that stand before the archive proper)."""
+    """(offset of the directory, number of records, bytes in front of the archive)."""
     lowest = max(0, reader.size - _END.size - _MAX_COMMENT)
     tail = reader.take(lowest, reader.size - lowest, "the archive's end")
     found = tail.rfind(_END_MAGIC)

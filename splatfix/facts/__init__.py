@@ -7,48 +7,45 @@ from splatfix.binaries.paths import NativeFiles, read_files
 from splatfix.facts.collect import gather, load, probe_environment, with_checkout
 from splatfix.facts.environment.interpreter import refuse_other_program, resolve_python
 from splatfix.facts.environment.linkage import of_torch
-from splatfix.facts.model import (
-    SCHEMA_VERSION,
-    Adapter,
+from splatfix.facts.model import SCHEMA_VERSION, Facts
+from splatfix.facts.model.environment import (
     BuildRecord,
-    Checkout,
-    CheckoutSource,
-    Code,
-    CodeMatch,
-    Colmap,
-    Compiler,
     Distribution,
-    Driver,
     EnvironmentFacts,
     Extension,
-    Fact,
-    Facts,
-    FatbinGroup,
-    Gpu,
-    GuardedImport,
-    HeaderCopy,
     ImportProbe,
     Interpreter,
     JitCache,
     Linkage,
+    RuntimeCopy,
+    RuntimeLibrary,
+    SplatPackage,
+    ToolkitChoice,
+    Torch,
+)
+from splatfix.facts.model.fact import Code, Fact, FatbinGroup, absent, group_fatbins, loaded_fatbins, unknown
+from splatfix.facts.model.machine import (
+    Adapter,
+    Colmap,
+    Compiler,
+    Driver,
+    Gpu,
+    HeaderCopy,
     MachineFacts,
+    Resources,
+    Toolkit,
+)
+from splatfix.facts.model.source import (
+    Checkout,
+    CheckoutSource,
+    CodeMatch,
+    GuardedImport,
     NativeModule,
     Pin,
     RenderCall,
-    Resources,
-    RuntimeCopy,
-    RuntimeLibrary,
     Shadow,
     Source,
-    SplatPackage,
     Submodule,
-    Toolkit,
-    ToolkitChoice,
-    Torch,
-    absent,
-    group_fatbins,
-    loaded_fatbins,
-    unknown,
 )
 from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
 from splatfix.facts.source.folder import (

@@ -19,7 +19,8 @@ from splatfix.facts.environment.extensions import module_name
 from splatfix.facts.environment.interpreter import refuse_other_program
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.machine import toolkits
-from splatfix.facts.model import SCHEMA_VERSION, EnvironmentFacts, Facts
+from splatfix.facts.model import SCHEMA_VERSION, Facts
+from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.facts.system.caching import CachingSystem
 from splatfix.facts.system.live import LiveSystem, System

@@ -10,7 +10,7 @@ from pathlib import Path
 from splatfix.core.errors import SplatfixError
 from splatfix.core.source_pattern import without_comments
 from splatfix.core.step import say
-from splatfix.facts.model import Source
+from splatfix.facts.model.source import Source
 from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
 

@@ -16,7 +16,8 @@ from splatfix.checks.model import Finding, Status
 from splatfix.context.model import Goal
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, step_json
-from splatfix.facts.model import Facts, Gpu
+from splatfix.facts.model import Facts
+from splatfix.facts.model.machine import Gpu
 from splatfix.plan.ways import Ways
 from splatfix.report.console import paragraph, prose, show_step
 from splatfix.report.options import show_suggestion, ways_part

@@ -10,7 +10,7 @@ from rich.markup import escape
 from splatfix.checks.inspection import InspectedFile, Inspection
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
-from splatfix.facts.model import group_fatbins
+from splatfix.facts.model.fact import group_fatbins
 from splatfix.report.console import prose, show_step
 
 

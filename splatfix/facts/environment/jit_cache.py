@@ -1,4 +1,4 @@
-"""Extensions that torch compiled at first use and keeps: where they lie, how old they are, what they were built for."""
+"""Extensions that torch compiled at first use and keeps: where they are, how old they are, what they were built for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dynamic loader would find for a native file of an environment, learned from bytes; nothing is loaded."""
+"""What the dynamic loader would find for a native file of an environment, read from bytes; nothing is loaded."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ from splatfix.facts.model.environment import Linkage, RuntimeCopy, RuntimeLibrar
 from splatfix.facts.system.live import System
 
 _KEPT = 20
+_ALWAYS_LOADED = (
+    "libc.so.6",
+    "libstdc++.so.6",
+    "libm.so.6",
+    "libgcc_s.so.1",
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+    "libpthread.so.0",
+    "libdl.so.2",
+    "librt.so.1",
+)
 _FAMILY = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_(\d[\d.]*)$")
 # Itanium mangling: names that begin in torch's namespaces (also their vtables and type infos), and torch's Python glue.
 _TORCH_NAME = re.compile(
     r"_Z(T[ISVT]|GV)?N?[VKRO]*(3c10|2at|5torch|6caffe2)(?=[\dEICSDK_])|_Z\d+THP\w+|THP\w+"
     r"|\?[^@]+(@[^@]+)*?@(c10|at|torch|caffe2)@@.*"  # the same for MSVC, whose names end in the outermost namespace
 )
-# What the interpreter itself exports, whether it is linked into the program or lies in a libpython.
+# What the interpreter itself exports, whether it is linked into the program or is in a libpython.
 _PYTHON_NAME = re.compile(r"_?Py[A-Z_]\w*")
 # Not walked into for symbols: they are huge and export nothing that an extension would find only through them.
 _DEAD_END = re.compile(r"lib(cu|nv|nccl|torch|c10)")
@@ -97,7 +108,7 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
 
 
 def _absent_from_torch(loader: Loader, names: Iterable[str]) -> tuple[frozenset[str] | None, str]:
-    """Those of ``names`` that torch does not export; None, with the reason, where that cannot be learned."""
+    """Those of ``names`` that torch does not export; None, with the reason, where that cannot be read."""
     if loader.torch_folder is None:
         return None, "torch is not installed"
     if not loader.torch_libraries:
@@ -145,7 +156,7 @@ def _linkage(
 
 
 def abi_of(names: Iterable[str]) -> bool | None:
-    """Which std::string the mangled names speak of: the new one, the old one, or None where none appears."""
+    """Which std::string the mangled names use: the new one, the old one, or None where none appears."""
     old = False
     for name in names:
         if "__cxx11" in name or "B5cxx11" in name:
@@ -174,18 +185,7 @@ def _package_files(loader: Loader, path: str) -> dict[str, str]:
 
 def _found_nowhere(loader: Loader, names: Sequence[str], libraries: Iterable[str]) -> tuple[str, ...]:
     """Names that neither these libraries, nor those they need in turn, nor the interpreter export."""
-    always = (
-        "libc.so.6",
-        "libstdc++.so.6",
-        "libm.so.6",
-        "libgcc_s.so.1",
-        "ld-linux-x86-64.so.2",
-        "ld-linux-aarch64.so.1",
-        "libpthread.so.0",
-        "libdl.so.2",
-        "librt.so.1",
-    )
-    base = [place for name in always if (place := loader.find(name))]
+    base = [place for name in _ALWAYS_LOADED if (place := loader.find(name))]
     pending = list(dict.fromkeys((*base, *libraries, *loader.torch_libraries, loader.executable)))
     seen = set(pending)
     left = tuple(names)

@@ -1,4 +1,4 @@
-"""The Python side of the splatting extensions in an environment, and what stands in front of them on the import path."""
+"""The Python side of the splatting extensions in an environment, and the modules that shadow them on the import path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is true of one Python environment, read from its files; its interpreter only says where they lie."""
+"""What is true of one Python environment, read from its files; its interpreter only says where they are."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 from splatfix.binaries import BinaryError
 from splatfix.core.runner import Completed
+from splatfix.core.versions import release
 from splatfix.facts.environment.distributions import read_distributions
 from splatfix.facts.environment.extensions import read_extensions
 from splatfix.facts.environment.jit_cache import own_tag, read_jit_caches
@@ -186,8 +187,7 @@ def read_torch(system: System, folder: str) -> Fact[Torch]:
         except (BinaryError, OSError) as error:
             code_error = f"{library}: {error}"
     builder = system.read(f"{folder}/utils/cpp_extension.py") or ""
-    release = tuple(int(n) for n in re.findall(r"\d+", values["__version__"])[:2])
-    if system.name == "linux" and release >= (2, 7):
+    if system.name == "linux" and release(values["__version__"])[:2] >= (2, 7):
         abi = True  # every wheel from 2.7 on; compat.md section 4
     return Fact(
         Torch(

@@ -136,16 +136,16 @@ def probe(system: System) -> Fact[tuple[Adapter, ...]]:
     if system.name == "darwin":
         return _metal(system)
     manifests = vulkan_drivers(system)
-    told = f"Vulkan drivers: {', '.join(manifests) or 'none'}"
+    installed = f"Vulkan drivers: {', '.join(manifests) or 'none'}"
     if not which_all(system, "vulkaninfo"):
         if system.name == "linux" and not manifests:
             return Fact((), "no driver manifest in " + ", ".join(_MANIFESTS))
-        return unknown("vulkaninfo is not installed", told if system.name == "linux" else "")
+        return unknown("vulkaninfo is not installed", installed if system.name == "linux" else "")
     done = system.run(["vulkaninfo", "--summary"], _TIMEOUT)
     found = _summary(done.stdout)
     if not found and not done.ok:
-        return unknown(f"vulkaninfo --summary: {done.why()}", told)
-    return Fact(found, f"vulkaninfo --summary; {told}")
+        return unknown(f"vulkaninfo --summary: {done.why()}", installed)
+    return Fact(found, f"vulkaninfo --summary; {installed}")
 
 
 def vulkan_drivers(system: System) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def _on_path(system: System) -> list[tuple[str, str]]:
 
 
 def _conda(system: System, environment: str) -> list[tuple[str, str]]:
-    """conda's compilers carry the target in their name and may lie off PATH, in an environment not activated."""
+    """conda's compilers carry the target in their name and may be off PATH, in an environment not activated."""
     if system.name == "windows" or not environment or not system.exists(f"{environment}/conda-meta"):
         return []
     folder = f"{environment}/bin"

@@ -36,8 +36,8 @@ def probe(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
     """GPUs and NVIDIA driver of a machine.
 
     Order: NVML, then libcuda in a child process, then nvidia-smi, then /proc/driver/nvidia, then the device tree of a
-    Jetson, then the PCI bus; the first that shows NVIDIA GPUs wins, and the misses are told in ``found_via``. What it
-    leaves open, the PCI bus fills in; cards of other makers come from there too. An empty tuple means that every road
+    Jetson, then the PCI bus; the first that shows NVIDIA GPUs wins, and ``found_via`` names the misses. What it
+    leaves open, the PCI bus fills in; cards of other makers come from there too. An empty tuple means that every source
     was tried and no GPU is there; unknown means that something of NVIDIA's is there but nothing could be asked.
     """
     if system.name == "darwin":
@@ -69,8 +69,8 @@ def probe(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
     )
     gpus = _completed(known.gpus, on_bus)
     if any(gpu.vendor == "nvidia" for gpu in gpus):
-        told = known.via if known.gpus else "; ".join([*misses, "/sys/bus/pci/devices"])
-        return Fact(gpus, told), driver
+        via = known.via if known.gpus else "; ".join([*misses, "/sys/bus/pci/devices"])
+        return Fact(gpus, via), driver
     return unknown("; ".join(misses)), driver
 
 
@@ -149,7 +149,7 @@ def _completed(gpus: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...
                 kernel_driver=twin.kernel_driver,
             )
         found.append(gpu)
-    # a road without bus numbers (an old libcuda) already showed every NVIDIA card there is to use
+    # a source without bus numbers (an old libcuda) already showed every NVIDIA card there is to use
     if any(gpu.vendor == "nvidia" and gpu.bus_id is None for gpu in gpus):
         left = [card for card in left if card.vendor != "nvidia"]
     # NVIDIA's first, so that a processor's own graphics does not take CUDA's number 0
@@ -179,9 +179,9 @@ def _anything_of_nvidia(system: System) -> bool:
     return system.name == "windows" or any(system.exists(path) for path in traces)
 
 
-def _via(road: str, kernel: tuple[str, bool | None] | None) -> str:
+def _via(source: str, kernel: tuple[str, bool | None] | None) -> str:
     said = "/proc/driver/nvidia/version" if kernel and kernel[1] is not None else "/sys/module/nvidia/version"
-    return " and ".join(part for part in (road, said if kernel else "") if part)
+    return " and ".join(part for part in (source, said if kernel else "") if part)
 
 
 def _text(value: object) -> str | None:
@@ -194,7 +194,7 @@ def _whole(value: object) -> int | None:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one road showed; the parts it cannot know are None or empty."""
+    """What one source showed; the parts it cannot know are None or empty."""
 
     via: str
     gpus: tuple[Gpu, ...] = ()
@@ -238,7 +238,7 @@ def nvidia_smi(system: System, misses: list[str]) -> Answer | None:
     for program in [*programs, "nvidia-smi"]:
         done = system.run([program, f"--query-gpu={_SMI_FIELDS}", "--format=csv,noheader,nounits"], _TIMEOUT)
         if not done.ok:
-            # its reason stands on stdout: "Failed to initialize NVML: Driver/library version mismatch"
+            # its reason is on stdout: "Failed to initialize NVML: Driver/library version mismatch"
             said = (
                 next((line for line in done.stdout.splitlines() if line.strip()), "")
                 if not done.error

@@ -85,7 +85,7 @@ class Loader:
         return tuple(path for path in paths if self.torch_folder and self.system.exists(path))
 
     def find(self, name: str, rpath: Sequence[str] = (), origin: str = "") -> str | None:
-        """The file that a needed library name leads to; None when it lies nowhere."""
+        """The file that a needed library name leads to; None when there is none."""
         for folder in rpath:
             path = f"{re.sub(r'[$]ORIGIN|[$][{]ORIGIN[}]', lambda _: origin, folder)}/{name}"
             if self.system.exists(path):

@@ -64,7 +64,7 @@ def _ask() -> dict[str, Any]:
 
 
 def start_nvml(pynvml: Any) -> None:
-    """Start NVML; on WSL its library may lie off the loader's path, so it is loaded by hand and tried again."""
+    """Start NVML; on WSL its library may be off the loader's path; it is then loaded by its full path first."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

@@ -85,7 +85,7 @@ def _cores(system: System) -> int | None:
 def _control_group(system: System) -> tuple[int | None, int | None, float | None]:
     """(memory limit, memory used, cores allowed) of the tightest control group this process is in.
 
-    Inside a container the group's files lie at the mount itself; outside they lie in the folder that
+    Inside a container the group's files are at the mount itself; outside they are in the folder that
     /proc/self/cgroup names, and every folder above it limits too.
     """
     lines = [line.split(":", 2) for line in (system.read("/proc/self/cgroup") or "").splitlines()]

@@ -288,7 +288,7 @@ def _missing(system: System, root: str, include: str | None, nvcc: str | None) -
 
 
 def _compiler_parts(system: System) -> dict[str, tuple[str, ...]]:
-    """What nvcc starts or reads itself, each with the places it may lie in (NVIDIA's, then Debian's layout)."""
+    """What nvcc starts or reads itself, each with the places it may be in (NVIDIA's, then Debian's layout)."""
     debian = _DEBIAN.removeprefix("/usr/")
     programs: dict[str, tuple[str, ...]] = {
         part: (part, f"{debian}/{part}", f"{debian}/bin/{part.rpartition('/')[2]}")
@@ -309,7 +309,7 @@ def _cudart_places(system: System) -> tuple[str, ...]:
 
 
 def _same_major(include: str, version: str | None) -> bool:
-    """NVIDIA's packages for CUDA 13 and later lie in ``nvidia/cu13``, those for 11 and 12 in ``nvidia/cublas``..."""
+    """NVIDIA's packages for CUDA 13 and later are in ``nvidia/cu13``, those for 11 and 12 in ``nvidia/cublas``..."""
     named = re.search(r"/nvidia/cu(\d{2})/include$", include)
     major = (version or "").partition(".")[0]
     return named.group(1) == major if named else major in ("", "11", "12")

@@ -1,92 +1,13 @@
-"""The facts as data: what was learned about one machine and one Python environment, and how. Never a judgement."""
+"""The facts as data: what was found out about one machine and one Python environment, and how. No judgement."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from splatfix.facts.model.environment import (
-    BuildRecord,
-    Distribution,
-    EnvironmentFacts,
-    Extension,
-    ImportProbe,
-    Interpreter,
-    JitCache,
-    Linkage,
-    RuntimeCopy,
-    RuntimeLibrary,
-    SplatPackage,
-    ToolkitChoice,
-    Torch,
-)
-from splatfix.facts.model.fact import Code, Fact, FatbinGroup, absent, group_fatbins, loaded_fatbins, unknown
-from splatfix.facts.model.machine import (
-    Adapter,
-    Colmap,
-    Compiler,
-    Driver,
-    Gpu,
-    HeaderCopy,
-    MachineFacts,
-    Resources,
-    Toolkit,
-)
-from splatfix.facts.model.source import (
-    Checkout,
-    CheckoutSource,
-    CodeMatch,
-    GuardedImport,
-    NativeModule,
-    Pin,
-    RenderCall,
-    Shadow,
-    Source,
-    Submodule,
-)
-
-__all__ = [
-    "SCHEMA_VERSION",
-    "Adapter",
-    "BuildRecord",
-    "Checkout",
-    "CheckoutSource",
-    "Code",
-    "CodeMatch",
-    "Colmap",
-    "Compiler",
-    "Distribution",
-    "Driver",
-    "EnvironmentFacts",
-    "Extension",
-    "Fact",
-    "Facts",
-    "FatbinGroup",
-    "Gpu",
-    "GuardedImport",
-    "HeaderCopy",
-    "ImportProbe",
-    "Interpreter",
-    "JitCache",
-    "Linkage",
-    "MachineFacts",
-    "NativeModule",
-    "Pin",
-    "RenderCall",
-    "Resources",
-    "RuntimeCopy",
-    "RuntimeLibrary",
-    "Shadow",
-    "Source",
-    "SplatPackage",
-    "Submodule",
-    "Toolkit",
-    "ToolkitChoice",
-    "Torch",
-    "absent",
-    "group_fatbins",
-    "loaded_fatbins",
-    "unknown",
-]
+from splatfix.facts.model.environment import EnvironmentFacts
+from splatfix.facts.model.fact import Fact
+from splatfix.facts.model.machine import MachineFacts
+from splatfix.facts.model.source import Checkout
 
 SCHEMA_VERSION = 2
 

@@ -112,7 +112,7 @@ class Linkage:
     """What the loader would find for one native file; nothing was loaded to learn it."""
 
     unresolved: tuple[str, ...] = ()
-    """Libraries of ``needed`` that lie nowhere the loader would look, with torch imported first."""
+    """Libraries of ``needed`` that the loader would not find, with torch imported first."""
     versions: tuple[tuple[str, str], ...] = ()
     """The highest symbol version wanted of each family, with its library: ``("libstdc++.so.6", "GLIBCXX_3.4.32")``."""
     torch_symbols: int = 0
@@ -124,7 +124,7 @@ class Linkage:
     cxx11_abi: bool | None = None
     """std::string of the new C++ ABI in the names it imports from torch; None when no name tells."""
     error: str = ""
-    """Why part of this could not be learned, when it could not."""
+    """Why part of this is unknown; "" when nothing is."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One fact: a value with how it was learned, or why it is unknown; and the device code of a file as data."""
+"""One fact: a value with how it was found, or why it is unknown; and the device code of a file as data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Fact(Generic[T]):
-    """A value with how it was learned, or the reason why it is not known.
+    """A value with how it was found, or the reason why it is unknown.
 
     ``value is None`` means unknown, and ``error`` says why; with ``absent`` it is known that there is none (no driver, no
     program of that name). A collection that is known to be empty is an empty tuple.

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from splatfix.core.source_pattern import SourcePattern
 from splatfix.facts.model.fact import Fact, unknown
@@ -137,9 +134,10 @@ def _requirements(file: Path) -> Iterator[Pin]:
 
 def _project_file(file: Path) -> Iterator[Pin]:
     """The dependencies of a project that describes itself, as nerfstudio does."""
-    toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    from splatfix.core.toml import parse_toml  # few sources need it
+
     try:
-        wanted = toml.loads(text_of(file)).get("project", {}).get("dependencies", ())
+        wanted = parse_toml(text_of(file)).get("project", {}).get("dependencies", ())
     except (ValueError, AttributeError):
         return  # setup-unreadable tells of a damaged file where it matters
     for line in wanted if isinstance(wanted, list) else ():

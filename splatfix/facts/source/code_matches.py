@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from splatfix.core.source_pattern import SourcePattern, without_comments
-from splatfix.facts.model import CodeMatch
+from splatfix.facts.model.source import CodeMatch
 from splatfix.facts.source.folder import files_below, text_of
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splatfix.facts.model import NativeModule, Source
+from splatfix.facts.model.source import NativeModule, Source
 from splatfix.facts.source.setup_py import SetupScript, read_setup_script
 
 # A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.
@@ -161,9 +159,10 @@ def _submodule_paths(file: Path) -> Iterator[str]:
 
 
 def _pyproject(file: Path) -> tuple[dict[str, Any], str]:
-    toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    from splatfix.core.toml import parse_toml  # few sources need it
+
     try:
-        return toml.loads(file.read_text(encoding="utf-8")), ""
+        return parse_toml(file.read_text(encoding="utf-8")), ""
     except OSError:
         return {}, ""
     except ValueError as error:  # damaged TOML and damaged UTF-8 alike

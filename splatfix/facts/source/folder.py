@@ -12,7 +12,7 @@ _MAX_FILE = 1 << 20
 _MAX_FILES = 600
 # Folders of a checkout that hold no code of its own.
 _NOT_CODE = frozenset(
-    {
+    [
         "data",
         "dataset",
         "datasets",
@@ -27,7 +27,7 @@ _NOT_CODE = frozenset(
         "third_party",
         "venv",
         "env",
-    }
+    ]
 )
 # Folders whose contents tell stacks apart; what else lies in a checkout is the user's own.
 _TELLING = (
@@ -166,7 +166,7 @@ def files_below(
 
 
 def children_of(folder: Path) -> list[Path]:
-    """What lies in a folder, in order of name and without what is hidden; nothing when it cannot be listed."""
+    """Entries of a folder in order of name, without hidden ones; none when it cannot be listed."""
     try:
         return sorted(item for item in folder.iterdir() if not item.name.startswith("."))
     except OSError:

@@ -130,7 +130,7 @@ def standard_flags(script: SetupScript) -> tuple[str, ...]:
 
 
 def own_path_in_flags(script: SetupScript) -> bool:
-    """A flag is put together from "-I" and the folder that setup.py lies in, as the Inria family does for glm."""
+    """A flag joins "-I" and the folder of setup.py, as the Inria family does for glm."""
 
     def speaks_of_itself(node: ast.AST, depth: int = 0) -> bool:
         for inner in ast.walk(node):

@@ -17,7 +17,7 @@ from splatfix.core.files import read_json, write_json, write_text
 from splatfix.core.runner import Completed
 
 FORMAT = 2
-# A program's arguments name splatfix's own scripts; where splatfix lies differs from machine to machine.
+# A program's arguments name splatfix's own scripts; where splatfix is installed differs between machines.
 _PACKAGE = Path(__file__).resolve().parents[2]
 _PACKAGE_MARK, _SCRIPT_MARK = "{splatfix}", "{script}"
 _NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
@@ -88,7 +88,7 @@ def _texts(base: Path, windows: bool) -> Iterator[tuple[str, str]]:
 
 
 def file_name(path: str) -> str:
-    """Where under ``files/`` the text of a file lies; colons are spelled %3A, which every file system can store."""
+    """Path below ``files/`` for the text of a file; colons are spelled %3A, which every file system can store."""
     plain = path.replace("\\", "/") if re.match(r"[A-Za-z]:", path) else path
     drive = re.match(r"([A-Za-z]):/", plain)
     return (

@@ -13,7 +13,7 @@ _USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
 _HOST_VARIABLES = ("HOSTNAME", "COMPUTERNAME", "HOST", "NAME")
 # Names that tell nothing about a person, or that are words of this field, which must stay what they are.
 _ORDINARY = frozenset(
-    (
+    [
         "root",
         "user",
         "ubuntu",
@@ -49,7 +49,7 @@ _ORDINARY = frozenset(
         "test",
         "share",
         "system",
-    )
+    ]
 )
 _HOMES = re.compile(r"(?P<root>/home/|/Users/|[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})(?P<user>[^\\/\s:;,'\"]+)")
 _GPU = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.I)
