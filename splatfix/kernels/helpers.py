@@ -1,6 +1,6 @@
 """The small kernels of 3DGS extensions in plain PyTorch: sparse Adam, MCMC relocation, covariances, spherical harmonics.
 
-They stand in for `adamUpdate` (taming-3dgs, FastGS, gsplat's SelectiveAdam), `compute_relocation` (3dgs-mcmc) and the
+They replace `adamUpdate` (taming-3dgs, FastGS, gsplat's SelectiveAdam), `compute_relocation` (3dgs-mcmc) and the
 preprocessing of `diff_gaussian_rasterization`. Any device, float32 and float64. This file needs torch >= 1.13 and nothing else.
 """
 
@@ -82,7 +82,7 @@ class SparseGaussianAdam(torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, visibility: Tensor, N: int) -> None:  # type: ignore[override]
-        """Update the rows where `visibility` [N] is true (or a radius > 0); parameters without a gradient are left alone."""
+        """Update the rows where `visibility` [N] is true (or a radius > 0); parameters without a gradient keep their values."""
         if visibility.numel() != N:
             raise ValueError(
                 f"visibility has {visibility.numel()} entries for N = {N} Gaussians; pass one per Gaussian."
@@ -141,7 +141,7 @@ def compute_relocation(
     ``o' = 1 - (1 - o)^(1/N)`` and
     ``s' = s o / sum_{i=1..N} sum_{k=0..i-1} C(i-1, k) (-1)^k o'^(k+1) / sqrt(k+1)``
     (Kheradmand et al., "3D Gaussian Splatting as Markov Chain Monte Carlo", eq. 9). The alternating sum is done in float64,
-    and of a table of binomials that float32 has rounded the exact ones are taken: for 50 copies the rounding would cost 1e-4.
+    and a float32 table of binomials is replaced by exact values: for 50 copies its rounding costs 1e-4.
 
     Args:
         opacity_old: [P] or [P, 1] in (0, 1); scale_old: [P, 3]; N: [P] or [P, 1], integers in 1 ... n_max.
@@ -170,7 +170,7 @@ def compute_relocation(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Covariance and colour
+# Covariance and color
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -178,8 +178,8 @@ def covariance_from_scale_rotation(scales: Tensor, rotations: Tensor, modifier: 
     """Upper triangles [P, 6] (xx, xy, xz, yy, yz, zz) of R S S^T R^T with S = diag(modifier * scales). Differentiable.
 
     Args:
-        scales: [P, 3]; rotations: [P, 4] as (w, x, y, z), taken as they are: the extension does not normalise them either,
-            and a quaternion off the unit sphere gives its unnormalised polynomial matrix.
+        scales: [P, 3]; rotations: [P, 4] as (w, x, y, z), taken as they are: the extension does not normalize them either,
+            and a quaternion of another length gives the unnormalized matrix.
     """
     if scales.dim() != 2 or scales.shape[1] != 3 or rotations.shape != (scales.shape[0], 4):
         raise ValueError(
@@ -205,9 +205,9 @@ _SH1 = math.sqrt(3 / (4 * math.pi))
 
 
 def eval_sh(degree: int, sh: Tensor, dirs: Tensor) -> Tensor:
-    """Colours [..., C] from spherical harmonics of degree 0 to 4, at unit directions [..., 3].
+    """Colors [..., C] from spherical harmonics of degree 0 to 4, at unit directions [..., 3].
 
-    `sh` is [..., C, n] with n of at least (degree + 1)^2; what lies beyond is ignored.
+    `sh` is [..., C, n] with n >= (degree + 1)^2; further coefficients are ignored.
     The constant 0.5 that the rasterizers add afterwards is not included. Differentiable in both.
     """
     if not 0 <= degree <= 4:

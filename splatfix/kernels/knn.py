@@ -1,25 +1,25 @@
-"""Exact nearest neighbours with the contract of `simple_knn._C.distCUDA2`, on any device that torch runs on.
+"""Exact nearest neighbors with the contract of `simple_knn._C.distCUDA2`, on any device that torch runs on.
 
 Contract of `distCUDA2(points)`: for each of [P, 3] points the mean of the *squared* distances to its 3 nearest other points.
 "Other" means another index, so a duplicate counts with distance 0. The search is exact: it sees all points, whatever
-the batches. With fewer than 4 points the extension adds FLT_MAX for each neighbour that is missing: P = 3 gives about
+the batches. With fewer than 4 points the extension adds FLT_MAX for each neighbor that is missing: P = 3 gives about
 1.13e38, P = 2 and P = 1 give inf; so does this file.
 
-Engines. On a CPU one of the compiled k-d trees is used when it is installed (napf, pynanoflann, pykdtree, scipy),
-queried in spatial order, which alone is worth a factor of two. Everywhere else, and always on a GPU, plain torch:
+Engines. On a CPU a compiled k-d tree is used where installed (napf, pynanoflann, pykdtree, scipy), queried in spatial
+order, which is twice as fast. Otherwise, and always on a GPU, plain torch:
 
 1. the points are sorted into the leaves of a balanced k-d tree by halving along the widest side, all nodes of a level at once;
-2. all pairs inside blocks of some 32 neighbouring points give each point a first bound;
+2. all pairs inside blocks of some 32 neighboring points give each point a first bound;
 3. pairs (leaf, leaf) closer than the bound of the first leaf are found by walking down both trees at once, sorted by distance,
-   and evaluated nearest first, all leaves side by side, until each leaf's bound is beaten;
+   and evaluated nearest first, all leaves in parallel, until no candidate is closer than a leaf's bound;
 4. leaves for which that would mean too many pairs (stragglers beside a dense cluster) are searched point by point, depth first.
 
-Distances are always sums of squared differences; the expansion |a|^2 + |b|^2 - 2ab loses the digits that matter here.
+Distances are always sums of squared differences; the expansion |a|^2 + |b|^2 - 2ab loses the significant digits.
 
-Memory. The sorted points, their boxes and the distances found so far take about 33 bytes per point in single precision; what
-the search holds beside them is cut to what `budget_bytes` leaves, and to an eighth of it where that is more (above some 13
-million points). A compiled tree takes what its library takes, and is asked in batches that keep to the budget. When memory
-runs out all the same, the batch is halved, and a warning says so once.
+Memory. The sorted points, their boxes and the distances found so far take about 33 bytes per point in single precision; the
+search uses what `budget_bytes` leaves beside them, or an eighth of it where that is more (above some 13 million points). A
+compiled tree takes what its library takes, and is queried in batches that fit the budget. When memory runs out
+nevertheless, the batch is halved, with one warning.
 
 This file needs torch >= 1.13 and nothing else.
 """
@@ -51,7 +51,7 @@ _BYTES_PER_PAIR = 4 * 64
 _BYTES_PER_QUERY = 2048
 # Numbers whose order is found at once while the tree is built.
 _SORTED_AT_ONCE = 1 << 20
-# Padding lies out here: its squared distance to any point is the largest there is, and to itself 0, never NaN.
+# Coordinate of padding: its squared distance is the largest float to any point, and 0 to itself, never NaN.
 _FAR_AWAY = 1e30
 # Rounding of a box distance against that of a point distance: keep what is this close to the bound.
 _SLACK = 1 + 1e-5
@@ -66,8 +66,8 @@ def distCUDA2(
 
     Args:
         points: [P, 3], float32 or float64, finite.
-        budget_bytes: memory for the search beside input and result; see the head of this file for what it covers.
-        engine: one of `available_engines()`; by default the fastest that is there. `last_engine()` tells which ran.
+        budget_bytes: memory for the search beside input and result; see the docstring of this file.
+        engine: one of `available_engines()`; by default the fastest available; see `last_engine()`.
 
     Raises:
         ValueError, TypeError: wrong shape, dtype, values or engine; the message says what to change.
@@ -126,13 +126,13 @@ def knn(
 
 
 def available_engines(device: str = "cpu") -> Tuple[str, ...]:
-    """The engines that work here, fastest first; "torch" is always among them, and the only one off the CPU."""
+    """The available engines, fastest first; "torch" is always available, and the only one on a GPU."""
     libraries = [name for name in _LIBRARIES if _library(name) is not None] if device == "cpu" else []
     return (*libraries, "torch")
 
 
 def last_engine() -> str:
-    """The engine that answered the latest call in this process, or "none"."""
+    """The engine of the last call in this process, or "none"."""
     return _last_engine
 
 
@@ -251,7 +251,7 @@ class _Search:
                 _insert(here, squared)
             best[:, :, start : start + step] = here.view(3, per_block, tree.size, -1).permute(0, 2, 3, 1)
         best = best.view(3, tree.size, -1)
-        # Padding wants no neighbours: below every distance, it never widens the bound of its leaf.
+        # Padding needs no neighbors: below every distance, it never widens the bound of its leaf.
         best.masked_fill_((tree.ids == self.count).view(-1, tree.size).t(), -1.0)
         return best
 
@@ -271,7 +271,7 @@ class _Search:
         return torch.cat(hard)
 
     def _below(self, frontier: _Frontier, best: Tensor, radii: list[Tensor], hard: list[Tensor]) -> None:
-        """Finish what hangs below one frontier, in pieces of at most `most_pairs` pairs."""
+        """Evaluate everything below one frontier, in pieces of at most `most_pairs` pairs."""
         work = [frontier]
         while work:
             frontier = work.pop()
@@ -379,7 +379,7 @@ class _Search:
 
 
 class _Walk:
-    """Many queries walking down one tree at once, each with its own stack of nodes still to be seen.
+    """Many parallel queries of one tree, each with its own stack of nodes to visit.
 
     Nodes are numbered over all levels: node i of level l is 2^l - 1 + i, its children are 2n + 1 and 2n + 2.
     Every step pops one node of every query; a query is done when its stack is empty.
@@ -449,7 +449,7 @@ class _Walk:
         self.index.index_copy_(0, who, ids.gather(1, slots))
 
     def _drop_finished(self) -> None:
-        """Hand in the finished queries, once they are a quarter of all, so that copying the rest pays."""
+        """Store the finished queries once they are a quarter of all, so that copying the rest pays off."""
         going = self.height > 0
         left = int(going.sum())
         if 4 * left > 3 * going.numel():
@@ -478,7 +478,7 @@ def _build(points: Tensor) -> _Tree:
     # Half the memory of int64, which is what this phase holds most of.
     whole = torch.int32 if total < 2**31 else torch.int64
     ids = torch.arange(total, dtype=whole, device=points.device)
-    # Leaves are all full: copies of points spread evenly over the input fill the gap, and are blotted out at the end.
+    # Leaves are all full: copies of points spread evenly over the input fill the gap, and are replaced by padding at the end.
     ids[count:] = torch.arange(total - count, device=points.device) * count // max(1, total - count)
     xyz = [points[:, axis].index_select(0, ids) for axis in range(3)]
     ids[count:] = count
@@ -596,7 +596,7 @@ def _order_by(group: Tensor, squared: Tensor) -> Tensor:
 
 
 def _spatial_order(points: Tensor) -> Tensor:
-    """The points along a Morton curve: neighbours in it share what they read of the tree."""
+    """The order of the points along a Morton curve: consecutive queries visit the same nodes."""
     low = points.amin(0)
     scale = (points.amax(0) - low).amax().clamp(min=torch.finfo(points.dtype).tiny)
     key = torch.zeros(points.shape[0], dtype=torch.int64, device=points.device)
@@ -672,7 +672,7 @@ _LIBRARIES: Dict[str, Tuple[str, Callable[[Any, Any], _Ask]]] = {
 
 
 def _library(engine: str) -> Optional[Any]:
-    """The module of an engine, or None where it is absent or does not load (built against another numpy, say)."""
+    """The module of an engine, or None where it is not installed or does not load (built for another numpy)."""
     try:
         importlib.import_module("numpy")
         return importlib.import_module(_LIBRARIES[engine][0])
@@ -684,7 +684,7 @@ _Answer = Callable[[Tensor, int], Tuple[Tensor, Tensor]]
 
 
 def _library_search(engine: str, points: Tensor) -> _Answer:
-    """A compiled tree over the points that answers with squared distances and indices [Q, k]."""
+    """A compiled tree over the points; queries return squared distances and indices [Q, k]."""
     ask = _LIBRARIES[engine][1](_library(engine), points.numpy())
 
     def answer(queries: Tensor, k: int) -> Tuple[Tensor, Tensor]:
@@ -699,10 +699,10 @@ def _library_search(engine: str, points: Tensor) -> _Answer:
 def _in_spatial_order(
     answer: _Answer, queries: Tensor, k: int, budget_bytes: int
 ) -> Iterator[Tuple[Tensor, Tensor, Tensor]]:
-    """Ask for all queries along a Morton curve, in batches: their rows in `queries`, squared distances and indices."""
+    """Query along a Morton curve, in batches: rows in `queries`, squared distances and indices."""
     order = _spatial_order(queries)
     # A query: itself and its copies, its answer as the library gives it and as we do, distances and gathered points.
-    # A quarter of the budget is plenty for that; the order and the tree want the rest.
+    # A quarter of the budget is enough for that; order and tree need the rest.
     batch = max(1, budget_bytes // 4 // (128 + 48 * k))
     start = 0
     while start < order.shape[0]:
@@ -734,7 +734,7 @@ def _choose(engine: Optional[str], points: Tensor) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Odds and ends
+# Helpers
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -744,7 +744,7 @@ def _remember(engine: str) -> None:
 
 
 def _few_points(points: Tensor) -> Tensor:
-    """Fewer than 4 points: every missing neighbour counts as FLT_MAX, in single precision, as in the extension."""
+    """Fewer than 4 points: every missing neighbor counts as FLT_MAX, in single precision, as in the extension."""
     count = points.shape[0]
     _remember("torch")
     squared = (points.unsqueeze(0) - points.unsqueeze(1)).square_().sum(2).float()
@@ -755,7 +755,7 @@ def _few_points(points: Tensor) -> Tensor:
 
 
 def _halved(size: int, least: int, error: BaseException) -> int:
-    """Half the batch after an out-of-memory error, with one warning per process; any other error goes on its way."""
+    """Half the batch after an out-of-memory error, with one warning per process; any other error is raised again."""
     words = str(error).lower()
     short_of_memory = isinstance(error, MemoryError) or any(
         said in words for said in ("out of memory", "not enough memory", "can't allocate memory")
@@ -779,7 +779,7 @@ def _warn_once(message: str) -> None:
 
 
 def _checked(points: Tensor, name: str) -> Tensor:
-    """Refuse what has no distances, in words that say what to change; otherwise the points, detached."""
+    """The points, detached. Raises ValueError or TypeError for invalid ones."""
     if points.dim() != 2 or points.shape[1] != 3:
         raise ValueError(f"{name} must have shape [N, 3], not {tuple(points.shape)}.")
     if points.dtype not in (torch.float32, torch.float64):

@@ -1,23 +1,23 @@
-"""Differentiable Gaussian rasterizer in plain PyTorch, with the interface and numbers of `diff_gaussian_rasterization`.
+"""Differentiable Gaussian rasterizer in plain PyTorch, with the interface and results of `diff_gaussian_rasterization`.
 
-The file stands alone: standard library and torch >= 1.13, Python >= 3.8, float32 and float64. It is written for CPU, CUDA
+Self-contained: standard library and torch >= 1.13, Python >= 3.8, float32 and float64. It is written for CPU, CUDA
 and MPS tensors, and tuned on CPUs.
 
 Contract (Inria v1, the EWA splatting of Kerbl et al. 2023, and the options of its family)
 ------------------------------------------------------------------------------------------
 Projection   matrices are passed transposed (row vectors); only `z_view <= 0.2` is culled; `1 / (w + 1e-7)`;
-             quaternions (w, x, y, z) are used as given, not normalised; `t.x / t.z` is clamped to +-1.3 tan(fov / 2)
+             quaternions (w, x, y, z) are used as given, not normalized; `t.x / t.z` is clamped to +-1.3 tan(fov / 2)
              for the Jacobian only; 0.3 is added to the diagonal of the 2D covariance; `det == 0` is skipped.
 Extent       radius = ceil(3 sqrt(largest eigenvalue)); a Gaussian reaches only the 16x16-pixel tiles that the square
              of that radius touches, although the ellipse of an opaque one is a little larger. `radii` is 0 where culled.
-Pixel        centres at integers; alpha = min(0.99, opacity e^power); skipped where power > 0 or alpha < 1/255;
+Pixel        centers at integers; alpha = min(0.99, opacity e^power); skipped where power > 0 or alpha < 1/255;
              a pixel stops *before* the contribution that would take its transmittance below 1e-4.
 Order        by depth in the precision of the input, ties by index.
 antialiasing opacity times sqrt(max(2.5e-5, det / det_blurred)) (Inria 2024).
 kernel_size  None is v1's 0.3. A number replaces 0.3 and, as in mip-splatting, multiplies the opacity by
              sqrt(det / (det_blurred + 1e-6) + 1e-6), both at least 1e-6, 0 where one is not above that.
-subpixel_offset  [H, W, 2] (x, y), added to the pixel centres (mip-splatting).
-Gradients    as v1: the 0.99 cap passes the gradient straight through; a colour clamped at 0 gets none; where t.x (t.y)
+subpixel_offset  [H, W, 2] (x, y), added to the pixel centers (mip-splatting).
+Gradients    as v1: the 0.99 cap passes the gradient straight through; a color clamped at 0 gets none; where t.x (t.y)
              is clamped, x (y) gets none and z is differentiated as if the clamped value were a constant, which is what
              v1 does and not what autograd would do; the gradient through the conic is damped by det^2 / (det^2 + 1e-7).
              `means2D` takes no part in the forward pass: its gradient [:, :2] is dL/d(pixel position) times
@@ -26,15 +26,15 @@ Gradients    as v1: the 0.99 cap passes the gradient straight through; a colour 
 
 Deviations, all deliberate: projection runs in float64 where the device has it, so thin and distant Gaussians come out
 closer to the formulas than v1's float32; sums have a fixed order on the CPU, so results repeat bit for bit; no Gaussians
-at all give the background (v1: black); a Gaussian with a NaN or an infinity anywhere is left out, radius 0 and zero
-gradient, instead of spoiling the image (with `debug=True` it is an error); SH bands above 3 are ignored, as in v1.
+at all give the background (v1: black); a Gaussian with a NaN or an infinity is skipped, with radius 0 and zero
+gradient (with `debug=True` it is an error); SH bands above 3 are ignored, as in v1.
 
-How it is fast
---------------
+Algorithm
+---------
 Pairs (Gaussian, 8x8-pixel tile) are listed for the exact alpha >= 1/255 ellipse inside v1's tile rectangle, which leaves
-the image unchanged, and sorted by tile. Tiles are worked on in chunks of at most `budget_bytes`, a block of depth at a
-time, and leave once all their pixels have stopped. In a chunk the power is a matrix product of six coefficients per pair
-with six monomials of the pixel position (relative to the tile, so that float32 is enough), colour is a batched
+the image unchanged, and sorted by tile. Tiles are processed in chunks of at most `budget_bytes`, a block of depth at a
+time, until all their pixels have stopped. In a chunk the power is a matrix product of six coefficients per pair
+with six monomials of the pixel position (relative to the tile, so that float32 is enough), color is a batched
 product of weights and features, and only the running transmittance is a loop over depth. The backward pass recomputes
 alpha from per-block transmittance checkpoints and walks the blocks back to front. Time is linear in the number of pairs.
 """
@@ -76,16 +76,16 @@ class GaussianRasterizationSettings(NamedTuple):
     Attributes:
         image_height, image_width: pixels.
         tanfovx, tanfovy: tangents of half the field of view.
-        bg: [C] background colour.
+        bg: [C] background color.
         scale_modifier: factor on `scales`.
         viewmatrix, projmatrix: [4, 4] world-to-view and world-to-clip, transposed (for row vectors).
         sh_degree: active SH degree.
-        campos: [3] camera centre, for the SH direction.
-        prefiltered: promise that no Gaussian is behind the camera; a broken promise is an error, as in v1.
-        debug: refuse non-finite inputs instead of leaving those Gaussians out.
+        campos: [3] camera center, for the SH direction.
+        prefiltered: asserts that no Gaussian is behind the camera; otherwise an error, as in v1.
+        debug: raise for non-finite inputs instead of skipping those Gaussians.
         antialiasing: the 2024 opacity compensation.
         kernel_size: mip-splatting's low-pass in pixels^2 with its compensation; None is v1.
-        subpixel_offset: [H, W, 2] offsets of the pixel centres.
+        subpixel_offset: [H, W, 2] offsets of the pixel centers.
     """
 
     image_height: int
@@ -106,7 +106,7 @@ class GaussianRasterizationSettings(NamedTuple):
 
 
 class Rendered(NamedTuple):
-    """What `rasterize` returns; all but `radii` are differentiable.
+    """The result of `rasterize`; all but `radii` are differentiable.
 
     Attributes:
         color: [C, H, W], background included.
@@ -129,7 +129,7 @@ class Rendered(NamedTuple):
 
 
 class _Camera(NamedTuple):
-    """The settings as the projection needs them, in the precision of the geometry."""
+    """The camera, in the precision of the geometry."""
 
     width: int
     height: int
@@ -299,7 +299,7 @@ def _colors(
     shs: Optional[Tensor],
     precomputed: Optional[Tensor],
 ) -> Tensor:
-    """[P, C] colours: the precomputed ones, or SH towards the camera + 0.5, at least 0."""
+    """[P, C] colors: the precomputed ones, or SH towards the camera + 0.5, at least 0."""
     if precomputed is not None:
         return precomputed
     assert shs is not None
@@ -313,7 +313,7 @@ def _colors(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Binning: which 8x8 tiles an ellipse can colour.
+# Binning: which 8x8 tiles an ellipse covers.
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -367,7 +367,7 @@ def _arange_per_row(count: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _list_pairs(camera: _Camera, splats: _Ellipses, reach: _Reach, margin: float) -> _Pairs:
-    """All pairs whose tile holds a pixel centre inside the alpha >= 1/255 ellipse and v1's rectangle.
+    """All pairs whose tile holds a pixel center inside the alpha >= 1/255 ellipse and v1's rectangle.
 
     `splats` are visible and sorted by depth. Each ellipse is cut into bands of 8 pixel rows; the exact extent in x of the
     ellipse within a band gives its tiles. `margin` (pixels) widens the ellipse against rounding and sub-pixel offsets.
@@ -447,7 +447,7 @@ def _just_below(value: float, dtype: torch.dtype) -> float:
 
 
 class _Chunk(NamedTuple):
-    """A block of depth of some tiles, as the forward pass worked on it, with its transmittance checkpoint."""
+    """A block of depth of some tiles in the forward pass, with its transmittance checkpoint."""
 
     tiles: Tensor  # [G] int64, positions in _Pairs
     first: int  # depth rank of the first pair
@@ -456,20 +456,20 @@ class _Chunk(NamedTuple):
 
 
 class _Scene(NamedTuple):
-    """What the blending reads: per-Gaussian tables with one extra row for padding, and the pixel grid."""
+    """Inputs of the blending: per-Gaussian tables with one extra row for padding, and the pixel grid."""
 
     geometry: Tensor  # [V + 1, 6] x, y, then -a'/2, -b', -c'/2 of the conic and the opacity, as log2
     ceiling: Optional[Tensor]  # [V + 1] highest log2 alpha where a conic is indefinite; None if none is
-    features: Tensor  # [V + 1, F] colours, then depth, inverse depth and 1
+    features: Tensor  # [V + 1, F] colors, then depth, inverse depth and 1
     pairs: _Pairs
-    center_x: Tensor  # [N] tile centres, geometry precision
+    center_x: Tensor  # [N] tile centers, geometry precision
     center_y: Tensor
     basis: Tensor  # [6, 64] or, with sub-pixel offsets, [N, 6, 64]
     inside: Tensor  # [N, 64], 1 where the pixel of the tile is in the image, else 0
 
 
 class _Workspace:
-    """Buffers that every chunk reuses: on a CPU, fresh pages cost more than the arithmetic on them."""
+    """Buffers that every chunk reuses: on a CPU, allocating costs more than the arithmetic."""
 
     def __init__(self, like: Tensor) -> None:
         self._dtype, self._device = like.dtype, like.device
@@ -503,7 +503,7 @@ def _workspace(like: Tensor) -> _Workspace:
 
 @contextlib.contextmanager
 def _full_precision(device: torch.device) -> Iterator[None]:
-    """No autocast and no TF32 inside: the products here need every bit of their type."""
+    """No autocast and no TF32 inside: the products here need the full precision of their type."""
     with contextlib.ExitStack() as stack:
         if device.type in ("cpu", "cuda"):
             stack.enter_context(torch.autocast(device.type, enabled=False))
@@ -518,10 +518,10 @@ def _full_precision(device: torch.device) -> Iterator[None]:
 
 
 class _Alpha(NamedTuple):
-    """Alpha and transmittance of one chunk, and what is needed to differentiate them."""
+    """Alpha and transmittance of one chunk, and intermediates for the backward pass."""
 
     rows: Tensor  # [K * G] rows of the tables
-    offset_x: Tensor  # [K * G] Gaussian minus tile centre
+    offset_x: Tensor  # [K * G] Gaussian minus tile center
     offset_y: Tensor
     coefficients: Tensor  # [6, K * G]
     alpha: Tensor  # [K, G * 64], zero where skipped
@@ -591,7 +591,7 @@ def _weights(state: _Alpha, out: Tensor) -> Tensor:
 
 
 def _blend(scene: _Scene, channels: int, cells: int, keep: bool) -> tuple[Tensor, list[_Chunk]]:
-    """Front-to-back blending: [N, channels, 64] sums of feature times weight, and the chunks for the way back."""
+    """Front-to-back blending: [N, channels, 64] sums of feature times weight, and the chunks for the backward pass."""
     pairs, features = scene.pairs, scene.features
     tiles = pairs.tile.numel()
     sums = features.new_zeros(tiles, channels, _AREA)
@@ -642,7 +642,7 @@ def _blend_backward(
     Args:
         upstream: [N, channels, 64] gradient of the image, per tile.
         behind: [N, 64] gradient dotted with what lies behind everything (the background); overwritten.
-        with_absolute: gather the sums of absolute position gradients, too.
+        with_absolute: also sum absolute position gradients.
     """
     channels, visible = upstream.shape[1], scene.features.shape[0]
     moments = scene.geometry.new_zeros(6, visible)
@@ -689,9 +689,9 @@ def _blend_backward(
 
 
 def _gather_moments(scene: _Scene, chunk: _Chunk, state: _Alpha, power: Tensor, moments: Tensor) -> None:
-    """Add a chunk's moments of dL/d(power) about the Gaussians' centres to `moments` [6, V + 1]."""
+    """Add a chunk's moments of dL/d(power) about the Gaussians' centers to `moments` [6, V + 1]."""
     if scene.basis.dim() == 2:
-        local = torch.mm(scene.basis, power.t())  # this way round is twice as fast as its transpose
+        local = torch.mm(scene.basis, power.t())  # twice as fast as the transpose
     else:
         per_tile = power.view(chunk.depth, -1, _AREA).permute(1, 2, 0)
         local = torch.bmm(scene.basis.index_select(0, chunk.tiles), per_tile)  # [G, 6, K]
@@ -731,7 +731,7 @@ def _gather_absolute(scene: _Scene, chunk: _Chunk, state: _Alpha, power: Tensor,
 
 
 class _Plan(NamedTuple):
-    """What the backward pass keeps besides the inputs."""
+    """Data for the backward pass besides the inputs."""
 
     settings: GaussianRasterizationSettings
     order: Tensor  # [V] visible Gaussians, front to back
@@ -746,19 +746,19 @@ def _chunk_cells(budget_bytes: int, like: Tensor) -> int:
 
 
 def _non_finite_rows(inputs: Sequence[Optional[Tensor]]) -> Optional[Tensor]:
-    """[P] True where a Gaussian has a NaN or an infinity; None when nobody has (the usual case, found by plain sums)."""
+    """[P] True where a Gaussian has a NaN or an infinity; None where all are finite (the usual case, found by sums)."""
     bad: Optional[Tensor] = None
     for tensor in inputs:
         if tensor is not None and not bool(torch.isfinite(tensor.sum())):
             rows = ~torch.isfinite(tensor).reshape(tensor.shape[0], -1).all(1)
-            if bool(rows.any()):  # otherwise the numbers are finite, and only their sum is not
+            if bool(rows.any()):  # else only the sum is not finite
                 bad = rows if bad is None else bad | rows
     return bad
 
 
 def _visible_order(splats: _Ellipses, reach: _Reach, like: Tensor) -> Tensor:
-    """Indices of the Gaussians that can colour a pixel, front to back, ties by index."""
-    # The 1/255 bound is exact per pair and pixel later; here a hair of slack keeps rounding out of the question.
+    """Indices of the visible Gaussians, front to back, ties by index."""
+    # The 1/255 bound is exact per pair and pixel later; the slack here is for rounding.
     index = ((reach.radius > 0) & (splats.opacity >= _ALPHA_MIN * (1 - 1e-6))).nonzero().view(-1)
     depth = splats.z.index_select(0, index).to(like.dtype)
     # depth > 0, so its bits sort as it does, and integers sort faster
@@ -791,7 +791,7 @@ def _tables(splats: _Ellipses, colors: Tensor) -> tuple[Tensor, Optional[Tensor]
 def _pixel_grid(
     settings: GaussianRasterizationSettings, tile: Tensor, like: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tile centres x, y [N], monomials (1, u, v, u^2, uv, v^2) of the pixels about them, and the mask of real pixels."""
+    """Tile centers x, y [N], monomials (1, u, v, u^2, uv, v^2) of the pixels about them, and the mask of real pixels."""
     height, width = int(settings.image_height), int(settings.image_width)
     columns = (width + _TILE - 1) // _TILE
     column, row = tile % columns, torch.div(tile, columns, rounding_mode="floor")
@@ -895,7 +895,7 @@ def _backward(
     alpha: Optional[Tensor],
     depth: Optional[Tensor],
 ) -> tuple[Optional[Tensor], ...]:
-    """Gradients of everything `_Rasterize.forward` takes, from those of the images."""
+    """Gradients of the inputs of `_Rasterize.forward`, from those of the images."""
     plan: _Plan = ctx.plan
     scene, settings = plan.scene, plan.settings
     inputs: tuple[Optional[Tensor], ...] = ctx.saved_tensors
@@ -910,7 +910,7 @@ def _backward(
 
 
 class _Rasterize(torch.autograd.Function):
-    """(means3D, means2D, opacities, shs, colours, scales, rotations, cov3D) -> colour, radii, 1/depth, alpha, depth."""
+    """(means3D, means2D, opacities, shs, colors, scales, rotations, cov3D) -> color, radii, 1/depth, alpha, depth."""
 
     @staticmethod
     def forward(
@@ -945,7 +945,7 @@ class _Rasterize(torch.autograd.Function):
 
 
 def _upstream(plan: _Plan, images: Sequence[Optional[Tensor]], features: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of (colour, depth, inverse depth, alpha) -> [N, channels, 64] per tile and what the background adds."""
+    """Gradients of (color, depth, inverse depth, alpha) -> [N, channels, 64] per tile and what the background adds."""
     color, extras = images[0], images[1:]
     count = features.shape[1] - 3
     height, width = int(plan.settings.image_height), int(plan.settings.image_width)
@@ -1042,7 +1042,7 @@ _apply_untraced: Any = getattr(torch, "_disable_dynamo", lambda function: functi
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The public face.
+# Public interface.
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -1057,7 +1057,7 @@ def _check(
     rotations: Optional[Tensor],
     cov3D_precomp: Optional[Tensor],
 ) -> None:
-    """Refuse what v1 refuses, and shapes and types that could only fail later and less clearly."""
+    """Raise for what v1 rejects, and for invalid shapes and types."""
     if (shs is None) == (colors_precomp is None):
         raise ValueError(
             "Please provide exactly one of either SHs or precomputed colors: `shs` or `colors_precomp`."
@@ -1129,7 +1129,7 @@ def rasterize(
     *,
     budget_bytes: int = 256 << 20,
 ) -> Rendered:
-    """Render Gaussians, with everything a trainer may ask for.
+    """Render Gaussians: color, depth, inverse depth and alpha.
 
     Args:
         settings: camera and options.
@@ -1137,14 +1137,14 @@ def rasterize(
         means2D: [P, 3] (or [P, 2]) leaf that only receives the densification statistic, or None.
         opacities: [P, 1] or [P], after the sigmoid.
         shs: [P, M, 3] SH coefficients, M >= (sh_degree + 1)^2; or
-        colors_precomp: [P, C] colours, with a background of C numbers.
-        scales, rotations: [P, 3] after exp, [P, 4] quaternions (w, x, y, z), normalised by the caller; or
+        colors_precomp: [P, C] colors, with a background of C numbers.
+        scales, rotations: [P, 3] after exp, [P, 4] quaternions (w, x, y, z), normalized by the caller; or
         cov3D_precomp: [P, 6] upper triangles xx, xy, xz, yy, yz, zz.
         budget_bytes: bound on the temporary pixel buffers of a pass. On a CPU less than the default is used anyway.
 
     Raises:
-        ValueError, TypeError: arguments that contradict each other or the shapes above, non-finite inputs with `debug`.
-        RuntimeError: `prefiltered` was promised, and a Gaussian is behind the near plane.
+        ValueError, TypeError: conflicting arguments or other shapes, non-finite inputs with `debug`.
+        RuntimeError: with `prefiltered`, a Gaussian behind the near plane.
     """
     inputs = (means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp)
     _check(settings, *inputs)
@@ -1159,20 +1159,20 @@ def rasterize(
         raise RuntimeError("A point is behind the near plane although `prefiltered` promises that none is.")
     if means2D is None:
         means2D = means3D.new_zeros(means3D.shape)
-    # Chunks depend on the data: nothing for a compiler to trace. Where nobody compiles, nobody should load one.
+    # Chunks depend on the data and cannot be traced. The compiler is imported only where it runs.
     apply = _apply_untraced if "torch._dynamo" in sys.modules else _apply
     return Rendered(*apply(settings, budget_bytes, means3D, means2D, *inputs[2:]))
 
 
 class GaussianRasterizer(nn.Module):
-    """The class of `diff_gaussian_rasterization`, call for call."""
+    """The class of `diff_gaussian_rasterization`, with the same calls."""
 
     def __init__(self, raster_settings: GaussianRasterizationSettings) -> None:
         super().__init__()
         self.raster_settings = raster_settings
 
     def markVisible(self, positions: Tensor) -> Tensor:
-        """[P, 3] positions -> [P] bool, in front of v1's near plane (the only thing v1 culls by)."""
+        """[P, 3] positions -> [P] bool, in front of v1's near plane (v1's only culling)."""
         with torch.no_grad():
             return _view_depth(self.raster_settings, positions) > _NEAR
 
@@ -1187,7 +1187,7 @@ class GaussianRasterizer(nn.Module):
         rotations: Optional[Tensor] = None,
         cov3D_precomp: Optional[Tensor] = None,
     ) -> tuple[Tensor, Tensor]:
-        """v1's call: colour [C, H, W] and radii [P] int32. Arguments as for `rasterize`."""
+        """v1's call: color [C, H, W] and radii [P] int32. Arguments as for `rasterize`."""
         rendered = rasterize(
             self.raster_settings,
             means3D,

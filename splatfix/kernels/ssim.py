@@ -9,10 +9,9 @@ Contract (fused-ssim by Rahul Goel, as of 2026-01):
 * ``padding="same"`` averages the whole map, ``"valid"`` the same map without its 5 outermost pixels on each side;
 * the gradient goes to the first image only.
 
-How it is computed. The map needs four blurs only: x, y, x^2 + y^2 and xy. Its derivative is again three blurs, of
-the derivatives with respect to E[x], E[x^2 + y^2] and E[xy]; so value and gradient are made together, strip of rows by strip of
-rows, and nothing but the finished gradient is kept for backward. A strip and its halo stay in the processor's cache,
-and rows that two strips share are carried over instead of being computed twice.
+Algorithm. The map needs four blurs: x, y, x^2 + y^2 and xy. Its gradient needs three more, of the derivatives with respect
+to E[x], E[x^2 + y^2] and E[xy]. Value and gradient are computed together, in strips of rows, and only the gradient is kept
+for backward. A strip and its halo fit the CPU cache, and rows shared by two strips are computed once.
 
 Works on CPU, CUDA and MPS, in float32 and float64. Under `torch.compile` the same formula is written without strips,
 for the compiler to fuse. This file needs torch >= 1.13 and nothing else.
@@ -36,7 +35,7 @@ C2 = 0.03**2
 HALO = 5
 SHIFT = 0.5
 """Taken off both images before they are squared. Variances do not change (outside the image 0 becomes -0.5), but in single
-precision E[x^2] - E[x]^2 loses far fewer digits for values centred on 0; the means get it back where they are needed."""
+precision E[x^2] - E[x]^2 loses far fewer digits for values centered on 0; the means get it back where they are needed."""
 _UNNORMALISED = [math.exp(-((i - HALO) ** 2) / (2 * 1.5**2)) for i in range(2 * HALO + 1)]
 WINDOW: tuple[float, ...] = tuple(v / sum(_UNNORMALISED) for v in _UNNORMALISED)
 """The 11 weights of the window: 0.00102838, 0.00759876, 0.03600077, 0.10936069, 0.21300553, 0.26601171, and back."""
@@ -73,7 +72,7 @@ def fused_ssim(
 
     Args:
         img1: [B, C, H, W], float32 or float64; receives the gradient.
-        img2: the same shape, dtype and device, or what `precompute` made of it; receives no gradient.
+        img2: the same shape, dtype and device, or the result of `precompute`; receives no gradient.
         padding: "same" (the Inria loss) or "valid" (drops 5 pixels per side; needs H and W of at least 11).
         train: False skips the gradient even if `img1` requires one, as in the extension.
 
@@ -90,7 +89,7 @@ def fused_ssim(
 
 
 def fused_ssim3d(img1: Tensor, img2: Tensor, padding: str = "same", train: bool = True) -> Tensor:
-    """Mean SSIM of two volumes [B, C, D, H, W] under an 11x11x11 window; the rest as `fused_ssim`.
+    """Mean SSIM of two volumes [B, C, D, H, W] with an 11x11x11 window; otherwise as `fused_ssim`.
 
     "valid" drops 5 voxels on each of the six sides and needs at least 11 voxels along every axis.
     """
@@ -101,7 +100,7 @@ def fused_ssim3d(img1: Tensor, img2: Tensor, padding: str = "same", train: bool 
 
 
 def precompute(img2: Tensor) -> GroundTruth:
-    """Blur a fixed ground-truth image [B, C, H, W] once, to pass the result as `img2` at every step after."""
+    """Blur a fixed ground-truth image [B, C, H, W] once; pass the result as `img2` in every step."""
     _check(img2, img2, "same", dims=2)
     image = img2.detach()
     shifted = image - SHIFT
@@ -110,7 +109,7 @@ def precompute(img2: Tensor) -> GroundTruth:
 
 
 class _MeanSSIM(torch.autograd.Function):
-    """Mean of the map forward; the gradient, made in the same sweep, times the incoming scalar backward."""
+    """Forward: mean of the map. Backward: the gradient computed in the same pass, times the incoming scalar."""
 
     @staticmethod
     def forward(
@@ -146,13 +145,13 @@ class _MeanSSIM(torch.autograd.Function):
 def _map_and_derivatives(
     mu1: Tensor, mu2: Tensor, b: Tensor, d: Tensor, out: Optional[Sequence[Tensor]]
 ) -> Tensor:
-    """The SSIM map from the blurred x, y, x^2 + y^2 and 2xy of images less `SHIFT`; the last two are overwritten.
+    """The SSIM map from the blurred x, y, x^2 + y^2 and 2xy of images minus `SHIFT`; the last two are overwritten.
 
     Writes to the three tensors of `out`, unless it is None, the derivatives with respect to E[x], E[x^2 + y^2] with its
     sign turned, and E[2xy], all halved.
     """
     # S = cd / (ab) with c and a made of the full means, d and b of the shifted ones. C2 joins last: added before the blur it
-    # would spare two passes, but shift the rounding of flat regions apart in b and d, and cost four times the accuracy.
+    # would spare two passes, but round flat regions differently in b and d, at four times the error.
     b.addcmul_(mu1, mu1, value=-1).addcmul_(mu2, mu2, value=-1).clamp_(min=0).add_(C2)
     d.addcmul_(mu1, mu2, value=-2).add_(C2)
     full1, full2 = mu1 + SHIFT, mu2 + SHIFT
@@ -163,7 +162,7 @@ def _map_and_derivatives(
     ssim = (c * d).mul_(inverse)
     if out is None:
         return ssim.clamp_(-1, 1)
-    # Every derivative has the factor 1/(ab): silencing it silences the pixels whose value is clamped.
+    # Every derivative has the factor 1/(ab): zeroing it zeroes those of clamped pixels.
     beyond = 1 + torch.finfo(ssim.dtype).eps
     inverse = torch.ops.aten.hardtanh_backward(inverse, ssim, -beyond, beyond)
     ssim.clamp_(-1, 1)
@@ -177,7 +176,7 @@ def _map_and_derivatives(
 
 
 def _fill_maps(maps: Sequence[Tensor], x: Tensor, y: Tensor) -> None:
-    """Write what is to be blurred: x, [y,] x^2 [+ y^2], 2xy, of the shifted images; [] unless cached statistics hold it."""
+    """Write the maps to blur: x, [y,] x^2 [+ y^2], 2xy, of the shifted images; [] where cached statistics have it."""
     mean, squares, product = maps[0], maps[-2], maps[-1]
     torch.sub(x, SHIFT, out=mean)
     torch.mul(mean, mean, out=squares)
@@ -208,7 +207,7 @@ def _by_strips(
     padding: str,
     wants_gradient: bool,
 ) -> tuple[Tensor, Optional[Tensor]]:
-    """Sum of the map and, on demand, its gradient [B, C, H, W] for img1, a few planes and rows at a time."""
+    """Sum of the map and, if needed, its gradient [B, C, H, W] for img1, a few planes and rows at a time."""
     height, width = img1.shape[-2:]
     blur = _Blur(img1, width)
     budget = _STRIP_NUMBERS_CPU if img1.device.type == "cpu" else _STRIP_NUMBERS_GPU
@@ -274,9 +273,9 @@ def _sweep(
                 blurred[1].add_(statistics[1][here])
             total += _map_and_derivatives(blurred[0], mu2, blurred[-2], blurred[-1], slots).sum()
         if grad is not None and derivatives is not None:
-            centred = maps[:2, :, :rows, HALO : HALO + width]
-            second = _shifted_rows(y, top - HALO, rows) if statistics else centred[1]
-            _emit_gradient(blur(derivatives), centred[0], second, grad, top - HALO)
+            centered = maps[:2, :, :rows, HALO : HALO + width]
+            second = _shifted_rows(y, top - HALO, rows) if statistics else centered[1]
+            _emit_gradient(blur(derivatives), centered[0], second, grad, top - HALO)
             derivatives[:, :, : 2 * HALO] = derivatives[:, :, rows:].clone()
         maps[:, :, : 2 * HALO] = maps[:, :, rows:].clone()
     return total
@@ -293,7 +292,7 @@ def _load_rows(maps: Tensor, x: Tensor, y: Tensor, top: int, outside: Tensor) ->
 
 
 def _shifted_rows(image: Tensor, top: int, rows: int) -> Tensor:
-    """Rows top ... top + rows - 1 of an image less SHIFT; what stands for rows beyond the image is never read."""
+    """Rows top ... top + rows - 1 of an image minus SHIFT; rows outside the image are never read."""
     inside = image[:, max(0, top) : top + rows] - SHIFT
     return F.pad(inside, [0, 0, max(0, -top), 0])
 
@@ -424,7 +423,7 @@ def _full_precision(device: torch.device) -> ContextManager[Any]:
 
 
 def _blur_whole(image: Tensor, dims: int, outside: float = 0.0) -> Tensor:
-    """The Gaussian over the last `dims` dimensions, with one value all around."""
+    """The Gaussian over the last `dims` dimensions, with a constant border."""
     out = F.pad(image, [HALO, HALO] * dims, value=outside)
     for dim in range(-dims, 0):
         out = _shifted_sums(out, image.dim() + dim)
@@ -439,7 +438,7 @@ def _whole(
     dims: int,
     wants_gradient: bool,
 ) -> tuple[Tensor, Optional[Tensor]]:
-    """Sum of the map and its halved gradient in one piece: for compilers, which fuse it, and for volumes."""
+    """Sum of the map and its halved gradient without strips: for compilers, which fuse it, and for volumes."""
     x, y = img1.detach() - SHIFT, img2.detach() - SHIFT
     maps = [x, x * x, 2 * x * y] if cached else [x, y, x * x + y * y, 2 * x * y]
     blurred = [_blur_whole(m, dims, value) for m, value in zip(maps, _outside(bool(cached)))]
@@ -481,7 +480,7 @@ def _by_volumes(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Odds and ends
+# Helpers
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -499,7 +498,7 @@ def _pixels_counted(image: Tensor, padding: str) -> int:
 
 
 def _check(img1: Tensor, img2: Tensor, padding: str, dims: int) -> None:
-    """Refuse what the formula has no answer for, in words that say what to change."""
+    """Raise ValueError or TypeError for invalid arguments."""
     layout = "[B, C, H, W]" if dims == 2 else "[B, C, D, H, W]"
     if img1.dim() != dims + 2:
         hint = " Add a batch dimension with image.unsqueeze(0)." if img1.dim() == dims + 1 else ""
