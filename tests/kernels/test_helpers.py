@@ -131,7 +131,7 @@ def test_relocation_equals_the_double_sum(opacity, copies):
     assert torch.allclose(found_scale, scales * opacity / denominator, rtol=1e-9, atol=0)
 
 
-def test_relocation_is_exact_although_the_table_is_rounded_to_single_precision():
+def test_relocation_is_exact_with_a_float32_table():
     """Eighty digits beside it: the binomials alternate, and for many opaque copies their rounding would show."""
     old, copies = decimal.Decimal(1) - decimal.Decimal(2) ** -23, 48
     with decimal.localcontext(decimal.Context(prec=80)):

@@ -99,7 +99,7 @@ def test_float32_meets_the_accuracy_target(way, shape, padding):
 
 
 @pytest.mark.parametrize("padding", PADDINGS)
-def test_float32_is_no_worse_than_the_dense_form_where_images_are_flat(padding):
+def test_float32_of_flat_images_is_as_good_as_the_dense_form(padding):
     """Flat images are the worst case of E[x^2] - E[x]^2 in single precision."""
     x, y = picture(1, 3, 64, 64)
     x, y = 0.9 + 1e-3 * (x - 0.5), 0.9 + 1e-3 * (y - 0.5)
@@ -225,7 +225,7 @@ def test_equal_images_score_one_and_pull_nowhere():
     assert grad.abs().max() < 1e-6
 
 
-def test_what_only_rounding_could_bring_is_clamped_and_pulls_nowhere():
+def test_rounding_is_clamped_without_a_gradient():
     """Statistics that no image has: a product beyond both squares, on either side, and a variance below zero."""
     squares = torch.tensor([0.0, 0.0, -0.01, 0.5], dtype=torch.float64)
     twice_product = torch.tensor([1.0, -1.0, 0.0, 0.25], dtype=torch.float64)
