@@ -202,33 +202,6 @@ def duplicate_runtimes(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("numpy2-abi", family="torch", title="torch was built for this numpy")
-def numpy2_abi(context: Context) -> Iterator[Outcome]:
-    """torch before 2.3 (2.4.1 on Windows) was compiled for numpy 1. With numpy 2 it warns "_ARRAY_API not found" at import,
-    and from then on `torch.from_numpy` and `.numpy()` raise "Numpy is not available", which ends every data loader."""
-    torch = context.torch
-    distributions = context.environment.distributions
-    numpy = next((item for item in distributions.value or () if item.name.lower() == "numpy"), None)
-    if torch is None or numpy is None:
-        return
-    first = (2, 4, 1) if context.machine.system == "windows" else (2, 3)
-    evidence = (
-        Evidence("numpy", numpy.version, distributions.found_via),
-        Evidence("torch", torch.version, context.environment.torch.found_via),
-    )
-    if release(numpy.version) >= (2,) and release(torch.version.partition("+")[0]) < first:
-        yield fail(
-            f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
-            evidence=evidence,
-            remedy=(context.pip("install", "numpy<2"),),
-        )
-    else:
-        yield ok(
-            f"torch {torch.version} works with numpy {numpy.version}.",
-            evidence=evidence,
-        )
-
-
 def _built_against(context: Context, item: Extension) -> str:
     """Version and CUDA of the torch that splatfix compiled an extension against; "" for what it did not build."""
     found = (

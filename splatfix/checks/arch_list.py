@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, warn
 from splatfix.checks.registry import check
-from splatfix.checks.torch_build import own_archs
+from splatfix.checks.torch import own_archs
 from splatfix.context import Context, Target
 from splatfix.context.coverage import judge
 from splatfix.core.step import Step, say, set_variable, unset_variable

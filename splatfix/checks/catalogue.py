@@ -12,22 +12,17 @@ from splatfix.checks import (
     checkout,
     colmap,
     compiler,
-    container,
     driver,
+    environment,
     extension,
     gpu,
-    interpreter,
     jit,
     packages,
-    runtime,
     source_build,
     sources,
     stack,
     toolkit,
-    toolkit_parts,
-    torch_build,
-    wheels,
-    windows,
+    torch,
 )
 from splatfix.checks.model import Evidence, Finding, Outcome, Status
 from splatfix.checks.registry import FAMILIES, REGISTERED, Check
@@ -35,11 +30,22 @@ from splatfix.context import Context
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import run, say
 
-# In the order of a report within a family: what is there comes before what is wrong with it.
+# In the order of a report within a family.
 _MODULES = (
-    *(gpu, driver, interpreter, torch_build, toolkit, toolkit_parts, compiler),
-    *(abi, arch_list, build_resources, checkout, colmap, container, extension, jit, packages, runtime),
-    *(source_build, sources, stack, wheels, windows),
+    *(gpu, driver, environment, torch, toolkit, compiler),
+    *(
+        abi,
+        arch_list,
+        build_resources,
+        checkout,
+        colmap,
+        extension,
+        jit,
+        packages,
+        source_build,
+        sources,
+        stack,
+    ),
 )
 
 

@@ -1,14 +1,15 @@
-"""Checks of the GPUs themselves: are they there, driven, and visible."""
+"""Checks of the GPUs: are they present, driven, visible, and passed to the container."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.context import targets as visible
-from splatfix.core.step import run, say, unset_variable
+from splatfix.core.step import run, say, set_variable, unset_variable
 from splatfix.facts import Gpu
 
 
@@ -139,3 +140,113 @@ def _words(gpu: Gpu) -> str:
         parts.append(gpu.bus_id)
     parts += gpu.mig_devices
     return ", ".join(parts)
+
+
+_LINK = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+
+
+@check("gpu-not-passed-to-container", family="gpu", title="The container was given its GPU")
+def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
+    """NVIDIA's images set NVIDIA_VISIBLE_DEVICES, and the container runtime puts GPUs where it says so. A container of such an
+    image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your system". Where the
+    host's driver shows through /proc, driver-library-missing says it."""
+    asked = context.machine.variables.get("NVIDIA_VISIBLE_DEVICES")
+    if (
+        context.machine.container is None
+        or asked is None
+        or context.machine.gpus.value is None
+        or context.has_nvidia_gpu
+    ):
+        return
+    evidence = (
+        Evidence("NVIDIA_VISIBLE_DEVICES", repr(asked), "environment variable"),
+        Evidence("GPUs", "none", context.machine.gpus.found_via),
+    )
+    if asked in ("", "void", "none"):
+        yield skip(
+            f"NVIDIA_VISIBLE_DEVICES={asked!r} keeps the GPUs out of this "
+            f"{context.machine.container} container.",
+            evidence=evidence,
+        )
+        return
+    how = {
+        "kubernetes": "Ask for the GPU in the pod's resources (nvidia.com/gpu: 1).",
+        "podman": "Start the container with --device nvidia.com/gpu=all.",
+        "apptainer": "Start the container with --nv.",
+    }.get(
+        context.machine.container,
+        "Start the container with --gpus all; compose: deploy.resources.reservations.devices.",
+    )
+    yield warn(
+        f"This {context.machine.container} container asks for GPU {asked!r} and got none.",
+        evidence=evidence,
+        remedy=(say(how),),
+        link=_LINK,
+    )
+
+
+@check("docker-gpu-runtime-missing", family="gpu", title="docker can hand a GPU to a container")
+def docker_gpu_runtime_missing(context: Context) -> Iterator[Outcome]:
+    """docker needs NVIDIA's container toolkit for `--gpus`; without it every start ends in "could not select device driver ""
+    with capabilities: [[gpu]]". It is no illness on a machine that uses no containers, so it is only named."""
+    toolkit = context.machine.container_toolkit
+    if toolkit.value is None or not context.has_nvidia_gpu or context.machine.container is not None:
+        return
+    evidence = (
+        Evidence("container toolkit", ", ".join(toolkit.value) or "no part of it", toolkit.found_via),
+    )
+    if toolkit.value:
+        yield ok(
+            "NVIDIA's container toolkit is here.",
+            evidence=evidence,
+        )
+    else:
+        yield skip(
+            "docker is here without NVIDIA container toolkit: no GPU in containers.",
+            evidence=evidence,
+            link=_LINK,
+            remedy=(
+                say(
+                    "Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker, and "
+                    "restart docker."
+                ),
+            ),
+        )
+
+
+@check("wrong-cuda-device", family="gpu", title="Extensions run on the GPU that the tensors are on")
+def wrong_cuda_device(context: Context) -> Iterator[Outcome]:
+    """simple-knn and the rasterizers of Inria's family launch on the current device, whatever device their tensors are on: with
+    tensors on cuda:1 they end in "an illegal memory access". One visible GPU is the safe setting. Between different GPUs the
+    number itself is ambiguous: nvidia-smi counts by bus, CUDA by speed, unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
+    cards = [gpu for gpu in context.machine.gpus.value or () if gpu.vendor == "nvidia"]
+    variables = context.machine.variables
+    chosen, order = variables.get("CUDA_VISIBLE_DEVICES"), variables.get("CUDA_DEVICE_ORDER")
+    if len(cards) < 2:
+        return
+    mixed = len({gpu.name for gpu in cards}) > 1
+    evidence = (
+        Evidence(
+            "GPUs", "; ".join(f"{gpu.index}: {gpu.name}" for gpu in cards), context.machine.gpus.found_via
+        ),
+        Evidence("CUDA_VISIBLE_DEVICES", chosen if chosen is not None else "not set", "environment variable"),
+        Evidence(
+            "CUDA_DEVICE_ORDER", order or "not set (CUDA puts the fastest first)", "environment variable"
+        ),
+    )
+    by_number = chosen is not None and re.fullmatch(r"[\d,\s]+", chosen) is not None and chosen.strip() != ""
+    if mixed and by_number and order != "PCI_BUS_ID":
+        yield warn(
+            f"CUDA_VISIBLE_DEVICES={chosen} counts by CUDA's order; nvidia-smi numbers these different GPUs by bus.",
+            evidence=evidence,
+            remedy=(set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
+        )
+    elif chosen is None or "," in chosen:
+        yield skip(
+            f"{len(cards)} GPUs are here: train on cuda:0, and choose by CUDA_VISIBLE_DEVICES which one that is.",
+            evidence=evidence,
+            remedy=(
+                *((set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),) if mixed else ()),
+                set_variable("CUDA_VISIBLE_DEVICES", str(cards[0].index)),
+            ),
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
@@ -9,7 +10,7 @@ from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.core.step import say
 from splatfix.core.versions import release
-from splatfix.facts import Distribution, Shadow, SplatPackage
+from splatfix.facts import Distribution, SplatPackage
 from splatfix.knowledge import stacks
 
 
@@ -187,106 +188,6 @@ def impostor_package(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check(
-    "import-shadowing", family="environment", title="Nothing in the current folder hides an installed package"
-)
-def import_shadowing(context: Context) -> Iterator[Outcome]:
-    """Python searches the folder of the script, or the current one, before site-packages. A source folder of the same name
-    is then imported instead of the installed package: "cannot import name '_C' from partially initialized module". A
-    folder that holds compiled modules itself is an installation in place and counts as such."""
-    installed = {item.module for item in context.environment.packages.value or ()} | {
-        "torch",
-        "torchvision",
-        "numpy",
-    }
-    checkout = context.checkout
-    seen: dict[str, Shadow] = {item.path: item for item in context.environment.shadows.value or ()}
-    seen |= {item.path: item for item in (checkout.shadows if checkout else ())}
-    for item in seen.values():
-        if item.native or item.module not in installed:
-            continue
-        yield warn(
-            f"{item.path} hides the installed {item.module}.",
-            subject=item.module,
-            evidence=(Evidence("searched first", item.path, "names in the current folder"),),
-            remedy=(say(f"Run from another folder, or rename {item.path}."),),
-        )
-
-
-@check("editable-source-gone", family="environment", title="Sources of editable installs are there")
-def editable_source_gone(context: Context) -> Iterator[Outcome]:
-    """`pip install -e` (SuGaR's install.py does it) only links to the source folder. When that folder is moved or removed,
-    pip still lists the package and importing it fails."""
-    for item in context.environment.distributions.value or ():
-        if item.source_gone:
-            yield fail(
-                f"{item.name} was installed from {item.origin}, which is gone.",
-                subject=item.name,
-                evidence=(Evidence(item.name, item.origin, "direct_url.json or egg-link"),),
-                remedy=(
-                    context.pip("uninstall", item.name),
-                    say("Then install it anew, not editable, from where its source lies now."),
-                ),
-            )
-
-
-@check("torch-companions", family="torch", title="torchvision, torchaudio and triton belong to this torch")
-def torch_companions(context: Context) -> Iterator[Outcome]:
-    """torchvision and torchaudio are compiled against one exact torch, torch against one exact triton; their metadata names
-    it. Another one fails at import ("operator torchvision::nms does not exist") or at the first compiled kernel. The
-    CUDA part of the version (`+cu128`) has to agree as well."""
-    distributions = {item.name.lower(): item for item in context.environment.distributions.value or ()}
-    torch = context.torch
-    if torch is None:
-        return
-    have = {name: item.version for name, item in distributions.items()} | {"torch": torch.version}
-    for name in ("torch", "torchvision", "torchaudio"):
-        item = distributions.get(name)
-        for pin in item.pins if item else ():
-            other, _, exact = pin.partition("==")
-            if other not in have or item is None:
-                continue
-            installed, wanted = have[other].partition("+"), exact.partition("+")
-            evidence = (
-                Evidence(name, f"{item.version} wants {pin}", "its metadata"),
-                Evidence(other, have[other], context.environment.distributions.found_via),
-            )
-            tag = item.version.partition("+")[2]
-            if installed[0] != wanted[0] and not wanted[0].endswith("*"):
-                summary = f"{name} {item.version} was made for {other} {exact}; {have[other]} is installed."
-            elif other == "torch" and tag and installed[2] and tag != installed[2]:
-                summary = f"{name} is a {tag} build, torch a {installed[2]} build."
-            else:
-                yield ok(
-                    f"{name} {item.version} fits {other} {have[other]}.",
-                    subject=name,
-                    evidence=evidence,
-                )
-                continue
-            # a patch keeps the binary interface, though pip calls it a conflict
-            patch = (
-                other != "triton"
-                and release(installed[0])[:2] == release(wanted[0])[:2]
-                and installed[0] != wanted[0]
-            )
-            culprit = "triton" if other == "triton" else name
-            fix = f"triton=={exact}" if other == "triton" else culprit
-            yield outcome(
-                Status.WARN if patch else Status.FAIL,
-                summary,
-                subject=name,
-                evidence=evidence,
-                remedy=(
-                    context.pip("install", fix)
-                    if other == "triton"
-                    else say(
-                        f"Install the {culprit} of torch {torch.version}, from the index torch came from, "
-                        "both in one pip command."
-                    ),
-                ),
-            )
-
-
 def leaf(item: SplatPackage) -> str:
     """``simple_knn`` of ``gaussian_splatting.simple_knn``."""
     return item.module.rpartition(".")[2]
@@ -337,3 +238,55 @@ def _impostor(context: Context, item: SplatPackage) -> bool:
 def _from_index(item: Distribution) -> bool:
     """Not installed from a folder or a repository; the source releases of these packages say version 0.0.0."""
     return not item.origin and not item.editable and item.version not in ("", "0.0.0")
+
+
+_LOAD_ALONE = re.compile(r"(lib)?(torch|c10)")
+
+
+@check("import-torch-first", family="extension", title="Extensions that find libtorch only after torch")
+def import_torch_first(context: Context) -> Iterator[Outcome]:
+    """Compiled modules link libc10 and libtorch without saying where they lie. Most packages import torch themselves before
+    their compiled part; one that does not (simple_knn) must be imported after torch, else it ends in "libc10.so: cannot
+    open shared object file". That is no illness, only an order to keep."""
+    packages = {item.module: item for item in context.environment.packages.value or ()}
+    for item in context.environment.extensions.value or ():
+        owner = packages.get(item.path.rpartition("/")[0].replace("/", "."))
+        if not item.importable or not item.links_torch or owner is None or owner.imports_torch is not False:
+            continue
+        asked = [name for name in item.needed if _LOAD_ALONE.match(name)]
+        yield skip(
+            f"Import torch before {owner.module}: it does not do so itself.",
+            subject=owner.module,
+            evidence=(
+                Evidence(item.path, f"needs {', '.join(asked)}", "its dynamic section"),
+                Evidence(f"{owner.module}/__init__.py", "no import of torch", "its text"),
+            ),
+            remedy=(say("Write import torch above it."),),
+        )
+
+
+@check("egl-missing", family="extension", title="OpenGL headers are here for nvdiffrast's GL rasterizer")
+def egl_missing(context: Context) -> Iterator[Outcome]:
+    """nvdiffrast's RasterizeGLContext is compiled at its first use and includes EGL/egl.h: "fatal error: EGL/egl.h: No such
+    file or directory", or an undefined symbol eglCreateContext in its cached plugin. RasterizeCudaContext needs none of it; since
+    0.3 it has a plugin of its own, so that only programs that ask for the GL one are stopped."""
+    lost = context.machine.missing_graphics
+    names = {item.name.lower(): item for item in context.environment.distributions.value or ()}
+    asking = [
+        item.source.label for item in context.sources_to_build if {"EGL", "GL"} & set(item.source.libraries)
+    ]
+    plugin = names.get("nvdiffrast")
+    if not lost.value or (plugin is None and not asking):
+        return
+    urgent = bool(asking) or (plugin is not None and release(plugin.version)[:2] < (0, 3))
+    yield outcome(
+        Status.WARN if urgent else Status.SKIP,
+        f"{asking[0] if asking else 'nvdiffrast'} compiles against OpenGL, and {', '.join(lost.value)} is not here.",
+        evidence=(Evidence("headers", "not there: " + ", ".join(lost.value), lost.found_via),),
+        remedy=(
+            say(
+                "Use nvdiffrast's RasterizeCudaContext, or install libegl1-mesa-dev, libgl1-mesa-dev and "
+                "libgles2-mesa-dev, then remove nvdiffrast_plugin from torch's extension cache."
+            ),
+        ),
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from splatfix.checks.model import Evidence, Outcome, ok, skip, unknown, warn
 from splatfix.checks.registry import check
-from splatfix.checks.torch_build import torch_for
+from splatfix.checks.torch import torch_for
 from splatfix.context import Context
 from splatfix.core.step import say
 from splatfix.facts import Checkout, Gpu

@@ -1,4 +1,4 @@
-"""Checks of the CUDA toolkits: the one torch would take, whether it fits torch and the GPU, whether it is whole."""
+"""Checks of the CUDA toolkits: the one torch would use, whether it fits torch and the GPU, and whether it is complete."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, unknown, warn
 from splatfix.checks.registry import check
-from splatfix.checks.torch_build import own_archs
+from splatfix.checks.torch import own_archs
 from splatfix.context import Context
+from splatfix.context.commands import conda_toolkit
 from splatfix.context.readings import best_toolkit
-from splatfix.core.step import Step, run, say, set_variable
+from splatfix.core.step import Step, prepend_variable, say, set_variable
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import Toolkit
 from splatfix.knowledge import drivers
@@ -54,12 +55,6 @@ def cuda_toolkit_missing(context: Context) -> Iterator[Outcome]:
         ),
         remedy=_a_toolkit(context, version),
     )
-
-
-def conda_toolkit(prefix: str, cuda: str, text: str = "") -> Step:
-    """Put a toolkit (``12.1``) into a conda environment, from NVIDIA's channel of that release alone."""
-    channel = f"nvidia/label/cuda-{cuda}.0"
-    return run("conda", "install", "-p", prefix, "-c", channel, "cuda-toolkit", text=text)
 
 
 def _a_toolkit(context: Context, version: str) -> tuple[Step, ...]:
@@ -269,3 +264,53 @@ def _which_toolkit(arch: Arch) -> str:
     first = ".".join(map(str, info.first_toolkit))
     last = f" up to {'.'.join(map(str, info.last_toolkit))}" if info.last_toolkit else ""
     return f"{arch.sm} ({info.name}) needs a CUDA toolkit from {first}{last}."
+
+
+@check(
+    "cuda-headers-missing",
+    family="toolkit",
+    title="The toolkit has the headers and libraries extensions need",
+)
+def cuda_headers_missing(context: Context) -> Iterator[Outcome]:
+    """`ATen/cuda/CUDAContext.h` includes cuBLAS, cuSPARSE and cuSOLVER headers; a partial toolkit (conda, apt, PyPI wheels)
+    compiles simple kernels and then dies on them. Each missing part is named."""
+    if context.torch_cuda is None:
+        return
+    toolkit = context.build_toolkit
+    if toolkit is None:
+        return
+    evidence = (Evidence(toolkit.root, ", ".join(toolkit.missing) or "complete", "files looked for"),)
+    if not toolkit.missing:
+        yield ok(
+            f"The toolkit at {toolkit.root} is complete.",
+            evidence=evidence,
+        )
+        return
+    yield warn(
+        f"The toolkit at {toolkit.root} lacks {len(toolkit.missing)} part(s) that extensions may need: "
+        + ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
+        + ".",
+        evidence=(
+            *evidence,
+            *(
+                Evidence(header, folder, "the environment's own NVIDIA packages")
+                for header, folder in toolkit.elsewhere.items()
+            ),
+        ),
+        remedy=_missing_parts(context, toolkit),
+    )
+
+
+def _missing_parts(context: Context, toolkit: Toolkit) -> tuple[Step, ...]:
+    """The headers that the environment's packages hold go into CPATH by an exact command; the rest must be installed."""
+    left = [part for part in toolkit.missing if part.removeprefix("include/") not in toolkit.elsewhere]
+    whole = say(
+        f"Install the whole toolkit with its development packages: {', '.join(left)} lies nowhere here."
+    )
+    folders = list(dict.fromkeys(toolkit.elsewhere.values()))
+    if not folders:
+        return (whole,)
+    # cl reads INCLUDE, not CPATH
+    name, separator = ("INCLUDE", ";") if context.windows else ("CPATH", ":")
+    step = prepend_variable(name, separator.join(folders))
+    return (step, whole) if left else (step,)

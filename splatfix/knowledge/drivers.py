@@ -137,3 +137,8 @@ def gpu_last_branch(arch: Arch) -> tuple[int, bool] | None:
     """The last driver branch for this GPU and whether that is verified; None: no end known."""
     row = table("drivers")["gpu_ceilings"].get(str(arch.number))
     return (int(row["last_branch"]), bool(row["verified"])) if row else None
+
+
+def driver_words(version: tuple[int, ...]) -> str:
+    """A driver's version as NVIDIA writes it: ``(450, 80, 2)`` -> ``450.80.02``."""
+    return ".".join(f"{part:02d}" if place else str(part) for place, part in enumerate(version))

@@ -11,7 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from splatfix.checks.torch_build import torch_for
+from splatfix.checks.torch import torch_for
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import pip
 from splatfix.core.errors import SplatfixError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from splatfix.checks.toolkit import conda_toolkit
+from splatfix.context.commands import conda_toolkit
 from splatfix.context.compilers import HostCompilers, choose_compilers
 from splatfix.context.readings import is_windows
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from splatfix.checks.driver import driver_words
 from splatfix.context import Rejected
 from splatfix.context.coverage import judge
 from splatfix.context.targets import driver_level
@@ -13,6 +12,7 @@ from splatfix.core.proof import RungName
 from splatfix.core.versions import release
 from splatfix.facts import Driver, EntryKind, Fact, Facts
 from splatfix.knowledge import drivers
+from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.torch_releases import build, build_runs_on
 from splatfix.plan.plan import Reason
 from splatfix.plan.road_parts import shut, way

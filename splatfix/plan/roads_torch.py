@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks.driver import driver_words
 from splatfix.context import Rejected
 from splatfix.context.readings import is_windows
 from splatfix.context.torch_wheels import install_command
 from splatfix.knowledge import drivers
+from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.torch_releases import (
     COMPANIONS,
     RankedBuild,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status, run_checks, select
-from splatfix.checks.driver import driver_words
 from splatfix.context import Goal, make_context
 from splatfix.context.coverage import judge
 from splatfix.context.readings import glibc_of, installed_driver, is_windows, platform_of, python_version
@@ -17,7 +16,7 @@ from splatfix.context.torch_wheels import no_wheels
 from splatfix.core.versions import release
 from splatfix.facts import Facts, FatbinGroup, Torch
 from splatfix.knowledge import Arch, drivers
-from splatfix.knowledge.drivers import Platform
+from splatfix.knowledge.drivers import Platform, driver_words
 from splatfix.plan.native_parts import NativePart, native_parts
 from splatfix.plan.ways import ByHand, by_hand
 

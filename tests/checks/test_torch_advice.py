@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from splatfix.checks import Finding, Status, run_checks
-from splatfix.checks.torch_build import own_archs
+from splatfix.checks.torch import own_archs
 from splatfix.context import Goal, make_context
 from splatfix.core.step import run, set_variable
 from splatfix.facts import Distribution, Driver, Fact, Facts, Gpu, Pin

@@ -1,18 +1,19 @@
-"""Checks of the installed torch: is it there, is it a CUDA build, does it carry code for the GPU."""
+"""Checks of the installed torch: a CUDA build, with code for the GPU, that fits numpy and its companions."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context, Target
 from splatfix.context.commands import python_option
 from splatfix.context.coverage import code_words, judge
 from splatfix.context.readings import torch_family
 from splatfix.context.torch_wheels import builds_for
-from splatfix.core.step import Step, run, say, set_variable
-from splatfix.core.versions import major_minor
+from splatfix.core.step import Step, run, say, set_variable, unset_variable
+from splatfix.core.versions import major_minor, release
 from splatfix.facts import Torch
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
@@ -254,5 +255,161 @@ def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
         ),
         say(
             "Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."
+        ),
+    )
+
+
+@check("numpy2-abi", family="torch", title="torch was built for this numpy")
+def numpy2_abi(context: Context) -> Iterator[Outcome]:
+    """torch before 2.3 (2.4.1 on Windows) was compiled for numpy 1. With numpy 2 it warns "_ARRAY_API not found" at import,
+    and from then on `torch.from_numpy` and `.numpy()` raise "Numpy is not available", which ends every data loader."""
+    torch = context.torch
+    distributions = context.environment.distributions
+    numpy = next((item for item in distributions.value or () if item.name.lower() == "numpy"), None)
+    if torch is None or numpy is None:
+        return
+    first = (2, 4, 1) if context.machine.system == "windows" else (2, 3)
+    evidence = (
+        Evidence("numpy", numpy.version, distributions.found_via),
+        Evidence("torch", torch.version, context.environment.torch.found_via),
+    )
+    if release(numpy.version) >= (2,) and release(torch.version.partition("+")[0]) < first:
+        yield fail(
+            f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
+            evidence=evidence,
+            remedy=(context.pip("install", "numpy<2"),),
+        )
+    else:
+        yield ok(
+            f"torch {torch.version} works with numpy {numpy.version}.",
+            evidence=evidence,
+        )
+
+
+@check("torch-companions", family="torch", title="torchvision, torchaudio and triton belong to this torch")
+def torch_companions(context: Context) -> Iterator[Outcome]:
+    """torchvision and torchaudio are compiled against one exact torch, torch against one exact triton; their metadata names
+    it. Another one fails at import ("operator torchvision::nms does not exist") or at the first compiled kernel. The
+    CUDA part of the version (`+cu128`) has to agree as well."""
+    distributions = {item.name.lower(): item for item in context.environment.distributions.value or ()}
+    torch = context.torch
+    if torch is None:
+        return
+    have = {name: item.version for name, item in distributions.items()} | {"torch": torch.version}
+    for name in ("torch", "torchvision", "torchaudio"):
+        item = distributions.get(name)
+        for pin in item.pins if item else ():
+            other, _, exact = pin.partition("==")
+            if other not in have or item is None:
+                continue
+            installed, wanted = have[other].partition("+"), exact.partition("+")
+            evidence = (
+                Evidence(name, f"{item.version} wants {pin}", "its metadata"),
+                Evidence(other, have[other], context.environment.distributions.found_via),
+            )
+            tag = item.version.partition("+")[2]
+            if installed[0] != wanted[0] and not wanted[0].endswith("*"):
+                summary = f"{name} {item.version} was made for {other} {exact}; {have[other]} is installed."
+            elif other == "torch" and tag and installed[2] and tag != installed[2]:
+                summary = f"{name} is a {tag} build, torch a {installed[2]} build."
+            else:
+                yield ok(
+                    f"{name} {item.version} fits {other} {have[other]}.",
+                    subject=name,
+                    evidence=evidence,
+                )
+                continue
+            # a patch keeps the binary interface, though pip calls it a conflict
+            patch = (
+                other != "triton"
+                and release(installed[0])[:2] == release(wanted[0])[:2]
+                and installed[0] != wanted[0]
+            )
+            culprit = "triton" if other == "triton" else name
+            fix = f"triton=={exact}" if other == "triton" else culprit
+            yield outcome(
+                Status.WARN if patch else Status.FAIL,
+                summary,
+                subject=name,
+                evidence=evidence,
+                remedy=(
+                    context.pip("install", fix)
+                    if other == "triton"
+                    else say(
+                        f"Install the {culprit} of torch {torch.version}, from the index torch came from, "
+                        "both in one pip command."
+                    ),
+                ),
+            )
+
+
+_ALLOC = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+
+
+@check("alloc-conf-crash", family="torch", title="The allocator's settings are ones this torch bears")
+def alloc_conf_crash(context: Context) -> Iterator[Outcome]:
+    """PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is refused by torch before 2.1 ("Unrecognized CachingAllocator option"),
+    hits assertions together with max_split_size_mb or garbage_collection_threshold before 2.6 ("!block->expandable_segment_
+    INTERNAL ASSERT FAILED"), and is ignored on Windows. Alone it is an experimental setting: rasterizers and simple-knn
+    allocate beside torch (thrust, cudaMalloc), so it is the first thing to take out when a kernel reports an illegal access.
+    Source: pytorch#119452, pytorch#123548, pytorch PR#134338, wild-gaussians#16."""
+    torch = context.torch
+    for name in _ALLOC:
+        text = context.machine.variables.get(name, "")
+        if (
+            torch is None
+            or context.torch_cuda is None
+            or not re.search(r"expandable_segments:\s*true", text, re.IGNORECASE)
+        ):
+            continue
+        version = release(torch.version)[:2]
+        clash = re.search(r"max_split_size_mb|garbage_collection_threshold", text)
+        rest = ",".join(part for part in text.split(",") if "expandable_segments" not in part)
+        evidence = (
+            Evidence(name, repr(text), "environment variable"),
+            Evidence("torch", torch.version, context.environment.torch.found_via),
+        )
+        remedy = (set_variable(name, rest) if rest else unset_variable(name),)
+        if version < (2, 1):
+            yield fail(
+                f"torch {torch.version} does not know expandable_segments and stops "
+                "at its first use of the GPU.",
+                evidence=evidence,
+                remedy=remedy,
+            )
+        elif clash and version < (2, 6):
+            yield warn(
+                f"expandable_segments with {clash.group(0)} crashes "
+                f"the allocator of torch {torch.version} when memory is short.",
+                evidence=evidence,
+                remedy=remedy,
+            )
+        else:
+            words = (
+                "is not supported on Windows and ignored"
+                if context.machine.system == "windows"
+                else "is on: take it out first when a kernel reports an illegal memory access"
+            )
+            yield skip(
+                f"expandable_segments {words}.",
+                evidence=evidence,
+                remedy=remedy,
+            )
+        return  # both names are read into one setting
+
+
+@check("msvc-runtime-missing", family="torch", title="The Visual C++ runtime that torch loads is here")
+def msvc_runtime_missing(context: Context) -> Iterator[Outcome]:
+    """torch's Windows wheels load vcruntime140_1.dll and msvcp140.dll from System32. Without the Visual C++ redistributable
+    `import torch` ends in "[WinError 126] The specified module could not be found. Error loading c10.dll". Source: torch's
+    own message in torch/__init__.py, which asks for the redistributable."""
+    lost, python = context.machine.missing_msvc_runtime, context.environment.interpreter.value
+    if context.torch is None or not lost.value or (python is not None and python.kind == "conda"):
+        return  # conda's Python brings its own copy
+    yield warn(
+        f"{', '.join(lost.value)} of the Visual C++ redistributable is not in System32.",
+        evidence=(Evidence("System32", "lacks " + ", ".join(lost.value), lost.found_via),),
+        remedy=(
+            say("Install the Visual C++ redistributable: https://aka.ms/vs/17/release/vc_redist.x64.exe"),
         ),
     )

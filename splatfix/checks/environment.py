@@ -1,0 +1,250 @@
+"""Checks of the target environment: its Python, its build tools, and whether torch has wheels for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, unknown, warn
+from splatfix.checks.registry import check
+from splatfix.context import Context
+from splatfix.context.readings import SETUPTOOLS_DROPPED
+from splatfix.core.step import say
+from splatfix.core.versions import major_minor, release
+from splatfix.facts import Shadow
+from splatfix.knowledge import torch_releases
+
+
+@check("interpreter-answers", family="environment", title="The target Python describes itself")
+def interpreter_answers(context: Context) -> Iterator[Outcome]:
+    """splatfix touches the target environment only through a child process. If that process crashes, hangs or prints
+    nonsense, the environment itself is broken, and everything below it stays unknown."""
+    interpreter = context.environment.interpreter
+    if interpreter.value is None:
+        yield fail(
+            "The target environment's Python does not work.",
+            evidence=(Evidence("reason", interpreter.error),),
+            remedy=(say("Make the environment anew, or give another interpreter with --python."),),
+        )
+        return
+    found = interpreter.value
+    yield ok(
+        f"Python {found.version} ({found.kind}) at {found.prefix}",
+        evidence=(Evidence("executable", found.executable, interpreter.found_via),),
+    )
+
+
+@check("build-tools", family="environment", title="setuptools, wheel and ninja in the target environment")
+def build_tools(context: Context) -> Iterator[Outcome]:
+    """Splatting extensions are built with `--no-build-isolation`, so what builds them must be in the environment itself:
+    setuptools (and wheel before setuptools 70.1); ninja makes torch compile files side by side."""
+    distributions = context.environment.distributions
+    if distributions.value is None or context.torch_cuda is None:
+        return
+    have = {item.name.lower().replace("_", "-"): item.version for item in distributions.value}
+    evidence = tuple(
+        Evidence(name, have.get(name, "not installed"), distributions.found_via)
+        for name in ("setuptools", "wheel", "ninja")
+    )
+    needs = ["setuptools"] if "setuptools" not in have else []
+    if "wheel" not in have and release(have.get("setuptools", "0")) < (70, 1):
+        needs.append("wheel")
+    if "ninja" not in have and "ninja" not in context.machine.tools:
+        needs.append("ninja")
+    if needs:
+        asked = [_as_torch_bears(name, context) for name in needs]
+        yield outcome(
+            Status.SKIP if context.made_to_run else Status.WARN,
+            f"To build extensions here, {' and '.join(needs)} must be installed first.",
+            evidence=evidence,
+            remedy=(context.pip("install", *asked),),
+        )
+    else:
+        yield ok("What builds an extension is in the environment.", evidence=evidence)
+
+
+@check(
+    "setuptools-incompatible", family="environment", title="setuptools still has what builders import of it"
+)
+def setuptools_incompatible(context: Context) -> Iterator[Outcome]:
+    """torch.utils.cpp_extension of older releases imports pkg_resources, which setuptools 82 removed, or
+    pkg_resources.packaging, which setuptools 70 removed. Every build of an extension then ends before it begins. The
+    setup.py of tiny-cuda-nn imports pkg_resources itself, whatever torch does."""
+    torch = context.torch
+    distributions = context.environment.distributions
+    setuptools = next((item for item in distributions.value or () if item.name.lower() == "setuptools"), None)
+    if torch is None or setuptools is None:
+        return
+    asking = [(f"torch {torch.version}", "cpp_extension.py", torch.builder_imports)]
+    asking += [
+        (item.source.label, f"{item.path}/setup.py", item.source.imports) for item in context.sources_to_build
+    ]
+    for name, limit in SETUPTOOLS_DROPPED.items():
+        wrong = [(who, file) for who, file, imports in asking if name in imports]
+        if wrong and release(setuptools.version)[:1] >= (limit,):
+            who, file = wrong[0]
+            yield fail(
+                f"{who} imports {name}; setuptools {setuptools.version} no longer has it.",
+                evidence=(
+                    Evidence("setuptools", setuptools.version, distributions.found_via),
+                    Evidence(file, f"imports {name}", "its source text"),
+                ),
+                remedy=(context.pip("install", f"setuptools<{limit}"),),
+            )
+            return
+
+
+def _as_torch_bears(name: str, context: Context) -> str:
+    """setuptools below the release that dropped what this torch's builder imports of it."""
+    torch = context.torch
+    limits = [limit for gone, limit in SETUPTOOLS_DROPPED.items() if torch and gone in torch.builder_imports]
+    return f"{name}<{min(limits)}" if name == "setuptools" and limits else name
+
+
+@check(
+    "import-shadowing", family="environment", title="Nothing in the current folder hides an installed package"
+)
+def import_shadowing(context: Context) -> Iterator[Outcome]:
+    """Python searches the folder of the script, or the current one, before site-packages. A source folder of the same name
+    is then imported instead of the installed package: "cannot import name '_C' from partially initialized module". A
+    folder that holds compiled modules itself is an installation in place and counts as such."""
+    installed = {item.module for item in context.environment.packages.value or ()} | {
+        "torch",
+        "torchvision",
+        "numpy",
+    }
+    checkout = context.checkout
+    seen: dict[str, Shadow] = {item.path: item for item in context.environment.shadows.value or ()}
+    seen |= {item.path: item for item in (checkout.shadows if checkout else ())}
+    for item in seen.values():
+        if item.native or item.module not in installed:
+            continue
+        yield warn(
+            f"{item.path} hides the installed {item.module}.",
+            subject=item.module,
+            evidence=(Evidence("searched first", item.path, "names in the current folder"),),
+            remedy=(say(f"Run from another folder, or rename {item.path}."),),
+        )
+
+
+@check("editable-source-gone", family="environment", title="Sources of editable installs are there")
+def editable_source_gone(context: Context) -> Iterator[Outcome]:
+    """`pip install -e` (SuGaR's install.py does it) only links to the source folder. When that folder is moved or removed,
+    pip still lists the package and importing it fails."""
+    for item in context.environment.distributions.value or ():
+        if item.source_gone:
+            yield fail(
+                f"{item.name} was installed from {item.origin}, which is gone.",
+                subject=item.name,
+                evidence=(Evidence(item.name, item.origin, "direct_url.json or egg-link"),),
+                remedy=(
+                    context.pip("uninstall", item.name),
+                    say("Then install it anew, not editable, from where its source lies now."),
+                ),
+            )
+
+
+@check("python-version-unsupported", family="environment", title="There are torch wheels for this Python")
+def python_version_unsupported(context: Context) -> Iterator[Outcome]:
+    """torch publishes wheels for a few minors of CPython, 64 bits only; on another Python pip says "No matching distribution
+    found for torch" and no more. Said only where torch is not installed yet. Source: knowledge/data/torch_releases.json."""
+    python = context.environment.interpreter.value
+    if python is None or context.environment.torch_installed.value is not False:
+        return
+    version = major_minor(python.version)
+    evidence = (
+        Evidence(
+            "Python", f"{python.version} ({python.implementation}, {python.platform_tag})", python.executable
+        ),
+    )
+    known = torch_releases.releases()
+    answers = {row.release: row.supports_python(version) for row in known} if version else {}
+    narrow = python.platform_tag in ("win32", "linux-i686", "linux-armv7l")
+    ordinary = python.implementation == "CPython" and not narrow
+    fitting = [release for release, answer in answers.items() if answer]
+    if ordinary and fitting:
+        newest = max(fitting, key=release)
+        later = [release for release, answer in answers.items() if answer is None]
+        open_end = f"; of {max(later, key=release)} that is not known" if later else ""
+        yield ok(
+            f"torch up to {newest} has wheels for Python {python.version}{open_end}.",
+            evidence=evidence,
+        )
+        return
+    if ordinary and version and all(version > _newest_python(row) for row in known):
+        yield unknown(
+            f"Whether torch has wheels for Python {python.version} is not in splatfix's tables.",
+            evidence=evidence,
+        )
+        return
+    why = (
+        "it is a 32-bit build"
+        if narrow
+        else f"it is {python.implementation}"
+        if python.implementation != "CPython"
+        else "no release in splatfix's tables has wheels for it"
+    )
+    last = max(known, key=lambda row: release(row.release))
+    upper = ".".join(map(str, last.python_max)) if last.python_max else "the newest"
+    yield fail(
+        f"There is no torch for this Python {python.version}: {why}.",
+        evidence=evidence,
+        remedy=(
+            say(
+                f"Make the environment anew with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}."
+            ),
+        ),
+    )
+
+
+def _newest_python(row: torch_releases.TorchRelease) -> tuple[int, int]:
+    """The newest Python that the table says anything about for a release."""
+    return max((row.python_max or row.python_min, *row.python_experimental))
+
+
+@check(
+    "no-matching-wheel", family="environment", title="The torch that is wanted has a wheel for this machine"
+)
+def no_matching_wheel(context: Context) -> Iterator[Outcome]:
+    """The torch that a checkout pins must have a wheel for this Python and C library: torch 1.12 ends at Python 3.10, wheels
+    from 2.7 on need glibc 2.28, and musl (Alpine) has none at all. pip then says "Could not find a version that satisfies
+    the requirement". Said only where torch is not installed yet. Source: knowledge/data/torch_releases.json."""
+    python, libc = context.environment.interpreter.value, context.machine.libc
+    if python is None or context.environment.torch_installed.value is not False:
+        return
+    if libc.value and libc.value.startswith("musl"):
+        yield fail(
+            f"torch has no wheels for {libc.value}.",
+            evidence=(Evidence("C library", libc.value, libc.found_via),),
+            remedy=(
+                say(
+                    "Use a distribution or an image with glibc (Debian, Ubuntu, RHEL); Alpine's musl cannot load torch."
+                ),
+            ),
+        )
+        return
+    found = context.checkout
+    pins = (item for item in (found.pins if found else ()) if item.name.lower() in ("torch", "pytorch"))
+    pin = next((item for item in pins if item.spec.startswith("==")), None)
+    row = torch_releases.release(pin.spec.removeprefix("==")) if pin else None
+    if pin is None or row is None:
+        return
+    platform = context.platform or "linux"
+    glibc = major_minor(context.machine.glibc)
+    obstacles = [
+        torch_releases.wheel_obstacle(
+            item, platform, context.machine.machine, python=major_minor(python.version), glibc=glibc
+        )
+        for item in row.builds
+    ]
+    if obstacles and all(obstacles):
+        yield warn(
+            f"{pin.file} pins torch {pin.spec.removeprefix('==')}: {obstacles[0]}",
+            evidence=(
+                Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),
+                Evidence("Python", python.version, python.executable),
+                Evidence("glibc", context.machine.glibc or "not known", libc.found_via),
+            ),
+            remedy=(
+                say("Leave that pin aside and install a torch for this GPU, or take another Python for it."),
+            ),
+        )
