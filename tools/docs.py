@@ -6,7 +6,6 @@ two cannot drift apart. ``make docs`` then builds the site from OUT.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -23,7 +22,7 @@ import typer
 
 from splatfix.checks import Check, all_checks
 from splatfix.cli import app
-from splatfix.knowledge.breakages import failure_class
+from splatfix.knowledge.breakages import When, breakages, failure_classes
 from tools.machines import raw_machines
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,6 +65,7 @@ def main(out: Path) -> None:
         page.write_text(text, encoding="utf-8")
     _write_checks(out / "checks")
     (out / "compatibility.md").write_text(compatibility(), encoding="utf-8")
+    (out / "breakages.md").write_text(known_breakages(), encoding="utf-8")
 
 
 def options_of(words: Iterable[str]) -> str:
@@ -97,13 +97,13 @@ def _options(command: Any) -> str:
 
 
 def output_of(line: str) -> str:
-    """What ``splatfix LINE`` prints at 80 columns, as it is now; --facts names a simulated machine."""
-    words = shlex.split(line)
+    """What ``splatfix LINE`` prints at 80 columns, as it is now; ``--facts`` names a simulated machine."""
     environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "PYTHONPATH": str(ROOT)}
+    words = shlex.split(line)
     with tempfile.TemporaryDirectory() as folder:
-        for option, name in itertools.pairwise(words):
-            if option == "--facts":
-                raw_machines()[name].write(Path(folder) / name)
+        if "--facts" in words:
+            name = words[words.index("--facts") + 1]
+            raw_machines()[name].write(Path(folder) / name)
         done = subprocess.run(
             [sys.executable, "-m", "splatfix", *words],
             cwd=folder,
@@ -141,12 +141,16 @@ def _check_page(item: Check) -> str:
         _escaped(text),
         f"```sh\nsplatfix diagnose --only {item.code}\n```",
     ]
-    rows = []
-    for name in item.foresees:
-        known = failure_class(name)
-        if known is not None:
-            reports = ", ".join(_report_link(example) for example in known.examples)
-            rows.append((f"`{name}`", _escaped(known.definition), _escaped(known.fix), reports))
+    rows = [
+        (
+            f"`{known.name}`",
+            _escaped(known.definition),
+            _escaped(known.fix),
+            ", ".join(map(_report_link, known.examples)),
+        )
+        for known in failure_classes()
+        if known.name in item.foresees
+    ]
     if rows:
         parts += [
             "## Failures it predicts",
@@ -171,6 +175,33 @@ def compatibility() -> str:
         document = json.loads((TABLES / f"{name}.json").read_text(encoding="utf-8"))
         parts += [f"## {heading}", _section(document, document[section], columns)]
     return "\n\n".join(parts) + "\n"
+
+
+def known_breakages() -> str:
+    """The records of ``patches/`` as one table."""
+    rows = [
+        (
+            f"`{item.key}`",
+            _escaped(item.symptom),
+            _conditions(item.when),
+            _escaped(f"not edited: {item.no_edit}" if item.no_edit else item.cure),
+            _escaped("; ".join(item.sources)),
+        )
+        for item in breakages()
+    ]
+    parts = [
+        "# Known source breakages",
+        "Changes of a toolkit, compiler or library that stop known sources from building. `splatfix install` edits the "
+        "scratch copy of a build, never your checkout unless `--in-place` is given. "
+        "[How to add one](extending.md#a-known-breakage).",
+        _table(("record", "what fails", "when", "cure", "sources"), rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _conditions(when: When) -> str:
+    limits = [f"{name} {limit}" for name, limit in when.versions.items()]
+    return _escaped(", ".join([*limits, *filter(None, [when.system, when.builder])]))
 
 
 def _section(
