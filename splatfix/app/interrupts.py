@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from splatfix.core.step import Command
+
 if TYPE_CHECKING:
-    from splatfix.install import Entry, Journal
+    from splatfix.install import Journal
 
 
 @contextmanager
@@ -34,39 +35,38 @@ class EnvironmentState:
         from splatfix.install import Journal
 
         self._journal: Journal = Journal(prefix / ".splatfix")
-        self._prefix, self._python = prefix, f" --python {shlex.quote(python)}"
+        self._prefix, self._python = prefix, python
         self._before = {item.id: item.status for item in self._journal.entries()}
 
     def describe(self) -> str:
-        """The state of the environment now, as its journal has it."""
+        """The state of the environment now, as its journal has it, and the command to go on with on a line of its own."""
         from splatfix.install import Status
 
         entries = self._journal.entries()
         if any(item.changes and item.status in (Status.RUNNING, Status.REVERTING) for item in entries):
-            return (
-                f"Interrupted: an installation in {self._prefix} is unfinished. "
-                f"To restore the previous state: splatfix revert{self._python}"
-            )
+            text = f"an installation in {self._prefix} is unfinished. Restore the previous state with"
+            return self._message(text, ("revert",))
         mine = [item for item in entries if self._before.get(item.id) is not item.status]
         if not mine:
-            return f"Interrupted: nothing was changed in {self._prefix}."
-        return self._of(mine[-1])
-
-    def _of(self, entry: Entry) -> str:
-        from splatfix.install import Status
-
-        resume = f"To start it again: splatfix install --resume{self._python}"
-        number = entry.id.partition("-")[0]
+            return self._message(f"nothing was changed in {self._prefix}.")
+        entry = mine[-1]
         if entry.status is Status.ROLLED_BACK:
-            return f"Interrupted: {self._prefix} was restored to its previous state. {resume}"
+            text = f"{self._prefix} was restored to its previous state. Start again with"
+            return self._message(text, ("install", "--resume"))
         if entry.status is Status.REVERTED:
-            left = ", ".join(item.id for item in self._journal.entries() if item.active)
+            left = ", ".join(item.id for item in entries if item.active)
             state = f"still installed in {self._prefix}: {left}" if left else f"{self._prefix} is as it was"
-            return f"Interrupted: the installation was reverted; {state}."
+            return self._message(f"the installation was reverted; {state}.")
         if entry.status is Status.DONE:
-            return (
-                "Interrupted: the installation is complete, but its kernels were not all verified on the GPU. "
-                f"To verify: splatfix verify --device cuda{self._python}. "
-                f"To undo: splatfix revert {number}{self._python}"
+            text = "the installation is complete, but its kernels were not all verified on the GPU. "
+            number = entry.id.partition("-")[0]
+            return self._message(
+                text + "Verify them, or undo it, with", ("verify", "--device", "cuda"), ("revert", number)
             )
-        return f"Interrupted: nothing was changed in {self._prefix}. {resume}"
+        text = f"nothing was changed in {self._prefix}. Start again with"
+        return self._message(text, ("install", "--resume"))
+
+    def _message(self, text: str, *commands: tuple[str, ...]) -> str:
+        named = ("--python", self._python)
+        lines = [f"  $ {Command(('splatfix', *words, *named)).shell()}" for words in commands]
+        return "\n".join([f"Interrupted: {text}", *lines])

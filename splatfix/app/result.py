@@ -73,6 +73,19 @@ def _error_document(problem: SplatfixError, command: str) -> bool:
     return True
 
 
+def show_message(text: str) -> None:
+    """Print lines on standard error; those that begin with a ``$`` are commands and stay whole."""
+    from rich.markup import escape
+
+    from splatfix.report import console
+
+    for line in text.splitlines():
+        if line.lstrip().startswith("$ "):
+            console.err().print(line, markup=False, soft_wrap=True)
+        else:
+            console.prose(console.err(), "", escape(line))
+
+
 def is_terminal() -> bool:
     """Standard output is a terminal, so that somebody can be asked."""
     from splatfix.report import console

@@ -31,7 +31,9 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            typer.echo(str(stop) or NO_RESULT, err=True)
+            from splatfix.app.result import show_message
+
+            show_message(str(stop) or NO_RESULT)
             raise typer.Exit(INTERRUPTED) from None
         except typer.Abort as no:  # to a question; typer also raises it for Ctrl-C
             if isinstance(no.__context__, KeyboardInterrupt):

@@ -173,9 +173,10 @@ def test_an_installation_says_how_it_left_the_environment(
         else f"{prefix} was restored to its previous state"
     )
     assert done.returncode == 130, done.stderr
-    assert done.stderr.splitlines()[-1] == (
-        f"Interrupted: {state}. To start it again: splatfix install --resume --python {environment}"
-    )
+    assert done.stderr.splitlines()[-2:] == [
+        f"Interrupted: {state}. Start again with",
+        f"  $ splatfix install --resume --python {environment}",
+    ]
     assert sorted(site_packages.iterdir()) == before
     shutil.rmtree(source)
     resumed = [sys.executable, "-m", "splatfix", "install", "--resume", "--python", str(environment)]
