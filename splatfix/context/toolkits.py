@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.model import Choice, Rejected
@@ -13,7 +13,7 @@ from splatfix.context.torch_wheels import builds_for_all, install_command, prefe
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
-from splatfix.facts import Facts, Toolkit, Torch
+from splatfix.facts import Facts, Toolkit, Torch, resolved_folder
 from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
 from splatfix.knowledge.archs import arch_info, known_archs
 from splatfix.knowledge.cpp_extension import first_release_for_arch
@@ -177,9 +177,8 @@ def candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Pro
     """The toolkits of this machine, or the one in the folder that the person named."""
     if not cuda_home:
         return facts.machine.toolkits.value or ()
-    real = str(Path(cuda_home).expanduser().resolve())
-    every = facts.machine.toolkits.value or ()
-    named = tuple(item for item in every if str(Path(item.root).resolve()) == real)
+    root = str(resolved_folder(cuda_home) or PurePath(cuda_home))
+    named = tuple(item for item in facts.machine.toolkits.value or () if item.root == root)
     if not named:
         return Problem(
             "no-toolkit-there",

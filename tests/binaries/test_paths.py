@@ -1,14 +1,17 @@
-"""The front door: a file, a wheel, a folder, or a sentence about what it is instead."""
+"""What a person may point at: a library, a wheel, a folder, and the walk through it."""
 
+import os
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from splatfix.binaries import BinaryError, read_path
+from splatfix.binaries import BinaryError, find_binaries, paths, read_path
+from splatfix.binaries.reader import is_native_name
 
 from .forge_elf import ElfForge
 from .forge_fatbin import TYPICAL
+from .forge_pe import PeForge
 
 LIBRARY = ElfForge(sections=((".nv_fatbin", TYPICAL),)).build()
 
@@ -68,3 +71,179 @@ def test_one_damaged_file_in_a_folder_can_be_set_aside(tmp_path: Path) -> None:
     heard: list[str] = []
     assert len(read_path(tmp_path, on_error=lambda path, _: heard.append(Path(path).name))) == 1
     assert heard == ["bad.so"]
+
+
+ELF, PE = ElfForge().build(), PeForge().build()
+
+
+def plant(root: Path, **files: bytes) -> None:
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def found(root: Path) -> list[str]:
+    return [path.relative_to(root).as_posix() for path in find_binaries(root)]
+
+
+@pytest.mark.parametrize(
+    ("name", "native"),
+    [
+        ("libfoo.so", True),
+        ("libfoo.so.1", True),
+        ("libfoo.so.11.2.3", True),
+        ("_C.cpython-311-x86_64-linux-gnu.so", True),
+        ("_C.pyd", True),
+        ("CUDART64_12.DLL", True),
+        ("notes.so.txt", False),
+        ("kernel.o", False),
+        ("kernel.cubin", False),
+        (".so", False),
+        ("also", False),
+    ],
+)
+def test_names(name: str, native: bool) -> None:
+    assert is_native_name(name) is native
+
+
+def test_by_name_and_magic_in_a_stable_order(tmp_path: Path) -> None:
+    plant(
+        tmp_path,
+        **{
+            "z/_C.pyd": PE,
+            "a/b/libc10.so": ELF,
+            "a/libtorch.so.2": ELF,
+            "libm.so": b"GROUP ( /lib/libm.so.6 )",
+            "a/x.py": ELF,
+            "b.so": ELF,
+        },
+    )
+    assert found(tmp_path) == ["b.so", "a/libtorch.so.2", "a/b/libc10.so", "z/_C.pyd"]
+
+
+def test_a_file_is_named_once_by_its_real_name(tmp_path: Path) -> None:
+    plant(tmp_path, **{"lib/libx.so.1.2": ELF, "blob": ELF})
+    (tmp_path / "lib/libx.so").symlink_to("libx.so.1.2")
+    (tmp_path / "libx.so").symlink_to("lib/libx.so")
+    (tmp_path / "lib64").symlink_to("lib")
+    (tmp_path / "libblob.so").symlink_to("blob")  # found under no name of its own
+    (tmp_path / "dangling.so").symlink_to("nowhere")
+    (tmp_path / "self.so").symlink_to("self.so")
+    assert found(tmp_path) == ["libblob.so", "lib/libx.so.1.2"]
+
+
+def test_links_out_of_the_folder_are_followed_but_not_upwards(tmp_path: Path) -> None:
+    plant(tmp_path, **{"root/a.so": ELF, "dev/pkg/_C.so": ELF, "dev/other.so": ELF})
+    root = tmp_path / "root"
+    (root / "pkg").symlink_to(tmp_path / "dev/pkg")
+    (root / "direct.so").symlink_to(tmp_path / "dev/other.so")
+    (root / "up").symlink_to(tmp_path)
+    (root / "loop").symlink_to(root)
+    (tmp_path / "dev/pkg/again").symlink_to(tmp_path / "dev/pkg")
+    (tmp_path / "dev/pkg/parent").symlink_to(tmp_path / "dev")
+    assert found(root) == ["a.so", "direct.so", "pkg/_C.so"]
+
+
+def test_a_link_from_outside_back_above_the_folder_is_not_followed(tmp_path: Path) -> None:
+    plant(tmp_path, **{"home/root/a.so": ELF, "home/private/b.so": ELF, "dev/_C.so": ELF})
+    (tmp_path / "home/root/dev").symlink_to(tmp_path / "dev")
+    (tmp_path / "dev/home").symlink_to(tmp_path / "home")
+    assert found(tmp_path / "home/root") == ["a.so", "dev/_C.so"]
+
+
+def test_a_ring_of_links_ends(tmp_path: Path) -> None:
+    plant(tmp_path, **{"root/x/a.so": ELF, "p/one.so": ELF, "q/two.so": ELF})
+    (tmp_path / "root/x/p").symlink_to(tmp_path / "p")
+    (tmp_path / "p/q").symlink_to(tmp_path / "q")
+    (tmp_path / "q/p").symlink_to(tmp_path / "p")
+    assert found(tmp_path / "root") == ["x/a.so", "x/p/one.so", "x/p/q/two.so"]
+
+
+def test_a_root_that_is_no_folder(tmp_path: Path) -> None:
+    plant(tmp_path, file=b"")
+    for root in (tmp_path / "absent", tmp_path / "file"):
+        with pytest.raises(BinaryError, match="cannot be listed"):
+            list(find_binaries(root))
+
+
+def test_folders_that_cannot_be_listed_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(tmp_path, **{"locked/a.so": ELF, "open/b.so": ELF})
+    real = os.scandir
+
+    def scandir(path: Path) -> object:
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    heard: list[tuple[str, str | None]] = []
+    paths = list(
+        find_binaries(tmp_path, on_unreadable=lambda path, error: heard.append((path.name, error.strerror)))
+    )
+    assert [path.name for path in paths] == ["b.so"]
+    assert heard == [("locked", "Permission denied")]
+
+
+def test_an_empty_file_of_a_librarys_name_is_no_silence(tmp_path: Path) -> None:
+    plant(tmp_path, **{"a/_C.so": b"", "b.so": ELF, "c.py": b"", "libm.so": b"GROUP ( libm.so.6 )"})
+    assert found(tmp_path) == ["b.so", "a/_C.so"]
+    with pytest.raises(BinaryError, match="an empty file"):
+        read_path(tmp_path)
+    heard: list[str] = []
+    (read,) = read_path(tmp_path, on_error=lambda path, error: heard.append(f"{Path(path).name}: {error}"))
+    assert read.path.endswith("b.so")
+    assert heard == [f"_C.so: {tmp_path / 'a/_C.so'}: an empty file"]
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The system refuses to look at anything of that name, as it does even for root below /proc."""
+    stat, opening = Path.stat, Path.open
+
+    def check(path: Path) -> None:
+        if path.name == name:
+            raise PermissionError(13, "Permission denied", str(path))
+
+    def refused_stat(path: Path, **how: bool) -> os.stat_result:
+        check(path)
+        return stat(path, **how)
+
+    def refused_open(path: Path, mode: str = "r") -> object:
+        check(path)
+        return opening(path, mode)
+
+    monkeypatch.setattr(Path, "stat", refused_stat)
+    monkeypatch.setattr(Path, "open", refused_open)
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_links_and_files_that_may_not_be_read_are_skipped_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    plant(tmp_path, **{"a.so": ELF, "z.so": ELF, "other/x.so": ELF})
+    if kind == "link":
+        (tmp_path / "cwd.so").symlink_to(tmp_path / "other")
+    else:
+        plant(tmp_path, **{"cwd.so": ELF})
+    refuse(monkeypatch, "cwd.so")
+    skipped: list[str] = []
+    read = read_path(tmp_path, on_skipped=lambda path, error: skipped.append(str(error)))
+    assert [Path(item.path).name for item in read] == ["a.so", "z.so", "x.so"]
+    assert skipped == [f"{tmp_path / 'cwd.so'}: cannot be read: Permission denied"]
+
+
+def test_views_of_the_system_are_not_entered_from_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(tmp_path, **{"proc/1/a.so": ELF, "usr/proc/b.so": ELF, "usr/c.so": ELF})
+    (tmp_path / "usr/sideways").symlink_to(tmp_path / "proc/1")
+    monkeypatch.setattr(paths, "_VIEWS", (tmp_path / "proc",))
+    assert found(tmp_path) == ["usr/c.so", "usr/proc/b.so"]
+    assert found(tmp_path / "proc") == ["1/a.so"], "whoever names it gets it"
+    assert found(tmp_path / "proc/1") == ["a.so"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_a_process_in_proc_can_be_walked_without_an_error() -> None:
+    """Its links to cwd, root and exe may be refused, or lead above the start."""
+    assert isinstance(read_path("/proc/1/task", on_error=lambda *_: None), tuple)

@@ -1,18 +1,27 @@
-"""NVML asked through a stand-in for its binding: what a card does not answer is None, and a start that fails is told."""
+"""NVML with a stand-in library: driver and GPUs, and the meter; memory of processes from /proc."""
 
 from __future__ import annotations
 
+import ast
+import os
+import subprocess
 import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from splatfix.facts import LiveSystem
 from splatfix.facts.machine import nvml
+from splatfix.facts.machine.nvml import GpuUse, NvmlMeter
+from splatfix.facts.machine.resources import _PAGE, _TICKS, alive, host_use
 
 
 class NVMLError(Exception):
-    def __init__(self, value: int) -> None:
+    def __init__(self, value: int = 3) -> None:
         super().__init__(f"error {value}")
         self.value = value
 
@@ -108,3 +117,141 @@ def test_a_library_off_the_loaders_path_is_loaded_by_hand(monkeypatch: pytest.Mo
     assert reply["gpus"] == []
     assert loaded == ["/usr/lib/wsl/lib/libnvidia-ml.so.1"]
     assert len(starts) == 2
+
+
+def library(**answers: Any) -> types.ModuleType:
+    """A pynvml whose calls give what is named, and fail with "not supported" otherwise."""
+
+    def call(name: str) -> Callable[..., Any]:
+        def answer(*_: Any) -> Any:
+            if name not in answers:
+                raise NVMLError
+            if isinstance(answers[name], Exception):
+                raise answers[name]
+            return answers[name]
+
+        return answer
+
+    module = types.ModuleType("pynvml")
+    module.NVMLError = NVMLError  # type: ignore[attr-defined]
+    for name in (
+        "nvmlInit",
+        "nvmlDeviceGetCount",
+        "nvmlDeviceGetHandleByIndex",
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetUtilizationRates",
+        "nvmlDeviceGetComputeRunningProcesses",
+        "nvmlDeviceGetName",
+        "nvmlDeviceGetGraphicsRunningProcesses",
+    ):
+        setattr(module, name, call(name))
+    return module
+
+
+def process(pid: int, memory: int | None) -> types.SimpleNamespace:
+    return types.SimpleNamespace(pid=pid, usedGpuMemory=memory)
+
+
+CARD: dict[str, Any] = {
+    "nvmlInit": None,
+    "nvmlDeviceGetCount": 1,
+    "nvmlDeviceGetHandleByIndex": "handle",
+    "nvmlDeviceGetName": b"NVIDIA GeForce RTX 5090",
+    "nvmlDeviceGetMemoryInfo": types.SimpleNamespace(total=32 << 30, used=9 << 30),
+    "nvmlDeviceGetUtilizationRates": types.SimpleNamespace(gpu=93, memory=41),
+    "nvmlDeviceGetComputeRunningProcesses": [process(10, 5 << 30), process(11, None)],
+    "nvmlDeviceGetGraphicsRunningProcesses": [process(10, 5 << 30), process(12, 1 << 30)],
+}
+
+
+def test_a_card_with_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", library(**CARD))
+    meter = NvmlMeter()
+    expected = {10: 5 << 30, 11: None, 12: 1 << 30}
+    assert meter.read() == (GpuUse(0, "NVIDIA GeForce RTX 5090", 32 << 30, 9 << 30, 93, expected),)
+    assert meter.problem == ""
+
+
+def test_what_the_driver_does_not_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    little = {name: CARD[name] for name in ("nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")}
+    monkeypatch.setitem(sys.modules, "pynvml", library(**little))
+    assert NvmlMeter().read() == (GpuUse(0, "unknown", None, None, None, {}),)
+
+
+def test_no_driver_is_a_problem_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=NVMLError(9)))
+    meter = NvmlMeter()
+    assert meter.read() == () and meter.problem == "NVML: error 9"
+
+
+def test_a_driver_that_hangs_is_given_up_and_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    hanging = threading.Event()
+    played = library(**CARD)
+    played.nvmlDeviceGetCount = lambda: hanging.wait(30)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pynvml", played)
+    meter = NvmlMeter(timeout=0.1)
+    assert meter.read() == () and meter.problem == "NVML: no answer within 0.1 s"
+    assert meter.read() == ()
+    hanging.set()
+
+
+def stat(name: str, state: str, parent: int, user: int, system: int, pages: int) -> str:
+    return f"1 ({name}) {state} {parent} " + "0 " * 9 + f"{user} {system} " + "0 " * 8 + f"{pages} 0\n"
+
+
+class Proc(LiveSystem):
+    """A recorded /proc."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        super().__init__()
+        self.files = {f"/proc/{pid}/stat": content for pid, content in files.items()}
+
+    def read(self, path: str) -> str | None:
+        return self.files.get(path)
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        return (*(name.split("/")[2] for name in self.files), "self", "meminfo") if path == "/proc" else ()
+
+
+def test_a_family_is_summed_over_all_generations() -> None:
+    machine = Proc(
+        {
+            "100": stat("python (train) x", "R", 1, 2 * _TICKS, _TICKS, 1000),
+            "101": stat("loader", "S", 100, _TICKS, 0, 200),
+            "90": stat("grandchild with a lower number", "S", 101, 0, 0, 30),
+            "102": stat("ended", "Z", 100, 99 * _TICKS, 0, 9999),
+            "200": stat("stranger", "R", 1, 50 * _TICKS, 0, 5000),
+            "300": "cut short",
+        }
+    )
+    use = host_use(machine, 100)
+    assert use is not None and set(use.processes) == {90, 100, 101}
+    assert (use.rss, use.cpu_seconds) == (1230 * _PAGE, 4.0)
+    assert host_use(machine, 102) is None and host_use(machine, 300) is None and host_use(machine, 7) is None
+    assert alive(machine, 200) and not alive(machine, 102) and not alive(machine, 7)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_this_process_agrees_with_the_system() -> None:
+    system = LiveSystem()
+    use = host_use(system, os.getpid())
+    assert use is not None and use.cpu_seconds == pytest.approx(sum(os.times()[:2]), abs=0.5)
+    assert use.rss > 10 << 20
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert not alive(system, child.pid)
+
+
+def test_no_module_of_the_facts_uses_the_private_names_of_another() -> None:
+    folder = Path(str(sys.modules["splatfix.facts"].__file__)).parent
+    taken = [
+        f"{path.name}: {node.module}.{name.name}"
+        for path in sorted(folder.glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+        if name.name.startswith("_") and not name.name.startswith("__")
+    ]
+    assert taken == []
