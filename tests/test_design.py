@@ -49,8 +49,8 @@ DATA_CLASSES = {
     "splatfix.checks.model",
     "splatfix.checks.inspection",
     "splatfix.certify.model",
-    "splatfix.plan.plan",
-    "splatfix.plan.ways",
+    "splatfix.plan.option",
+    "splatfix.plan.steps",
     "splatfix.install.outcome",
     "splatfix.install.journal",
 }

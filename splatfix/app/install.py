@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.result import Result
-from splatfix.context import Goal
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.context import Goal, make_context
+from splatfix.core.errors import Exit, Problem, require
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from splatfix.facts import LiveSystem
-    from splatfix.plan import Plan, Request
+    from splatfix.plan import Request
 
 NO_CHANGE = "Nothing was changed: this is a dry run."
 
@@ -70,13 +69,13 @@ def install(
     from splatfix.certify import verify
     from splatfix.facts import gather
     from splatfix.install import WheelCache, execute, revert
-    from splatfix.plan import make_plan
+    from splatfix.plan import plan_install
     from splatfix.report import console, installation
     from splatfix.report.progress import InstallProgress
 
     interpreter, request = prepare(request, python, resume=resume)
     facts = gather(interpreter, system=with_toolkit(request.cuda_home))
-    plan = make_plan(request, facts)
+    plan = require(plan_install(request, make_context(facts, Goal(request.targets))))
     if not options.as_json:
         installation.show_plan(console.out(), plan, why=options.why)
         confirm("Go ahead?")
@@ -102,11 +101,12 @@ def plan(request: Request, python: str | None, *, resume: bool = False) -> Resul
         SplatfixError: as :func:`install` before it changes anything.
     """
     from splatfix.facts import gather
-    from splatfix.plan import make_plan
+    from splatfix.plan import plan_install
     from splatfix.report import installation
 
     interpreter, request = prepare(request, python, resume=resume)
-    plan = make_plan(request, gather(interpreter, system=with_toolkit(request.cuda_home)))
+    facts = gather(interpreter, system=with_toolkit(request.cuda_home))
+    plan = require(plan_install(request, make_context(facts, Goal(request.targets))))
 
     def text(console: Console) -> None:
         installation.show_plan(console, plan)
@@ -120,7 +120,7 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
     from splatfix.app.options import checkout_of, options_for
     from splatfix.facts import gather, with_checkout
     from splatfix.knowledge.breakages import source_patterns
-    from splatfix.plan import aim_at, make_plan
+    from splatfix.plan import goal_of, plan_install
     from splatfix.report import installation
     from splatfix.report.options import show_options
 
@@ -130,20 +130,16 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
     facts = gather(interpreter, system=with_toolkit(request.cuda_home))
     if repo is not None:
         facts = with_checkout(facts, repo, source_patterns())
-    plan: Plan | None = None
-    problem: SplatfixError | None = None
-    try:
-        plan = make_plan(request, facts)
-    except SplatfixError as error:
-        problem = error
-        if error.exit_code is Exit.USAGE and named:
-            raise
-    if plan and not named and not any(getattr(action, "targets", ()) for action in plan.actions):
+    made = plan_install(request, make_context(facts, Goal(request.targets)))
+    plan, problem = (None, made.error()) if isinstance(made, Problem) else (made, None)
+    if problem and problem.exit_code is Exit.USAGE and named:
+        raise problem
+    if plan and not named and not plan.targets:
         plan = None  # the current folder is some project without a CUDA extension
-    aim = Goal(request.targets, keep=keep)
+    goal = Goal(request.targets, keep=keep)
     if named or plan or (problem and problem.exit_code is not Exit.USAGE):
-        aim = aim_at(request, facts, keep=keep, source=" ".join(map(shlex.quote, request.sources)))
-    options = options_for(aim, facts)
+        goal = goal_of(request, keep=keep, sources=request.sources)
+    options = options_for(make_context(facts, goal))
     problem = problem if named else None
 
     def text(console: Console) -> None:
@@ -153,7 +149,7 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
         console.print(NO_CHANGE)
 
     exit_code = Exit.OK
-    if plan is None and not options.plans:
+    if plan is None and not options.available:
         exit_code = Exit.UNDETERMINED
     elif plan is None and problem:
         exit_code = problem.exit_code
@@ -170,20 +166,20 @@ def explain_elsewhere(request: Request, facts_file: Path, keep: tuple[str, ...])
     """``--dry-run --why --facts``: the options of a machine elsewhere; the sources, if any, are here."""
     from splatfix.app.options import options_for
     from splatfix.facts import load
-    from splatfix.plan import aim_at
+    from splatfix.plan import goal_of
     from splatfix.report import installation
     from splatfix.report.options import show_options
 
     facts = load(facts_file)
-    aim = Goal(request.targets, keep=keep)
+    goal = Goal(request.targets, keep=keep)
     if request.sources:
-        aim = aim_at(request, facts, keep=keep, source=" ".join(map(shlex.quote, request.sources)))
-    options = options_for(aim, facts)
+        goal = goal_of(request, keep=keep, sources=request.sources)
+    options = options_for(make_context(facts, goal))
     return Result(
         "install",
         lambda: installation.install_document(options=options, dry_run=True),
         lambda console: show_options(console, options),
-        Exit.OK if options.plans else Exit.UNDETERMINED,
+        Exit.OK if options.available else Exit.UNDETERMINED,
     )
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatfix.context import Goal
+from splatfix.context import Context, Goal, make_context
 
 if TYPE_CHECKING:
     from splatfix.checks import Finding
     from splatfix.facts import Facts
-    from splatfix.plan import Lane, Ways
+    from splatfix.plan import Lane, Options
 
 
-def options_for(aim: Goal, facts: Facts) -> Ways:
+def options_for(context: Context) -> Options:
     """The ranked options, the container lanes among them."""
-    from splatfix.plan import find_ways
+    from splatfix.plan import find_options
 
-    return find_ways(aim, facts, _lanes())
+    return find_options(context, _lanes())
 
 
 def options_after(
@@ -27,7 +26,7 @@ def options_after(
     targets: tuple[str, ...],
     facts: Facts,
     repo: Path | None = None,
-) -> Ways | None:
+) -> Options | None:
     """The options after a diagnosis, with the advice that answers its failures; None where nothing failed.
 
     Args:
@@ -37,12 +36,12 @@ def options_after(
 
     if not any(item.status is Status.FAIL for item in findings):
         return None
-    from splatfix.plan import Request, aim_at, ways_out_of
+    from splatfix.plan import Request, advised_options, goal_of
 
-    aim = Goal(targets)
+    goal = Goal(targets)
     if repo is not None and is_installable(repo):
-        aim = aim_at(Request((str(repo),), targets), facts, source=shlex.quote(str(repo)))
-    return ways_out_of(findings, aim, facts, _lanes())
+        goal = goal_of(Request((str(repo),), targets), sources=(str(repo),))
+    return advised_options(findings, make_context(facts, goal), _lanes())
 
 
 def checkout_of(sources: Sequence[str]) -> Path | None:
@@ -53,14 +52,12 @@ def checkout_of(sources: Sequence[str]) -> Path | None:
 
 def is_installable(repo: Path) -> bool:
     """``splatfix install`` takes this folder, complete or not; false for a folder that only contains other things."""
-    from splatfix.core.errors import SplatfixError
+    from splatfix.core.errors import Problem
     from splatfix.plan.checkout import sources_in
 
-    try:
-        sources_in((str(repo),))
-    except SplatfixError as error:
-        return error.code not in ("not-an-extension", "not-a-checkout", "no-extension-of-its-own")
-    return True
+    found = sources_in((str(repo),))
+    other = ("not-an-extension", "not-a-checkout", "no-extension-of-its-own")
+    return not (isinstance(found, Problem) and found.code in other)
 
 
 def _lanes() -> tuple[Lane, ...]:

@@ -104,20 +104,12 @@ class Context:
         """Index of each NVIDIA GPU that no program started here would see; empty where that is not certain."""
         return targets.hidden_gpus(self.facts)
 
-    def required_targets(self) -> tuple[Target, ...]:
-        """:attr:`targets`, for those who need one.
-
-        Raises:
-            SplatfixError: ``no-gpu-to-target`` (exit 3) where the machine's own GPUs are meant and there is none.
-        """
-        auto = [text for text in targets.each_target(self.goal.targets) if text.lower() == targets.AUTO]
-        if not self.targets or (auto and not self.own_targets):
-            raise self.no_target.error()
-        return self.targets
-
-    @property
-    def no_target(self) -> Problem:
-        """Why there is no target, for those who need one."""
+    @cached_property
+    def no_target(self) -> Problem | None:
+        """Why there is no target, where the machine's own GPUs are meant and there is none."""
+        auto = any(text.lower() == targets.AUTO for text in targets.each_target(self.goal.targets))
+        if self.targets and not (auto and not self.own_targets):
+            return None
         return targets.no_gpu_problem(self.facts)
 
     @property

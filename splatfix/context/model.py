@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from splatfix.core.errors import Problem, SplatfixError
+from splatfix.core.step import Step
 from splatfix.knowledge import Arch
 
 T = TypeVar("T")
@@ -24,16 +25,14 @@ class Goal:
     """Names of extensions; empty: those of the stack, of the checkout, or those installed."""
     keep: tuple[str, ...] = ()
     """What must not be touched: ``torch``, or extensions by name."""
-    source: str = ""
-    """What the commands name as SOURCE; "" for a placeholder."""
-    drop_ins: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """What the commands name as SOURCE; empty for a placeholder."""
+    dropins: tuple[str, ...] = ()
     """Drop-ins for the extensions, where the source itself has told; empty: the tables are asked."""
-    no_drop_ins: str = ""
+    no_dropins: str = ""
     """Why there is none, where the source has told that."""
-    lacking: str = ""
-    """What the source itself needs before anything of it can be built, as an error says it; "" for nothing."""
-    fetch: tuple[str, ...] = ()
-    """The commands that bring it."""
+    prepare: tuple[Step, ...] = ()
+    """What must be done before anything of the source can be built: submodules to fetch."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By the name of an extension, keys of the variants that its source can be; where that is not known, none."""
 

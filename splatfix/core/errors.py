@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from splatfix.core.step import Step, step_json
 
@@ -84,6 +84,25 @@ class Problem:
             exit_code=self.exit_code,
             details=dict(self.details),
         )
+
+
+def usage_problem(code: str, what: str, *todo: Step) -> Problem:
+    """A wrong call, as data: exit code 2."""
+    return Problem(code, what, todo=todo, exit_code=Exit.USAGE)
+
+
+T = TypeVar("T")
+
+
+def require(found: T | Problem) -> T:
+    """What was found.
+
+    Raises:
+        SplatfixError: the problem.
+    """
+    if isinstance(found, Problem):
+        raise found.error()
+    return found
 
 
 def usage_error(code: str, what: str, *todo: Step) -> SplatfixError:

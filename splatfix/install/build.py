@@ -22,7 +22,7 @@ from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, wheel_key
 from splatfix.install.wheels import add_manifest
-from splatfix.plan.plan import BuildWheel
+from splatfix.plan.steps import BuildWheel
 
 # A rasterizer for four architectures takes minutes; half a day means that something hangs.
 _TIMEOUT = 6 * 3600.0

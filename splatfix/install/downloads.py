@@ -15,8 +15,8 @@ from splatfix.core.resources import user_cache
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import say
 from splatfix.install.scratch import temporary_folder
-from splatfix.plan.plan import ProvideToolkit
 from splatfix.plan.provided import MARKER
+from splatfix.plan.steps import ProvideToolkit
 
 _DOWNLOAD_TIMEOUT = 3600.0
 # Settings of the user's pip that would send the wheels elsewhere; where to download from is left as it is.

@@ -14,7 +14,7 @@ from splatfix.core.resources import kernels_folder
 from splatfix.core.step import run
 from splatfix.install.wheels import MANIFEST, write_wheel
 from splatfix.knowledge.stacks import Variant, variant
-from splatfix.plan.swap_table import Swap
+from splatfix.plan.dropin_table import Dropin
 
 _HEAD = '"""{what} in plain PyTorch: a drop-in by splatfix {version} for the CUDA extension."""\n'
 
@@ -201,7 +201,7 @@ def adamUpdate(param, grad, exp_avg, exp_avg_sq, visible, lr, b1, b2, eps, N, M)
 '''
 
 
-def make_dropin_wheel(dropin: Swap, version: str, folder: Path) -> Path:
+def make_dropin_wheel(dropin: Dropin, version: str, folder: Path) -> Path:
     """Write the wheel of a drop-in into ``folder``.
 
     Raises:
@@ -245,19 +245,19 @@ def _kernel(name: str) -> bytes:
         ) from error
 
 
-def _info(dropin: Swap, version: str) -> str:
+def _info(dropin: Dropin, version: str) -> str:
     return f"{dropin.distribution.replace('-', '_')}-{version}.dist-info"
 
 
-def _templates(dropin: Swap) -> dict[str, str]:
+def _templates(dropin: Dropin) -> dict[str, str]:
     """Files of the drop-in beside its kernels and manifest, by path: their Python source without the first docstring."""
     if dropin.distribution == "fused-ssim":
-        return {dropin.face: _FUSED_SSIM}
+        return {dropin.api: _FUSED_SSIM}
     if dropin.distribution == "simple-knn":
-        return {dropin.face: _SIMPLE_KNN}
+        return {dropin.api: _SIMPLE_KNN}
     row = variant(dropin.serves[0])
     assert row is not None
-    return {dropin.face: _rasterizer_package(row), f"{dropin.module}/_C.py": _compiled_half(row)}
+    return {dropin.api: _rasterizer_package(row), f"{dropin.module}/_C.py": _compiled_half(row)}
 
 
 def _rasterizer_package(row: Variant) -> str:

@@ -11,7 +11,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.step import say
 from splatfix.plan.edits import PlannedEdit, edited
-from splatfix.plan.plan import Action, EditSource
+from splatfix.plan.steps import EditSource, InstallStep
 
 
 def apply_edits(copy: Path, edits: Sequence[PlannedEdit]) -> None:
@@ -25,7 +25,7 @@ def apply_edits(copy: Path, edits: Sequence[PlannedEdit]) -> None:
         path.chmod(mode)
 
 
-def require_editable(actions: Iterable[Action]) -> None:
+def require_editable(actions: Iterable[InstallStep]) -> None:
     """See that a checkout can be edited later, before minutes are spent on a build.
 
     Raises:

@@ -30,18 +30,18 @@ from splatfix.install.scratch import sweep_scratch
 from splatfix.install.verify import check_import, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache, versions_of
 from splatfix.install.wheels import WheelFile, find_installed, is_installed, open_wheel
-from splatfix.plan.plan import (
-    Action,
+from splatfix.plan.dropin_table import dropin_of
+from splatfix.plan.option import InstallPlan
+from splatfix.plan.steps import (
     BuildWheel,
     CheckImport,
     EditSource,
+    InstallStep,
     InstallWheel,
-    MakeSwap,
-    Plan,
+    MakeDropin,
     ProvideToolkit,
     VerifyWheel,
 )
-from splatfix.plan.swap_table import swap_of
 
 # What an installation does not verify.
 _NOT_VERIFIED = (
@@ -51,7 +51,7 @@ _NOT_VERIFIED = (
 
 
 def execute(
-    plan: Plan,
+    plan: InstallPlan,
     facts: Facts,
     *,
     runner: Runner | None = None,
@@ -74,7 +74,7 @@ def execute(
     run = runner or ProcessRunner()
     environment = open_environment(plan.python, run)
     environment.require_writable()
-    require_editable(plan.actions)
+    require_editable(plan.steps)
     with environment_lock(environment.state_folder):
         journal = Journal(environment.state_folder)
         recovered = recover(environment, journal)
@@ -122,7 +122,7 @@ class _Item:
 class _Run:
     """One run through a plan's actions."""
 
-    plan: Plan
+    plan: InstallPlan
     facts: Facts
     environment: Environment
     runner: Runner
@@ -138,25 +138,25 @@ class _Run:
 
     def take_steps(self) -> None:
         """Every action in order; builds that follow each other run in parallel."""
-        numbered = enumerate(self.plan.actions, 1)
+        numbered = enumerate(self.plan.steps, 1)
         for building, group in groupby(numbered, lambda item: isinstance(item[1], BuildWheel)):
             if building:
                 self._build_all([(n, action) for n, action in group if isinstance(action, BuildWheel)])
                 continue
             for number, action in group:
-                self.progress.begin(action, number, len(self.plan.actions))
+                self.progress.begin(action, number, len(self.plan.steps))
                 self.progress.end(action, self._take(action))
 
     def results(self) -> tuple[InstalledItem, ...]:
         """What was installed, with everything that was verified."""
         return tuple(self._result(subject, item) for subject, item in self.items.items())
 
-    def _take(self, action: Action) -> str:
+    def _take(self, action: InstallStep) -> str:
         """Take one step; what it showed."""
         match action:
             case ProvideToolkit():
                 return self._provide_toolkit(action)
-            case MakeSwap():
+            case MakeDropin():
                 return self._make_dropin(action, self.items[action.subject])
             case VerifyWheel():
                 return self._verify(action, self.items[action.subject])
@@ -195,7 +195,7 @@ class _Run:
         log = self.folder / f"build-{_file_name(action.subject)}.log"
 
         def begin() -> None:
-            self.progress.begin(action, number, len(self.plan.actions), str(log))
+            self.progress.begin(action, number, len(self.plan.steps), str(log))
             self._begin(step)
 
         def work(stop: threading.Event) -> tuple[Built, float]:
@@ -223,14 +223,14 @@ class _Run:
 
         return Piece(int(action.variables.get("MAX_JOBS", "1")), work, begin, end)
 
-    def _make_dropin(self, action: MakeSwap, item: _Item) -> str:
+    def _make_dropin(self, action: MakeDropin, item: _Item) -> str:
         step = self._begin(StepRecord(action.kind, action.subject))
         started = time.monotonic()
-        dropin = swap_of(action.subject, action.variant)
+        dropin = dropin_of(action.subject, action.variant)
         path = make_dropin_wheel(dropin, action.version, self.folder / "wheels")
         item.seconds = time.monotonic() - started
         item.wheel = open_wheel(path)
-        item.also_import = (dropin.face.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
+        item.also_import = (dropin.api.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
         self._finish(step, result=path.name)
         return path.name
 
@@ -306,11 +306,11 @@ class _Run:
         )
 
 
-def _builds(plan: Plan) -> list[BuildWheel]:
-    return [action for action in plan.actions if isinstance(action, BuildWheel)]
+def _builds(plan: InstallPlan) -> list[BuildWheel]:
+    return [action for action in plan.steps if isinstance(action, BuildWheel)]
 
 
-def _request_of(plan: Plan) -> dict[str, str]:
+def _request_of(plan: InstallPlan) -> dict[str, str]:
     """What the journal's list says of the request."""
     forced = {build.cuda_mismatch for build in _builds(plan) if build.cuda_mismatch}
     return {

@@ -18,7 +18,7 @@ from splatfix.core.files import read_json, write_json
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import Step, run, say
 from splatfix.install.environment import open_environment
-from splatfix.plan.plan import Request
+from splatfix.plan.option import Request
 
 JOURNAL_VERSION = 2
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from splatfix.core.proof import Rung
-from splatfix.plan.plan import Action, Plan
+from splatfix.plan.option import InstallPlan
+from splatfix.plan.steps import InstallStep
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class InstalledItem:
 class Outcome:
     """A finished installation."""
 
-    plan: Plan
+    plan: InstallPlan
     entry: str
     """Id in the environment's journal, for ``splatfix revert ID``."""
     items: tuple[InstalledItem, ...]
@@ -94,15 +95,15 @@ class RevertOutcome:
 class Progress(Protocol):
     """Hears of an installation's progress."""
 
-    def begin(self, action: Action, number: int, total: int, log: str = "") -> None:
+    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
         """An action starts, the ``number``-th of ``total``; ``log`` is the file that its output goes to."""
         ...
 
-    def doing(self, action: Action, text: str) -> None:
+    def doing(self, action: InstallStep, text: str) -> None:
         """What the action is working on now, such as the file being compiled; called from several threads."""
         ...
 
-    def end(self, action: Action, result: str) -> None:
+    def end(self, action: InstallStep, result: str) -> None:
         """The action is done; ``result`` says in a few words what it showed."""
         ...
 
@@ -110,11 +111,11 @@ class Progress(Protocol):
 class Silent:
     """Ignores all progress."""
 
-    def begin(self, action: Action, number: int, total: int, log: str = "") -> None:
+    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
         """See :class:`Progress`."""
 
-    def doing(self, action: Action, text: str) -> None:
+    def doing(self, action: InstallStep, text: str) -> None:
         """See :class:`Progress`."""
 
-    def end(self, action: Action, result: str) -> None:
+    def end(self, action: InstallStep, result: str) -> None:
         """See :class:`Progress`."""

@@ -19,7 +19,7 @@ from splatfix.core.resources import user_cache
 from splatfix.core.step import say
 from splatfix.facts import Facts, commit_of, git_folder, remote_of
 from splatfix.install.outcome import CachedWheel
-from splatfix.plan.plan import BuildWheel
+from splatfix.plan.steps import BuildWheel
 
 # Variables of the user that reach the compilers, whatever the source: of setuptools, gcc, nvcc, CMake.
 _FLAG_VARIABLES = """

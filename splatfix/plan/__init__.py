@@ -1,44 +1,68 @@
-"""From facts and a goal to a plan: an ordered list of typed actions, with the reason for each and for each road not taken.
+"""From facts and a goal to options: ordered lists of typed steps with reasons, or rejected with the reason.
 
-``make_plan`` plans one installation of given sources; ``find_ways`` ranks every way out for the whole machine.
+``plan_install`` plans one installation of given sources; ``find_options`` ranks every option for the whole machine.
 """
 
-from splatfix.plan.plan import (
-    Action,
+from __future__ import annotations
+
+from splatfix.plan.install_plan import plan_install
+from splatfix.plan.option import (
+    Advice,
+    AlsoNeeded,
+    InstallPlan,
+    Lane,
+    Limit,
+    Option,
+    OptionKind,
+    Options,
+    Request,
+)
+from splatfix.plan.options import advised_options, find_options, goal_of
+from splatfix.plan.steps import (
     BuildWheel,
     CheckImport,
+    Confirm,
     EditSource,
+    InstallStep,
+    InstallTorch,
     InstallWheel,
-    MakeSwap,
-    Plan,
+    Keep,
+    MakeDropin,
     ProvideToolkit,
     Reason,
-    Request,
+    Rebuild,
+    RunLane,
+    UseDropins,
     VerifyWheel,
 )
-from splatfix.plan.planner import make_plan
-from splatfix.plan.rank import aim_at, find_ways, ways_out_of
-from splatfix.plan.ways import Advice, Lane, Road, WayOut, Ways
 
 __all__ = [
-    "Action",
     "Advice",
+    "AlsoNeeded",
     "BuildWheel",
     "CheckImport",
+    "Confirm",
     "EditSource",
+    "InstallPlan",
+    "InstallStep",
+    "InstallTorch",
     "InstallWheel",
+    "Keep",
     "Lane",
-    "MakeSwap",
-    "Plan",
+    "Limit",
+    "MakeDropin",
+    "Option",
+    "OptionKind",
+    "Options",
     "ProvideToolkit",
     "Reason",
+    "Rebuild",
     "Request",
-    "Road",
+    "RunLane",
+    "UseDropins",
     "VerifyWheel",
-    "WayOut",
-    "Ways",
-    "aim_at",
-    "find_ways",
-    "make_plan",
-    "ways_out_of",
+    "advised_options",
+    "find_options",
+    "goal_of",
+    "plan_install",
 ]

@@ -1,23 +1,144 @@
-"""The environment of a build, made explicit: what is set, what is taken out, what comes first on PATH."""
+"""The environment of a build, made explicit: which variable decides on GPUs, what is set and unset, how many compilers run."""
 
 from __future__ import annotations
 
+import heapq
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path, PurePath
 
 from splatfix.checks.build_resources import MEMORY_PER_JOB
 from splatfix.context.compilers import HostCompilers
+from splatfix.context.toolkits import BuildToolkit
+from splatfix.core.errors import Problem
+from splatfix.core.step import run, say
 from splatfix.facts import Facts, Source, Toolkit, Torch
-from splatfix.plan.compiler_cache import compiler_cache
-from splatfix.plan.plan import Reason
+from splatfix.knowledge import Arch
+from splatfix.knowledge.cpp_extension import arch_flags_switched_off
+from splatfix.plan.provided import OWN_TOOLKIT
+from splatfix.plan.steps import Reason
 
-OWN_TOOLKIT = ("splatfix's own cache",)
+TORCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
+
+
+class Decider(str, Enum):
+    """Who chooses the architectures."""
+
+    TORCH = "torch"
+    """torch.utils.cpp_extension, from TORCH_CUDA_ARCH_LIST."""
+    OWN_VARIABLE = "own-variable"
+    """setup.py itself, from a variable of its own."""
+    FIXED = "fixed"
+    """setup.py itself, from numbers written in it."""
+    COMPUTED = "computed"
+    """setup.py itself, in a way that only running it would tell."""
+
+
+@dataclass(frozen=True)
+class ArchChoice:
+    """Who decides, and what to set."""
+
+    decider: Decider
+    variable: str = ""
+    value: str = ""
+    why: str = ""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variable to set, if one has a say."""
+        return {self.variable: self.value} if self.variable else {}
+
+
+def choose_archs(
+    source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None = None
+) -> ArchChoice | Problem:
+    """What makes ``source`` compile for ``build_archs``, and for ``ptx`` as PTX too where that is given.
+
+    The order is torch's own: a setup.py that hands nvcc any flag with "arch" in it makes torch add nothing, so then
+    only setup.py's own means count (read from the source's text; see ``facts/source/setup_py.py``).
+
+    Refused: ``arch-fixed-in-source`` when the numbers written in setup.py leave a target out; ``ptx-not-possible`` when
+    PTX is asked for and setup.py decides itself.
+    """
+    choice = _choose(source, build_archs, torch_version, ptx)
+    if ptx is None or isinstance(choice, Problem) or choice.decider is Decider.TORCH:
+        return choice
+    return Problem(
+        "ptx-not-possible",
+        f"{source.label} cannot be told to carry PTX: {choice.why}.",
+        meaning="Only a package that leaves its architectures to torch takes 9.0+PTX from TORCH_CUDA_ARCH_LIST.",
+        todo=(
+            say("Use a toolkit that supports the GPU."),
+            run("splatfix", "install", "--dry-run", "--why", text="See all options"),
+        ),
+    )
+
+
+def _choose(
+    source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None
+) -> ArchChoice | Problem:
+    own = [name for name in source.reads if _is_arch_variable(name)]
+    fixed_torch = source.sets.get(TORCH_VARIABLE)
+    if fixed_torch is not None and TORCH_VARIABLE not in source.reads:
+        return _fixed(source, build_archs, f"{TORCH_VARIABLE}={fixed_torch}", _numbers(fixed_torch))
+    switch = arch_flags_switched_off(source.nvcc_flags, torch_version)
+    if own and (switch is not None or not source.uses_torch_builder):
+        value = ";".join(str(arch.number) + arch.variant for arch in build_archs)
+        why = f"its setup.py reads {own[0]} and ignores {TORCH_VARIABLE}"
+        return ArchChoice(Decider.OWN_VARIABLE, own[0], value, why)
+    if switch is None:
+        value = ";".join([*(arch.cc for arch in build_archs), *([f"{ptx.cc}+PTX"] if ptx else [])])
+        why = "its setup.py names no architecture, so torch decides, and torch reads this variable"
+        return ArchChoice(Decider.TORCH, TORCH_VARIABLE, value, why)
+    numbers = tuple(dict.fromkeys(n for text in source.nvcc_flags for n in _flag_numbers(text)))
+    # what is left of f"-arch={name}": beside the numbers that are written there, others are made up while it runs
+    made_up = any(
+        re.fullmatch(r"-(arch|gencode)[= ](arch=)?(sm_|compute_)?", text) for text in source.nvcc_flags
+    )
+    if numbers and not made_up:
+        return _fixed(source, build_archs, switch, numbers)
+    why = f"its setup.py gives nvcc {switch!r}, so torch adds nothing and no variable has a say"
+    return ArchChoice(Decider.COMPUTED, why=why)
+
+
+def _fixed(
+    source: Source, wanted: Sequence[Arch], text: str, numbers: tuple[Arch, ...]
+) -> ArchChoice | Problem:
+    left_out = ", ".join(arch.sm for arch in wanted if arch not in numbers)
+    if not left_out:
+        return ArchChoice(Decider.FIXED, why=f"its setup.py already says {text}")
+    return Problem(
+        "arch-fixed-in-source",
+        f"{source.label} compiles for {', '.join(arch.sm for arch in numbers) or text} and nothing else: "
+        f"its setup.py says so ({text}).",
+        meaning=f"No variable makes it compile for {left_out}.",
+        todo=(
+            say(f"Remove {text!r} from {source.folder}/setup.py, so that torch decides, and run this again."),
+        ),
+    )
+
+
+def _is_arch_variable(name: str) -> bool:
+    """``CUDA_ARCHITECTURES``, ``TCNN_CUDA_ARCHITECTURES``, ``CUDAARCHS``, ``CUDA_ARCH``... but not torch's."""
+    return name != TORCH_VARIABLE and re.search(r"CUDA\w*ARCH|\bSM_?ARCH|GENCODE", name) is not None
+
+
+def _flag_numbers(text: str) -> list[Arch]:
+    if "arch" not in text and "code" not in text:
+        return []
+    return [Arch.parse(match) for match in re.findall(r"sm_\d{2,3}[af]?", text)]
+
+
+def _numbers(arch_list: str) -> tuple[Arch, ...]:
+    return tuple(Arch.parse(item) for item in re.findall(r"\d+\.\d[af]?", arch_list))
+
 
 # Settings of other builds. They would silently change this one: flags for nvcc may carry an architecture, a path for
 # Python another torch, and pip's own settings another destination.
-_TAKEN_OUT = (
+_REMOVED = (
     "TORCH_CUDA_ARCH_LIST",
     "CUDA_ARCHITECTURES",
     "TCNN_CUDA_ARCHITECTURES",
@@ -46,54 +167,69 @@ class BuildEnvironment:
 
 def build_environment(
     facts: Facts,
-    toolkit: Toolkit,
-    why_toolkit: str,
+    source: Source,
+    found: BuildToolkit,
     compilers: HostCompilers,
-    arch_variables: Mapping[str, str],
-    why_arch: str,
-    jobs: int | None = None,
-    source: Source | None = None,
+    archs: ArchChoice,
+    jobs: Jobs,
 ) -> BuildEnvironment:
-    """Everything a build needs to know, said in variables, so that nothing is left to what happens to be set.
+    """Everything a build needs to know, in variables, so that nothing is left to what happens to be set.
 
     CUDA_HOME is the toolkit's real root: torch would take the folder above the first nvcc on PATH, which is wrong
     where that nvcc is a wrapper script.
     """
+    toolkit = found.toolkit
     interpreter = facts.environment.interpreter.value
     assert interpreter is not None
-    count, why_jobs = (jobs, "as asked") if jobs else job_count(facts)
-    variables = {"CUDA_HOME": toolkit.root, "CC": compilers.cc, "CXX": compilers.cxx, "MAX_JOBS": str(count)}
-    variables |= arch_variables
-    reasons = [
-        Reason(f"CUDA_HOME={toolkit.root}: {why_toolkit}"),
-        Reason(f"CC={compilers.cc}, CXX={compilers.cxx}: {compilers.why}"),
-        Reason(f"MAX_JOBS={count}: {why_jobs}"),
-        *(Reason(f"{name}={value}: {why_arch}") for name, value in arch_variables.items()),
-    ]
+    cached, why_cached = compiler_cache(facts, toolkit, source)
     headers = _more_headers(facts.environment.torch.value, toolkit)
-    if headers:
-        theirs = facts.machine.variables.get("CPATH", "")
-        variables["CPATH"] = os.pathsep.join([*headers, *([theirs] if theirs else [])])
-        reasons += [Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()]
-    if source is not None:
-        cached, why_cached = compiler_cache(facts, toolkit, source)
-        variables |= cached
-        reasons += why_cached
-    unset = tuple(name for name in _TAKEN_OUT if name in facts.machine.variables and name not in variables)
+    theirs = facts.machine.variables.get("CPATH", "")
+    variables = {
+        "CUDA_HOME": toolkit.root,
+        "CC": compilers.cc,
+        "CXX": compilers.cxx,
+        "MAX_JOBS": str(jobs.count),
+        **archs.variables,
+        **({"CPATH": os.pathsep.join([*headers, *([theirs] if theirs else [])])} if headers else {}),
+        **cached,
+    }
+    reasons = (
+        Reason(f"CUDA_HOME={toolkit.root}: {found.why}"),
+        Reason(f"CC={compilers.cc}, CXX={compilers.cxx}: {compilers.why}"),
+        jobs.reason,
+        *(Reason(f"{name}={value}: {archs.why}") for name, value in archs.variables.items()),
+        *(Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()),
+        *why_cached,
+        *(() if archs.variables else (Reason(archs.why),)),
+    )
+    unset = tuple(name for name in _REMOVED if name in facts.machine.variables and name not in variables)
     path_first = (str(PurePath(interpreter.executable).parent), str(PurePath(toolkit.nvcc or "nvcc").parent))
-    return BuildEnvironment(variables, unset, path_first, tuple(reasons))
+    return BuildEnvironment(variables, unset, path_first, reasons)
 
 
-def job_count(facts: Facts) -> tuple[int, str]:
-    """How many compilers may run side by side, from cores and free memory, and the sentence that says so."""
+@dataclass(frozen=True)
+class Jobs:
+    """How many compilers a build may run at once, and why."""
+
+    count: int
+    why: str
+
+    @property
+    def reason(self) -> Reason:
+        """For the plan."""
+        return Reason(f"MAX_JOBS={self.count}: {self.why}")
+
+
+def job_count(facts: Facts) -> Jobs:
+    """How many compilers may run at once, from cores and free memory."""
     resources = facts.machine.resources
     cores = resources.cores or os.cpu_count() or 1
     available = resources.memory_available
     if available is None:
-        return cores, f"{cores} cores; free memory is not known"
+        return Jobs(cores, f"{cores} cores; free memory is not known")
     by_memory = max(1, available // MEMORY_PER_JOB)
     text = f"{cores} cores, {available / 2**30:.1f} GiB of memory free, {MEMORY_PER_JOB / 2**30:.1f} GiB for each job"
-    return min(cores, by_memory), text
+    return Jobs(min(cores, by_memory), text)
 
 
 def _more_headers(torch: Torch | None, toolkit: Toolkit) -> dict[str, str]:
@@ -123,3 +259,73 @@ def _borrowed_headers(torch: Torch | None, toolkit: Toolkit) -> str:
         if any((place / "include" / name).exists() for name in headers)
     ]
     return os.pathsep.join(found)
+
+
+# ccache first: it needs no server, and knows nvcc's -MD.
+_COMPILER_CACHES = ("ccache", "sccache")
+
+
+def compiler_cache(
+    facts: Facts, toolkit: Toolkit, source: Source
+) -> tuple[dict[str, str], tuple[Reason, ...]]:
+    """Variables that put a compiler cache of this machine in front of nvcc and the C++ compiler, and why.
+
+    Torch's builder takes the nvcc to call from PYTORCH_NVCC, and only when it builds with ninja (torch/utils/
+    cpp_extension.py, _write_ninja_file); CMake takes launchers from variables of its own (CMake 3.17).
+    """
+    program = next((name for name in _COMPILER_CACHES if name in facts.machine.tools), None)
+    if program is None or facts.machine.system == "windows":
+        return {}, ()
+    version = facts.machine.tools[program]
+    if source.uses_torch_builder:
+        nvcc = f"{program} {toolkit.nvcc or f'{toolkit.root}/bin/nvcc'}"
+        variables = {"PYTORCH_NVCC": nvcc}
+        text = f"PYTORCH_NVCC={nvcc}: {program} {version} is here; what it has compiled before is not compiled again"
+        if program == "sccache":
+            # torch's own comment there: sccache does not support nvcc's -MD
+            variables["TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES"] = "1"
+        return variables, (
+            Reason(text, "PATH"),
+            Reason(f"CXX is called through {program} too, by a script of its name in the scratch folder"),
+        )
+    if "CMakeLists.txt" in source.build_files:
+        variables = {f"CMAKE_{language}_COMPILER_LAUNCHER": program for language in ("C", "CXX", "CUDA")}
+        return variables, (
+            Reason(f"CMAKE_*_COMPILER_LAUNCHER={program}: {program} {version} is here", "PATH"),
+        )
+    return {}, ()
+
+
+def share_jobs(total: Jobs, sources: Sequence[Source]) -> list[Jobs]:
+    """What each of several builds gets of the compilers that may run at once."""
+    if len(sources) < 2:
+        return [total] * len(sources)
+    parts = shares(total.count, [_files(source) or total.count for source in sources])
+    why = f"its share of {total.count} ({total.why})"
+    return [Jobs(part, why) for part in parts]
+
+
+def shares(total: int, files: Sequence[int]) -> list[int]:
+    """How many of ``total`` compilers each build gets, in order, when all files take equally long.
+
+    By the number of files, never more than a build has files, and at least one: those for whom none is left wait until
+    an earlier one has ended.
+    """
+    parts: list[int] = []
+    free, now = total, 0.0
+    running: list[tuple[float, int]] = []
+    for index, count in enumerate(files):
+        while free == 0:
+            now, freed = heapq.heappop(running)
+            free += freed
+        fair = round(free * count / sum(files[index:]))
+        part = max(1, min(free, count, fair))
+        parts.append(part)
+        free -= part
+        heapq.heappush(running, (now + -(-count // part), part))
+    return parts
+
+
+def _files(source: Source) -> int:
+    """Files that are compiled one by one; 0 when setup.py computes the list."""
+    return sum(len(module.sources) for module in source.modules)

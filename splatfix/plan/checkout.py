@@ -1,107 +1,220 @@
-"""From the folders a person named to extension sources: a source folder itself, or all those inside a stack's checkout."""
+"""From the folders a user named to extension sources: a source folder itself, or all those inside a stack's checkout."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.shell import quoted
-from splatfix.core.step import run, say
+from splatfix.core.errors import Problem, usage_problem
+from splatfix.core.step import Step, run, say
+from splatfix.core.versions import release
 from splatfix.facts import MOST_FOLDERS, Facts, Source, read_source, walk_extensions
-from splatfix.plan.folders import is_checkout, no_checkout, other_spellings, stacks_of
-from splatfix.plan.programs import refuse_program
-from splatfix.plan.recipes import Recipe, recipe
-from splatfix.plan.swap_table import known_names
+from splatfix.knowledge.stacks import Stack, recognise_checkout
+from splatfix.plan.dropin_table import known_names
+from splatfix.plan.recipes import Needs, Recipe, recipe
+
+# A folder of clones has some dozens; the temporary folder of a server has thousands, and none is looked for there.
+_LOOKED_AT = 300
+_NAMED = 6
+
+# Installed by their release: their wheel compiles at the first import, so the source is fetched and built ahead of that.
+_BY_RELEASE = {"gsplat": "gsplat==1.5.3"}
+_ADDRESS = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|git@[\w.-]+:")
+_BUILD_FILES = ("setup.py", "pyproject.toml")
 
 
 def sources_in(
     named: Iterable[str], facts: Facts | None = None
-) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """Every extension source that these folders stand for, each once, and notes for the person.
+) -> tuple[tuple[Source, ...], tuple[str, ...]] | Problem:
+    """Every extension source that these folders stand for, each once, and notes for the user.
 
     Args:
         facts: of the machine; with them a refused program (LichtFeld, OpenSplat, brush) says what it would find here.
 
-    Raises:
-        SplatfixError: ``not-a-folder``, ``not-an-extension``, ``source-unreadable`` (exit 2), ``source-incomplete``,
-            ``same-name-twice``, ``no-extension-of-its-own``, ``not-a-python-extension``.
+    Refused: ``not-a-folder``, ``not-an-extension``, ``not-a-checkout``, ``source-unreadable``, ``source-incomplete``
+    (exit 2); ``same-name-twice``, ``no-extension-of-its-own``, ``not-a-python-extension``.
     """
     found: dict[str, Source] = {}
     notes: list[str] = []
     for text in named:
-        folder = _folder(text)
-        _refuse_whole_disks(folder)
-        known = _recipe_of(folder)
-        if known and known.needs and facts:
-            raise refuse_program(folder, known, facts)
-        if known is None and any((folder / name).is_file() for name in ("setup.py", "pyproject.toml")):
-            inside = [folder]
-        elif known is None and not is_checkout(folder):
-            raise no_checkout(folder)
-        else:
-            inside, unreadable = _extensions_of(folder, known)
-            notes += _what_it_is(folder, inside, known)
-            notes += [f"{path} cannot be read and was not looked into" for path in unreadable]
+        inside = _sources_of(text, facts, notes)
+        if isinstance(inside, Problem):
+            return inside
         for path in inside:
-            found[str(path)] = _checked(path)
-    _refuse_same_names(found.values())
-    return tuple(found.values()), tuple(notes)
+            source = read_source(path)
+            if problem := _problem_of(source):
+                return problem
+            found[str(path)] = source
+    return _same_names(found.values()) or (tuple(found.values()), tuple(notes))
 
 
-def _folder(text: str) -> Path:
+def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] | Problem:
+    """The extension folders of one SOURCE; what the user should know goes to ``notes``."""
     folder = Path(text).expanduser()
-    if folder.is_dir():
-        return folder.resolve()
-    what = "is a file, not a folder" if folder.is_file() else "is not there"
-    if meant := other_spellings(text):
-        raise usage_error(
-            "not-a-folder", f"{text} is no folder, which is what splatfix installs from.", *meant
+    if not folder.is_dir():
+        return _no_folder(text, folder)
+    folder = folder.resolve()
+    if refusal := _whole_disk(folder):
+        return refusal
+    stacks = stacks_of(folder)
+    known = recipe(stacks[0].key) if stacks else None
+    if known and known.needs and facts:
+        return _program(folder, known, known.needs, facts)
+    if known is None and _has_build_file(folder):
+        return [folder]
+    if known is None and not is_checkout(folder):
+        return no_checkout(folder)
+    inside = _extensions_of(folder, known)
+    if isinstance(inside, Problem):
+        return inside
+    extensions, unreadable = inside
+    notes += _what_it_is(folder, extensions, known)
+    notes += [f"{path} cannot be read and was not looked into" for path in unreadable]
+    return extensions
+
+
+def _has_build_file(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _BUILD_FILES)
+
+
+def _no_folder(text: str, folder: Path) -> Problem:
+    if other := _other_spellings(text):
+        return usage_problem(
+            "not-a-folder", f"{text} is not a folder, which is what splatfix installs from.", *other
         )
     todo = [say("Give the folder that holds the extension's setup.py, or a checkout.")]
     if text.replace("-", "_") in known_names():
         todo.append(
             run("splatfix", "install", text, "--backend", "pure", text="For the drop-in of that name")
         )
-    raise usage_error("not-a-folder", f"{text} {what}.", *todo)
+    what = "is a file, not a folder" if folder.is_file() else "is not there"
+    return usage_problem("not-a-folder", f"{text} {what}.", *todo)
 
 
-def _recipe_of(folder: Path) -> Recipe | None:
-    """The recipe of the stack whose checkout this is."""
-    stacks = stacks_of(folder)
-    return recipe(stacks[0].key) if stacks else None
-
-
-def _refuse_whole_disks(folder: Path) -> None:
-    """``splatfix install`` typed where a terminal opens: whatever lies below is many things, not one."""
-    what = {Path(folder.anchor): "the root of a disk", Path.home().resolve(): "your home folder"}.get(folder)
-    if what and not (folder / "setup.py").is_file():
-        raise usage_error(
-            "not-a-checkout",
-            f"{folder} is {what}, not a checkout.",
+def _other_spellings(text: str) -> tuple[Step, ...]:
+    """What to do with a SOURCE that is not a folder: a package by name, the address of a repository."""
+    name = re.split(r"[=<>~!\[ ]", text)[0].lower()
+    if name in _BY_RELEASE:
+        return (
             run(
-                "splatfix",
-                "install",
-                "PATH/TO/CHECKOUT",
-                "--target",
-                "ARCH",
-                text="Go into the checkout first, or name it",
+                *("splatfix", "install", _BY_RELEASE[name], "--target", "ARCH"),
+                text="Name the release to build",
             ),
         )
+    if not _ADDRESS.match(text):
+        return ()
+    address = text.removeprefix("git+").partition("#")[0]
+    commit = ""
+    if "@" in address.rpartition("/")[2]:
+        address, _, commit = address.rpartition("@")
+    folder = address.rpartition("/")[2].removesuffix(".git") or "FOLDER"
+    checkout = run("git", "-C", folder, "checkout", commit, "--recurse-submodules")
+    return (
+        run("git", "clone", "--recursive", address, text="Clone it first, then name the folder"),
+        *((checkout,) if commit else ()),
+        run("splatfix", "install", folder, "--target", "ARCH"),
+    )
 
 
-def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tuple[Path, ...]]:
+def install_name(extension: str) -> str:
+    """What ``splatfix install`` takes for an extension of this name where no folder of it is known."""
+    return _BY_RELEASE.get(extension.lower(), f"PATH/TO/{extension}")
+
+
+def _whole_disk(folder: Path) -> Problem | None:
+    """``splatfix install`` typed where a terminal opens: whatever is below is many things, not one."""
+    what = {Path(folder.anchor): "the root of a disk", Path.home().resolve(): "your home folder"}.get(folder)
+    if not what or (folder / "setup.py").is_file():
+        return None
+    return usage_problem(
+        "not-a-checkout",
+        f"{folder} is {what}, not a checkout.",
+        run(
+            *("splatfix", "install", "PATH/TO/CHECKOUT", "--target", "ARCH"),
+            text="Go into the checkout first, or name it",
+        ),
+    )
+
+
+def stacks_of(folder: Path) -> tuple[Stack, ...]:
+    """The stacks whose checkout this can be, the most telling first."""
+    found = (*folder.glob("*"), *folder.glob("*/*"), *folder.glob("*/*/*.py"))
+    return recognise_checkout([os.path.relpath(path, folder).replace(os.sep, "/") for path in found])
+
+
+def is_checkout(folder: Path) -> bool:
+    """Of a stack that splatfix knows, or a clone, or what has its extensions where stacks have them."""
+    return any((folder / name).exists() for name in (".git", ".gitmodules", "submodules")) or bool(
+        stacks_of(folder)
+    )
+
+
+def no_checkout(folder: Path, *options: str) -> Problem:
+    """That this folder is neither a checkout nor an extension, with what below it could be meant.
+
+    Args:
+        options: of ``splatfix install``, to be given with each.
+    """
+    below = list(islice(_candidates(folder), _NAMED + 1))
+    what = f"{folder} is neither a checkout of a stack nor an extension's source folder"
+    if not below:
+        return usage_problem(
+            "not-an-extension",
+            f"{what}, and none was found in it.",
+            say("Give the folder that holds the extension's setup.py, or a checkout."),
+        )
+    commands = [run("splatfix", "install", as_typed(path), *options) for path in below[:_NAMED]]
+    more = (say("There are more of them."),) if len(below) > _NAMED else ()
+    return usage_problem(
+        "not-a-checkout", f"{what}.", say("Name one of those that it holds:"), *commands, *more
+    )
+
+
+def as_typed(path: Path) -> str:
+    """A folder as a user would name it from here: ``./2dgs``."""
+    here = Path.cwd()
+    return (
+        f"./{path.relative_to(here).as_posix()}" if path.is_relative_to(here) and path != here else str(path)
+    )
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    """Checkouts and extensions one or two levels below, in order of name; nothing inside one of them."""
+    budget = _LOOKED_AT
+    pending = [(path, 1) for path in _folders(folder)]
+    while pending and budget:
+        path, level = pending.pop(0)
+        budget -= 1
+        try:
+            if stacks_of(path) or walk_extensions(path, depth=0).found:
+                yield path
+            elif level == 1:
+                pending[:0] = [(inner, 2) for inner in _folders(path)]
+        except OSError:  # a folder of another user's holds nothing that could be meant
+            continue
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as listing:
+            names = sorted(item.name for item in listing if item.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+    return [folder / name for name in names if not name.startswith(".")]
+
+
+def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tuple[Path, ...]] | Problem:
     """The extensions of a checkout, in the recipe's order, then all others by name; and folders that cannot be read."""
-    empty = _empty_submodules(folder)
-    if empty:
-        raise usage_error(
+    if empty := _empty_submodules(folder):
+        return usage_problem(
             "source-incomplete",
             f"{folder} is incomplete: {', '.join(empty)} is missing or empty.",
-            run("git", "-C", folder, "submodule", "update", "--init", "--recursive", text="In the checkout"),
+            fetch_submodules(folder),
             say("Or name the extensions to build one by one."),
         )
     parts = [part for part in known.parts if part.path] if known else []
@@ -109,29 +222,37 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
     others = {(folder / part.path).resolve() for part in parts if part.builder != "setup.py"}
     # a fork may have left a part out; a folder that is there and holds no source is what a plain clone or a zip leaves
     ours = [path for path in ours if path.is_dir()]
-    lacking = [path for path in ours if not any((path / n).is_file() for n in ("setup.py", "pyproject.toml"))]
+    lacking = [path for path in ours if not _has_build_file(path)]
     if lacking:
-        raise usage_error(
+        return usage_problem(
             "source-incomplete",
             f"{folder} is incomplete: {', '.join(os.path.relpath(path, folder) for path in lacking)} "
             f"holds no setup.py, and {known.name if known else 'it'} needs it.",
-            run("git", "-C", folder, "submodule", "update", "--init", "--recursive", text="In the checkout"),
-            say(f"Where it is no submodule, take it back from git: git -C {quoted(folder)} checkout -- ."),
+            fetch_submodules(folder),
+            run(
+                "git",
+                "-C",
+                folder,
+                "checkout",
+                "--",
+                ".",
+                text="If it is not a submodule, restore it from git",
+            ),
         )
     if folder in ours:
         return ours, ()
     walk = walk_extensions(folder)
     if not walk.complete:
-        raise usage_error(
+        return usage_problem(
             "not-a-checkout",
-            f"{folder} is no checkout: it holds more than {MOST_FOLDERS} folders.",
+            f"{folder} is not a checkout: it holds more than {MOST_FOLDERS} folders.",
             say("Name the checkout, or the folder that holds the extension's setup.py."),
         )
     found = [path for path in walk.found if path not in others]
     if not found and known:
-        raise _no_extension(folder, known)
+        return _no_extension(folder, known)
     if not found:
-        raise usage_error(
+        return usage_problem(
             "not-an-extension",
             f"{folder} holds neither setup.py nor pyproject.toml, and no extension below it has one.",
             say("Give the folder that holds the extension's setup.py, or a checkout."),
@@ -140,9 +261,14 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
     return [*ours, *(path for path in found if path not in ours)], walk.unreadable
 
 
-def _no_extension(folder: Path, known: Recipe) -> SplatfixError:
+def fetch_submodules(folder: str | Path) -> Step:
+    """The command that fetches what a plain clone left out."""
+    return run("git", "-C", folder, "submodule", "update", "--init", "--recursive", text="In the checkout")
+
+
+def _no_extension(folder: Path, known: Recipe) -> Problem:
     said = [part.note for part in known.parts if part.note] or [known.note]
-    return SplatfixError(
+    return Problem(
         "no-extension-of-its-own",
         f"{folder} is a checkout of {known.name}, which has no native Python extension of its own to build.",
         meaning=" ".join(f"{text[0].upper()}{text[1:]}." for text in said if text),
@@ -176,30 +302,71 @@ def _what_it_is(folder: Path, inside: list[Path], known: Recipe | None) -> list[
     return notes
 
 
-def _checked(folder: Path) -> Source:
-    source = read_source(folder)
+def _problem_of(source: Source) -> Problem | None:
     if source.error:
-        raise usage_error(
-            "source-unreadable", f"{folder}: {source.error}.", say("Repair that file, then run this again.")
+        return usage_problem(
+            "source-unreadable",
+            f"{source.folder}: {source.error}.",
+            say("Repair that file, then run this again."),
         )
     lacking = [*source.missing_folders, *(item for module in source.modules for item in module.missing)]
     if lacking:
-        raise usage_error(
+        return usage_problem(
             "source-incomplete",
             f"{source.label} is incomplete: {', '.join(lacking)} is missing or empty.",
-            run("git", "-C", folder, "submodule", "update", "--init", "--recursive", text="In the checkout"),
+            fetch_submodules(source.folder),
         )
-    return source
+    return None
 
 
-def _refuse_same_names(sources: Iterable[Source]) -> None:
+def _same_names(sources: Iterable[Source]) -> Problem | None:
     by_name: dict[str, str] = {}
     for source in sources:
         other = by_name.setdefault(canonicalize_name(source.label), source.folder)
         if other != source.folder:
-            raise SplatfixError(
+            return Problem(
                 "same-name-twice",
                 f"{other} and {source.folder} are both called {source.label}.",
                 meaning="One environment holds one of them; the second would replace the first.",
                 todo=(say("Name the one you want."),),
             )
+    return None
+
+
+def _program(folder: Path, known: Recipe, needs: Needs, facts: Facts) -> Problem:
+    """For a program that splatfix does not build (LichtFeld, OpenSplat, brush): what this machine has of what it needs.
+
+    The details hold each need with ``met`` true, false or null (not known).
+    """
+    checked = list(_needs_met(needs, facts))
+    marks = {True: "✓", False: "✗", None: "?"}
+    lines = [f"{marks[met]} {text}" for met, text in checked]
+    return Problem(
+        "not-a-python-extension",
+        f"{folder} is a checkout of {known.name}: {known.note}.",
+        meaning="\n  ".join(["splatfix does not build it; what it needs of this machine:", *lines]),
+        todo=(run("splatfix", "diagnose", text="Check its training data"),),
+        details={"needs": [{"met": met, "text": text} for met, text in checked]},
+    )
+
+
+def _needs_met(needs: Needs, facts: Facts) -> Iterator[tuple[bool | None, str]]:
+    machine = facts.machine
+    if needs.cuda:
+        wanted = ".".join(map(str, needs.cuda))
+        toolkits = machine.toolkits.value
+        if toolkits is None:
+            yield None, f"CUDA toolkit {wanted} or newer: not known ({machine.toolkits.error})"
+        else:
+            found = [item for item in toolkits if item.nvcc and release(item.version or "")[:2] >= needs.cuda]
+            best = f"{found[0].version} in {found[0].root}" if found else "none found"
+            yield bool(found), f"CUDA toolkit {wanted} or newer: {best}"
+    for tool in needs.tools:
+        yield tool in machine.tools, f"{tool}: {machine.tools.get(tool, 'not found on PATH')}"
+    if needs.adapters:
+        adapters = machine.adapters.value
+        if adapters is None:
+            yield None, f"a graphics adapter through {needs.adapters}: not known ({machine.adapters.error})"
+        else:
+            names = ", ".join(item.name for item in adapters) or "none found"
+            yield bool(adapters), f"a graphics adapter through {needs.adapters} or Metal: {names}"

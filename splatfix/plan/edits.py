@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Problem
 from splatfix.core.source_pattern import without_comments
 from splatfix.core.step import say
 from splatfix.facts.model.source import Source
@@ -61,11 +61,10 @@ class PlannedEdit:
     source: str
 
 
-def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEdit, ...]:
+def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEdit, ...] | Problem:
     """The edits that a source needs here, each with the files it changes.
 
-    Raises:
-        SplatfixError: ``refused-by-rule`` for something that no edit cures.
+    ``refused-by-rule`` for something that no edit cures.
     """
     texts = {name: (text, without_comments(name, text)) for name, text in _texts(Path(source.folder))}
     found: list[PlannedEdit] = []
@@ -76,7 +75,7 @@ def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEd
             name for name, (_, code) in texts.items() if record.find.looks_at(name) and record.find.find(code)
         )
         if files and record.stops:
-            raise _refused(source, record, files, conditions)
+            return _refused(source, record, files, conditions)
         if files and record.edits:
             found.append(PlannedEdit(record.key, files, record.symptom, "; ".join(record.sources)))
     return tuple(found)
@@ -120,11 +119,9 @@ def _applies(record: Breakage, conditions: BuildConditions, texts: Sequence[str]
     return when.sources_match is None or any(when.sources_match.search(text) for text in texts)
 
 
-def _refused(
-    source: Source, record: Breakage, files: Sequence[str], conditions: BuildConditions
-) -> SplatfixError:
+def _refused(source: Source, record: Breakage, files: Sequence[str], conditions: BuildConditions) -> Problem:
     oldest = ".".join(map(str, conditions.arch))
-    return SplatfixError(
+    return Problem(
         "refused-by-rule",
         f"{source.label} cannot be compiled for compute capability {oldest}: {files[0]}: {record.symptom}.",
         meaning=f"{record.no_edit} Nothing was built and nothing was changed.",

@@ -9,8 +9,8 @@ from splatfix.core.resources import user_cache
 from splatfix.facts import Toolkit, Torch
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.toolkits import Recipe, cuda_of_torch, provision, recipe
-from splatfix.plan.build_environment import OWN_TOOLKIT
 
+OWN_TOOLKIT = ("splatfix's own cache",)
 MARKER = "splatfix-toolkit.json"
 """Written last: a folder without it is not whole."""
 

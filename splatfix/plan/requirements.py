@@ -1,4 +1,4 @@
-"""What the target environment must hold before anything is built or installed in it, with one clear error for each lack."""
+"""What the target environment must hold before anything is built or installed in it, with one clear refusal for each lack."""
 
 from __future__ import annotations
 
@@ -12,117 +12,95 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from splatfix.checks.torch import torch_for
-from splatfix.context import Goal, make_context
-from splatfix.context.commands import pip
-from splatfix.core.errors import SplatfixError
+from splatfix.context import Context
+from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Source, Torch
-from splatfix.knowledge import split_targets
 
 # setuptools >= 70.1 writes wheels itself; before, the wheel project did
 _WHEEL_INSIDE = Version("70.1")
 
 
-def interpreter_of(facts: Facts) -> Interpreter:
-    """The target interpreter, able to be installed into.
-
-    Raises:
-        SplatfixError: ``interpreter-unusable``, ``externally-managed`` or ``no-pip``.
-    """
+def usable_python(facts: Facts) -> Interpreter | Problem:
+    """The target interpreter, able to be installed into; else ``interpreter-unusable``, ``externally-managed``, ``no-pip``."""
     fact = facts.environment.interpreter
     if fact.value is None:
-        raise SplatfixError(
+        return Problem(
             "interpreter-unusable",
             f"The target Python cannot be used: {fact.error}.",
             meaning="Nothing can be built for an interpreter that does not start.",
             todo=(
                 run(
-                    "python3",
-                    "-m",
-                    "venv",
-                    "my-env",
-                    text="Give another one with --python, for example a fresh venv",
+                    "python3", "-m", "venv", "my-env", text="Name another with --python, such as a fresh venv"
                 ),
             ),
         )
     found = fact.value
     if found.externally_managed:
-        raise SplatfixError(
+        return Problem(
             "externally-managed",
             f"{found.executable} belongs to the operating system, which forbids pip to change it (PEP 668).",
             meaning="Installing there could break the system's own tools.",
             todo=(
                 run(found.executable, "-m", "venv", "my-env"),
-                say("splatfix install . --python my-env --target ..."),
+                run("splatfix", "install", ".", "--python", "my-env"),
             ),
         )
     if version_of(facts, "pip") is None:
-        raise SplatfixError(
+        return Problem(
             "no-pip",
             f"The environment of {found.executable} has no pip.",
             meaning="splatfix builds and installs with the target environment's own pip.",
             todo=(
                 run(found.executable, "-m", "ensurepip"),
-                run("uv", "pip", "install", "--python", found.executable, "pip", text="Or"),
+                run("uv", "pip", "install", "--python", found.executable, "pip", text="Or with uv"),
             ),
         )
     return found
 
 
-def torch_of(facts: Facts, *, cuda: bool, targets: Iterable[str] = ()) -> Torch:
-    """The target environment's torch.
+def usable_torch(context: Context, *, cuda: bool) -> Torch | Problem:
+    """The target environment's torch; else ``no-torch``, ``torch-unreadable`` or ``cpu-only-torch``.
 
     Args:
         cuda: it must be a CUDA build.
-        targets: GPU architectures as they were asked for, to name the build that serves them where there is none.
-
-    Raises:
-        SplatfixError: ``no-torch``, ``torch-unreadable`` or ``cpu-only-torch``.
     """
+    facts = context.facts
     python = facts.environment.interpreter.value
     where = python.executable if python else "the target Python"
     torch = facts.environment.torch
     if facts.environment.torch_installed.value is False:
-        raise SplatfixError(
+        return Problem(
             "no-torch",
             f"torch is not installed in the environment of {where}.",
             meaning="Extensions are compiled against the installed torch and work with that one only.",
-            todo=(_torch_to_install(facts, targets, cuda=cuda), say("Then run this again.")),
+            todo=(_torch_to_install(context, cuda=cuda), say("Then run this again.")),
         )
     if torch.value is None:
-        raise SplatfixError(
+        return Problem(
             "torch-unreadable",
             f"torch in the environment of {where} cannot be read: {torch.error}.",
             meaning="Its version and CUDA build decide everything else.",
             todo=(
                 run(
-                    where,
-                    "-m",
-                    "pip",
-                    "install",
-                    "--force-reinstall",
-                    "--no-deps",
-                    "torch",
+                    *(where, "-m", "pip", "install", "--force-reinstall", "--no-deps", "torch"),
                     text="Reinstall it",
                 ),
             ),
         )
     if cuda and torch.value.cuda is None:
         build = "ROCm" if torch.value.hip else "CPU-only"
-        raise SplatfixError(
+        return Problem(
             "cpu-only-torch",
             f"torch {torch.value.version} in the environment of {where} is a {build} build.",
             meaning="CUDA extensions can neither be built against it nor run with it.",
             todo=(
-                say("Install a CUDA build of torch; this names the exact command:"),
-                run("splatfix", "install", "--dry-run", "--why", "--target", "sm_120", "--python", where),
                 run(
-                    "splatfix",
-                    "install",
-                    "fused_ssim",
-                    "simple_knn",
-                    "--backend",
-                    "pure",
+                    *("splatfix", "install", "--dry-run", "--why", "--target", "sm_120", "--python", where),
+                    text="Install a CUDA build of torch; this names the exact command",
+                ),
+                run(
+                    *("splatfix", "install", "fused_ssim", "simple_knn", "--backend", "pure"),
                     text="Or use the drop-ins that need no CUDA",
                 ),
             ),
@@ -130,30 +108,25 @@ def torch_of(facts: Facts, *, cuda: bool, targets: Iterable[str] = ()) -> Torch:
     return torch.value
 
 
-def _torch_to_install(facts: Facts, targets: Iterable[str], *, cuda: bool) -> Step:
+def _torch_to_install(context: Context, *, cuda: bool) -> Step:
     """The command that ``diagnose`` names too; the drop-ins run with any torch."""
-    if not cuda:
-        return pip(facts, "install", "torch")
-    named = [part for text in targets for part in split_targets(text) if part.lower() != "auto"]
-    context = make_context(facts, Goal(tuple(named)))
-    return torch_for(context, context.targets)[0]
+    return torch_for(context, context.targets)[0] if cuda else context.pip("install", "torch")
 
 
-def check_build_tools(facts: Facts, source: Source) -> None:
-    """What the build needs (setuptools, wheel, ninja, pyproject.toml's) and what the package says it imports.
-
-    Without CUDA code any C compiler will do, but there must be one.
+def missing_build_tools(facts: Facts, source: Source) -> Problem | None:
+    """What the build lacks (setuptools, wheel, ninja, pyproject.toml's) and what the package says it imports.
 
     The build runs without isolation and the wheel is installed without dependencies, so all must be there already; else
-    it would fail at the first import, after a build of many minutes.
+    it would fail at the first import, after a build of many minutes. Without CUDA code any C compiler will do, but there
+    must be one.
 
-    Raises:
-        SplatfixError: ``build-tools-missing`` naming all of them at once, ``python-does-not-fit``,
-            ``torch-does-not-fit``, ``no-host-compiler``.
+    Refused: ``build-tools-missing`` naming all of them at once, ``python-does-not-fit``, ``torch-does-not-fit``,
+    ``no-host-compiler``.
     """
-    _refuse_other_python(facts, source)
+    if refusal := _other_python(facts, source):
+        return refusal
     if source.modules and not source.needs_cuda and facts.machine.compilers.value == ():
-        raise SplatfixError(
+        return Problem(
             "no-host-compiler",
             f"No C compiler was found on this machine ({facts.machine.compilers.found_via}).",
             meaning=f"{source.label} has C or C++ code to compile.",
@@ -166,36 +139,41 @@ def check_build_tools(facts: Facts, source: Source) -> None:
     to_build += [text for text in source.build_requires if not _met(facts, text)]
     to_import = [text for text in source.requires if not _met(facts, text)]
     for text in (*to_build, *to_import):
-        if _name_of(text) == "torch" and _version_there(facts, "torch") is not None:
-            raise _wrong_torch(facts, source, text)
+        if _name_of(text) == "torch" and (installed := _version_there(facts, "torch")) is not None:
+            return Problem(
+                "torch-does-not-fit",
+                f"{source.label} asks for {text}, and torch {installed} is installed.",
+                meaning="splatfix never changes torch by itself: everything else in the environment depends on it.",
+                todo=(say("Use an environment whose torch fits, and name it with --python."),),
+            )
     if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
         to_build, to_import = ([item for item in items if item != "ninja"] for items in (to_build, to_import))
-    missing = list({_name_of(item): item for item in (*to_build, *to_import)}.values())
-    if not missing:
-        return
-    python = interpreter_of(facts).executable
+    missing = {_name_of(item): item for item in (*to_build, *to_import)}.values()
+    interpreter = facts.environment.interpreter.value
+    if not missing or interpreter is None:
+        return None
     lists = (("to be built", to_build), ("to be imported", to_import))
     said = " and ".join(f"{', '.join(dict.fromkeys(items))} {purpose}" for purpose, items in lists if items)
-    raise SplatfixError(
+    return Problem(
         "build-tools-missing",
-        f"The environment of {python} lacks what {source.label} needs: {said}.",
+        f"The environment of {interpreter.executable} lacks what {source.label} needs: {said}.",
         meaning="The build runs inside the target environment, because it must see the installed torch; splatfix itself "
         "adds no packages to it.",
-        todo=(run(python, "-m", "pip", "install", *missing),),
+        todo=(run(interpreter.executable, "-m", "pip", "install", *missing),),
     )
 
 
-def _refuse_other_python(facts: Facts, source: Source) -> None:
+def _other_python(facts: Facts, source: Source) -> Problem | None:
     """pip refuses the finished wheel of a source that does not take this Python; that is known before it is compiled."""
     interpreter = facts.environment.interpreter.value
     if not source.python or interpreter is None:
-        return
+        return None
     try:
         if SpecifierSet(source.python).contains(interpreter.version, prereleases=True):
-            return
+            return None
     except (InvalidSpecifier, InvalidVersion):
-        return  # setuptools itself will say what is wrong with it
-    raise SplatfixError(
+        return None  # setuptools itself will say what is wrong with it
+    return Problem(
         "python-does-not-fit",
         f"{source.label} asks for Python {source.python}, and {interpreter.executable} is Python {interpreter.version}.",
         meaning="pip would refuse to install what was built; nothing was built and nothing was changed.",
@@ -203,15 +181,6 @@ def _refuse_other_python(facts: Facts, source: Source) -> None:
             say("Use an environment whose Python fits, and name it with --python."),
             say("Or check out a version of the source that takes this Python."),
         ),
-    )
-
-
-def _wrong_torch(facts: Facts, source: Source, text: str) -> SplatfixError:
-    return SplatfixError(
-        "torch-does-not-fit",
-        f"{source.label} asks for {text}, and torch {_version_there(facts, 'torch')} is installed.",
-        meaning="splatfix never changes torch by itself: everything else in the environment depends on it.",
-        todo=(say("Use an environment whose torch fits, and name it with --python."),),
     )
 
 

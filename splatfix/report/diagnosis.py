@@ -18,9 +18,9 @@ from splatfix.core.codec import to_json
 from splatfix.core.step import Step, step_json
 from splatfix.facts.model import Facts
 from splatfix.facts.model.machine import Gpu
-from splatfix.plan.ways import Ways
+from splatfix.plan.option import Options
 from splatfix.report.console import paragraph, prose, show_step
-from splatfix.report.options import show_suggestion, ways_part
+from splatfix.report.options import options_part, show_suggestion
 
 MARKS = {
     Status.PASS: "[green]✓[/]",
@@ -38,13 +38,15 @@ _SECTIONS = {
 }
 
 
-def document(facts: Facts, goal: Goal, findings: tuple[Finding, ...], options: Ways | None) -> dict[str, Any]:
+def document(
+    facts: Facts, goal: Goal, findings: tuple[Finding, ...], options: Options | None
+) -> dict[str, Any]:
     """The content of ``diagnose``'s JSON document; ``options`` is null where nothing failed."""
     return {
         "summary": counts(findings),
         "goal": to_json(goal),
         "findings": [_finding(item, facts.machine.system == "windows") for item in findings],
-        "options": None if options is None else ways_part(options),
+        "options": None if options is None else options_part(options),
         "facts": to_json(facts),
     }
 
@@ -67,7 +69,7 @@ def show(
     facts: Facts,
     findings: tuple[Finding, ...],
     *,
-    options: Ways | None = None,
+    options: Options | None = None,
     why: Step | None = None,
     next_step: Step | None = None,
     verbose: bool = False,

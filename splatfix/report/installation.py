@@ -13,15 +13,15 @@ from splatfix.core.codec import to_json
 from splatfix.core.shell import quoted
 from splatfix.install.journal import Entry, Status
 from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, Restored, RevertOutcome
-from splatfix.plan.plan import BuildWheel, Plan
-from splatfix.plan.ways import Ways
+from splatfix.plan.option import InstallPlan, Options
+from splatfix.plan.steps import BuildWheel
 from splatfix.report.console import paragraph, prose
-from splatfix.report.options import a_road, ways_part
+from splatfix.report.options import options_part, show_rejected
 
 
 def install_document(
-    plan: Plan | None = None,
-    options: Ways | None = None,
+    plan: InstallPlan | None = None,
+    options: Options | None = None,
     outcome: Outcome | None = None,
     *,
     dry_run: bool = False,
@@ -30,7 +30,7 @@ def install_document(
     return {
         "dry_run": dry_run,
         "plan": to_json(plan),
-        "options": None if options is None else ways_part(options),
+        "options": None if options is None else options_part(options),
         "outcome": to_json(outcome),
     }
 
@@ -64,21 +64,21 @@ def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -
         prose(console, f"{escape(entry.wheel)}  ", f"{entry.size / 2**20:.1f} MiB  [dim]{escape(built)}[/]")
 
 
-def show_plan(console: Console, plan: Plan, *, why: bool = False) -> None:
-    """Every action in order; with ``why`` the reasons and the roads not taken."""
+def show_plan(console: Console, plan: InstallPlan, *, why: bool = False) -> None:
+    """Every step in order; with ``why`` the reasons, and what was considered."""
     goal = f" for {', '.join(plan.targets)}" if plan.targets else ""
     prose(console, "", f"[bold]Plan[/] ({plan.backend}{goal}) for {escape(plan.prefix)}")
-    for number, action in enumerate(plan.actions, 1):
-        prose(console, f"  {number}. ", escape(action.describe()))
-        if isinstance(action, BuildWheel):
-            _show_environment(console, action)
+    for number, step in enumerate(plan.steps, 1):
+        prose(console, f"  {number}. ", escape(step.text))
+        if isinstance(step, BuildWheel):
+            _show_environment(console, step)
         if why:
-            for reason in action.reasons:
+            for reason in step.reasons:
                 prose(console, "       [dim]because[/] ", escape(reason.text))
-    if why and plan.roads_not_taken:
-        console.print("[bold]Roads not taken[/]")
-        for road in plan.roads_not_taken:
-            a_road(console, road)
+    if why and plan.considered:
+        console.print("[bold]Considered and rejected[/]")
+        for item in plan.considered:
+            show_rejected(console, item)
     for note in plan.notes:
         prose(console, "[yellow]note[/] ", escape(note))
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from splatfix.plan.plan import Action
+from splatfix.plan.steps import InstallStep
 from splatfix.report.console import prose
 
 _TRAINING_EVERY = 15.0  # seconds between two lines where there is no terminal
@@ -118,7 +118,7 @@ class InstallProgress:
         if self._news:
             self._news.stop()
 
-    def begin(self, action: Action, number: int, total: int, log: str = "") -> None:
+    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
         """An action starts."""
         if self._living:
             head = escape(f"[{number}/{total}] {action.kind} {action.subject}")
@@ -127,11 +127,11 @@ class InstallProgress:
             return
         assert self._news is not None
         self._news.begin(action)
-        self._console.print(escape(f"[{number}/{total}] {action.describe()}"), soft_wrap=True)
+        self._console.print(escape(f"[{number}/{total}] {action.text}"), soft_wrap=True)
         if log:
             self._console.print(f"      log: {escape(log)}", soft_wrap=True)
 
-    def doing(self, action: Action, text: str) -> None:
+    def doing(self, action: InstallStep, text: str) -> None:
         """What is being worked on within the action; called from several threads."""
         if self._living:
             if (task := self._tasks.get(_key(action))) is not None:
@@ -143,7 +143,7 @@ class InstallProgress:
         if self._verbose:
             self._console.print(f"      {escape(action.subject)}: {escape(text)}", soft_wrap=True)
 
-    def end(self, action: Action, result: str) -> None:
+    def end(self, action: InstallStep, result: str) -> None:
         """The action is done."""
         if self._living and (task := self._tasks.pop(_key(action), None)) is not None:
             self._living.remove_task(task)
@@ -170,16 +170,16 @@ class _News:
         self._over.set()
         self._thread.join()
 
-    def begin(self, action: Action) -> None:
+    def begin(self, action: InstallStep) -> None:
         with self._lock:
             self._under_way[_key(action)] = (time.monotonic(), "")
 
-    def doing(self, action: Action, text: str) -> None:
+    def doing(self, action: InstallStep, text: str) -> None:
         with self._lock:
             if known := self._under_way.get(_key(action)):
                 self._under_way[_key(action)] = (known[0], text)
 
-    def end(self, action: Action) -> None:
+    def end(self, action: InstallStep) -> None:
         with self._lock:
             self._under_way.pop(_key(action), None)
 
@@ -200,5 +200,5 @@ def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-def _key(action: Action) -> _Key:
+def _key(action: InstallStep) -> _Key:
     return action.kind, action.subject

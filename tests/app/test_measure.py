@@ -15,7 +15,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Driver, Fact, Facts, Gpu
 from splatfix.install import InstalledItem, Outcome
-from splatfix.plan import Plan
+from splatfix.plan import InstallPlan, OptionKind
 from tests.plan.machines import machine
 
 ROOT = Path(__file__).parents[2]
@@ -30,9 +30,14 @@ def with_gpu(driver: Driver | None = GOOD_DRIVER) -> Facts:
     return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, driver=Fact(driver, "test")))
 
 
+PLAN = InstallPlan(
+    OptionKind.REBUILD, "", steps=(), targets=("sm_120",), python="/env/bin/python", prefix="/env"
+)
+
+
 def installed(*modules: str) -> Outcome:
     item = InstalledItem("simple_knn", "1", "", modules, "w.whl", 1.0, (NOT_RUN,))
-    return Outcome(Plan("/env/bin/python", "/env", "native", ("sm_120",), ()), "0007-x", (item,), "/logs")
+    return Outcome(PLAN, "0007-x", (item,), "/logs")
 
 
 def check(outcome: Verdict, error: float | None, detail: str = "") -> KernelCheck:

@@ -36,7 +36,7 @@ from splatfix.core.proof import RungName
 from splatfix.core.runner import Runner
 from splatfix.facts import Facts
 from splatfix.install.dropins import make_dropin_wheel
-from splatfix.plan.swap_table import SWAPS
+from splatfix.plan.dropin_table import DROPINS
 from tests.certify.conftest import SHORT, RecordedKernels, RecordedTrainer, Stage, sabotage
 
 
@@ -99,7 +99,7 @@ class TestCertified:
 
         def with_dropin(folder: Path) -> Path:
             path = stage(folder)
-            swap = next(item for item in SWAPS if item.distribution == "diff-gaussian-rasterization")
+            swap = next(item for item in DROPINS if item.distribution == "diff-gaussian-rasterization")
             with zipfile.ZipFile(make_dropin_wheel(swap, "0+test", folder / "wheels")) as wheel:
                 wheel.extractall(path)
             return path

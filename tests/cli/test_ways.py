@@ -1,4 +1,4 @@
-"""``install --dry-run --why`` and ``diagnose`` through the command line: the ways out as people and programs read them."""
+"""``install --dry-run --why`` and ``diagnose`` through the command line: the options as people and programs read them."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def test_why_of_saved_facts_names_the_plan_and_the_shut_roads() -> None:
     done = run("install", "--dry-run", "--why", "--facts", folder("gtx-1080-ti-dropped"))
     assert done.exit_code == 0, done.output
     assert "torch==2.8.0+cu126" in done.output
-    assert "Shut roads" in done.output and "has no code for sm_61" in done.output
+    assert "Not applicable" in done.output and "has no code for sm_61" in done.output
     document = json.loads(
         run("install", "--dry-run", "--why", "--facts", folder("gtx-1080-ti-dropped"), "--json").output
     )
     assert (document["command"], document["plan"], document["exit_code"]) == ("install", None, 0)
-    assert document["options"]["plans"][0]["road"] == "other-torch"
-    assert document["options"]["plans"][0]["steps"][0]["text"].startswith("install torch 2.8.0 (cu126)")
+    assert document["options"]["available"][0]["kind"] == "other-torch"
+    assert document["options"]["available"][0]["steps"][0]["text"].startswith("install torch 2.8.0 (cu126)")
 
 
 def test_keep_leaves_torch_alone() -> None:
     done = run("install", "--dry-run", "--why", "--keep", "torch", "--facts", folder("gtx-1080-ti-dropped"))
     assert "is to be left as it is" in done.output
-    assert "install torch" not in done.output.split("Shut roads")[0]
+    assert "install torch" not in done.output.split("Not applicable")[0]
 
 
 def test_the_options_of_why_are_refused_without_it() -> None:
@@ -58,7 +58,7 @@ def test_the_options_of_why_are_refused_without_it() -> None:
 def test_diagnose_suggests_a_fix_only_where_something_failed() -> None:
     ill = json.loads(run("diagnose", "--facts", folder("rtx-3090-and-5090"), "--json").output)
     assert ill["exit_code"] == 1
-    assert ill["options"]["plans"][0]["road"] == "rebuild"
+    assert ill["options"]["available"][0]["kind"] == "rebuild"
     assert json.loads(run("diagnose", "--facts", folder("h200"), "--json").output)["options"] is None
 
 
@@ -77,7 +77,7 @@ def test_why_for_a_source_here_gives_plan_and_ways(tmp_path: Path) -> None:
     done = run("install", tmp_path, "--dry-run", "--why", "--target", "sm_120", "--json")
     document = json.loads(done.output)
     assert document["command"] == "install"
-    assert document["plan"]["actions"][0]["subject"] == "plain"
+    assert document["plan"]["steps"][0]["subject"] == "plain"
     assert document["options"]["targets"] == ["sm_120"]
 
 

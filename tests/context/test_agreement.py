@@ -8,13 +8,12 @@ import pytest
 
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import Context, Goal, make_context
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Problem
 from splatfix.core.step import commands
 from splatfix.facts import Facts
-from splatfix.plan import Request, find_ways
-from splatfix.plan.cuda_tools import cuda_tools
-from splatfix.plan.situation import situation
-from splatfix.plan.ways import InstallTorch, Rebuild, Road
+from splatfix.plan import OptionKind, Request, find_options
+from splatfix.plan.install_plan import cuda_tools
+from splatfix.plan.steps import InstallTorch, Rebuild
 from tests.machines import NAMES, facts_of
 
 GOALS = [(), ("sm_120",), ("sm_86",), ("sm_90", "sm_120"), ("auto", "sm_75")]
@@ -34,11 +33,10 @@ def machines() -> dict[str, Facts]:
 
 def install_tools(context: Context) -> tuple[tuple[str, ...], str, str] | str:
     """What the installer takes: targets, toolkit and compiler; or the code of its error."""
-    try:
-        tools = cuda_tools(Request(targets=context.goal.targets), context.facts)
-    except SplatfixError as error:
-        return error.code
-    return tools.targets, tools.toolkit.toolkit.root, tools.compilers.cxx
+    tools = cuda_tools(Request(targets=context.goal.targets), context)
+    if isinstance(tools, Problem):
+        return tools.code
+    return tuple(arch.sm for arch in tools.targets), tools.toolkit.toolkit.root, tools.compilers.cxx
 
 
 @pytest.mark.parametrize("targets", GOALS, ids=lambda item: ",".join(item) or "none")
@@ -46,13 +44,8 @@ def install_tools(context: Context) -> tuple[tuple[str, ...], str, str] | str:
 def test_one_answer(machines: dict[str, Facts], name: str, targets: tuple[str, ...]) -> None:
     context = make_context(machines[name], Goal(targets))
     own = tuple(arch.sm for arch in context.archs)
-    ways = find_ways(context.goal, context.facts)
-    assert not ways.targets or ways.targets == own
-    if ways.targets:
-        seen = situation(context.goal, context.facts)
-        assert [(item.arch, item.here) for item in seen.wanted] == [
-            (item.arch, item.here) for item in context.targets
-        ]
+    options = find_options(context)
+    assert not options.targets or options.targets == own
     installed = install_tools(context)
     toolkit, compilers = context.toolkit.value, context.compilers.value
     if not isinstance(installed, str):
@@ -60,11 +53,11 @@ def test_one_answer(machines: dict[str, Facts], name: str, targets: tuple[str, .
         assert installed == (own, toolkit.toolkit.root, compilers.cxx)
     elif installed in ("no-matching-toolkit", "arch-unknown-to-torch", "arch-dropped-by-cuda"):
         assert context.toolkit.problem is not None and context.toolkit.problem.code == installed
-    rebuild = next((plan for plan in ways.plans if plan.road is Road.REBUILD), None)
+    rebuild = next((item for item in options.available if item.kind is OptionKind.REBUILD), None)
     steps = [step for step in rebuild.steps if isinstance(step, Rebuild)] if rebuild else []
     for step in steps:
         assert toolkit is not None
-        assert step.targets == own and step.toolkit.endswith(toolkit.toolkit.root)
+        assert step.targets == own and step.toolkit == toolkit.toolkit.root
         assert step.compiler == (compilers.cxx if compilers else "")
 
 
@@ -74,7 +67,7 @@ def test_one_answer(machines: dict[str, Facts], name: str, targets: tuple[str, .
 def test_hidden_gpus_are_no_targets(machines: dict[str, Facts], value: str, targets: tuple[str, ...]) -> None:
     context = make_context(hiding(machines["rtx-3090-and-5090"], value))
     assert {arch.sm for arch in context.archs} == set(targets)
-    assert set(find_ways(Goal(), context.facts).targets) == set(targets)
+    assert set(find_options(context).targets) == set(targets)
 
 
 def test_checks_and_options_advise_one_torch(machines: dict[str, Facts]) -> None:
@@ -91,9 +84,10 @@ def test_checks_and_options_advise_one_torch(machines: dict[str, Facts]) -> None
                 for word in command.argv
                 if word.startswith("torch==")
             }
-            plans = [plan for plan in find_ways(context.goal, facts).plans if plan.road is Road.OTHER_TORCH]
-            planned = [step for plan in plans for step in plan.steps if isinstance(step, InstallTorch)]
+            available = find_options(context).available
+            found = [option for option in available if option.kind is OptionKind.OTHER_TORCH]
+            planned = [step for option in found for step in option.steps if isinstance(step, InstallTorch)]
             if advised and planned:
                 compared += 1
-                assert any(word in planned[0].command for word in advised)
+                assert planned[0].command and advised & set(planned[0].command.argv)
     assert compared

@@ -12,9 +12,8 @@ from splatfix.context.targets import driver_level, each_target, own_gpus
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Fact, Facts, Gpu
 from splatfix.knowledge import Arch
-from splatfix.plan import find_ways
-from tests.plan.machines import machine
-from tests.plan.test_ways import RTX_4090, RTX_5080, with_driver
+from tests.plan.machines import find_options, machine
+from tests.plan.test_options import RTX_4090, RTX_5080, with_driver
 
 
 def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:
@@ -26,7 +25,7 @@ def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:
 
 
 def archs_for(requested: tuple[str, ...], facts: Facts) -> tuple[Arch, ...]:
-    return tuple(item.arch for item in make_context(facts, Goal(requested)).required_targets())
+    return make_context(facts, Goal(requested)).archs
 
 
 @pytest.mark.parametrize(("target", "level"), [("sm_120", "12.8"), ("sm_120a", "12.8"), ("sm_90", None)])
@@ -41,10 +40,9 @@ def test_gpus_that_could_not_be_asked_for_are_not_called_absent() -> None:
     facts = machine()
     unknown = dataclasses.replace(facts.machine, gpus=Fact(None, "", "NVML did not answer in time"))
     facts = dataclasses.replace(facts, machine=unknown)
-    with pytest.raises(SplatfixError) as caught:
-        archs_for((), facts)
-    assert "is not known (NVML did not answer in time)" in caught.value.what
-    assert "shows no NVIDIA GPU" not in find_ways(Goal(), facts).rejected[0].why
+    problem = make_context(facts).no_target
+    assert problem and "is not known (NVML did not answer in time)" in problem.what
+    assert "shows no NVIDIA GPU" not in find_options(Goal(), facts).rejected[0].rejected_because
 
 
 def test_a_list_is_several_targets() -> None:

@@ -12,12 +12,12 @@ from splatfix.context.compilers import choose_compilers
 from splatfix.context.targets import driver_level
 from splatfix.context.toolkits import choose_ptx, choose_toolkit
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import Step
 from splatfix.facts import Compiler, Driver, Fact, Facts, Gpu
 from splatfix.knowledge import Arch
-from splatfix.plan import Road, find_ways
-from splatfix.plan.ways import ByHand
-from tests.plan.machines import CUDA_12, INTERPRETER, TORCH, compilers, machine
-from tests.plan.test_ways import RTX_4090, RTX_5080, TORCH_128, plan, roads, why_shut, with_driver
+from splatfix.plan import OptionKind
+from tests.plan.machines import CUDA_12, INTERPRETER, TORCH, argv, compilers, find_options, machine
+from tests.plan.test_options import RTX_4090, RTX_5080, TORCH_128, kinds, plan, why_not, with_driver
 
 SM_120, SM_100 = Arch(12, 0), Arch(10, 0)
 CONDA = dataclasses.replace(INTERPRETER, prefix="/opt/miniforge/envs/gs", kind="conda")
@@ -35,7 +35,7 @@ def debian_13(facts: Facts) -> Facts:
 def test_a_distributions_own_package_fits_its_glibc_and_the_check_agrees(root: str, fits: bool) -> None:
     """Debian 13 has patched its CUDA 12.4; NVIDIA's own 12.x does not compile there."""
     facts = debian_13(machine(torch=TORCH_128, toolkits=(dataclasses.replace(CUDA_12, root=root),)))
-    assert (Road.REBUILD in roads(find_ways(Goal(("sm_120",)), facts))) is fits
+    assert (OptionKind.REBUILD in kinds(find_options(Goal(("sm_120",)), facts))) is fits
     found = run_checks(make_context(facts, Goal()), select(("glibc-cuda-math-conflict",), ()))
     assert any(item.status is Status.WARN for item in found) is not fits
 
@@ -53,15 +53,18 @@ def test_beside_condas_compiler_the_systems_own_is_not_taken() -> None:
     )
 
 
+def gcc_of_conda(facts: Facts) -> tuple[str, ...]:
+    """The command that installs a compiler before the rebuild."""
+    steps = plan(find_options(Goal(("sm_120",)), facts), OptionKind.REBUILD).steps
+    return next(argv(step) for step in steps if type(step) is Step and step.command)
+
+
 def test_in_a_conda_environment_the_older_glibc_can_be_had_without_root() -> None:
     facts = debian_13(machine(torch=TORCH_128, toolkits=(CUDA_12,), interpreter=CONDA))
-    step = plan(find_ways(Goal(("sm_120",)), facts), Road.REBUILD).steps[0]
-    assert isinstance(step, ByHand)
-    (command,) = step.commands
-    assert command.startswith("conda install -p /opt/miniforge/envs/gs -c conda-forge gxx_linux-64=")
+    assert gcc_of_conda(facts)[:6] == ("conda", "install", "-p", CONDA.prefix, "-c", "conda-forge")
+    assert gcc_of_conda(facts)[-1].startswith("gxx_linux-64=")
     arm = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, machine="aarch64"))
-    step = plan(find_ways(Goal(("sm_120",)), arm), Road.REBUILD).steps[0]
-    assert isinstance(step, ByHand) and "gxx_linux-aarch64=" in step.commands[0]
+    assert gcc_of_conda(arm)[-1].startswith("gxx_linux-aarch64=")
 
 
 def test_the_compiler_named_for_a_clash_is_one_that_cures_it() -> None:
@@ -109,7 +112,7 @@ def test_a_torch_whose_list_is_not_known_rules_out_no_ptx() -> None:
 
 def test_a_letter_of_the_machines_own_gpu_is_that_gpu() -> None:
     facts = with_driver(machine(gpus=(Gpu(0, "RTX 5080", cc="12.0"),)), "580.95.05", "13.0")
-    assert find_ways(Goal(("sm_120a",)), facts).notes == ()
+    assert find_options(Goal(("sm_120a",)), facts).notes == ()
 
 
 def test_tools_that_could_not_be_looked_for_are_not_called_absent() -> None:
@@ -118,15 +121,15 @@ def test_tools_that_could_not_be_looked_for_are_not_called_absent() -> None:
     facts = dataclasses.replace(
         facts, machine=dataclasses.replace(facts.machine, toolkits=unknown, compilers=unknown)
     )
-    ways = find_ways(Goal(), facts)
-    for title in ("toolkit that is here", "PTX"):
-        why = why_shut(ways, title)
+    options = find_options(Goal(), facts)
+    for title in ("installed CUDA toolkit", "PTX"):
+        why = why_not(options, title)
         assert (
             "which are here is not known (nvcc did not answer in time)" in why and "none was found" not in why
         )
-    way = plan(ways, Road.INSTALL_TOOLKIT)
-    assert any("which toolkits are here" in text for text in way.unsure)
-    assert "none was found" not in " ".join(reason.text for reason in way.reasons)
+    option = plan(options, OptionKind.INSTALL_TOOLKIT)
+    assert any("which toolkits are here" in text for text in option.unsure)
+    assert "none was found" not in " ".join(reason.text for reason in option.reasons)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import gather
 from splatfix.install import Outcome, WheelCache, execute
 from splatfix.install.environment import Environment, open_environment
-from splatfix.plan import Request, make_plan
+from splatfix.plan import Request
+from tests.plan.machines import make_plan
 
 HERE = Path(sysconfig.get_paths()["purelib"])
 TOOLS = ("pip", "setuptools", "wheel", "_distutils_hack", "pkg_resources", "packaging")

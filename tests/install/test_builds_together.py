@@ -18,14 +18,15 @@ from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
 from splatfix.install import Journal, Status, WheelCache, execute, revert
 from splatfix.install.environment import Environment
-from splatfix.plan import Action, Plan, Request, make_plan
+from splatfix.plan import InstallPlan, InstallStep, Request
+from tests.plan.machines import make_plan
 
 from .environments import run_in, snapshot, write_extension
 
 ROOT = Path(__file__).parents[2]
 
 
-def planned(target: Environment, *sources: Path, jobs: int = 2) -> tuple[Plan, Facts]:
+def planned(target: Environment, *sources: Path, jobs: int = 2) -> tuple[InstallPlan, Facts]:
     facts = gather(target.python)
     return make_plan(Request(tuple(map(str, sources)), jobs=jobs), facts), facts
 
@@ -67,13 +68,13 @@ class Heard:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def begin(self, action: Action, number: int, total: int, log: str = "") -> None:
+    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
         self.lines.append(f"{number}/{total} {action.kind} {action.subject}")
 
-    def doing(self, action: Action, text: str) -> None:
+    def doing(self, action: InstallStep, text: str) -> None:
         self.lines.append(f"{action.subject}: {text}")
 
-    def end(self, action: Action, result: str) -> None:
+    def end(self, action: InstallStep, result: str) -> None:
         self.lines.append(f"done {action.kind} {action.subject}: {result}")
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from splatfix.install.build import compiler_cache
 from splatfix.install.wheel_cache import identity_of
-from splatfix.plan.plan import BuildWheel
+from splatfix.plan.steps import BuildWheel
 
-ACTION = BuildWheel("x", "/x", ("sm_120",), {"CXX": "/usr/bin/g++", "MAX_JOBS": "2"}, (), ())
+ACTION = BuildWheel(
+    subject="x", source="/x", targets=("sm_120",), variables={"CXX": "/usr/bin/g++", "MAX_JOBS": "2"}
+)
 
 
 def with_cache(program: str, cxx: str) -> BuildWheel:

@@ -18,7 +18,8 @@ from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import gather
 from splatfix.install import Journal, Status, WheelCache, execute, revert
 from splatfix.install.environment import Environment
-from splatfix.plan import Request, make_plan
+from splatfix.plan import Request
+from tests.plan.machines import make_plan
 
 from .environments import install, run_in, snapshot, write_extension
 

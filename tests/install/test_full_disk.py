@@ -16,8 +16,9 @@ from splatfix.facts import gather
 from splatfix.install import WheelCache, execute, revert
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment
-from splatfix.plan import Request, make_plan
-from splatfix.plan.swap_table import swap_of
+from splatfix.plan import Request
+from splatfix.plan.dropin_table import dropin_of
+from tests.plan.machines import make_plan
 
 from .environments import make_environment, snapshot, write_extension
 from .test_cli import fake_torch
@@ -57,7 +58,7 @@ def test_whatever_is_free_the_environment_is_as_before_or_finished(small_disk: P
     target: Environment = make_environment(small_disk / "env")
     fake_torch(target, "2.11.0+cpu", None)
     runner = ProcessRunner()
-    old = make_dropin_wheel(swap_of("fused-ssim"), "0+older", small_disk / "wheels")
+    old = make_dropin_wheel(dropin_of("fused-ssim"), "0+older", small_disk / "wheels")
     pip = [target.python, "-m", "pip", "install", "--no-deps", "--no-index", "--no-compile", str(old)]
     assert runner.run(pip, timeout=60.0).ok
     before = snapshot(target)

@@ -14,25 +14,26 @@ from splatfix.facts import Facts, gather
 from splatfix.install import Journal, Status, WheelCache, execute, revert
 from splatfix.install.edit import apply_edits
 from splatfix.install.environment import Environment
-from splatfix.plan import BuildWheel, EditSource, InstallWheel, Plan, Request, make_plan
+from splatfix.plan import BuildWheel, EditSource, InstallPlan, InstallWheel, Request
 from splatfix.plan.edits import PlannedEdit
+from tests.plan.machines import make_plan
 
 from .environments import snapshot, write_extension
 
 EDIT = PlannedEdit("type-is-cuda", ("probe.c",), "deprecated", "test")
 
 
-def planned(target: Environment, source: Path, facts: Facts) -> Plan:
+def planned(target: Environment, source: Path, facts: Facts) -> InstallPlan:
     """As the planner makes it for a CUDA source: the build knows the edits, and the checkout follows after the proof."""
     made = make_plan(Request((str(source),), in_place=True), facts)
     actions: list[object] = []
-    for action in made.actions:
+    for action in made.steps:
         if isinstance(action, BuildWheel):
             action = dataclasses.replace(action, edits=(EDIT,))
         if isinstance(action, InstallWheel):
-            actions.append(EditSource(action.subject, str(source), (EDIT,)))
+            actions.append(EditSource(subject=action.subject, source=str(source), edits=(EDIT,)))
         actions.append(action)
-    return dataclasses.replace(made, actions=tuple(actions))  # type: ignore[arg-type]
+    return dataclasses.replace(made, steps=tuple(actions))  # type: ignore[arg-type]
 
 
 def source_with_work(folder: Path) -> Path:
@@ -127,7 +128,7 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
     edit = PlannedEdit(rule, ("probe.c",), "", "test")
     actions = tuple(
         dataclasses.replace(item, edits=(edit,)) if isinstance(item, BuildWheel) else item
-        for item in made.actions
+        for item in made.steps
     )
     with pytest.raises(SplatfixError) as caught:
         execute(dataclasses.replace(made, actions=actions), facts)

@@ -14,7 +14,7 @@ from splatfix.install.backup import recover
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment, environment_lock, pip_install
 from splatfix.install.journal import Journal, Status
-from splatfix.plan.swap_table import swap_of
+from splatfix.plan.dropin_table import dropin_of
 
 from .environments import run_in, snapshot, write_extension
 from .test_cli import fake_torch
@@ -45,7 +45,8 @@ def counted(function):
 from splatfix.facts import gather
 from splatfix.install import execute, revert
 from splatfix.core.proof import Rung, RungName
-from splatfix.plan import Request, make_plan
+from splatfix.plan import Request
+from tests.plan.machines import make_plan
 
 # whether the module imports is another test's matter, and torch is slow to load
 sys.modules["splatfix.install.execute"].check_import = lambda *_: Rung(RungName.LOADS, True, "not looked at")
@@ -93,7 +94,7 @@ def settle(target: Environment) -> None:
 def prepared(environment: Environment, tmp_path: Path) -> Environment:
     """An environment with an older drop-in, which the installation will replace."""
     fake_torch(environment, "2.11.0+cpu", None)
-    old = make_dropin_wheel(swap_of("fused-ssim"), "0+older", tmp_path / "wheels")
+    old = make_dropin_wheel(dropin_of("fused-ssim"), "0+older", tmp_path / "wheels")
     pip_install(old, environment, ProcessRunner(), tmp_path / "pip.log")
     return environment
 

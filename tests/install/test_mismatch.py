@@ -15,7 +15,8 @@ from splatfix.facts import gather
 from splatfix.install import Journal, execute
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import MANIFEST
-from splatfix.plan import BuildWheel, Plan, Request, make_plan
+from splatfix.plan import BuildWheel, InstallPlan, Request
+from tests.plan.machines import make_plan
 
 from .environments import snapshot, write_extension
 from .test_cli import fake_torch
@@ -45,12 +46,12 @@ def source(environment: Environment, tmp_path: Path) -> Path:
     return folder
 
 
-def planned(target: Environment, source: Path, mismatch: str) -> tuple[Plan, object]:
+def planned(target: Environment, source: Path, mismatch: str) -> tuple[InstallPlan, object]:
     facts = gather(target.python)
     made = make_plan(Request((str(source),), ("sm_120",)), facts)
     actions = tuple(
         dataclasses.replace(action, cuda_mismatch=mismatch) if isinstance(action, BuildWheel) else action
-        for action in made.actions
+        for action in made.steps
     )
     return dataclasses.replace(made, actions=actions), facts
 

@@ -44,7 +44,9 @@ def test_it_says_what_is_done_and_shows_what_is_going_on(terminal: bool) -> None
     stream = io.StringIO()
     console = a_console(stream, terminal=terminal)
     with InstallProgress(console, verbose=True) as progress:
-        for number, action in enumerate((VerifyWheel("a[b]", ("sm_120",)), CheckImport("a[b]")), 1):
+        for number, action in enumerate(
+            (VerifyWheel(subject="a[b]", targets=("sm_120",)), CheckImport(subject="a[b]")), 1
+        ):
             progress.begin(action, number, 2)
             progress.doing(action, "compiling [x].cu")
             progress.end(action, "fits [all]")
@@ -56,7 +58,7 @@ def test_it_says_what_is_done_and_shows_what_is_going_on(terminal: bool) -> None
 def test_builds_side_by_side_have_a_line_each() -> None:
     stream = io.StringIO()
     console = a_console(stream)
-    one, two = (BuildWheel(name, f"/{name}", (), {}, (), ()) for name in ("one", "two"))
+    one, two = (BuildWheel(subject=name, source=f"/{name}") for name in ("one", "two"))
     with InstallProgress(console) as progress:
         progress.begin(one, 1, 4)
         progress.begin(two, 2, 4)
@@ -80,7 +82,7 @@ def test_a_narrow_terminal_shows_the_time_and_what_compiles(width: int, shown: i
         file=stream, force_terminal=True, width=width, color_system=None, _environ={"TERM": "xterm"}
     )
     source = "/home/somebody/a/long/way/down/to/submodules/diff-gaussian-rasterization"
-    action = BuildWheel("diff_gaussian_rasterization", source, ("sm_120",), {}, (), ())
+    action = BuildWheel(subject="diff_gaussian_rasterization", source=source, targets=("sm_120",))
     with InstallProgress(console) as progress:
         progress.begin(action, 1, 8, "/env/.splatfix/log")
         progress.doing(action, "compiled forward.cu (2 of 5, about 60 s more)")
@@ -95,7 +97,7 @@ def test_without_a_living_line_a_build_names_its_log_and_says_that_it_goes_on(te
     console = Console(
         file=stream, force_terminal=term == "dumb", width=300, color_system=None, _environ={"TERM": term}
     )
-    action = BuildWheel("tiny[x]", "/source", (), {}, (), ())
+    action = BuildWheel(subject="tiny[x]", source="/source")
     with InstallProgress(console, every=0.05) as progress:
         progress.begin(action, 1, 4, "/env/.splatfix/journal/0001/build-tiny.log")
         progress.doing(action, "compiling [a].cu (2 of 5)")

@@ -22,8 +22,8 @@ from splatfix.facts import read_package_source
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.wheels import open_wheel
 from splatfix.knowledge.stacks import explain_mismatch, variant, variants
-from splatfix.plan.swap_table import SWAPS, refusal, swap_for_variant, swap_of
-from splatfix.plan.swaps import choose_swaps
+from splatfix.plan.dropin_table import DROPINS, dropin_for_variant, dropin_of, refusal
+from splatfix.plan.dropins import choose_dropins
 
 from .environments import make_environment
 from .test_cli import splatfix
@@ -32,7 +32,7 @@ torch = pytest.importorskip("torch")
 from splatfix.kernels import helpers, rasterizer  # noqa: E402
 
 NAME = "diff_gaussian_rasterization"
-VARIANTS = [swap.variant for swap in SWAPS if swap.variant]
+VARIANTS = [swap.variant for swap in DROPINS if swap.variant]
 
 
 @pytest.fixture
@@ -40,7 +40,9 @@ def drop_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[ModuleType]:
     """The drop-in of the variant that the test names, imported from its own wheel."""
-    wheel = make_dropin_wheel(swap_of("diff-gaussian-rasterization", request.param), "0+splatfix.1", tmp_path)
+    wheel = make_dropin_wheel(
+        dropin_of("diff-gaussian-rasterization", request.param), "0+splatfix.1", tmp_path
+    )
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
@@ -275,7 +277,7 @@ def test_visible_filter(drop_in: ModuleType) -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_face_has_the_fingerprint_of_its_variant(name: str, tmp_path: Path) -> None:
     """What diagnose reads of an original is what it reads of the drop-in."""
-    swap = swap_of("diff-gaussian-rasterization", name)
+    swap = dropin_of("diff-gaussian-rasterization", name)
     wheel = open_wheel(make_dropin_wheel(swap, "0+splatfix.1", tmp_path))
     with zipfile.ZipFile(wheel.path) as archive:
         shown = read_package_source(NAME, archive.read(swap.face).decode())
@@ -291,20 +293,20 @@ def test_the_face_has_the_fingerprint_of_its_variant(name: str, tmp_path: Path) 
 def test_every_rasterizer_variant_is_served_or_refused_with_a_reason() -> None:
     for row in variants():
         if row.kind == "rasterizer":
-            assert (swap_for_variant(row.key) is None) == (refusal(row.key) is not None), row.key
+            assert (dropin_for_variant(row.key) is None) == (refusal(row.key) is not None), row.key
 
 
 def face_text(name: str) -> str:
     from splatfix.install.dropins import _templates
 
-    swap = swap_of("diff-gaussian-rasterization", name)
+    swap = dropin_of("diff-gaussian-rasterization", name)
     return _templates(swap)[swap.face]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_source_folder_says_its_variant(name: str, tmp_path: Path) -> None:
     source = source_folder(tmp_path / "extension", as_original(name))
-    assert choose_swaps([str(source)]) == (swap_of("diff-gaussian-rasterization", name),)
+    assert choose_dropins([str(source)]) == (dropin_of("diff-gaussian-rasterization", name),)
 
 
 def source_folder(folder: Path, text: str) -> Path:
@@ -319,7 +321,7 @@ def source_folder(folder: Path, text: str) -> Path:
 
 def as_original(name: str, **changes: Any) -> str:
     """A package with the shape that the sources of this variant have: settings, autograd function, rasterizer."""
-    key = next(swap.serves[0] for swap in SWAPS if swap.variant == name) if name in VARIANTS else name
+    key = next(swap.serves[0] for swap in DROPINS if swap.variant == name) if name in VARIANTS else name
     row = variant(key)
     assert row and row.settings and row.forward and row.returns
     lines = ["from typing import NamedTuple", "import torch", "from torch import nn", "from . import _C"]
@@ -345,7 +347,7 @@ def positions(exports: frozenset[str], method: str) -> str:
 def test_a_source_that_nothing_replaces_is_refused_with_the_reason(key: str, tmp_path: Path) -> None:
     source = source_folder(tmp_path / "extension", as_original(key))
     with pytest.raises(SplatfixError) as caught:
-        choose_swaps([str(source)])
+        choose_dropins([str(source)])
     assert caught.value.code == "nothing-replaces-it" and (refusal(key) or "?") in caught.value.what
 
 
@@ -363,27 +365,27 @@ def test_a_source_that_nothing_replaces_is_refused_with_the_reason(key: str, tmp
 )
 def test_what_is_refused_comes_with_the_drop_ins_that_its_stack_uses(named: str, beside: str) -> None:
     with pytest.raises(SplatfixError) as caught:
-        choose_swaps([named])
+        choose_dropins([named])
     advice = [command.argv for command in commands(caught.value.todo) if "pure" in command.argv]
     assert advice == ([("splatfix", "install", *beside.split(), "--backend", "pure")] if beside else [])
     if beside:
-        assert [swap.name for swap in choose_swaps(beside.split())] == beside.split(), (
+        assert [swap.name for swap in choose_dropins(beside.split())] == beside.split(), (
             "the advice can be followed"
         )
 
 
 def test_names_and_checkouts(tmp_path: Path) -> None:
-    assert choose_swaps([f"{NAME}@inria-2024-dr_aa"])[0].variant == "dr_aa"
+    assert choose_dropins([f"{NAME}@inria-2024-dr_aa"])[0].variant == "dr_aa"
     for text, code in (
         (NAME, "variant-not-said"),
         (f"{NAME}@taming", "nothing-replaces-it"),
         (f"{NAME}@nonsense", "unknown-swap"),
     ):
         with pytest.raises(SplatfixError) as caught:
-            choose_swaps([text])
+            choose_dropins([text])
         assert caught.value.code == code
     with pytest.raises(SplatfixError) as caught:
-        choose_swaps([f"{NAME}@v1", f"{NAME}@mip"])
+        choose_dropins([f"{NAME}@v1", f"{NAME}@mip"])
     assert caught.value.code == "same-name-twice"
 
     # a plain clone of Inria's trainer: no submodule fetched, and yet it says what it needs
@@ -391,7 +393,7 @@ def test_names_and_checkouts(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
     for name in ("train.py", "full_eval.py", "convert.py", "results.md"):
         (tmp_path / name).write_text("")
-    assert {swap.name for swap in choose_swaps([str(tmp_path)])} == {
+    assert {swap.name for swap in choose_dropins([str(tmp_path)])} == {
         f"{NAME}@dr_aa",
         "simple_knn",
         "fused_ssim",
@@ -413,7 +415,7 @@ def test_verify_measures_the_drop_in(name: str, tmp_path: Path, capsys: pytest.C
 
 
 def test_importing_a_drop_in_is_silent_and_warns_of_nothing(tmp_path: Path) -> None:
-    wheel = make_dropin_wheel(swap_of("diff-gaussian-rasterization", "mcmc"), "0+splatfix.1", tmp_path)
+    wheel = make_dropin_wheel(dropin_of("diff-gaussian-rasterization", "mcmc"), "0+splatfix.1", tmp_path)
     code = f"import sys; sys.path.insert(0, {str(wheel)!r}); import {NAME}, {NAME}._C"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False

@@ -12,7 +12,7 @@ from splatfix.facts import gather
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import open_wheel
-from splatfix.plan.swap_table import SWAPS
+from splatfix.plan.dropin_table import DROPINS
 
 from .environments import make_environment, run_in, snapshot
 from .test_cli import splatfix
@@ -80,7 +80,7 @@ def test_drop_ins_from_the_command_line_to_removal(
 @pytest.mark.slow
 def test_pip_can_uninstall_a_drop_in(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
-    for swap in SWAPS:
+    for swap in DROPINS:
         path = make_dropin_wheel(swap, "0+splatfix.1", tmp_path / "wheels")
         assert pip(environment, "install", "--no-index", "--no-deps", str(path)).ok
         assert pip(environment, "uninstall", "-y", swap.distribution).ok
@@ -93,7 +93,7 @@ def test_a_drop_in_stands_alone(tmp_path: Path) -> None:
     import sys
     import zipfile
 
-    for swap in SWAPS:
+    for swap in DROPINS:
         wheel = open_wheel(make_dropin_wheel(swap, "0+splatfix.1", tmp_path))
         with zipfile.ZipFile(wheel.path) as archive:
             for member in wheel.members:

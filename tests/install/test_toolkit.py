@@ -40,7 +40,12 @@ def action(tmp_path: Path) -> ProvideToolkit:
     folder = tmp_path / "toolkits" / "cuda-13.0"
     links = (("lib/libcudart.so", "libcudart.so.13"), ("lib64", "lib"))
     return ProvideToolkit(
-        "CUDA toolkit 13.0", str(folder), str(folder / "nvidia/cu13"), ("cuda-toolkit==13.0.2",), links, 1.5
+        cuda="13.0",
+        unpacked_gb=1.5,
+        folder=str(folder),
+        root=str(folder / "nvidia/cu13"),
+        requirements=("cuda-toolkit==13.0.2",),
+        links=links,
     )
 
 

@@ -92,7 +92,13 @@ def test_a_wheel_cleared_by_another_in_this_moment_is_none(
 
 
 def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    action = BuildWheel("x", "/x", ("sm_120",), {"CUDA_ARCHITECTURES": "120"}, ("LINE_INFO",), ())
+    action = BuildWheel(
+        subject="x",
+        source="/x",
+        targets=("sm_120",),
+        variables={"CUDA_ARCHITECTURES": "120"},
+        unset=("LINE_INFO",),
+    )
     for name in ("WITH_SYMBOLS", "LINE_INFO", "CFLAGS"):
         monkeypatch.delenv(name, raising=False)
     reads = ("WITH_SYMBOLS", "LINE_INFO", "CUDA_ARCHITECTURES", "MAX_JOBS", "PATH")

@@ -1,4 +1,4 @@
-"""The ways out of every simulated machine, for its own GPUs and for three others, as an expert would rank them.
+"""The options of every simulated machine, for its own GPUs and for three others, as an expert would rank them.
 
 ``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/machines`` writes the goldens anew; read them before they are committed.
 """
@@ -13,55 +13,63 @@ import pytest
 
 from splatfix.context import Goal
 from splatfix.core.files import dumps, write_json
-from splatfix.plan import Lane, Road, find_ways
-from splatfix.report.options import ways_part
+from splatfix.core.step import Step
+from splatfix.plan import Lane, OptionKind
 from tests.machines import HERE, NAMES, facts_of
 from tests.machines.test_machines import UPDATE
+from tests.plan.machines import find_options
 
 TARGETS = ("auto", "sm_120", "sm_90", "sm_75")
 LANES = (Lane("cpu", "torch==2.13.0+cpu", False), Lane("cu130", "torch==2.11.0+cu130", True))
 
-# What the first way out of each machine's own trouble is, by an expert's word.
+# What the first option out of each machine's own trouble is, by an expert's word.
 FIRST = {
-    "a100-conda-without-nvcc": Road.INSTALL_TOOLKIT,
-    "a100-mig-kubernetes": Road.KEEP,
-    "amd-rx-7900-xtx": Road.SWAP,
-    "apple-m2-max": Road.SWAP,
-    "card-without-driver": Road.INSTALL_TOOLKIT,
-    "driver-without-reboot": Road.KEEP,
-    "gb10-dgx-spark": Road.KEEP,
-    "gtx-1080-ti-dropped": Road.OTHER_TORCH,
-    "h200": Road.KEEP,
-    "jetson-agx-orin": Road.KEEP,
-    "rtx-2080-ubuntu-package": Road.REBUILD,
-    "rtx-3090-and-5090": Road.REBUILD,
-    "rtx-4090-windows-vs2022": Road.REBUILD,
-    "rtx-5060-ti-wsl2": Road.KEEP,
-    "rtx-5080": Road.KEEP,
-    "t4-container": Road.KEEP,
-    "t4-container-without-gpu": Road.KEEP,
+    "a100-conda-without-nvcc": OptionKind.INSTALL_TOOLKIT,
+    "a100-mig-kubernetes": OptionKind.KEEP,
+    "amd-rx-7900-xtx": OptionKind.DROPIN,
+    "apple-m2-max": OptionKind.DROPIN,
+    "card-without-driver": OptionKind.INSTALL_TOOLKIT,
+    "driver-without-reboot": OptionKind.KEEP,
+    "gb10-dgx-spark": OptionKind.KEEP,
+    "gtx-1080-ti-dropped": OptionKind.OTHER_TORCH,
+    "h200": OptionKind.KEEP,
+    "jetson-agx-orin": OptionKind.KEEP,
+    "rtx-2080-ubuntu-package": OptionKind.REBUILD,
+    "rtx-3090-and-5090": OptionKind.REBUILD,
+    "rtx-4090-windows-vs2022": OptionKind.REBUILD,
+    "rtx-5060-ti-wsl2": OptionKind.KEEP,
+    "rtx-5080": OptionKind.KEEP,
+    "t4-container": OptionKind.KEEP,
+    "t4-container-without-gpu": OptionKind.KEEP,
 }
 
 
 def readable(machine: str, target: str) -> dict[str, Any]:
-    """The ways out with every step as its sentence."""
-    made = ways_part(find_ways(Goal((target,)), facts_of(machine), LANES))
+    """The options with every step as its sentence and its command."""
+    facts = facts_of(machine)
+    made = find_options(Goal((target,)), facts, LANES)
+    windows = facts.machine.system == "windows"
     return {
-        "targets": made["targets"],
-        "plans": [
+        "targets": made.targets,
+        "available": [
             {
-                "road": plan["road"],
-                "steps": [" $ ".join([step["text"], *step.get("commands", ())]) for step in plan["steps"]],
-                "because": [reason["text"] for reason in plan["reasons"]],
-                "not_known": plan["unsure"],
-                "can_prove": plan["can_prove"],
-                "cannot_prove": {limit["rung"]: limit["why"] for limit in plan["cannot_prove"]},
+                "kind": option.kind.value,
+                "steps": [_sentence(step, windows) for step in option.steps],
+                "because": [reason.text for reason in option.reasons],
+                "not_known": option.unsure,
+                "proves": [rung.value for rung in option.proves],
+                "cannot_prove": {limit.rung.value: limit.why for limit in option.cannot_prove},
             }
-            for plan in made["plans"]
+            for option in made.available
         ],
-        "shut": {road["what"]: road["why"] for road in made["rejected"]},
-        "notes": made["notes"],
+        "rejected": {option.kind.value: option.rejected_because for option in made.rejected},
+        "notes": made.notes,
     }
+
+
+def _sentence(step: Step, windows: bool) -> str:
+    command = f" $ {step.command.shell(windows=windows)}" if step.command else ""
+    return f"{step.text}{command}".strip()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,4 +90,4 @@ def test_every_machine_has_its_expert() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_way_is_the_experts(name: str) -> None:
-    assert find_ways(Goal(), facts_of(name), LANES).plans[0].road is FIRST[name]
+    assert find_options(Goal(), facts_of(name), LANES).available[0].kind is FIRST[name]

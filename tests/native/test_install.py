@@ -21,7 +21,8 @@ from splatfix.facts import Fact, gather
 from splatfix.install import execute
 from splatfix.install.environment import Environment
 from splatfix.knowledge import Arch
-from splatfix.plan import BuildWheel, Request, make_plan
+from splatfix.plan import BuildWheel, Request
+from tests.plan.machines import make_plan
 
 pytestmark = pytest.mark.native
 
@@ -181,7 +182,7 @@ def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Environment, cuob
     with pytest.raises(SplatfixError, match="cannot compile for sm_120"):
         make_plan(request, facts)
     plan = make_plan(replace(request, ptx=True), facts)
-    (build,) = (action for action in plan.actions if isinstance(action, BuildWheel))
+    (build,) = (action for action in plan.steps if isinstance(action, BuildWheel))
     assert build.variables["TORCH_CUDA_ARCH_LIST"] == "9.0+PTX"
     outcome = execute(plan, facts)
     built = next(rung for rung in outcome.items[0].proof if rung.name is RungName.BUILT)

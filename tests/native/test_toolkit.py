@@ -11,7 +11,8 @@ from splatfix.core.proof import RungName
 from splatfix.facts import Fact, gather
 from splatfix.install import execute
 from splatfix.install.environment import Environment
-from splatfix.plan import BuildWheel, ProvideToolkit, Request, make_plan
+from splatfix.plan import BuildWheel, ProvideToolkit, Request
+from tests.plan.machines import make_plan
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
@@ -26,12 +27,12 @@ def test_an_extension_is_built_with_a_toolkit_from_wheels(native: Environment) -
     bare = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, toolkits=Fact((), "hidden")))
     request = Request((str(PROBE),), ("sm_120",), provide_toolkit=True)
     plan = make_plan(request, bare)
-    assert isinstance(plan.actions[0], ProvideToolkit)
+    assert isinstance(plan.steps[0], ProvideToolkit)
     outcome = execute(plan, bare)
     (item,) = outcome.items
     reached = {rung.name for rung in item.proof if rung.reached}
     assert {RungName.BUILT, RungName.LOADS} <= reached
 
     again = make_plan(dataclasses.replace(request, provide_toolkit=False), bare)
-    first = again.actions[0]
-    assert isinstance(first, BuildWheel) and first.variables["CUDA_HOME"] == plan.actions[0].root
+    first = again.steps[0]
+    assert isinstance(first, BuildWheel) and first.variables["CUDA_HOME"] == plan.steps[0].root

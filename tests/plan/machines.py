@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from splatfix import plan
+from splatfix.context import Choice, Goal, make_context
+from splatfix.core.errors import Problem, require
+from splatfix.core.step import Step
 from splatfix.facts import (
     Compiler,
     Distribution,
@@ -19,6 +25,7 @@ from splatfix.facts import (
     ToolkitChoice,
     Torch,
 )
+from splatfix.plan import InstallPlan, Lane, Option, Options, Request, plan_install
 
 INTERPRETER = Interpreter(
     executable="/env/bin/python",
@@ -102,6 +109,37 @@ def machine(
         ),
         splatfix="0",
     )
+
+
+def make_plan(request: Request, facts: Facts) -> InstallPlan:
+    """The plan of an installation; a problem is raised."""
+    return require(plan_install(request, make_context(facts, Goal(request.targets))))
+
+
+def find_options(goal: Goal, facts: Facts, lanes: Sequence[Lane] = ()) -> Options:
+    """The options of these facts for a goal."""
+    return plan.find_options(make_context(facts, goal), lanes)
+
+
+def refused(found: object) -> Problem:
+    """The problem that a choice came to."""
+    problem = found.problem if isinstance(found, Choice) else found
+    assert isinstance(problem, Problem), found
+    return problem
+
+
+StepKind = TypeVar("StepKind", bound=Step)
+
+
+def step_of(option: Option, kind: type[StepKind]) -> StepKind:
+    """The first step of this class."""
+    return next(step for step in option.steps if isinstance(step, kind))
+
+
+def argv(step: Step) -> tuple[str, ...]:
+    """The words of a step's command."""
+    assert step.command is not None
+    return step.command.argv
 
 
 CUDA_SETUP = """

@@ -1,26 +1,200 @@
-"""What a build's environment says beside the person's own."""
+"""What decides on architectures, what a build's environment says, compiler caches, and how builds share the cores."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
 
+import pytest
+
 from splatfix.context.compilers import choose_compilers
-from splatfix.plan.build_environment import OWN_TOOLKIT, build_environment
-from tests.plan.machines import CUDA_13, TORCH, machine
+from splatfix.context.toolkits import choose_toolkit
+from splatfix.core.errors import Problem, require
+from splatfix.facts import Facts, NativeModule, Source, read_source
+from splatfix.knowledge import Arch
+from splatfix.plan.build_environment import (
+    ArchChoice,
+    Decider,
+    Jobs,
+    build_environment,
+    choose_archs,
+    compiler_cache,
+    share_jobs,
+    shares,
+)
+from splatfix.plan.provided import OWN_TOOLKIT
+
+from .machines import CUDA_13, TORCH, cuda_source, machine, refused
+from .test_install_plan import build_of, plan
+
+WANTED = (Arch(12, 0), Arch(9, 0, "a"))
 
 
-def test_every_folder_of_headers_is_searched_and_the_persons_own_last(tmp_path: Path) -> None:
-    """A toolkit of ours that lacks cublas: its own CCCL and torch's headers, neither in place of the other."""
+def chosen(folder: Path, flags: str = "", before: str = "", torch: str = "2.11.0") -> ArchChoice | Problem:
+    return choose_archs(read_source(cuda_source(folder, flags=flags, before=before)), WANTED, torch)
+
+
+def choice(folder: Path, flags: str = "", before: str = "") -> ArchChoice:
+    return require(chosen(folder, flags, before))
+
+
+def test_torch_decides(tmp_path: Path) -> None:
+    found = choice(tmp_path, '"-O3", "-I" + os.path.join(here, "third_party/glm/")')
+    assert (found.decider, found.variables) == (Decider.TORCH, {"TORCH_CUDA_ARCH_LIST": "12.0;9.0a"})
+
+
+@pytest.mark.parametrize("name", ["CUDA_ARCHITECTURES", "TCNN_CUDA_ARCHITECTURES", "CUDA_ARCH_LIST"])
+def test_a_variable_of_its_own(tmp_path: Path, name: str) -> None:
+    before = f'n = os.environ.get("{name}", "75")\n'
+    found = choice(tmp_path, 'f"-arch=sm_{n}"', before)
+    assert (found.decider, found.variables) == (Decider.OWN_VARIABLE, {name: "120;90a"})
+
+
+def test_a_variable_that_only_prints_leaves_it_to_torch(tmp_path: Path) -> None:
+    """It reads CUDA_ARCHITECTURES but hands nvcc no architecture, so torch adds its own."""
+    assert choice(tmp_path, "", 'print(os.environ.get("CUDA_ARCHITECTURES"))\n').decider is Decider.TORCH
+
+
+def test_torchs_variable_read_by_setup_py_is_still_torchs(tmp_path: Path) -> None:
+    before = 'if "TORCH_CUDA_ARCH_LIST" not in os.environ: os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5"\n'
+    assert choice(tmp_path, "", before).decider is Decider.TORCH
+
+
+def test_numbers_written_in_setup_py(tmp_path: Path) -> None:
+    good = '"-gencode=arch=compute_120,code=sm_120", "-gencode=arch=compute_90a,code=sm_90a"'
+    assert choice(tmp_path, good).decider is Decider.FIXED
+    other = '"-gencode=arch=compute_70,code=sm_70", "-gencode=arch=compute_120,code=sm_120"'
+    refusal = refused(chosen(tmp_path, other))
+    assert refusal.code == "arch-fixed-in-source"
+    assert "sm_70, sm_120 and nothing else" in refusal.what and "sm_90a" in refusal.meaning
+
+
+def test_a_list_that_setup_py_forces_on_torch(tmp_path: Path) -> None:
+    refusal = refused(chosen(tmp_path, "", 'os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5;8.6+PTX"\n'))
+    assert "sm_75, sm_86 and nothing else" in refusal.what
+
+
+def test_a_stray_flag_with_arch_in_it(tmp_path: Path) -> None:
+    """-march=native among nvcc's flags: torch adds nothing, and no variable changes that."""
+    found = choice(tmp_path, '"-Xcompiler", "-march=native"')
+    assert found.decider is Decider.COMPUTED and found.variables == {} and "-march=native" in found.why
+
+
+def test_what_we_read_is_what_torch_decides(tmp_path: Path) -> None:
+    """torch's own function, fed the flags of each kind, adds flags exactly where we say that torch decides."""
+    extension = pytest.importorskip("torch.utils.cpp_extension")
+    import os
+
+    for flags in (["-O3"], ["-march=native"], ["-gencode=arch=compute_80,code=sm_80"], ["-I/x/search/"]):
+        text = ", ".join(repr(flag) for flag in flags)
+        found = chosen(tmp_path, text, torch=extension.torch.__version__)
+        by_torch = isinstance(found, ArchChoice) and found.decider is Decider.TORCH
+        before = os.environ.get("TORCH_CUDA_ARCH_LIST")
+        os.environ["TORCH_CUDA_ARCH_LIST"] = "12.0"
+        try:
+            added = extension._get_cuda_arch_flags(flags)
+        finally:
+            os.environ.pop("TORCH_CUDA_ARCH_LIST")
+            if before is not None:
+                os.environ["TORCH_CUDA_ARCH_LIST"] = before
+        assert bool(added) == by_torch, flags
+
+
+SLIM = dataclasses.replace(CUDA_13, found_via=OWN_TOOLKIT, missing=("include/cublas_v2.h",))
+
+
+def test_every_folder_of_headers_is_searched(tmp_path: Path) -> None:
+    """A toolkit of ours that lacks cublas: its own CCCL and torch's headers, and the user's own last."""
     lent = tmp_path / "nvidia" / "cu13" / "include"
     lent.mkdir(parents=True)
     (lent / "cublas_v2.h").write_text("")
     torch = dataclasses.replace(TORCH, folder=str(tmp_path / "torch"))
-    toolkit = dataclasses.replace(CUDA_13, found_via=OWN_TOOLKIT, missing=("include/cublas_v2.h",))
-    facts = machine(torch=torch, toolkits=(toolkit,), variables={"CPATH": "/mine"})
-    made = build_environment(
-        facts, toolkit, "why", choose_compilers(facts, torch, toolkit, (13, 0, 88)).required(), {}, "why"
-    )
-    assert made.variables["CPATH"] == f"{toolkit.root}/include/cccl:{lent}:/mine"
+    facts = machine(torch=torch, toolkits=(SLIM,), variables={"CPATH": "/mine"})
+    toolkit = choose_toolkit(facts, torch, (Arch(12, 0),)).required()
+    compilers = choose_compilers(facts, torch, SLIM, (13, 0, 88)).required()
+    archs = ArchChoice(Decider.TORCH)
+    source = Source("/x", ("setup.py",), "x")
+    made = build_environment(facts, source, toolkit, compilers, archs, Jobs(1, "as asked"))
+    assert made.variables["CPATH"] == f"{SLIM.root}/include/cccl:{lent}:/mine"
     said = [reason.text for reason in made.reasons if reason.text.startswith("CPATH=")]
     assert len(said) == 2 and "include/cublas_v2.h" in said[1]
+
+
+def with_tools(system: str = "linux", **tools: str) -> Facts:
+    facts = machine()
+    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, tools=tools, system=system))
+
+
+def test_ccache_stands_before_nvcc_and_the_plan_says_why(tmp_path: Path) -> None:
+    build = build_of(plan(cuda_source(tmp_path), with_tools(ninja="1.11", ccache="4.7.5", sccache="0.8")))
+    assert build.variables["PYTORCH_NVCC"] == "ccache /usr/local/cuda-13.0/bin/nvcc"
+    assert build.variables["CXX"] == "/usr/bin/g++", "torch asks CXX for its version as one program's name"
+    said = " | ".join(reason.text for reason in build.reasons)
+    assert "ccache 4.7.5 is here" in said and "CXX is called through ccache" in said
+
+
+def test_sccache_alone_does_without_dependency_files(tmp_path: Path) -> None:
+    build = build_of(plan(cuda_source(tmp_path), with_tools(ninja="1.11", sccache="0.8.1")))
+    assert build.variables["PYTORCH_NVCC"].startswith("sccache ")
+    assert build.variables["TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES"] == "1"
+
+
+def test_cmake_has_launchers_of_its_own() -> None:
+    source = Source("/x", ("pyproject.toml", "CMakeLists.txt"), "x", needs_cuda=True)
+    variables, (reason,) = compiler_cache(with_tools(ccache="4.7.5"), CUDA_13, source)
+    assert variables == {
+        "CMAKE_C_COMPILER_LAUNCHER": "ccache",
+        "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
+        "CMAKE_CUDA_COMPILER_LAUNCHER": "ccache",
+    }
+    assert "ccache 4.7.5" in reason.text
+
+
+def test_without_one_and_on_windows_nothing_changes(tmp_path: Path) -> None:
+    source = read_source(cuda_source(tmp_path))
+    assert compiler_cache(with_tools(ninja="1.11"), CUDA_13, source) == ({}, ())
+    assert compiler_cache(with_tools("windows", ccache="4.7.5"), CUDA_13, source) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("total", "files", "parts"),
+    [
+        (16, (5, 3, 2), [5, 3, 2]),  # every one has all that it can use
+        (8, (5, 3, 2), [4, 2, 2]),
+        (2, (5, 3, 2), [1, 1, 1]),  # the third waits for one of the others
+        (2, (4, 1), [2, 1]),  # beside a long one a short one would only take from it
+        (1, (5, 5), [1, 1]),
+        (4, (1, 1, 1), [1, 1, 1]),
+        (6, (6,), [6]),
+    ],
+)
+def test_shares(total: int, files: tuple[int, ...], parts: list[int]) -> None:
+    assert shares(total, files) == parts
+
+
+@pytest.mark.parametrize("total", [1, 2, 3, 7, 16, 64])
+@pytest.mark.parametrize("files", [(5, 3, 2), (1, 9), (30, 1, 1, 1), (2, 2, 2, 2, 2, 2)])
+def test_each_has_one_and_none_more_than_there_are(total: int, files: tuple[int, ...]) -> None:
+    parts = shares(total, files)
+    assert all(1 <= part <= min(total, count) for part, count in zip(parts, files, strict=True))
+
+
+def source(name: str, files: int) -> Source:
+    modules = (NativeModule(f"{name}._C", tuple(f"{i}.cu" for i in range(files))),) if files else ()
+    return Source(f"/{name}", ("setup.py",), name, modules=modules)
+
+
+def test_builds_share_and_say_so() -> None:
+    big, small = share_jobs(Jobs(8, "8 cores"), [source("big", 6), source("small", 2)])
+    assert (big.count, small.count) == (6, 2)
+    assert big.reason.text == "MAX_JOBS=6: its share of 8 (8 cores)"
+
+
+def test_a_build_alone_keeps_all() -> None:
+    alone = Jobs(8, "8 cores")
+    assert share_jobs(alone, [source("alone", 1)]) == [alone]
+
+
+def test_a_computed_list_of_files_may_be_long() -> None:
+    computed, small = share_jobs(Jobs(8, "8 cores"), [source("a", 0), source("b", 2)])
+    assert (computed.count, small.count) == (6, 2)

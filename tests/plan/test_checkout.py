@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Exit, Problem, require
 from splatfix.install.downloads import FETCHABLE
-from splatfix.plan.checkout import sources_in
-from splatfix.plan.folders import install_of
-from splatfix.plan.swaps import choose_swaps
+from splatfix.plan.checkout import install_name, sources_in
+from splatfix.plan.dropins import choose_dropins
 
-from .machines import cuda_source
+from .machines import cuda_source, refused
 
 
 def taming(folder: Path) -> Path:
@@ -44,12 +43,11 @@ def test_a_submodule_that_is_empty_stops_it_and_a_viewer_does_not(tmp_path: Path
     folder = taming(tmp_path)
     (folder / "SIBR_viewers").mkdir()
     (folder / ".gitmodules").write_text("\tpath = SIBR_viewers\n\tpath = submodules/fused-ssim\n")
-    with pytest.raises(SplatfixError) as caught:
-        sources_in([str(folder)])
-    assert caught.value.code == "source-incomplete"
-    assert "submodules/fused-ssim is missing" in caught.value.what and "SIBR" not in caught.value.what
+    caught = refused(sources_in([str(folder)]))
+    assert caught.code == "source-incomplete"
+    assert "submodules/fused-ssim is missing" in caught.what and "SIBR" not in caught.what
     cuda_source(folder / "submodules" / "fused-ssim", "fused_ssim")
-    assert len(sources_in([str(folder)])[0]) == 3
+    assert len(require(sources_in([str(folder)]))[0]) == 3
 
 
 def test_a_home_folder_and_a_disk_are_no_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,16 +55,15 @@ def test_a_home_folder_and_a_disk_are_no_checkouts(tmp_path: Path, monkeypatch: 
     cuda_source(home / "clones" / "simple-knn", "simple_knn")
     monkeypatch.setattr(Path, "home", classmethod(lambda cls: home))
     for folder, words in ((home, "your home folder"), (Path("/"), "the root of a disk")):
-        with pytest.raises(SplatfixError) as caught:
-            sources_in([str(folder)])
-        assert caught.value.code == "not-a-checkout" and words in caught.value.what
+        caught = refused(sources_in([str(folder)]))
+        assert caught.code == "not-a-checkout" and words in caught.what
 
 
-def refused(folder: Path | str) -> SplatfixError:
-    with pytest.raises(SplatfixError) as caught:
-        sources_in([str(folder)])
-    assert int(caught.value.exit_code) == 2
-    return caught.value
+def misuse(folder: Path | str) -> Problem:
+    """What is wrong with naming this folder."""
+    refusal = refused(sources_in([str(folder)]))
+    assert refusal.exit_code is Exit.USAGE
+    return refusal
 
 
 def test_a_folder_of_checkouts_is_none_and_they_are_named(
@@ -77,16 +74,15 @@ def test_a_folder_of_checkouts_is_none_and_they_are_named(
     cuda_source(tmp_path / "clones" / "simple-knn", "simple_knn")
     cuda_source(tmp_path / "too" / "far" / "down", "down")
     (tmp_path / "photos").mkdir()
-    error = refused(".")
+    error = misuse(".")
     assert error.code == "not-a-checkout"
-    assert [line for line in error.todo if line.startswith("splatfix")] == [
+    assert [step.line() for step in error.todo if step.command] == [
         "splatfix install ./clones/simple-knn",
         "splatfix install ./taming",
     ]
-    assert refused("photos").code == "not-an-extension"
-    with pytest.raises(SplatfixError) as caught:
-        choose_swaps(["clones"])
-    assert "splatfix install ./clones/simple-knn --backend pure" in caught.value.todo
+    assert misuse("photos").code == "not-an-extension"
+    caught = refused(choose_dropins(["clones"]))
+    assert "splatfix install ./clones/simple-knn --backend pure" in [step.line() for step in caught.todo]
 
 
 def test_a_clone_of_an_unknown_stack_stands_for_its_extensions(tmp_path: Path) -> None:
@@ -94,7 +90,7 @@ def test_a_clone_of_an_unknown_stack_stands_for_its_extensions(tmp_path: Path) -
         folder = tmp_path / mark.strip(".")
         (folder / mark).mkdir(parents=True)
         cuda_source(folder / "cuda" / "simple-knn", "simple_knn")
-        assert [source.name for source in sources_in([str(folder)])[0]] == ["simple_knn"]
+        assert [source.name for source in require(sources_in([str(folder)]))[0]] == ["simple_knn"]
 
 
 @pytest.mark.parametrize(
@@ -108,11 +104,11 @@ def test_a_clone_of_an_unknown_stack_stands_for_its_extensions(tmp_path: Path) -
     ],
 )
 def test_what_is_no_folder_is_answered_with_what_to_do(text: str, said: str) -> None:
-    assert said in " | ".join(step.line() for step in refused(text).todo)
+    assert said in " | ".join(step.line() for step in misuse(text).todo)
 
 
 def test_the_release_that_is_named_for_gsplat_is_one_that_install_takes() -> None:
-    assert FETCHABLE.fullmatch(install_of("gsplat"))
+    assert FETCHABLE.fullmatch(install_name("gsplat"))
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["checkout", "extension"])
@@ -120,13 +116,11 @@ def test_a_refused_drop_in_names_the_source_that_was_given(tmp_path: Path, insid
     folder = tmp_path / "a stack" / "surfel"
     cuda_source(folder / "submodules" / "diff-surfel-rasterization", "diff_surfel_rasterization")
     given = folder / "submodules" / "diff-surfel-rasterization" if inside else folder
-    with pytest.raises(SplatfixError) as caught:
-        choose_swaps([str(given)])
-    assert caught.value.code == "nothing-replaces-it"
-    assert caught.value.todo[0].line() == f"splatfix install '{given}' --target sm_120"
-    with pytest.raises(SplatfixError) as caught:
-        choose_swaps(["gsplat"])
-    assert caught.value.todo[0].line() == "splatfix install gsplat==1.5.3 --target sm_120"
+    caught = refused(choose_dropins([str(given)]))
+    assert caught.code == "nothing-replaces-it"
+    assert caught.todo[0].line() == f"splatfix install '{given}' --target sm_120"
+    caught = refused(choose_dropins(["gsplat"]))
+    assert caught.todo[0].line() == "splatfix install gsplat==1.5.3 --target sm_120"
 
 
 def test_a_folder_of_everything_is_no_checkout(tmp_path: Path) -> None:
@@ -134,9 +128,8 @@ def test_a_folder_of_everything_is_no_checkout(tmp_path: Path) -> None:
     cuda_source(tmp_path / "a" / "simple-knn", "simple_knn")
     for number in range(3001):
         (tmp_path / f"photos{number}").mkdir()
-    with pytest.raises(SplatfixError) as caught:
-        sources_in([str(tmp_path)])
-    assert caught.value.code == "not-a-checkout" and "3000 folders" in caught.value.what
+    caught = refused(sources_in([str(tmp_path)]))
+    assert caught.code == "not-a-checkout" and "3000 folders" in caught.what
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

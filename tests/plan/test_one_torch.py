@@ -1,4 +1,4 @@
-"""Findings and ways out name one and the same torch build, by one and the same command."""
+"""Findings and options out name one and the same torch build, by one and the same command."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import pytest
 
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import Goal, make_context
+from splatfix.core.step import Command
 from splatfix.facts import Fact, Facts
-from splatfix.plan import Road, find_ways
-from splatfix.plan.ways import InstallTorch
+from splatfix.plan import OptionKind
+from splatfix.plan.steps import InstallTorch
 from tests.machines import NAMES, facts_of
-from tests.plan.machines import CUDA_12, INTERPRETER, machine
-from tests.plan.test_ways_grid import GRID, build_machine
+from tests.plan.machines import CUDA_12, INTERPRETER, find_options, machine, step_of
+from tests.plan.test_grid import GRID, build_machine
 
 TORCH_CHECKS = select(("torch",), ())
 
 
-def advised(facts: Facts, targets: tuple[str, ...]) -> set[str]:
+def advised(facts: Facts, targets: tuple[str, ...]) -> set[Command]:
     """The commands by which failing checks of torch would install one."""
     return {
-        step.line(windows=facts.machine.system == "windows")
+        step.command
         for item in run_checks(make_context(facts, Goal(targets)), TORCH_CHECKS)
         if item.status is Status.FAIL
         for step in item.remedy
-        if step.command
-        and re.search(r"install .*torch==", step.line(windows=facts.machine.system == "windows"))
+        if step.command and any(word.startswith("torch==") for word in step.command.argv)
     }
 
 
-def planned(facts: Facts, targets: tuple[str, ...]) -> str:
-    """The command of the road of another torch; "" where it is shut."""
-    ways = find_ways(Goal(targets), facts)
-    steps = (step for way in ways.plans if way.road is Road.OTHER_TORCH for step in way.steps)
-    return next((step.command for step in steps if isinstance(step, InstallTorch)), "")
+def planned(facts: Facts, targets: tuple[str, ...]) -> Command | None:
+    """The command of the option of another torch; None where it is rejected."""
+    options = find_options(Goal(targets), facts)
+    found = (option for option in options.available if option.kind is OptionKind.OTHER_TORCH)
+    return next((step_of(option, InstallTorch).command for option in found), None)
 
 
 def sick() -> Iterator[tuple[Facts, tuple[str, ...]]]:
-    """Machines whose torch serves nothing, or that have none, over the grid of the ways."""
+    """Machines whose torch serves nothing, or that have none, over the grid of the options."""
     for torch, driver, toolkits, compiler, gpu, elsewhere in GRID[::31]:
         if torch in ("none", "cpu", "1.13.1+cu117", "2.5.1+cu124"):
             yield build_machine(torch, driver, toolkits, compiler, gpu), elsewhere
@@ -66,23 +66,24 @@ def test_on_every_simulated_machine_too(name: str) -> None:
 @pytest.mark.parametrize("toolkits", [(), (CUDA_12,)])
 def test_an_empty_environment_without_the_newest_toolkit(toolkits: tuple[object, ...]) -> None:
     facts = machine(torch=None, toolkits=toolkits)  # type: ignore[arg-type]
-    assert advised(facts, ("sm_120",)) == {planned(facts, ("sm_120",))} != {""}
+    assert advised(facts, ("sm_120",)) == {planned(facts, ("sm_120",))} != {None}
 
 
 @pytest.mark.parametrize(
     ("changes", "starts"),
     [
-        ({}, "/env/bin/python -m pip install "),
-        ({"kind": "uv"}, "uv pip install --python /env/bin/python "),
-        ({"externally_managed": True}, "FOLDER/bin/python -m pip install "),
+        ({}, ("/env/bin/python", "-m", "pip", "install")),
+        ({"kind": "uv"}, ("uv", "pip", "install", "--python", "/env/bin/python")),
+        ({"externally_managed": True}, ("FOLDER/bin/python", "-m", "pip", "install")),
     ],
 )
-def test_every_command_is_the_environments_own(changes: dict[str, object], starts: str) -> None:
+def test_every_command_is_the_environments_own(changes: dict[str, object], starts: tuple[str, ...]) -> None:
     interpreter = dataclasses.replace(INTERPRETER, **changes)  # type: ignore[arg-type]
     facts = machine(torch=None, interpreter=interpreter, packages={})
-    assert planned(facts, ("sm_120",)).startswith(starts)
+    command = planned(facts, ("sm_120",))
+    assert command and command.argv[: len(starts)] == starts
     environment = dataclasses.replace(facts.environment, torch_installed=Fact(True, "test"))
     facts = dataclasses.replace(facts, environment=environment)
     for item in run_checks(make_context(facts, Goal(("sm_120",)))):
         for step in item.remedy:
-            assert not re.search(r"(?<!-m )(?<!uv )\bpip install \S*torch", step.text), step.text
+            assert not re.search(r"(?<!-m )(?<!uv )\bpip install \S*torch", step.line()), step.line()

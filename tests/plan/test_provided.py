@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.plan import BuildWheel, Plan, ProvideToolkit, Request, make_plan
+from splatfix.plan import BuildWheel, InstallPlan, ProvideToolkit, Request
 from splatfix.plan.provided import MARKER, provided_toolkit
+from tests.plan.machines import make_plan
 
 from .machines import CUDA_12, CUDA_13, TORCH, cuda_source, machine
 
@@ -18,20 +19,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def planned(folder: Path, *, provide: bool, torch: object = TORCH, toolkits: tuple[object, ...] = ()) -> Plan:
+def planned(
+    folder: Path, *, provide: bool, torch: object = TORCH, toolkits: tuple[object, ...] = ()
+) -> InstallPlan:
     facts = machine(torch=torch, toolkits=toolkits)  # type: ignore[arg-type]
     return make_plan(Request((str(cuda_source(folder)),), ("sm_120",), provide_toolkit=provide), facts)
 
 
 def test_it_comes_first_and_the_build_uses_it(tmp_path: Path, cache: Path) -> None:
     made = planned(tmp_path / "s", provide=True, toolkits=(CUDA_12,))
-    first, build = made.actions[0], made.actions[1]
+    first, build = made.steps[0], made.steps[1]
     assert isinstance(first, ProvideToolkit) and isinstance(build, BuildWheel)
     assert build.variables["CUDA_HOME"] == first.root == f"{cache}/toolkits/cuda-13.0/nvidia/cu13"
     assert f"{first.root}/include/cccl" in build.variables["CPATH"]
     assert first.requirements[0].endswith("==13.0.2"), "not what this torch itself depends on"
     assert "nvidia-nvvm==13.0.*" in first.requirements, "a newer nvvm writes PTX that this ptxas refuses"
-    assert any("12.8" in road.what for road in made.roads_not_taken)
+    assert any("12.8" in road.what for road in made.considered)
 
 
 def test_nobody_downloads_a_gigabyte_without_being_asked(tmp_path: Path) -> None:
@@ -39,7 +42,7 @@ def test_nobody_downloads_a_gigabyte_without_being_asked(tmp_path: Path) -> None
         planned(tmp_path / "s", provide=False)
     assert caught.value.code == "no-matching-toolkit" and "--provide-toolkit" in caught.value.todo[-1].line()
     fitting = planned(tmp_path / "s", provide=True, toolkits=(CUDA_13,))
-    assert not any(isinstance(action, ProvideToolkit) for action in fitting.actions)
+    assert not any(isinstance(action, ProvideToolkit) for action in fitting.steps)
 
 
 def test_one_that_is_there_is_used_without_asking(tmp_path: Path, cache: Path) -> None:
@@ -47,8 +50,8 @@ def test_one_that_is_there_is_used_without_asking(tmp_path: Path, cache: Path) -
     marker.parent.mkdir(parents=True)
     marker.write_text("{}")
     made = planned(tmp_path / "s", provide=False)
-    assert not any(isinstance(action, ProvideToolkit) for action in made.actions)
-    build = made.actions[0]
+    assert not any(isinstance(action, ProvideToolkit) for action in made.steps)
+    build = made.steps[0]
     assert isinstance(build, BuildWheel) and build.variables["CUDA_HOME"].startswith(str(cache))
 
 

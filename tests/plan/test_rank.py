@@ -1,4 +1,4 @@
-"""The notes beside the ways out: what is not here, what else is served, and what --keep really keeps."""
+"""The notes beside the options: what is not here, what else is served, and what --keep really keeps."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import dataclasses
 
 from splatfix.context import Goal
 from splatfix.facts import Fact, Facts, Gpu
-from splatfix.plan import Road, find_ways
-from splatfix.plan.ways import Keep, Rebuild
-from tests.plan.machines import CUDA_12, machine
-from tests.plan.test_ways import (
+from splatfix.plan import OptionKind
+from splatfix.plan.steps import Keep, Rebuild
+from tests.plan.machines import CUDA_12, find_options, machine, step_of
+from tests.plan.test_options import (
     RTX_4090,
     RTX_5080,
     TORCH_128,
     code,
     healthy,
+    kinds,
     plan,
-    roads,
-    why_shut,
+    why_not,
     with_driver,
     with_extension,
 )
@@ -27,7 +27,7 @@ STILL_SERVED = "to keep serving this machine's own"
 
 
 def notes(facts: Facts, *targets: str) -> str:
-    return "\n".join(find_ways(Goal(targets), facts).notes)
+    return "\n".join(find_options(Goal(targets), facts).notes)
 
 
 def test_a_gpu_that_runs_the_code_for_a_target_loses_nothing() -> None:
@@ -42,7 +42,7 @@ def test_gpus_that_nothing_serves_at_once_are_to_be_asked_for_one_by_one() -> No
     facts = with_driver(
         machine(torch=TORCH_128, gpus=(RTX_5080, OLD), toolkits=(CUDA_12,)), "580.95.05", "13.0"
     )
-    assert "no road to native code serves sm_120, sm_61 at once" in notes(facts)
+    assert "no option for native code serves sm_120, sm_61 at once" in notes(facts)
     assert "at once" not in notes(facts, "sm_120") and "at once" not in notes(healthy())
 
 
@@ -50,11 +50,11 @@ def test_what_is_kept_is_known_under_either_spelling() -> None:
     facts = with_extension(
         with_extension(healthy(), "simple_knn", code("sm_120")), "fused_ssim", code("sm_90")
     )
-    ways = find_ways(Goal(keep=("Simple-KNN",), source="./gs"), facts)
-    step = next(item for item in plan(ways, Road.REBUILD).steps if isinstance(item, Rebuild))
+    options = find_options(Goal(keep=("Simple-KNN",), sources=("./gs",)), facts)
+    step = step_of(plan(options, OptionKind.REBUILD), Rebuild)
     assert step.subjects == ("fused_ssim",)
-    assert "simple_knn is to be left as it is" in why_shut(ways, "another build")
-    assert ways.notes == ("./gs may hold simple_knn too: name the folders of the others in its place",)
+    assert "simple_knn is to be left as it is" in why_not(options, "another build")
+    assert options.notes == ("./gs may hold simple_knn too: name the folders of the others in its place",)
 
 
 def test_drop_ins_are_kept_for_what_they_are() -> None:
@@ -68,11 +68,11 @@ def test_drop_ins_are_kept_for_what_they_are() -> None:
         packages=Fact((dataclasses.replace(package, native=()),), "test"),
         distributions=Fact((*others, dataclasses.replace(distribution, made_by_splatfix="swap")), "test"),
     )
-    ways = find_ways(Goal(), dataclasses.replace(facts, environment=swapped))
-    assert roads(ways)[0] is Road.KEEP
-    way = plan(ways, Road.KEEP)
-    assert way.steps[0] == Keep(("fused_ssim",))
-    assert [reason.text for reason in way.reasons] == [
+    options = find_options(Goal(), dataclasses.replace(facts, environment=swapped))
+    assert kinds(options)[0] is OptionKind.KEEP
+    option = plan(options, OptionKind.KEEP)
+    assert option.steps[0] == Keep(subjects=("fused_ssim",))
+    assert [reason.text for reason in option.reasons] == [
         "splatfix's drop-ins run wherever torch does: fused_ssim"
     ]
 

@@ -1,4 +1,4 @@
-"""Drop-ins where torch is missing, and the driver where it is all that stands in the way."""
+"""Drop-ins where torch is missing, and the driver where it is all that stands in the option."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ import pytest
 
 from splatfix.context import Goal
 from splatfix.core.proof import RungName
+from splatfix.core.step import Step
 from splatfix.facts import Fact, Facts
 from splatfix.knowledge.torch_releases import release
-from splatfix.plan import Lane, Road, find_ways
-from splatfix.plan.ways import ByHand, InstallTorch, ShowIt
-from tests.plan.machines import CUDA_12, machine
-from tests.plan.test_roads_torch import changed, without_torch
-from tests.plan.test_ways import (
+from splatfix.plan import Lane, OptionKind
+from splatfix.plan.steps import Confirm, InstallTorch
+from tests.plan.machines import CUDA_12, argv, find_options, machine, step_of
+from tests.plan.test_options import (
     RTX_4090,
     RTX_5080,
     TORCH_118,
     TORCH_128,
     healthy,
+    kinds,
     plan,
-    roads,
-    why_shut,
+    why_not,
     with_driver,
 )
+from tests.plan.test_torch import changed, without_torch
 
 
 @pytest.mark.parametrize(
@@ -33,23 +34,23 @@ from tests.plan.test_ways import (
 )
 def test_the_first_torch_has_a_wheel_for_this_python_and_glibc(facts: Facts, version: str) -> None:
     """No CUDA build for the GPU has one; a CPU build shows the drop-ins' numbers, and nothing on that GPU."""
-    way = plan(find_ways(Goal(), facts), Road.SWAP)
-    step = next(item for item in way.steps if isinstance(item, InstallTorch))
+    option = plan(find_options(Goal(), facts), OptionKind.DROPIN)
+    step = step_of(option, InstallTorch)
     assert (step.version, step.tag) == (version, "cpu")
-    assert RungName.COMPUTES not in way.can_prove
-    limit = next(item for item in way.cannot_prove if item.rung is RungName.COMPUTES)
+    assert RungName.COMPUTES not in option.proves
+    limit = next(item for item in option.cannot_prove if item.rung is RungName.COMPUTES)
     assert "no CUDA build of torch in the tables serves sm_120 here" in limit.why
 
 
 def test_drop_ins_need_a_torch_that_can_be_had() -> None:
-    assert "no release in the tables has a wheel" in why_shut(
-        find_ways(Goal(), without_torch("3.5.2")), "drop-ins"
+    assert "no release in the tables has a wheel" in why_not(
+        find_options(Goal(), without_torch("3.5.2")), "drop-ins"
     )
 
 
 def test_a_mac_gets_no_cuda_build_for_a_target_elsewhere() -> None:
     mac = changed(machine(torch=None, toolkits=(), host=()), system="darwin", machine="arm64")
-    step = plan(find_ways(Goal(("sm_120",)), mac), Road.SWAP).steps[0]
+    step = plan(find_options(Goal(("sm_120",)), mac), OptionKind.DROPIN).steps[0]
     assert isinstance(step, InstallTorch) and step.tag == "cpu"
 
 
@@ -60,29 +61,29 @@ def debian_13(driver: str, cuda: str) -> Facts:
 
 def test_a_driver_that_opens_the_only_native_road_is_told() -> None:
     """No CUDA 12 toolkit compiles beside glibc 2.41, and torch for CUDA 13 needs driver 580."""
-    ways = find_ways(Goal(), debian_13("570.86.15", "12.8"))
-    assert roads(ways) == [Road.SWAP, Road.DRIVER]
-    way = plan(ways, Road.DRIVER)
-    assert isinstance(way.steps[0], ByHand) and "580 or newer" in way.steps[0].text
-    install = next(step for step in way.steps if isinstance(step, InstallTorch))
-    assert install.tag.startswith("cu13") and RungName.TRAINS in way.can_prove
-    assert way.reasons[0].text.startswith("torch 2.") and "needs driver 580" in way.reasons[0].text
+    options = find_options(Goal(), debian_13("570.86.15", "12.8"))
+    assert kinds(options) == [OptionKind.DROPIN, OptionKind.DRIVER]
+    option = plan(options, OptionKind.DRIVER)
+    assert type(option.steps[0]) is Step and "580 or newer" in option.steps[0].text
+    install = step_of(option, InstallTorch)
+    assert install.tag.startswith("cu13") and RungName.TRAINS in option.proves
+    assert option.reasons[0].text.startswith("torch 2.") and "needs driver 580" in option.reasons[0].text
 
 
 def test_no_driver_is_asked_for_where_another_road_is_open_or_torch_is_to_stay() -> None:
-    assert "new enough" in why_shut(
-        find_ways(Goal(), debian_13("580.95.05", "13.0")), "another NVIDIA driver"
+    assert "new enough" in why_not(
+        find_options(Goal(), debian_13("580.95.05", "13.0")), "another NVIDIA driver"
     )
-    kept = find_ways(Goal(keep=("torch",)), debian_13("570.86.15", "12.8"))
-    assert "new enough" in why_shut(kept, "another NVIDIA driver")
+    kept = find_options(Goal(keep=("torch",)), debian_13("570.86.15", "12.8"))
+    assert "new enough" in why_not(kept, "another NVIDIA driver")
 
 
 def test_the_driver_asked_for_is_the_oldest_that_starts_that_torch() -> None:
     kepler = dataclasses.replace(RTX_5080, name="NVIDIA Tesla K80", cc="3.7")
     facts = with_driver(machine(torch=None, toolkits=(), gpus=(kepler,)), "390.157", "9.1")
-    way = plan(find_ways(Goal(), facts), Road.DRIVER)
-    assert isinstance(way.steps[0], ByHand) and "450.80.02 or newer" in way.steps[0].text
-    assert next(step for step in way.steps if isinstance(step, InstallTorch)).tag == "cu118"
+    option = plan(find_options(Goal(), facts), OptionKind.DRIVER)
+    assert type(option.steps[0]) is Step and "450.80.02 or newer" in option.steps[0].text
+    assert step_of(option, InstallTorch).tag == "cu118"
 
 
 @pytest.mark.parametrize("glibc", ["2.17", "2.41"])
@@ -91,8 +92,8 @@ def test_no_road_installs_a_torch_without_a_wheel_here(python: str, glibc: str) 
     version = (int(python.split(".")[0]), int(python.split(".")[1]))
     for gpus in ((RTX_5080,), (dataclasses.replace(RTX_5080, cc="6.1"),), (RTX_5080, RTX_4090)):
         facts = changed(without_torch(python), glibc=glibc, gpus=Fact(gpus, "test"))
-        for way in find_ways(Goal(), facts).plans:
-            for step in (item for item in way.steps if isinstance(item, InstallTorch)):
+        for option in find_options(Goal(), facts).available:
+            for step in (item for item in option.steps if isinstance(item, InstallTorch)):
                 row = release(step.version.replace("*", "0"))
                 assert row is not None and row.supports_python(version) is not False, step
                 assert row.min_glibc is None or row.min_glibc <= tuple(map(int, glibc.split("."))), step
@@ -103,27 +104,34 @@ def test_a_lane_does_not_claim_what_it_says_it_cannot_show() -> None:
     facts = changed(
         with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,)), "580.95.05", "13.0"), tools={"docker": "28"}
     )
-    way = plan(find_ways(Goal(), facts, (Lane("cu130", "torch==2.11.0+cu130", True),)), Road.CONTAINER)
-    assert RungName.TRAINS in way.can_prove
-    assert not set(way.can_prove) & {limit.rung for limit in way.cannot_prove}
+    option = plan(
+        find_options(Goal(), facts, (Lane("cu130", "torch==2.11.0+cu130", True),)), OptionKind.CONTAINER
+    )
+    assert RungName.TRAINS in option.proves
+    assert not set(option.proves) & {limit.rung for limit in option.cannot_prove}
 
 
 def test_drop_ins_name_the_command_that_shows_each_rung_they_claim() -> None:
     """The rungs above loading are shown by verify (numbers) and, with a rasterizer among them, by certify (a training)."""
     for aim in (Goal(stack="inria-v1"), Goal(), Goal(extensions=("simple-knn",))):
-        made = next(item for item in find_ways(aim, healthy()).plans if item.road is Road.SWAP)
-        commands = [step.command for step in made.steps if isinstance(step, ShowIt)]
+        made = next(item for item in find_options(aim, healthy()).available if item.kind is OptionKind.DROPIN)
+        commands = [argv(step) for step in made.steps if isinstance(step, Confirm)]
         trains = aim.extensions == ()
-        assert (RungName.TRAINS in made.can_prove) is trains
-        assert any(item.startswith("splatfix certify --renderer inria") for item in commands) is trains
-        assert RungName.COMPUTES in made.can_prove and any("verify" in item for item in commands)
+        assert (RungName.TRAINS in made.proves) is trains
+        assert any(item[1:4] == ("certify", "--renderer", "inria") for item in commands) is trains
+        assert RungName.COMPUTES in made.proves and any(item[1] == "verify" for item in commands)
         if not trains:
             assert any(
-                limit.rung is RungName.TRAINS and "no rasterizer" in limit.why for limit in made.cannot_prove
+                limit.rung is RungName.TRAINS and "rasterizer" in limit.why for limit in made.cannot_prove
             )
 
 
 def test_drop_ins_beside_a_torch_that_the_gpu_cannot_use_are_shown_on_the_cpu() -> None:
     facts = with_driver(machine(torch=TORCH_118, gpus=(RTX_5080,)), "580.95.05", "13.0")
-    made = next(item for item in find_ways(Goal(stack="inria-v1"), facts).plans if item.road is Road.SWAP)
-    assert any("certify --renderer inria --device cpu" in step.describe() for step in made.steps)
+    made = next(
+        item
+        for item in find_options(Goal(stack="inria-v1"), facts).available
+        if item.kind is OptionKind.DROPIN
+    )
+    words = ("splatfix", "certify", "--renderer", "inria", "--device", "cpu")
+    assert any(argv(step)[:6] == words for step in made.steps)

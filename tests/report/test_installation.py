@@ -7,9 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from splatfix.plan import Request, make_plan
+from splatfix.plan import Request
 from splatfix.report.installation import show_plan
-from tests.plan.test_condemned import mcmc_source, package, with_rasterizer
+from tests.plan.machines import make_plan
+from tests.plan.test_parts import mcmc_source, package, with_rasterizer
 
 
 def test_that_another_stacks_rasterizer_is_replaced_is_shown_with_the_plan(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.knowledge.stacks import stack, variant
-from splatfix.plan.swap_table import refusal, swap_for_variant
+from splatfix.plan.dropin_table import dropin_for_variant, refusal
 
 BUILDERS = ("setup.py", "cmake", "none")
 ORIGINS = ("submodule", "vendored", "registry", "elsewhere")
@@ -37,8 +37,8 @@ class Part:
     @property
     def replaced_by(self) -> str:
         """Name of the drop-in; "" when nothing replaces it."""
-        swap = swap_for_variant(self.variant) if self.variant else None
-        return swap.name if swap else ""
+        dropin = dropin_for_variant(self.variant) if self.variant else None
+        return dropin.name if dropin else ""
 
     @property
     def why_irreplaceable(self) -> str:

@@ -13,9 +13,9 @@ from splatfix.knowledge import Arch, cubin_runs_on, drivers, ptx_runs_on, toolki
 from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstacle
-from splatfix.plan import Road, WayOut, find_ways
-from splatfix.plan.ways import GetToolkit, InstallTorch, Rebuild
-from tests.plan.machines import CUDA_13, compilers, machine
+from splatfix.plan import Option, OptionKind
+from splatfix.plan.steps import InstallTorch, ProvideToolkit, Rebuild
+from tests.plan.machines import CUDA_13, argv, compilers, find_options, machine
 
 TORCHES = (
     "1.13.1+cu117",
@@ -86,7 +86,7 @@ def build_machine(torch: str, driver: str, toolkits: tuple[str, ...], compiler: 
     )
 
 
-def check(facts: Facts, plan: WayOut, targets: tuple[Arch, ...], driver: str) -> None:
+def check(facts: Facts, plan: Option, targets: tuple[Arch, ...], driver: str) -> None:
     """One plan against the tables, asked directly."""
     new = next((step for step in plan.steps if isinstance(step, InstallTorch)), None)
     installed = facts.environment.torch.value
@@ -96,7 +96,7 @@ def check(facts: Facts, plan: WayOut, targets: tuple[Arch, ...], driver: str) ->
         known = build(new.version.replace("*", "0"), new.tag)
         assert known is not None, new
         assert wheel_obstacle(known, python=(3, 11), glibc=(2, 35)) is None
-        assert new.tag in new.command
+        assert new.tag in argv(new)[-1] or f"+{new.tag}" in " ".join(argv(new))
         for arch in targets:
             assert build_runs_on(known, arch) is not False, (new, arch)
         cuda = known.cuda
@@ -108,11 +108,11 @@ def check(facts: Facts, plan: WayOut, targets: tuple[Arch, ...], driver: str) ->
         return
     assert cuda is not None, "nothing is compiled beside a torch without CUDA"
     floor = drivers.runtime_floor(cuda)
-    if here & set(targets) and floor and plan.road is not Road.DRIVER:
+    if here & set(targets) and floor and plan.kind is not OptionKind.DRIVER:
         assert drivers.parse_driver(driver) >= floor, (driver, cuda)
-    numbers = [int(part) for part in rebuild.toolkit.split("CUDA ")[1].split(" ")[0].split(".")[:2]]
+    numbers = [int(part) for part in rebuild.cuda.split(".")[:2]]
     assert numbers[0] == cuda[0], "torch refuses another major"
-    if any(isinstance(step, GetToolkit) for step in plan.steps):
+    if any(isinstance(step, ProvideToolkit) for step in plan.steps):
         assert numbers[0] >= 13, "no compiler of an older CUDA is on PyPI"
     sass = [Arch.parse(item) for item in rebuild.arch_list.split(";") if "+PTX" not in item]
     ptx = [Arch.parse(item.removesuffix("+PTX")) for item in rebuild.arch_list.split(";") if "+PTX" in item]
@@ -121,7 +121,7 @@ def check(facts: Facts, plan: WayOut, targets: tuple[Arch, ...], driver: str) ->
     for arch in targets:
         native = any(cubin_runs_on(item, arch) for item in sass)
         assert native or any(ptx_runs_on(item, arch) for item in ptx), (rebuild.arch_list, arch)
-        if not native and arch in here and plan.road is not Road.DRIVER:
+        if not native and arch in here and plan.kind is not OptionKind.DRIVER:
             isa, level = (
                 drivers.ptx_isa_of_cuda((numbers[0], numbers[1])),
                 drivers.cuda_level_of_driver(driver),
@@ -136,12 +136,12 @@ def check(facts: Facts, plan: WayOut, targets: tuple[Arch, ...], driver: str) ->
 def run_cell(cell: tuple[str, str, tuple[str, ...], str, str, tuple[str, ...]]) -> int:
     torch, driver, toolkits, compiler, gpu, elsewhere = cell
     facts = build_machine(torch, driver, toolkits, compiler, gpu)
-    ways = find_ways(Goal(elsewhere), facts)
+    options = find_options(Goal(elsewhere), facts)
     targets = tuple(Arch.parse(item) for item in elsewhere) or (Arch.parse(gpu),)
-    assert len(ways.plans) + len(ways.rejected) == len(Road)
-    for plan in ways.plans:
+    assert len(options.available) + len(options.rejected) == len(OptionKind)
+    for plan in options.available:
         check(facts, plan, targets, driver)
-    return sum(1 for plan in ways.plans if any(isinstance(step, Rebuild) for step in plan.steps))
+    return sum(1 for plan in options.available if any(isinstance(step, Rebuild) for step in plan.steps))
 
 
 def test_a_part_of_the_grid() -> None:

@@ -9,13 +9,22 @@ import pytest
 
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import Goal, make_context
-from splatfix.facts import Checkout, Distribution, Extension, Fact, Facts, Linkage, RenderCall, SplatPackage
+from splatfix.facts import (
+    Checkout,
+    Distribution,
+    Extension,
+    Fact,
+    Facts,
+    Linkage,
+    RenderCall,
+    SplatPackage,
+)
 from splatfix.knowledge.stacks import variant
-from splatfix.plan import Request, Road, aim_at, find_ways, make_plan
-from splatfix.plan.condemned import other_variant, variants_of_source, who_loses_it
-from splatfix.plan.ways import Rebuild
-from tests.plan.machines import cuda_source
-from tests.plan.test_ways import SITE, code, healthy, plan, roads, why_shut
+from splatfix.plan import OptionKind, Request, goal_of
+from splatfix.plan.parts import conflict_with, other_variant, variants_of_source
+from splatfix.plan.steps import Rebuild
+from tests.plan.machines import cuda_source, find_options, make_plan, step_of
+from tests.plan.test_options import SITE, code, healthy, kinds, plan, why_not
 
 NAME = "diff_gaussian_rasterization"
 
@@ -39,18 +48,18 @@ def package(key: str, **changes: object) -> SplatPackage:
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
 
-def with_rasterizer(shown: SplatPackage, *, linkage: Linkage | None = None, swap: bool = False) -> Facts:
+def with_rasterizer(shown: SplatPackage, *, linkage: Linkage | None = None, dropin: bool = False) -> Facts:
     """A healthy RTX 5080 with this rasterizer: compiled for it, or one of splatfix's drop-ins."""
     facts = healthy()
     environment = facts.environment
-    one = Distribution(NAME, "0.0.0", SITE, made_by_splatfix="swap" if swap else "")
+    one = Distribution(NAME, "0.0.0", SITE, made_by_splatfix="swap" if dropin else "")
     file = Extension(f"{NAME}/_C.so", SITE, NAME, code("sm_120"), (), True, True, 1, linkage=linkage)
     return dataclasses.replace(
         facts,
         environment=dataclasses.replace(
             environment,
             packages=Fact((shown,), "test"),
-            extensions=Fact(() if swap else (file,), "test"),
+            extensions=Fact(() if dropin else (file,), "test"),
             distributions=Fact((*(environment.distributions.value or ()), one), "test"),
         ),
     )
@@ -61,15 +70,15 @@ def aim(*keys: str) -> Goal:
 
 
 def test_the_variant_that_is_meant_is_kept() -> None:
-    assert roads(find_ways(aim("mip"), with_rasterizer(package("mip"))))[0] is Road.KEEP
+    assert kinds(find_options(aim("mip"), with_rasterizer(package("mip"))))[0] is OptionKind.KEEP
 
 
-@pytest.mark.parametrize("swap", [False, True], ids=["compiled", "drop-in"])
-def test_another_stacks_variant_is_not_kept_but_rebuilt(swap: bool) -> None:
-    ways = find_ways(aim("mcmc"), with_rasterizer(package("mip"), swap=swap))
-    assert "the variant mip, and mcmc is meant" in why_shut(ways, "keep")
-    rebuild = plan(ways, Road.REBUILD)
-    assert next(step for step in rebuild.steps if isinstance(step, Rebuild)).subjects == (NAME,)
+@pytest.mark.parametrize("dropin", [False, True], ids=["compiled", "drop-in"])
+def test_another_stacks_variant_is_not_kept_but_rebuilt(dropin: bool) -> None:
+    options = find_options(aim("mcmc"), with_rasterizer(package("mip"), dropin=dropin))
+    assert "the variant mip, and mcmc is meant" in why_not(options, "keep")
+    rebuild = plan(options, OptionKind.REBUILD)
+    assert step_of(rebuild, Rebuild).subjects == (NAME,)
     assert any("that of Mip-Splatting; its trainer will no longer run" in r.text for r in rebuild.reasons)
 
 
@@ -84,12 +93,12 @@ def test_a_drop_in_is_known_by_how_it_is_called() -> None:
     bare = package("mip", exports=(), classes=("GaussianRasterizer", "Other"), forward=("anything",))
     assert other_variant(bare, ("mip",)) == ""
     assert "mcmc is meant" in other_variant(bare, ("mcmc",))
-    assert "that of Mip-Splatting" in who_loses_it(bare, ("mcmc",))
+    assert "that of Mip-Splatting" in conflict_with(bare, ("mcmc",))
 
 
 def test_a_stack_by_name_means_its_variant() -> None:
-    ways = find_ways(Goal(stack="mcmc"), with_rasterizer(package("mip")))
-    assert "mcmc is meant" in why_shut(ways, "keep")
+    options = find_options(Goal(stack="mcmc"), with_rasterizer(package("mip")))
+    assert "mcmc is meant" in why_not(options, "keep")
 
 
 def test_what_the_checkout_itself_calls_decides_over_the_name_of_the_variant() -> None:
@@ -110,11 +119,11 @@ def test_what_the_checkout_itself_calls_decides_over_the_name_of_the_variant() -
         facts = with_rasterizer(package("inria-v1"))
         return dataclasses.replace(facts, checkout=Fact(Checkout("/src", (), calls=(call,)), "test"))
 
-    assert roads(find_ways(aim("scaffold"), calling(2)))[0] is Road.KEEP, "the call fits"
+    assert kinds(find_options(aim("scaffold"), calling(2)))[0] is OptionKind.KEEP, "the call fits"
     for meant in (aim("inria-v1"), Goal(extensions=(NAME,))):
-        ways = find_ways(meant, calling(3))
-        assert "does not fit the installed diff_gaussian_rasterization" in why_shut(ways, "keep")
-        assert roads(ways)[0] is Road.REBUILD
+        options = find_options(meant, calling(3))
+        assert "does not fit the installed diff_gaussian_rasterization" in why_not(options, "keep")
+        assert kinds(options)[0] is OptionKind.REBUILD
 
 
 def test_whatever_check_fails_an_installed_part_it_is_not_kept() -> None:
@@ -128,12 +137,12 @@ def test_whatever_check_fails_an_installed_part_it_is_not_kept() -> None:
     for name, facts in broken.items():
         found = [
             item
-            for item in run_checks(make_context(facts, Goal()), select((name,), ()))
+            for item in run_checks(make_context(facts), select((name,), ()))
             if item.status is Status.FAIL
         ]
-        ways = find_ways(aim("mip"), facts)
-        assert found and found[0].summary.rstrip(".") in why_shut(ways, "keep"), name
-        step = next(step for step in plan(ways, Road.REBUILD).steps if isinstance(step, Rebuild))
+        options = find_options(aim("mip"), facts)
+        assert found and found[0].summary.rstrip(".") in why_not(options, "keep"), name
+        step = step_of(plan(options, OptionKind.REBUILD), Rebuild)
         assert step.subjects == (NAME,), name
 
 
@@ -163,7 +172,7 @@ def test_the_source_itself_tells_which_variant_is_meant_and_the_plan_says_who_lo
     assert "mcmc" in variants_of_source(str(folder))
     request = Request((str(folder),), ("sm_120",))
     facts = with_rasterizer(package("mip"))
-    assert "mcmc" in why_shut(find_ways(aim_at(request, facts), facts), "keep")
+    assert "mcmc" in why_not(find_options(goal_of(request), facts), "keep")
     said = (
         "the installed diff_gaussian_rasterization is that of Mip-Splatting; its trainer will no longer run"
     )

@@ -8,10 +8,10 @@ import pytest
 
 from splatfix.context import Goal
 from splatfix.facts import Fact, Facts, Gpu
-from splatfix.plan import Road, find_ways
-from splatfix.plan.ways import InstallTorch
-from tests.plan.machines import CUDA_12, INTERPRETER, machine
-from tests.plan.test_ways import RTX_5080, TORCH_118, TORCH_128, plan, why_shut, with_driver
+from splatfix.plan import OptionKind
+from splatfix.plan.steps import InstallTorch
+from tests.plan.machines import CUDA_12, INTERPRETER, find_options, machine, step_of
+from tests.plan.test_options import RTX_5080, TORCH_118, TORCH_128, plan, why_not, with_driver
 
 GTX_1080 = Gpu(1, "NVIDIA GeForce GTX 1080 Ti", cc="6.1")
 TITLE = "is then not served by torch"
@@ -19,8 +19,8 @@ TITLE = "is then not served by torch"
 
 def lost(facts: Facts, *targets: str) -> list[str]:
     """What the plan says of GPUs that were not asked for."""
-    way = plan(find_ways(Goal(targets), facts), Road.OTHER_TORCH)
-    return [reason.text for reason in way.reasons if TITLE in reason.text]
+    option = plan(find_options(Goal(targets), facts), OptionKind.OTHER_TORCH)
+    return [reason.text for reason in option.reasons if TITLE in reason.text]
 
 
 @pytest.mark.parametrize("target", ["sm_120", "sm_120a"])
@@ -34,8 +34,8 @@ def test_a_gpu_that_loses_its_torch_is_named(target: str) -> None:
 
 def test_a_build_that_the_own_driver_does_not_start_is_told_for_a_target_elsewhere() -> None:
     facts = with_driver(machine(torch=None, gpus=(Gpu(0, "NVIDIA A100", cc="8.0"),)), "550.90.07", "12.4")
-    way = plan(find_ways(Goal(("sm_120",)), facts), Road.OTHER_TORCH)
-    assert next(step for step in way.steps if isinstance(step, InstallTorch)).tag.startswith("cu13")
+    option = plan(find_options(Goal(("sm_120",)), facts), OptionKind.OTHER_TORCH)
+    assert step_of(option, InstallTorch).tag.startswith("cu13")
     (text,) = lost(facts, "sm_120")
     assert (
         "own sm_80" in text and "driver 550.90.07 is too old for CUDA 13.0, which needs 580 or newer;" in text
@@ -65,7 +65,7 @@ def without_torch(python: str = "3.11.7", driver: str = "580.95.05") -> Facts:
 
 
 def why_no_torch(facts: Facts, *targets: str) -> str:
-    return why_shut(find_ways(Goal(targets), facts), "another build")
+    return why_not(find_options(Goal(targets), facts), "another build")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_gpus_that_no_one_build_serves_are_served_one_at_a_time() -> None:
         machine(torch=TORCH_128, gpus=(RTX_5080, GTX_1080), toolkits=(CUDA_12,)), "580.95.05", "13.0"
     )
     why = why_no_torch(facts)
-    assert "sm_120 by torch 2.8.0+cu128, which is here, sm_61 by torch 2." in why and "--target" in why
+    assert "sm_120 by torch 2.8.0+cu128, which is installed, sm_61 by torch 2." in why and "--target" in why
     assert "one" not in why_no_torch(facts, "sm_120")
 
 
@@ -106,6 +106,6 @@ def test_which_python_it_is_for_is_open_where_that_is_not_known() -> None:
     lost_python = dataclasses.replace(
         facts.environment, interpreter=Fact(None, "", "no such file"), torch_installed=Fact(None)
     )
-    ways = find_ways(Goal(), dataclasses.replace(facts, environment=lost_python))
-    assert "the target Python cannot be used (no such file)" in why_shut(ways, "keep")
-    assert any("which Python" in text for text in plan(ways, Road.OTHER_TORCH).unsure)
+    options = find_options(Goal(), dataclasses.replace(facts, environment=lost_python))
+    assert "the target Python cannot be used (no such file)" in why_not(options, "keep")
+    assert any("which Python" in text for text in plan(options, OptionKind.OTHER_TORCH).unsure)

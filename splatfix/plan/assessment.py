@@ -1,4 +1,4 @@
-"""What the facts mean for the ways out: the targets, the torch, the driver and the native parts that are there."""
+"""A context with what the checks say of it: the extensions that are meant, and what must be repaired first."""
 
 from __future__ import annotations
 
@@ -8,30 +8,22 @@ from dataclasses import dataclass, replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status, run_checks, select
-from splatfix.context import Goal, make_context
+from splatfix.context import Context, Goal, Target, make_context
 from splatfix.context.coverage import judge
-from splatfix.context.readings import glibc_of, installed_driver, is_windows, platform_of, python_version
-from splatfix.context.targets import driver_level, own_gpus
+from splatfix.context.readings import installed_driver
+from splatfix.context.targets import own_gpus
 from splatfix.context.torch_wheels import no_wheels
+from splatfix.core.errors import Problem
+from splatfix.core.step import Step, say
 from splatfix.core.versions import release
 from splatfix.facts import Facts, FatbinGroup, Torch
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import Platform, driver_words
-from splatfix.plan.native_parts import NativePart, native_parts
-from splatfix.plan.ways import ByHand, by_hand
+from splatfix.plan.parts import NativePart, native_parts
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """One architecture to serve."""
-
-    arch: Arch
-    here: bool
-    """A GPU of this architecture is in this machine."""
-
-
-@dataclass(frozen=True)
-class Serves:
+class Verdict:
     """Whether some code runs on a GPU (None: it cannot be told), and the sentence that says so."""
 
     ok: bool | None
@@ -39,30 +31,43 @@ class Serves:
 
 
 @dataclass(frozen=True)
-class Situation:
-    """The facts, as the ways out look at them."""
+class Assessment:
+    """A context as the options look at it."""
 
-    facts: Facts
-    aim: Goal
-    wanted: tuple[Wanted, ...]
-    parts: tuple[NativePart, ...]
-    repairs: tuple[ByHand, ...] = ()
+    context: Context
+    parts: tuple[NativePart, ...] = ()
+    repairs: tuple[Step, ...] = ()
     """What must be done to driver or container before anything runs on this machine's GPU."""
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of the context."""
+        return self.context.facts
+
+    @property
+    def goal(self) -> Goal:
+        """The goal of the context."""
+        return self.context.goal
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The GPUs to serve."""
+        return self.context.targets
 
     @property
     def archs(self) -> tuple[Arch, ...]:
         """The architectures to serve."""
-        return tuple(item.arch for item in self.wanted)
+        return self.context.archs
 
     @property
     def here(self) -> bool:
         """At least one target is a GPU of this machine, so that its driver has a say."""
-        return any(item.here for item in self.wanted)
+        return any(item.here for item in self.targets)
 
     @property
     def away(self) -> tuple[Arch, ...]:
         """The targets that no GPU of this machine is."""
-        return tuple(item.arch for item in self.wanted if not item.here)
+        return tuple(item.arch for item in self.targets if not item.here)
 
     @property
     def not_asked_for(self) -> tuple[Arch, ...]:
@@ -73,12 +78,12 @@ class Situation:
     @property
     def torch(self) -> Torch | None:
         """The installed torch, when it can be read."""
-        return self.facts.environment.torch.value
+        return self.context.torch
 
     @property
     def platform(self) -> Platform | None:
         """``linux`` or ``windows``; None where there is no CUDA (macOS)."""
-        return platform_of(self.facts)
+        return self.context.platform
 
     @property
     def driver(self) -> tuple[int, ...] | None:
@@ -98,7 +103,7 @@ class Situation:
     @property
     def kept(self) -> tuple[str, ...]:
         """Names of the extensions that are to be left as they are, however a person has spelt them."""
-        wished = {canonicalize_name(name) for name in self.aim.keep}
+        wished = {canonicalize_name(name) for name in self.goal.keep}
         return tuple(part.name for part in self.parts if canonicalize_name(part.name) in wished)
 
     @property
@@ -109,12 +114,12 @@ class Situation:
     @property
     def python(self) -> tuple[int, int] | None:
         """(major, minor) of the target interpreter."""
-        return python_version(self.facts)
+        return self.context.python
 
     @property
     def glibc(self) -> tuple[int, int] | None:
         """(major, minor) of the C library."""
-        return glibc_of(self.facts)
+        return self.context.glibc
 
     @property
     def no_wheels(self) -> str:
@@ -127,16 +132,15 @@ class Situation:
         return ", ".join(arch.sm for arch in self.archs)
 
 
-def situation(aim: Goal, facts: Facts) -> Situation:
-    """Read the facts for an aim.
-
-    Raises:
-        SplatfixError: ``unknown-arch``, or ``no-gpu-to-target`` when ``auto`` finds no NVIDIA GPU.
-    """
-    targets = make_context(facts, Goal(aim.targets)).required_targets()
-    wanted = tuple(Wanted(item.arch, item.here) for item in targets)
-    found = Situation(facts, aim, wanted, tuple(native_parts(aim, facts, [item.arch for item in wanted])))
-    return replace(found, repairs=_repairs(facts)) if found.here else found
+def assess(context: Context) -> Assessment | Problem:
+    """What the checks say of a context; ``no-gpu-to-target`` or ``unknown-stack`` where nothing can be said."""
+    if context.no_target:
+        return context.no_target
+    parts = native_parts(context)
+    if isinstance(parts, Problem):
+        return parts
+    found = Assessment(context, parts)
+    return replace(found, repairs=_repairs(context.facts)) if found.here else found
 
 
 def code_serves(
@@ -147,38 +151,38 @@ def code_serves(
     cuda: str | None,
     unread: str = "",
     counted: bool = True,
-) -> Serves:
+) -> Verdict:
     """Whether every fatbin of a library has something for a GPU.
 
     Args:
         counted: count the fatbins for the reason, of which torch has thousands.
     """
     if not code:
-        return Serves(None, unread or "it shows no GPU code")
-    numbers = release(cuda)
+        return Verdict(None, unread or "it shows no GPU code")
+    numbers = release(cuda or "")
     build = (numbers[0], numbers[1]) if len(numbers) > 1 else None
     verdict = judge(code, arch, driver_cuda=level, build_cuda=build)  # equal fatbins have equal verdicts
     if not verdict.usable and counted:
         each = tuple(group for group in code for _ in range(group.count))  # so that the reason counts right
-        return Serves(False, judge(each, arch, driver_cuda=level, build_cuda=build).reason)
-    return Serves(None if verdict.usable and verdict.ptx_unsure else verdict.usable, verdict.reason)
+        return Verdict(False, judge(each, arch, driver_cuda=level, build_cuda=build).reason)
+    return Verdict(None if verdict.usable and verdict.ptx_unsure else verdict.usable, verdict.reason)
 
 
-def lacks_code(found: Situation, part: NativePart) -> bool:
+def lacks_code(found: Assessment, part: NativePart) -> bool:
     """It is not there, cannot be used, or is known to hold nothing for one of the targets."""
     if not part.installed or part.error or part.unfit:
         return True
-    if part.swap:
+    if part.dropin:
         return False
     cuda = found.torch.cuda if found.torch else None
     answers = (
-        code_serves(part.code, arch, level=driver_level(found.facts, arch), cuda=cuda, counted=False)
+        code_serves(part.code, arch, level=found.context.driver_level(arch), cuda=cuda, counted=False)
         for arch in found.archs
     )
     return any(answer.ok is False for answer in answers)
 
 
-def torch_obstacles(found: Situation) -> tuple[list[str], list[str]]:
+def torch_obstacles(found: Assessment) -> tuple[list[str], list[str]]:
     """What speaks against building for the targets beside the torch that is here, and what is not known about it."""
     torch = found.torch
     if torch is None:
@@ -190,7 +194,7 @@ def torch_obstacles(found: Situation) -> tuple[list[str], list[str]]:
         verdict = code_serves(
             torch.code,
             arch,
-            level=driver_level(found.facts, arch),
+            level=found.context.driver_level(arch),
             cuda=torch.cuda,
             unread=f"what GPU code torch {torch.version} carries is not known",
             counted=False,
@@ -216,39 +220,37 @@ def _why_no_torch(facts: Facts) -> str:
     return "the installed torch cannot be read"
 
 
-def driver_objection(found: Situation, cuda: str) -> Serves:
+def driver_objection(found: Assessment, cuda: str) -> Verdict:
     """Whether this machine's driver starts a CUDA runtime; asked only where a target is here."""
     if not found.here:
-        return Serves(None, "no target is in this machine, so its driver has no say")
+        return Verdict(None, "no target is in this machine, so its driver has no say")
     return own_driver_starts(found, cuda)
 
 
-def own_driver_starts(found: Situation, cuda: str) -> Serves:
+def own_driver_starts(found: Assessment, cuda: str) -> Verdict:
     """Whether this machine's driver starts a CUDA runtime, wherever the targets are."""
     numbers = release(cuda)
     floor = drivers.runtime_floor((numbers[0], numbers[1]), found.platform or "linux")
     if floor is None:
-        return Serves(None, f"the oldest driver for CUDA {cuda} is not in the tables")
+        return Verdict(None, f"the oldest driver for CUDA {cuda} is not in the tables")
     need = driver_words(floor)
     if found.own_driver is None:
-        return Serves(None, f"no driver version is known here; CUDA {cuda} needs {need} or newer")
+        return Verdict(None, f"no driver version is known here; CUDA {cuda} needs {need} or newer")
     have = found.driver_words
     if found.own_driver < floor:
-        return Serves(False, f"driver {have} is too old for CUDA {cuda}, which needs {need} or newer")
-    return Serves(True, f"driver {have} starts CUDA {cuda} (needs {need})")
+        return Verdict(False, f"driver {have} is too old for CUDA {cuda}, which needs {need} or newer")
+    return Verdict(True, f"driver {have} starts CUDA {cuda} (needs {need})")
 
 
-# Driver findings whose cure comes before everything else, whatever road is taken.
+# Failures of the driver that are repaired before everything else, whichever option is taken.
 _BROKEN = ("gpu-without-driver", "driver-library-mismatch", "driver-library-missing", "no-gpu-visible")
 
 
-def _repairs(facts: Facts) -> tuple[ByHand, ...]:
+def _repairs(facts: Facts) -> tuple[Step, ...]:
     findings = run_checks(make_context(facts), select(_BROKEN, ()))
-    return tuple(
-        repair_of(finding, is_windows(facts)) for finding in findings if finding.status is Status.FAIL
-    )
+    return tuple(step for finding in findings if finding.status is Status.FAIL for step in repair_of(finding))
 
 
-def repair_of(finding: Finding, windows: bool) -> ByHand:
-    """A finding's own remedy as a step of a plan."""
-    return by_hand(finding.remedy, windows, finding.summary)
+def repair_of(finding: Finding) -> tuple[Step, ...]:
+    """A finding's own remedy; where it has none, what it says."""
+    return finding.remedy or (say(finding.summary),)

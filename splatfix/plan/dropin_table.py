@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Swap:
+class Dropin:
     """One drop-in: the distribution it takes the place of, and what it is made of."""
 
     distribution: str
     module: str
     kernels: tuple[str, ...]
     """Files of ``splatfix.kernels`` it carries copies of."""
-    face: str
+    api: str
     """The module in the drop-in that has the original's names, as a path."""
     note: str
     serves: tuple[str, ...]
@@ -23,16 +23,16 @@ class Swap:
 
     @property
     def name(self) -> str:
-        """As a person names it: ``simple_knn``, ``diff_gaussian_rasterization@dr_aa``."""
+        """As a user names it: ``simple_knn``, ``diff_gaussian_rasterization@dr_aa``."""
         return f"{self.module}@{self.variant}" if self.variant else self.module
 
 
 _SLOW = "plain PyTorch: the same image and gradients within rounding, for small scenes; far slower than CUDA"
 
 
-def _rasterizer(variant_name: str, *serves: str, helpers: bool = False, note: str = "") -> Swap:
+def _rasterizer(variant_name: str, *serves: str, helpers: bool = False, note: str = "") -> Dropin:
     kernels = ("rasterizer.py", "helpers.py") if helpers else ("rasterizer.py",)
-    return Swap(
+    return Dropin(
         "diff-gaussian-rasterization",
         "diff_gaussian_rasterization",
         kernels,
@@ -43,8 +43,8 @@ def _rasterizer(variant_name: str, *serves: str, helpers: bool = False, note: st
     )
 
 
-SWAPS: tuple[Swap, ...] = (
-    Swap(
+DROPINS: tuple[Dropin, ...] = (
+    Dropin(
         "fused-ssim",
         "fused_ssim",
         ("ssim.py",),
@@ -52,7 +52,7 @@ SWAPS: tuple[Swap, ...] = (
         "the same formula in plain PyTorch: same numbers within rounding, slower, more memory",
         ("fused-ssim",),
     ),
-    Swap(
+    Dropin(
         "simple-knn",
         "simple_knn",
         ("knn.py",),
@@ -98,14 +98,14 @@ IRREPLACEABLE = {
 }
 
 
-def swap_of(distribution: str, variant_name: str = "") -> Swap:
-    """The drop-in of this distribution and variant, which must be one of ``SWAPS``."""
-    return next(item for item in SWAPS if (item.distribution, item.variant) == (distribution, variant_name))
+def dropin_of(distribution: str, variant_name: str = "") -> Dropin:
+    """The drop-in of this distribution and variant, which must be one of ``DROPINS``."""
+    return next(item for item in DROPINS if (item.distribution, item.variant) == (distribution, variant_name))
 
 
 def known_names() -> str:
-    """What can be replaced, for a sentence."""
-    return ", ".join(swap.name for swap in SWAPS)
+    """What can be replaced, in a sentence."""
+    return ", ".join(dropin.name for dropin in DROPINS)
 
 
 def refusal(variant_key: str) -> str | None:
@@ -113,6 +113,6 @@ def refusal(variant_key: str) -> str | None:
     return IRREPLACEABLE_VARIANTS.get(variant_key)
 
 
-def swap_for_variant(variant_key: str) -> Swap | None:
+def dropin_for_variant(variant_key: str) -> Dropin | None:
     """The drop-in that answers the calls of this variant."""
-    return next((swap for swap in SWAPS if variant_key in swap.serves), None)
+    return next((dropin for dropin in DROPINS if variant_key in dropin.serves), None)

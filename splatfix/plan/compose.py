@@ -1,0 +1,83 @@
+"""Puts options together: the rungs this machine can verify, splatfix's own commands, the step that confirms the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from packaging.utils import canonicalize_name
+
+from splatfix.core.proof import RungName
+from splatfix.core.step import Command, Step
+from splatfix.plan.assessment import Assessment
+from splatfix.plan.option import Limit, Option, OptionKind
+from splatfix.plan.steps import Confirm, Reason, Rebuild, UseDropins
+
+UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
+"""What only a run verifies, and for native code only a run on the GPU."""
+
+
+def make_option(
+    found: Assessment,
+    kind: OptionKind,
+    steps: tuple[Step, ...],
+    reasons: Sequence[Reason],
+    unsure: Sequence[str] = (),
+    *,
+    native: bool = True,
+) -> Option:
+    """An available option, with what this machine can and cannot verify about it."""
+    can, cannot = [RungName.RESOLVED], []
+    if native:
+        can.append(RungName.BUILT)
+    else:
+        cannot.append(Limit(RungName.BUILT, "nothing native is built"))
+    can.append(RungName.LOADS)
+    away = ", ".join(arch.sm for arch in found.away)
+    if found.targets and not found.here:
+        why = f"no {away} GPU is in this machine" + ("" if native else "; on the CPU it can be verified")
+        cannot += [Limit(rung, why) for rung in UPPER_RUNGS]
+    else:
+        can += UPPER_RUNGS
+        if away:
+            cannot += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
+    first = "do the first step by hand, then " if kind is OptionKind.KEEP and found.repairs else ""
+    return Option(
+        kind,
+        f"{first}{kind.label}",
+        (*found.repairs, *steps),
+        tuple(can),
+        tuple(cannot),
+        (*reasons, *(Reason(text) for text in _conflicts(found, steps))),
+        tuple(dict.fromkeys(unsure)),
+        targets=tuple(arch.sm for arch in found.archs),
+    )
+
+
+def _conflicts(found: Assessment, steps: Sequence[Step]) -> list[str]:
+    """Whose rasterizer these steps replace by another one."""
+    built = {name for step in steps if isinstance(step, Rebuild) for name in step.subjects}
+    dropins = any(isinstance(step, UseDropins) for step in steps)
+    return [part.conflict for part in found.parts if part.conflict and (dropins or part.name in built)]
+
+
+def splatfix(found: Assessment, *words: str) -> Command:
+    """A command of splatfix for the target environment."""
+    interpreter = found.facts.environment.interpreter.value
+    python = ("--python", interpreter.executable) if interpreter else ()
+    return Command(("splatfix", *words, *python))
+
+
+def target_words(found: Assessment) -> tuple[str, ...]:
+    """``--target sm_120`` for each target."""
+    return tuple(word for arch in found.archs for word in ("--target", arch.sm))
+
+
+def confirm(found: Assessment) -> Confirm:
+    """The last step: train where the GPU is, with what was built, else at least see that its code is there."""
+    if found.targets and not found.here:
+        command = splatfix(found, "diagnose", *target_words(found))
+        return Confirm(command=command, what=f"confirm the code for {found.words}")
+    names = {canonicalize_name(name) for name in found.subjects}
+    renderer = "gsplat" if "gsplat" in names else "inria" if "diff-gaussian-rasterization" in names else ""
+    words = ("--renderer", renderer) if renderer else ()
+    return Confirm(command=splatfix(found, "certify", "--device", "cuda", *words), what="test training")

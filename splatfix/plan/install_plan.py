@@ -1,0 +1,381 @@
+"""The plan of one installation: checks what was asked against the facts, chooses tools, and puts the steps in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from splatfix import __version__
+from splatfix.context import Choice, Context, Rejected
+from splatfix.context.compilers import HostCompilers, choose_compilers
+from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
+from splatfix.core.errors import Problem, usage_problem
+from splatfix.core.proof import RungName
+from splatfix.core.step import run, say
+from splatfix.core.versions import release
+from splatfix.facts import Facts, Source, Torch, read_source, resolved_folder
+from splatfix.knowledge import Arch
+from splatfix.plan.build_environment import (
+    ArchChoice,
+    Decider,
+    Jobs,
+    build_environment,
+    choose_archs,
+    job_count,
+    share_jobs,
+)
+from splatfix.plan.checkout import sources_in
+from splatfix.plan.dropins import choose_dropins
+from splatfix.plan.edits import PlannedEdit, build_conditions, edited, needed_edits
+from splatfix.plan.option import InstallPlan, Limit, OptionKind, Request
+from splatfix.plan.parts import conflict_with, variants_of_source
+from splatfix.plan.provided import provided_toolkit, why_none_provided
+from splatfix.plan.requirements import missing_build_tools, replaced_version, usable_python, usable_torch
+from splatfix.plan.steps import (
+    BuildWheel,
+    CheckImport,
+    EditSource,
+    InstallStep,
+    InstallWheel,
+    MakeDropin,
+    ProvideToolkit,
+    Reason,
+    VerifyWheel,
+)
+
+# What rules out a native build on this machine, whatever was asked for.
+_NOT_HERE = frozenset(
+    {"cpu-only-torch", "no-gpu-to-target", "no-matching-toolkit", "no-host-compiler", "arch-unknown-to-torch"}
+)
+_NOT_RUN = (
+    Limit(RungName.COMPUTES, "nothing of it is run beyond the import"),
+    Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
+)
+
+
+def plan_install(request: Request, context: Context) -> InstallPlan | Problem:
+    """What to do to the environment of a context to get what ``request`` asks for; else what is wrong with the request,
+    the sources, the environment or the machine. Changes nothing.
+
+    Args:
+        context: its goal has the targets of the request.
+    """
+    makers = {"native": _native_plan, "pure": _pure_plan, "auto": _native_or_pure}
+    if request.backend not in makers:
+        return usage_problem(
+            "unknown-backend",
+            f"{request.backend!r} is not a backend.",
+            say("Choose native, pure or auto."),
+        )
+    made = makers[request.backend](request, context)
+    if isinstance(made, Problem):
+        return made
+    folders = tuple(str(resolved_folder(text) or text) for text in request.sources)
+    return replace(made, request=replace(request, sources=folders))
+
+
+def _native_or_pure(request: Request, context: Context) -> InstallPlan | Problem:
+    """Native where this machine can build it; else the drop-ins."""
+    native = _native_plan(request, context)
+    if not isinstance(native, Problem) or native.code not in _NOT_HERE:
+        return native
+    made = _pure_plan(request, context)
+    if isinstance(made, Problem):
+        return native
+    note = f"pure PyTorch, because a native build is not possible here: {native.what}"
+    return replace(made, considered=(Rejected("native build", native.what),), notes=(note, *made.notes))
+
+
+def _native_plan(request: Request, context: Context) -> InstallPlan | Problem:
+    facts = context.facts
+    read = sources_in(request.sources, facts)
+    if isinstance(read, Problem):
+        return read
+    sources, notes = read
+    interpreter = usable_python(facts)
+    if isinstance(interpreter, Problem):
+        return interpreter
+    tools = cuda_tools(request, context) if any(source.needs_cuda for source in sources) else None
+    if isinstance(tools, Problem):
+        return tools
+    jobs = Jobs(request.jobs, "as asked") if request.jobs else job_count(facts)
+    builds: list[BuildWheel] = []
+    considered = list(tools.rejected) if tools else []
+    for source, share in zip(sources, share_jobs(jobs, sources), strict=True):
+        if missing := missing_build_tools(facts, source):
+            return missing
+        if tools and source.needs_cuda:
+            built = _cuda_build(source, facts, tools, share)
+            if isinstance(built, Problem):
+                return built
+            build, not_taken = built
+            builds.append(build)
+            considered.append(not_taken)
+            continue
+        if source.uses_torch_builder and isinstance(torch := usable_torch(context, cuda=False), Problem):
+            return torch
+        builds.append(_plain_build(source, str(Path(interpreter.executable).parent), share))
+    if tools and tools.mismatch:
+        risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
+        notes = (*notes, f"--force-cuda-mismatch: {tools.mismatch}: {risk}")
+    notes = (*notes, *_conflicts(facts, {item.label: variants_of_source(item.folder) for item in sources}))
+    provide = tools.provide if tools else None
+    kind = OptionKind.PROVIDE_TOOLKIT if provide else OptionKind.REBUILD
+    if tools and tools.toolkit.ptx:
+        kind = OptionKind.REBUILD_PTX
+    return InstallPlan(
+        kind,
+        kind.label,
+        steps=(*([provide] if provide else []), *_in_order(facts, builds, in_place=request.in_place)),
+        proves=(RungName.RESOLVED, RungName.BUILT, RungName.LOADS),
+        cannot_prove=_NOT_RUN,
+        considered=tuple(dict.fromkeys(considered)),
+        notes=notes,
+        targets=tuple(arch.sm for arch in tools.targets) if tools else (),
+        python=interpreter.executable,
+        prefix=interpreter.prefix,
+        jobs=jobs.count,
+    )
+
+
+@dataclass(frozen=True)
+class CudaTools:
+    """What every CUDA source of one plan shares."""
+
+    torch: Torch
+    targets: tuple[Arch, ...]
+    toolkit: BuildToolkit
+    compilers: HostCompilers
+    rejected: tuple[Rejected, ...]
+    """Toolkits and compilers that were considered."""
+    provide: ProvideToolkit | None = None
+    """To be done first: the toolkit is not there yet."""
+
+    @property
+    def mismatch(self) -> str:
+        """What is silenced when the toolkit is of another major than torch's; "" when it is not."""
+        theirs = self.torch.cuda or ""
+        if self.toolkit.version[0] == release(theirs)[0]:
+            return ""
+        return f"compiled with CUDA {self.toolkit.toolkit.version}, torch is built with CUDA {theirs}"
+
+
+def cuda_tools(request: Request, context: Context) -> CudaTools | Problem:
+    """Torch, targets, toolkit and compilers for what was asked."""
+    facts, targets = context.facts, context.archs
+    torch = usable_torch(context, cuda=True)
+    if problem := torch if isinstance(torch, Problem) else context.no_target:
+        return problem
+    assert isinstance(torch, Torch)
+    provide: ProvideToolkit | None = None
+    any_major = request.force_cuda_mismatch
+    found = (
+        choose_toolkit(facts, torch, targets, request.cuda_home, any_major=any_major)
+        if request.cuda_home or any_major
+        else context.toolkit
+    )
+    code = found.problem.code if found.problem else ""
+    if request.ptx and code in ("no-matching-toolkit", "arch-unknown-to-torch"):
+        found = choose_ptx(facts, torch, targets, request.cuda_home)
+    elif code == "no-matching-toolkit" and not request.cuda_home:
+        found, provide = _own_toolkit(request, context, torch, found)
+    if found.problem:
+        return found.problem
+    toolkit = found.required()
+    compilers = choose_compilers(facts, torch, toolkit.toolkit, toolkit.version)
+    if compilers.problem:
+        return compilers.problem
+    rejected = (*found.rejected, *compilers.rejected, *_torch_own_choice(facts, toolkit.toolkit.root))
+    return CudaTools(torch, targets, toolkit, compilers.required(), rejected, provide)
+
+
+def _own_toolkit(
+    request: Request, context: Context, torch: Torch, none: Choice[BuildToolkit]
+) -> tuple[Choice[BuildToolkit], ProvideToolkit | None]:
+    """splatfix's own toolkit where none of the machine's fits: the one in its cache, or one to be downloaded.
+
+    Args:
+        none: the choice among the machine's; where there is no other, or nobody asked for one, it comes back with what
+            could be done.
+    """
+    ours, problem = provided_toolkit(torch, context.machine.system), none.problem
+    assert problem is not None
+    if ours is None:
+        unhelpful = say(why_none_provided(torch, context.machine.system))
+        todo = (unhelpful, *problem.todo) if request.provide_toolkit else problem.todo
+        return replace(none, problem=replace(problem, todo=todo)), None
+    if not (ours.there or request.provide_toolkit):
+        words = f"Or let splatfix download one ({ours.unpacked_gb:.1f} GB) into its own cache"
+        again = run("splatfix", "install", *request.sources, "--provide-toolkit", text=words)
+        return replace(none, problem=replace(problem, todo=(*problem.todo, again))), None
+    found = choose_toolkit(context.facts, torch, context.archs, instead=ours.toolkit)
+    toolkit = replace(found, rejected=none.rejected)
+    if ours.there:
+        return toolkit, None
+    provide = ProvideToolkit(
+        cuda=ours.toolkit.version or "",
+        unpacked_gb=ours.unpacked_gb,
+        folder=ours.folder,
+        root=ours.toolkit.root,
+        requirements=ours.requirements,
+        links=ours.links,
+        reasons=(Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
+    )
+    return toolkit, provide
+
+
+def _cuda_build(
+    source: Source, facts: Facts, tools: CudaTools, jobs: Jobs
+) -> tuple[BuildWheel, Rejected] | Problem:
+    """The build of a CUDA source, and what else could have decided on its architectures."""
+    chosen = _archs_and_edits(source, facts, tools)
+    if isinstance(chosen, Problem):
+        return chosen
+    archs, edits = chosen
+    made = build_environment(facts, source, tools.toolkit, tools.compilers, archs, jobs)
+    build = BuildWheel(
+        subject=source.label,
+        source=source.folder,
+        targets=tuple(arch.sm for arch in tools.targets),
+        cuda_mismatch=tools.mismatch,
+        variables=made.variables,
+        unset=made.unset,
+        path_first=made.path_first,
+        edits=edits,
+        reasons=(*made.reasons, *(Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in edits)),
+    )
+    if archs.decider is Decider.TORCH:
+        why = "torch would build for the GPUs it sees here, or stop"
+        return build, Rejected("leave TORCH_CUDA_ARCH_LIST unset", why)
+    return build, Rejected("set TORCH_CUDA_ARCH_LIST", archs.why)
+
+
+def _archs_and_edits(
+    source: Source, facts: Facts, tools: CudaTools
+) -> tuple[ArchChoice, tuple[PlannedEdit, ...]] | Problem:
+    """Who decides on architectures, and the edits needed; what setup.py decides itself is edited away where it is wrong."""
+    archs, version, ptx = tools.toolkit.build_archs, tools.torch.version, tools.toolkit.ptx
+    conditions = build_conditions(
+        source, tools.toolkit.version, release(version), facts.machine.system, archs
+    )
+    choice = choose_archs(source, archs, version, ptx)
+    edits = needed_edits(source, conditions)
+    if isinstance(edits, Problem):
+        return edits
+    if not isinstance(choice, Problem) and choice.decider is not Decider.COMPUTED:
+        return choice, edits
+    without = needed_edits(source, replace(conditions, arch_missing=True))
+    if isinstance(without, Problem):
+        return without
+    setup = Path(source.folder) / "setup.py"
+    if any("setup.py" in edit.files for edit in without):
+        text = edited("setup.py", setup.read_text(encoding="utf-8", errors="surrogateescape"), without)
+        other = choose_archs(read_source(Path(source.folder), text), archs, version, ptx)
+        if isinstance(other, Problem):
+            return other
+        if other.decider is Decider.TORCH:
+            why = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
+            return replace(other, why=why), without
+    return choice if isinstance(choice, Problem) else (choice, edits)
+
+
+def _plain_build(source: Source, scripts: str, jobs: Jobs) -> BuildWheel:
+    """A source without CUDA code: whatever compiler is set up here will do."""
+    return BuildWheel(
+        subject=source.label,
+        source=source.folder,
+        variables={"MAX_JOBS": str(jobs.count)},
+        path_first=(scripts,),
+        reasons=(
+            Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part"),
+            jobs.reason,
+        ),
+    )
+
+
+def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:
+    dropins = choose_dropins(request.sources)
+    if isinstance(dropins, Problem):
+        return dropins
+    facts = context.facts
+    interpreter = usable_python(facts)
+    if isinstance(interpreter, Problem):
+        return interpreter
+    if isinstance(torch := usable_torch(context, cuda=False), Problem):
+        return torch
+    made = [
+        MakeDropin(
+            subject=item.distribution,
+            module=item.module,
+            version=dropin_version(),
+            variant=item.variant,
+            reasons=(Reason(item.note),),
+        )
+        for item in dropins
+    ]
+    why = "--backend pure was asked for; it needs no toolkit and no GPU"
+    notes = tuple(f"{item.name}: {item.note}" for item in dropins)
+    return InstallPlan(
+        OptionKind.DROPIN,
+        OptionKind.DROPIN.label,
+        steps=_in_order(facts, made),
+        proves=(RungName.RESOLVED, RungName.LOADS),
+        cannot_prove=(Limit(RungName.BUILT, "nothing native is built"), *_NOT_RUN),
+        considered=tuple(Rejected(f"native build of {item.name}", why) for item in dropins),
+        notes=(*notes, *_conflicts(facts, {item.distribution: item.serves for item in dropins})),
+        python=interpreter.executable,
+        prefix=interpreter.prefix,
+    )
+
+
+def _conflicts(facts: Facts, coming: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Whose rasterizer the plan replaces by another stack's, each as a sentence.
+
+    Args:
+        coming: by the name of a distribution, keys of the variants that it can be.
+    """
+    meant = {canonicalize_name(name): keys for name, keys in coming.items()}
+    return tuple(
+        sentence
+        for package in facts.environment.packages.value or ()
+        for name in dict.fromkeys(
+            canonicalize_name(text) for text in (package.module, *package.distributions)
+        )
+        if (sentence := conflict_with(package, meant.get(name, ())))
+    )
+
+
+def dropin_version() -> str:
+    """The version drop-ins carry: below every real release, and saying where it comes from."""
+    return f"0+splatfix.{__version__}"
+
+
+def _in_order(
+    facts: Facts, makers: Sequence[BuildWheel | MakeDropin], *, in_place: bool = False
+) -> tuple[InstallStep, ...]:
+    """Everything is made and verified before the first thing is installed."""
+    verifications = [
+        VerifyWheel(subject=item.subject, targets=item.targets if isinstance(item, BuildWheel) else ())
+        for item in makers
+    ]
+    installs: list[InstallStep] = []
+    for item in makers:
+        if in_place and isinstance(item, BuildWheel) and item.edits:
+            installs.append(EditSource(subject=item.subject, source=item.source, edits=item.edits))
+        installs.append(InstallWheel(subject=item.subject, replaces=replaced_version(facts, item.subject)))
+        installs.append(CheckImport(subject=item.subject))
+    return (*makers, *verifications, *installs)
+
+
+def _torch_own_choice(facts: Facts, root: str) -> tuple[Rejected, ...]:
+    """What torch itself would take for CUDA_HOME, where that is another toolkit."""
+    choice = facts.environment.toolkit_choice.value
+    if choice is None or choice.root is None or Path(choice.root).resolve() == Path(root).resolve():
+        return ()
+    why = f"torch would take it ({choice.rule})"
+    why += f", but that nvcc belongs to {choice.real_root}" if choice.real_root else ""
+    why += "" if choice.has_headers else "; there are no CUDA headers below it"
+    return (Rejected(f"CUDA_HOME={choice.root}", why),)

@@ -1,0 +1,185 @@
+"""Options as data: what can be done about a machine, in ordered steps, and what cannot be, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from splatfix.context import Rejected
+from splatfix.core.proof import RungName
+from splatfix.core.step import Step
+from splatfix.plan.steps import InstallStep, InstallWheel, Reason
+
+PLAN_VERSION = 2
+
+
+class OptionKind(str, Enum):
+    """The kinds of options; their order here is that of the ranking, the least invasive first."""
+
+    KEEP = "keep"
+    """What is installed serves the targets already."""
+    REBUILD = "rebuild"
+    """Compile the extensions with an installed toolkit."""
+    REBUILD_PTX = "rebuild-with-ptx"
+    """Compile PTX for an older architecture with the toolkit here; the driver compiles it for the newer GPU."""
+    PROVIDE_TOOLKIT = "provide-toolkit"
+    """Unpack a toolkit from PyPI wheels into splatfix's own cache, without root, and compile with it."""
+    INSTALL_TOOLKIT = "install-toolkit"
+    """A toolkit that only the user can install."""
+    OTHER_TORCH = "other-torch"
+    """Another build of torch, and every extension compiled anew."""
+    CONTAINER = "container"
+    """A lane: a container with a torch of its own."""
+    DROPIN = "drop-in"
+    """Pure-PyTorch drop-ins in place of the extensions."""
+    DRIVER = "driver"
+    """Another driver: suggested, never installed by splatfix."""
+
+    @property
+    def label(self) -> str:
+        """The option in a few words."""
+        return _TITLES[self]
+
+
+_TITLES = {
+    OptionKind.KEEP: "keep what is installed",
+    OptionKind.REBUILD: "rebuild the extensions with an installed CUDA toolkit",
+    OptionKind.REBUILD_PTX: "rebuild with PTX that the driver compiles for the newer GPU",
+    OptionKind.PROVIDE_TOOLKIT: "rebuild with a CUDA toolkit from PyPI wheels, without root",
+    OptionKind.INSTALL_TOOLKIT: "install a CUDA toolkit, then rebuild",
+    OptionKind.OTHER_TORCH: "another build of torch, then rebuild",
+    OptionKind.CONTAINER: "a container lane",
+    OptionKind.DROPIN: "pure-PyTorch drop-ins",
+    OptionKind.DRIVER: "another NVIDIA driver",
+}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A rung that cannot be verified here, and why."""
+
+    rung: RungName
+    why: str
+
+
+@dataclass(frozen=True)
+class Option:
+    """One whole way to a working stack, or the reason why it is not available."""
+
+    kind: OptionKind
+    title: str
+    steps: tuple[Step, ...] = ()
+    proves: tuple[RungName, ...] = ()
+    """Rungs that this machine can verify once the steps are done."""
+    cannot_prove: tuple[Limit, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    unsure: tuple[str, ...] = ()
+    """What the tables do not know about it: open questions that only trying answers, no objections."""
+    rejected_because: str = ""
+    """Why it is not available; it then has no steps."""
+    considered: tuple[Rejected, ...] = ()
+    """Candidates that were looked at for its steps and not taken."""
+    notes: tuple[str, ...] = ()
+    """What the user should know although it stops nothing."""
+    targets: tuple[str, ...] = ()
+    """GPU architectures that it serves."""
+
+    @property
+    def manual(self) -> bool:
+        """Some of its steps are for the user to do."""
+        return any(type(step) is Step for step in self.steps)
+
+
+def rejected(kind: OptionKind, why: str) -> Option:
+    """An option that is not available."""
+    return Option(kind, kind.label, rejected_because=why)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked ``install`` for, in the words of the command line."""
+
+    sources: tuple[str, ...] = (".",)
+    """Source folders; for the pure backend also the names of what to replace."""
+    targets: tuple[str, ...] = ()
+    """``sm_120``, ``auto``; empty means auto."""
+    backend: str = "native"
+    """``native``, ``pure``, or ``auto``: native where this machine can build it, else pure."""
+    jobs: int | None = None
+    cuda_home: str | None = None
+    in_place: bool = False
+    """Write the edits into the checkout too, not only into the scratch copy."""
+    provide_toolkit: bool = False
+    """If no toolkit fits, download one into splatfix's own cache."""
+    force_cuda_mismatch: bool = False
+    """Allow a toolkit of another CUDA major than torch's, and silence torch's check in the build's process."""
+    ptx: bool = False
+    """If no toolkit supports a target, embed PTX of an older architecture for the driver to compile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallPlan(Option):
+    """The option that ``install`` executes: concrete steps for the named sources in one environment."""
+
+    steps: tuple[InstallStep, ...]
+    python: str
+    prefix: str
+    request: Request = field(default_factory=Request)
+    """What was asked for, with absolute paths, so that the same can be asked again."""
+    jobs: int = 0
+    """How many compilers may run at once, over all builds; 0: as many as the largest build says."""
+    schema_version: int = PLAN_VERSION
+
+    @property
+    def backend(self) -> str:
+        """``native`` or ``pure``."""
+        return "pure" if self.kind is OptionKind.DROPIN else "native"
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Every distribution that it installs, in order."""
+        return tuple(step.subject for step in self.steps if isinstance(step, InstallWheel))
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A container lane as the ranking needs it."""
+
+    name: str
+    torch: str
+    """``torch==2.11.0+cu130``."""
+    gpu: bool
+
+
+@dataclass(frozen=True)
+class AlsoNeeded:
+    """What to do about one failure that the advised option does not cure."""
+
+    code: str
+    """Of the failing check."""
+    text: str
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Advice:
+    """How a failing diagnosis ends."""
+
+    option: Option | None
+    """The first of the options that cure most of what failed; None where none cures any."""
+    also_needed: tuple[AlsoNeeded, ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """Every kind of option: those available, least invasive first, and those rejected."""
+
+    targets: tuple[str, ...]
+    subjects: tuple[str, ...]
+    """The extensions meant."""
+    available: tuple[Option, ...]
+    rejected: tuple[Option, ...] = ()
+    notes: tuple[str, ...] = ()
+    advice: Advice | None = None
+    """Which of them answers the failures of a diagnosis; None where none was made."""
+    schema_version: int = PLAN_VERSION

@@ -1,0 +1,192 @@
+"""Every option for a machine: each kind is tried on the facts; what is available is ranked, the rest keeps its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from packaging.utils import canonicalize_name
+
+from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.context import Context, Goal, make_context
+from splatfix.core.errors import Problem
+from splatfix.core.step import say
+from splatfix.facts import Facts
+from splatfix.knowledge import cubin_runs_on
+from splatfix.plan.advice import advise
+from splatfix.plan.assessment import Assessment, assess, code_serves, torch_obstacles
+from splatfix.plan.checkout import sources_in
+from splatfix.plan.compose import confirm, make_option
+from splatfix.plan.container import container
+from splatfix.plan.driver import driver
+from splatfix.plan.dropins import choose_dropins, use_dropins
+from splatfix.plan.option import Lane, Option, OptionKind, Options, Request, rejected
+from splatfix.plan.parts import variants_of_source
+from splatfix.plan.rebuild import install_toolkit, provide_toolkit, rebuild, rebuild_with_ptx
+from splatfix.plan.steps import Keep, Reason
+from splatfix.plan.torch import other_torch
+
+
+def goal_of(request: Request, *, keep: tuple[str, ...] = (), sources: tuple[str, ...] = ()) -> Goal:
+    """The goal of an installation request: its extensions by name, and what stands in for them, as the sources tell.
+
+    A source that cannot be read gives a goal without names; what is wrong with it is for ``plan_install`` to say.
+    """
+    goal = Goal(request.targets, keep=keep, sources=sources)
+    found = sources_in(request.sources)
+    if isinstance(found, Problem):
+        if found.code != "source-incomplete":
+            return goal
+        fetch = next((step.command for step in found.todo if step.command), None)
+        return replace(goal, prepare=(replace(say(found.what), command=fetch),))
+    dropins = choose_dropins(request.sources)
+    return replace(
+        goal,
+        extensions=tuple(item.label for item in found[0]),
+        dropins=() if isinstance(dropins, Problem) else tuple(item.name for item in dropins),
+        no_dropins=dropins.what if isinstance(dropins, Problem) else "",
+        variants={item.label: variants_of_source(item.folder) for item in found[0]},
+    )
+
+
+def find_options(context: Context, lanes: Sequence[Lane] = ()) -> Options:
+    """Every option of a context, the least invasive first, and the rejected ones with the reason.
+
+    Changes nothing and looks at nothing but the context: recorded facts give the same answer anywhere.
+
+    Raises:
+        SplatfixError: ``unknown-stack`` for a goal that names a stack that is not in the tables.
+    """
+    found = assess(context)
+    if isinstance(found, Problem):
+        if found.code != "no-gpu-to-target":
+            raise found.error()
+        return _without_target(context, found)
+    tried = list(_try_all(found, lanes))
+    opened = any(
+        not item.rejected_because and item.kind not in (OptionKind.CONTAINER, OptionKind.DROPIN)
+        for item in tried
+    )
+
+    def first_with(other: Facts) -> Option | None:
+        again = assess(make_context(other, context.goal))
+        made = () if isinstance(again, Problem) else _try_all(again, lanes)
+        return next((o for o in made if not o.rejected_because and o.kind is not OptionKind.DROPIN), None)
+
+    tried.append(driver(found, first_with, opened=opened))
+    return Options(
+        tuple(arch.sm for arch in found.archs),
+        found.subjects,
+        tuple(item for item in tried if not item.rejected_because),
+        tuple(item for item in tried if item.rejected_because),
+        _notes(found, opened=opened),
+    )
+
+
+def advised_options(findings: Sequence[Finding], context: Context, lanes: Sequence[Lane] = ()) -> Options:
+    """As :func:`find_options`, with the advice that answers the failures among these findings."""
+    made = find_options(context, lanes)
+    found = assess(context)
+    return replace(
+        made, advice=advise(findings, made, _bare(context) if isinstance(found, Problem) else found)
+    )
+
+
+def _bare(context: Context) -> Assessment:
+    """The assessment where there is no target."""
+    return Assessment(make_context(context.facts, replace(context.goal, targets=())))
+
+
+def _try_all(found: Assessment, lanes: Sequence[Lane]) -> Iterator[Option]:
+    """Every kind but the driver, in order."""
+    yield keep(found)
+    yield rebuild(found)
+    yield rebuild_with_ptx(found)
+    yield provide_toolkit(found)
+    yield install_toolkit(found)
+    yield other_torch(found)
+    yield container(found, lanes)
+    yield use_dropins(found)
+
+
+def _without_target(context: Context, problem: Problem) -> Options:
+    """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
+    dropins = use_dropins(_bare(context))
+    why = f"{problem.what} For a GPU elsewhere name one: --target sm_120"
+    others = tuple(rejected(kind, why) for kind in OptionKind if kind is not OptionKind.DROPIN)
+    if dropins.rejected_because:
+        return Options((), (), (), (*others, dropins))
+    return Options((), (), (dropins,), others)
+
+
+def keep(found: Assessment) -> Option:
+    """Nothing needs doing: torch and every extension carry code for every target, and the driver starts it."""
+    kind = OptionKind.KEEP
+    against, unsure = torch_obstacles(found)
+    if not found.parts:
+        against.append("no splatting extension is installed, so there is nothing to keep")
+    for part in found.parts:
+        if not part.installed or part.error:
+            against.append(
+                f"{part.name}: {part.error}" if part.installed else f"{part.name} is not installed"
+            )
+            continue
+        cuda = found.torch.cuda if found.torch else None
+        before = len(against)
+        for arch in () if part.dropin else found.archs:
+            verdict = code_serves(part.code, arch, level=found.context.driver_level(arch), cuda=cuda)
+            if verdict.ok is False:
+                against.append(f"{part.name} cannot run ({verdict.why})")
+            elif verdict.ok is None:
+                unsure.append(f"{part.name} on {arch.sm}: {verdict.why}")
+        if len(against) == before:
+            against += [f"{part.name}: {why}" for why in part.unfit]
+    against = against or _torch_failures(found)
+    if against:
+        return rejected(kind, "; ".join(dict.fromkeys(against)))
+    if any(not part.dropin and not part.code for part in found.parts):
+        why = "what GPU code is installed could not be read, so keeping it would be a guess: "
+        return rejected(kind, why + "; ".join(unsure))
+    native = ", ".join(part.name for part in found.parts if not part.dropin)
+    dropins = ", ".join(part.name for part in found.parts if part.dropin)
+    reasons = (
+        [Reason(f"every fatbin of {native} has code for {found.words}", "their bytes")] if native else []
+    )
+    if dropins:
+        reasons.append(Reason(f"splatfix's drop-ins run wherever torch does: {dropins}", "pip's list"))
+    return make_option(found, kind, (Keep(subjects=found.subjects), confirm(found)), reasons, unsure)
+
+
+def _torch_failures(found: Assessment) -> list[str]:
+    """What checks found of the installed torch itself that keeps it from being used, beside what it carries."""
+    checks = select(("torch",), ())
+    failed = [item for item in run_checks(found.context, checks) if item.status is Status.FAIL]
+    return [item.summary.rstrip(".") for item in failed]
+
+
+def _notes(found: Assessment, *, opened: bool) -> tuple[str, ...]:
+    notes = []
+    if not opened and len(found.targets) > 1:
+        notes.append(
+            f"no option for native code serves {found.words} at once: name one at a time with --target"
+        )
+    if found.away:
+        words, one = ", ".join(arch.sm for arch in found.away), len(found.away) == 1
+        is_it = f"{words} is not in this machine: it" if one else f"{words} are not in this machine: they"
+        notes.append(f"{is_it} can be built for here, and must be verified elsewhere")
+    lost = [own for own in found.not_asked_for if not any(cubin_runs_on(arch, own) for arch in found.archs)]
+    if lost and any(part.code for part in found.parts):
+        words = ", ".join(arch.sm for arch in lost)
+        notes.append(
+            f"to keep serving this machine's own {words}, add --target auto: a rebuild carries only what is named"
+        )
+    if found.kept and found.goal.sources and len(found.kept) < len(found.parts):
+        source, kept = " ".join(found.goal.sources), ", ".join(found.kept)
+        notes.append(f"{source} may hold {kept} too: name the folders of the others in its place")
+    known = {"torch", *(canonicalize_name(name) for name in found.subjects)}
+    notes += [
+        f"--keep {name} names nothing that is here"
+        for name in found.goal.keep
+        if canonicalize_name(name) not in known
+    ]
+    return tuple(notes)

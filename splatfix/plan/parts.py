@@ -1,0 +1,236 @@
+"""The extensions that are meant: which are installed, what GPU code they have, and whether they can be used as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypedDict
+
+from packaging.utils import canonicalize_name
+
+from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.checks.packages import leaf, variant_names
+from splatfix.context import Context, Goal
+from splatfix.core.errors import Problem
+from splatfix.core.step import say
+from splatfix.facts import Extension, Facts, FatbinGroup, SplatPackage, read_package_source
+from splatfix.knowledge.stacks import explain_mismatch, identify, stacks, variant, variants
+from splatfix.plan.recipes import recipe
+
+
+@dataclass(frozen=True)
+class NativePart:
+    """One extension that is meant, and what is known of it."""
+
+    name: str
+    variant: str = ""
+    """Key of the variant in the tables; "" when it is not known."""
+    installed: bool = False
+    dropin: bool = False
+    """It is one of splatfix's own drop-ins, which runs wherever torch does."""
+    code: tuple[FatbinGroup, ...] = ()
+    error: str = ""
+    """Why what is installed cannot be used or read; "" when it can."""
+    unfit: tuple[str, ...] = ()
+    """What else speaks against what is installed: failures that checks found of it, or that another variant is meant."""
+    conflict: str = ""
+    """Which other stack loses it when the variant that is meant takes its place, as a sentence; "" where none does."""
+
+
+def native_parts(context: Context) -> tuple[NativePart, ...] | Problem:
+    """The extensions that are meant: those named, of the stack or of the checkout; failing that, those installed.
+
+    What is installed is judged for the targets. ``unknown-stack`` for a stack that is not in the tables.
+    """
+    goal = context.goal
+    if goal.stack and not goal.extensions and recipe(goal.stack) is None:
+        return Problem(
+            "unknown-stack",
+            f"{goal.stack} is not a stack that splatfix knows.",
+            todo=(say("Name the extensions instead, or give the checkout."),),
+        )
+    names = dict(_named(goal, context.facts))
+    meant: dict[str, tuple[str, ...]] = {canonicalize_name(name): keys for name, keys in names.items()}
+    installed = {canonicalize_name(part.name): part for part in _installed(context, meant)}
+    if not names:
+        return tuple(installed.values())
+    found = []
+    for name, keys in names.items():
+        key = keys[0] if keys else ""
+        there = installed.get(canonicalize_name(name))
+        found.append(replace(there, variant=there.variant or key) if there else NativePart(name, key))
+    return tuple(found)
+
+
+def _named(goal: Goal, facts: Facts) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """Extensions by name with the variants that are meant: asked for, the stack's, or the checkout's."""
+    known = recipe(goal.stack) if goal.stack else None
+    if goal.extensions:
+        yield from ((name, goal.variants.get(name, ())) for name in goal.extensions)
+    elif known is not None:
+        for part in known.parts:
+            row = variant(part.variant) if part.variant else None
+            name = row.module if row else part.path.rpartition("/")[2] or known.stack
+            yield (name, (part.variant,) if part.variant else ())
+    elif facts.checkout.value is not None:
+        yield from ((item.source.label, ()) for item in facts.checkout.value.sources)
+
+
+def _installed(context: Context, meant: Mapping[str, tuple[str, ...]]) -> Iterable[NativePart]:
+    """The splatting packages of the environment, with the GPU code of their native files put together."""
+    facts, environment = context.facts, context.environment
+    findings = _findings(context)
+    dropins = {item.name for item in environment.distributions.value or () if item.made_by_splatfix == "swap"}
+    for package in environment.packages.value or ():
+        files = files_of(package, facts)
+        dropin = any(name in dropins for name in package.distributions)
+        code = tuple(group for item in files for group in item.code)
+        error = next((item.error for item in files if item.error), package.error)
+        if not dropin and not files and not error:
+            error = "its compiled part is not there"
+        if code or dropin or error or _is_cuda(package):
+            name = package.distributions[0] if package.distributions else package.module
+            keys = () if its_call_fits(package, findings) else meant.get(canonicalize_name(name), ())
+            unfit = [*failures_of(package, files, findings), other_variant(package, keys)]
+            yield NativePart(
+                name,
+                _only_variant(package),
+                True,
+                dropin,
+                code,
+                error,
+                tuple(filter(None, unfit)),
+                conflict_with(package, meant.get(canonicalize_name(name), ())),
+            )
+
+
+# Families whose failures can be about one installed package; of the others none can.
+_OF_PACKAGES = ("extension", "checkout", "environment")
+
+
+def _findings(context: Context) -> tuple[Finding, ...]:
+    if not context.environment.packages.value:
+        return ()
+    return run_checks(context, select(_OF_PACKAGES, ()))
+
+
+def _is_cuda(package: SplatPackage) -> bool:
+    return bool(package.native or package.native_missing or variants(leaf(package)))
+
+
+def _only_variant(package: SplatPackage) -> str:
+    if not variants(leaf(package)):
+        return ""
+    names = variant_names(package)
+    return names[0] if names else ""
+
+
+def failures_of(
+    package: SplatPackage, files: Iterable[Extension], findings: Iterable[Finding]
+) -> tuple[str, ...]:
+    """Summaries of the failures that are about an installed package: their subject names it, or they stand on its files."""
+    mine = [item for item in findings if item.status is Status.FAIL and is_about(item, package, files)]
+    return tuple(dict.fromkeys(item.summary.rstrip(".") for item in mine))
+
+
+def files_of(package: SplatPackage, facts: Facts) -> list[Extension]:
+    """The native files of an installed package."""
+    below = f"{package.module.replace('.', '/')}/"
+    return [
+        item
+        for item in facts.environment.extensions.value or ()
+        if item.path.startswith(below) or item.distribution in package.distributions
+    ]
+
+
+def is_about(finding: Finding, package: SplatPackage, files: Iterable[Extension]) -> bool:
+    """Its subject names the package, or it stands on the package's files."""
+    places = {package.folder, *(item.path for item in files)}
+    if any(item.name in places for item in finding.evidence):
+        return True
+    subject = finding.subject.partition(" ")[0]  # "simple_knn on sm_120 (--target)", "simple_knn._C"
+    names = {canonicalize_name(name) for name in (package.module, leaf(package), *package.distributions)}
+    return bool(subject) and (canonicalize_name(subject) in names or subject.startswith(f"{package.module}."))
+
+
+def its_call_fits(package: SplatPackage, findings: Iterable[Finding]) -> bool:
+    """A checkout's own call of the package was compared with it, and fits: that says more than the variant's name."""
+    return any(
+        item.code == "rasterizer-api-mismatch"
+        and item.status is Status.PASS
+        and any(one.name == package.folder for one in item.evidence)
+        for item in findings
+    )
+
+
+def other_variant(package: SplatPackage, meant: Collection[str]) -> str:
+    """Why an installed rasterizer is not the one that is meant; "" where it may be, or where that cannot be told.
+
+    Args:
+        meant: keys of the variants that would do.
+    """
+    wanted = [row for key in meant if (row := variant(key)) and row.kind == "rasterizer"]
+    if not wanted or package.settings is None or package.error:
+        return ""
+    have = _kinds(package)
+    called_alike = {row.key for row in wanted if not explain_mismatch(row.key, **_interface(package))}
+    if set(have) & set(meant) or (called_alike and not variant_names(package)):
+        return ""
+    kind = f"the variant {' or '.join(have)}" if have else "a variant that splatfix does not know"
+    return f"what is installed is {kind}, and {' or '.join(row.key for row in wanted)} is meant"
+
+
+def _kinds(package: SplatPackage) -> tuple[str, ...]:
+    """What it is by all its traits; where that is no variant (a drop-in has no compiled part), by how it is called."""
+    found = identify(leaf(package), **_interface(package))
+    return variant_names(package) or tuple(match.variant.key for match in found)
+
+
+def _interface(package: SplatPackage) -> _Interface:
+    return {"settings": package.settings, "returns": package.returns}
+
+
+class _Interface(TypedDict):
+    """How a trainer calls a rasterizer."""
+
+    settings: tuple[str, ...] | None
+    returns: int | None
+
+
+def conflict_with(package: SplatPackage, meant: Collection[str]) -> str:
+    """Whose trainer calls the installed variant and will not find it once another one takes its place, as a sentence."""
+    if not other_variant(package, meant):
+        return ""
+    have = set(_kinds(package))
+    losers = [row.name for row in stacks() if have & set(row.needs) and not set(meant) & set(row.needs)]
+    if not losers:
+        return f"the installed {package.module} is of another kind; what calls it will no longer run in this environment"
+    return (
+        f"the installed {package.module} is that of {' and '.join(losers)}; "
+        f"{'its trainer' if len(losers) == 1 else 'their trainers'} will no longer run in this environment"
+    )
+
+
+def variants_of_source(folder: str) -> tuple[str, ...]:
+    """Keys of the variants that an extension's source folder can be, by its own ``__init__.py``; () where none is known."""
+    found: list[str] = []
+    for file in sorted(Path(folder).glob("*/__init__.py")):
+        module = file.parent.name
+        if not variants(module):
+            continue
+        try:
+            shown = read_package_source(module, file.read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError):  # what is wrong with the source is for the build to say
+            continue
+        matches = identify(
+            module,
+            settings=shown.settings,
+            exports=shown.exports or None,
+            returns=shown.returns,
+            forward=shown.forward,
+            classes=shown.classes,
+        )
+        best = len(matches[0].agreements) if matches else 0
+        found += [match.variant.key for match in matches if len(match.agreements) == best]
+    return tuple(found)

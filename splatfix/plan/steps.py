@@ -1,0 +1,256 @@
+"""The steps that splatfix plans. What only a person can do is a plain ``Step``.
+
+The text of each is made from its fields; a step with a ``command`` is done by that command, the others by ``install``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from splatfix.core.codec import to_json
+from splatfix.core.step import Step
+from splatfix.plan.edits import PlannedEdit
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why something is done the way it is, and which fact says so."""
+
+    text: str
+    found_via: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStep(Step):
+    """A step of a known kind."""
+
+    text: str = field(init=False, default="")
+    kind: str = field(init=False, default="")
+    reasons: tuple[Reason, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self._text())
+
+    def _text(self) -> str:
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """As of any step, with the fields of its kind."""
+        own = {
+            item.name: to_json(getattr(self, item.name)) for item in fields(self) if item.name != "command"
+        }
+        return {**own, **super().to_json()}
+
+
+# Steps of an option for the whole machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keep(PlannedStep):
+    """Leave these as they are."""
+
+    kind: str = field(init=False, default="keep")
+    subjects: tuple[str, ...]
+
+    def _text(self) -> str:
+        return f"keep {', '.join(self.subjects)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallTorch(PlannedStep):
+    """Put another build of torch into the environment."""
+
+    kind: str = field(init=False, default="install-torch")
+    version: str
+    tag: str
+    """``cu130``, ``cpu``."""
+
+    def _text(self) -> str:
+        return f"install torch {self.version} ({self.tag})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuild(PlannedStep):
+    """Compile the extensions, verify the wheels and install them."""
+
+    kind: str = field(init=False, default="rebuild")
+    subjects: tuple[str, ...]
+    """Names of the extensions; empty where none is known yet."""
+    targets: tuple[str, ...]
+    arch_list: str
+    """What TORCH_CUDA_ARCH_LIST will be for a package that reads it."""
+    cuda: str
+    """Version of the toolkit, as far as it is known."""
+    toolkit: str
+    """Its root; "" where it is not there yet."""
+    compiler: str
+    """Path of the C++ compiler; "" where it is not settled yet."""
+
+    def _text(self) -> str:
+        what = ", ".join(self.subjects) or "the extensions"
+        place = f" in {self.toolkit}" if self.toolkit else ""
+        by = f" and {self.compiler}" if self.compiler else ""
+        return f"rebuild {what} for {self.arch_list} with CUDA {self.cuda}{place}{by}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseDropins(PlannedStep):
+    """Install pure-PyTorch drop-ins."""
+
+    kind: str = field(init=False, default="use-drop-ins")
+    subjects: tuple[str, ...]
+    """Names of the drop-ins; empty where the checkout decides."""
+
+    def _text(self) -> str:
+        return f"use pure PyTorch for {', '.join(self.subjects) or 'what the checkout calls'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLane(PlannedStep):
+    """Certify inside a container."""
+
+    kind: str = field(init=False, default="run-lane")
+    lane: str
+    torch: str
+
+    def _text(self) -> str:
+        return f"run lane {self.lane} ({self.torch})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirm(PlannedStep):
+    """The command that shows whether it works now."""
+
+    kind: str = field(init=False, default="confirm")
+    what: str
+
+    def _text(self) -> str:
+        return f"then {self.what}"
+
+
+# Steps that install executes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProvideToolkit(PlannedStep):
+    """Unpack a CUDA toolkit from PyPI wheels into splatfix's own cache; no environment is touched."""
+
+    kind: str = field(init=False, default="provide-toolkit")
+    cuda: str
+    unpacked_gb: float
+    folder: str = ""
+    """What pip installs into; "" as long as nothing was asked for that needs it."""
+    root: str = ""
+    """What CUDA_HOME will be; below ``folder``."""
+    requirements: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """What is provided."""
+        return f"CUDA toolkit {self.cuda}"
+
+    def _text(self) -> str:
+        where = self.folder or "splatfix's own cache"
+        return f"download {self.subject} into {where} (about {self.unpacked_gb:.1f} GB unpacked)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildWheel(PlannedStep):
+    """Compile one source folder into a wheel, in a scratch copy, inside the target environment."""
+
+    kind: str = field(init=False, default="build-wheel")
+    subject: str
+    """The distribution, as its setup.py calls itself or as its folder is called."""
+    source: str
+    targets: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Set for the build, whatever they were before."""
+    unset: tuple[str, ...] = ()
+    """Set now and removed for the build."""
+    path_first: tuple[str, ...] = ()
+    """Folders put in front of PATH."""
+    cuda_mismatch: str = ""
+    """Torch's version check is silenced for this build: both versions, in words. It is recorded in wheel and journal."""
+    edits: tuple[PlannedEdit, ...] = ()
+    """Fixes for known breakages, applied to the scratch copy."""
+
+    def _text(self) -> str:
+        goal = f" for {', '.join(self.targets)}" if self.targets else ""
+        return f"build {self.subject}{goal} from a scratch copy of {self.source}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakeDropin(PlannedStep):
+    """Put a pure-PyTorch drop-in together as a wheel."""
+
+    kind: str = field(init=False, default="make-drop-in")
+    subject: str
+    module: str
+    version: str
+    variant: str = ""
+    """Which of the packages that share the name it answers for."""
+
+    def _text(self) -> str:
+        variant = f", the {self.variant} variant" if self.variant else ""
+        return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, pure PyTorch)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyWheel(PlannedStep):
+    """Look into the wheel before anything is installed: GPU code, tags, symbols."""
+
+    kind: str = field(init=False, default="verify-wheel")
+    subject: str
+    targets: tuple[str, ...] = ()
+
+    def _text(self) -> str:
+        if not self.targets:
+            return f"verify the wheel of {self.subject}: tags and contents"
+        goal = ", ".join(self.targets)
+        return f"verify the wheel of {self.subject}: code for {goal} in every fatbin, tags, torch's symbols"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditSource(PlannedStep):
+    """Write the edits that the build needed into the user's own checkout; the files are backed up first."""
+
+    kind: str = field(init=False, default="edit-source")
+    subject: str
+    source: str
+    edits: tuple[PlannedEdit, ...]
+
+    def _text(self) -> str:
+        files = dict.fromkeys(name for edit in self.edits for name in edit.files)
+        return f"edit {len(files)} file(s) in {self.source}, which are backed up"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallWheel(PlannedStep):
+    """Install the verified wheel with pip; what it replaces is backed up first."""
+
+    kind: str = field(init=False, default="install-wheel")
+    subject: str
+    replaces: str = ""
+    """Version installed now; "" when there is none."""
+
+    def _text(self) -> str:
+        instead = f" in place of {self.replaces}, which is backed up" if self.replaces else ""
+        return f"install {self.subject}{instead}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckImport(PlannedStep):
+    """Import what was installed in a child of the target interpreter; a failure reverts the installation."""
+
+    kind: str = field(init=False, default="check-import")
+    subject: str
+
+    def _text(self) -> str:
+        return f"import {self.subject} in a child process; if that fails, put everything back"
+
+
+InstallStep = ProvideToolkit | BuildWheel | MakeDropin | VerifyWheel | EditSource | InstallWheel | CheckImport
+"""What ``install`` can execute."""
