@@ -11,6 +11,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, read_wheel
+from splatfix.context import Context, make_context
 from splatfix.context.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
@@ -78,24 +79,18 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expe
             "no-gpu-code",
             f"{wheel.path.name} carries no GPU code although its source has CUDA files.",
             meaning="It was built without CUDA; nothing was installed.",
-            todo=(
-                say(
-                    "Look for the reason in the build log, and for BUILD_NO_CUDA and the like in its setup.py."
-                ),
-            ),
+            todo=(say("Look for the reason in the build log; does its setup.py read BUILD_NO_CUDA?"),),
         )
-    driver = facts.machine.driver.value
-    said = [_check_code(binary, targets, driver.cuda if driver else None) for binary in carrying]
-    checked = _check_symbols(wheel, natives, facts.environment.torch.value)
+    context = make_context(facts)
+    code = "; ".join(
+        _check_code(binary, [Arch.parse(name) for name in targets], context) for binary in carrying
+    )
+    symbols = _check_symbols(wheel, natives, context.torch)
     if not natives:
-        return Rung(
-            RungName.BUILT,
-            True,
-            "pure Python, fits this interpreter, no GPU code needed",
-        )
-    if not said:
-        return Rung(RungName.BUILT, True, f"native code for the CPU only, fits this interpreter; {checked}")
-    return Rung(RungName.BUILT, True, f"{'; '.join(said)}; {checked}")
+        return Rung(RungName.BUILT, True, "pure Python, fits this interpreter, no GPU code needed")
+    return Rung(
+        RungName.BUILT, True, f"{code or 'native code for the CPU only, fits this interpreter'}; {symbols}"
+    )
 
 
 def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -> None:
@@ -125,26 +120,22 @@ def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -
         )
 
 
-def _check_code(binary: Binary, targets: Sequence[str], driver_cuda: str | None) -> str:
+def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> str:
     member = binary.path.rpartition("!")[2]
     filled = loaded_fatbins(binary.fatbins)
     served = []
-    for name in targets:
-        coverage = judge(filled, Arch.parse(name), driver_cuda=driver_cuda)
+    carries = [f"{kind.value} {arch}" for kind, arch in binary.archs]
+    for target in targets:
+        coverage = judge(filled, target, driver_cuda=context.driver_level(target))
         if not coverage.usable:
-            carried = ", ".join(f"{kind.value} {arch}" for kind, arch in binary.archs) or "nothing"
             raise SplatfixError(
                 "wrong-gpu-code",
-                f"{member} cannot run on {name}: {coverage.reason} (it carries {carried}).",
+                f"{member} cannot run on {target}: {coverage.reason} (it carries {', '.join(carries) or 'nothing'}).",
                 meaning="The build ignored the requested architecture; nothing was installed.",
                 todo=(say("Look for -arch or -gencode in its setup.py; they override every variable."),),
-                details={
-                    "member": member,
-                    "target": name,
-                    "carries": [f"{k.value} {a}" for k, a in binary.archs],
-                },
+                details={"member": member, "target": str(target), "carries": carries},
             )
-        served.append(f"{name} ({'native code' if coverage.via == 'sass' else coverage.via})")
+        served.append(f"{target} ({'native code' if coverage.via == 'sass' else coverage.via})")
     return f"{member}: {', '.join(served)} in {len(filled)} of {len(filled)} fatbins"
 
 
