@@ -23,10 +23,11 @@ def shared_wheels(tmp_path_factory: pytest.TempPathFactory) -> WheelCache:
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_wheels: WheelCache) -> Path:
+def own_cache(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, shared_wheels: WheelCache
+) -> Path:
     """No test reads or fills the user's cache; its wheels are the shared ones. Returns the cache folder."""
-    cache = tmp_path / "cache"
-    cache.mkdir()
+    cache = tmp_path_factory.mktemp("cache")
     shared_wheels.folder.mkdir(exist_ok=True)
     (cache / "wheels").symlink_to(shared_wheels.folder)
     monkeypatch.setenv("SPLATFIX_CACHE", str(cache))
