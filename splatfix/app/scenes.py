@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def list_scenes() -> Result:
     """Every sample scene: layout, number and size of views, kind."""
-    from splatfix.certify.samples import find_samples
+    from splatfix.certify.scenes import find_samples
     from splatfix.report.console import table
 
     samples = find_samples()
@@ -35,7 +35,7 @@ def export_scenes(names: tuple[str, ...], out: Path) -> Result:
     Raises:
         SplatfixError: ``unknown-scene`` (exit code 2), ``cannot-write`` (3).
     """
-    from splatfix.certify.samples import export_sample, find_samples
+    from splatfix.certify.scenes import export_sample, find_samples
 
     rows = [{"name": item.name, "folder": str(export_sample(item, out))} for item in find_samples(names)]
 
@@ -52,7 +52,7 @@ def check_scenes(names: tuple[str, ...], root: Path | None) -> Result:
     Raises:
         SplatfixError: ``unknown-scene`` (exit code 2), ``scene-not-found`` (3).
     """
-    from splatfix.certify.samples import check_sample, find_samples
+    from splatfix.certify.scenes import check_sample, find_samples
 
     problems = {item.name: check_sample(item, root) for item in find_samples(names)}
 

@@ -13,7 +13,7 @@ from splatfix.certify.model import (
 )
 from splatfix.certify.prerequisites import device_for, idle_gpu, require_gpu
 from splatfix.certify.run import Interrupted, certify, verify
-from splatfix.certify.suites import SUITES, data_suite, sample_suite
+from splatfix.certify.scenes import SUITES, data_suite, sample_suite
 
 __all__ = [
     "SUITES",

@@ -96,9 +96,9 @@ def summarize(
         quality = f"rising held-out PSNR (no reference PSNR for {', '.join(unknown)})"
     skipped = len(request.suite.skipped)
     sentences = [
-        f"This environment trained {len(runs)} scene(s) of 3D Gaussians {where} with {renderer}, "
+        f"This environment trained {_count(len(runs))} of 3D Gaussians {where} with {renderer}, "
         f"with healthy gradients, densification and {quality}.",
-        f"{skipped} scene(s) were skipped." if skipped else "",
+        f"Skipped: {_count(skipped)}." if skipped else "",
         "CUDA and GPUs were not verified." if request.device == "cpu" else "",
         idle_gpu,
     ]
@@ -114,6 +114,10 @@ def without_floor(runs: Sequence[SceneRun]) -> list[str]:
             item.code == "held-out-quality" and item.outcome is Outcome.NOT_MEASURED for item in run.criteria
         )
     ]
+
+
+def _count(scenes: int) -> str:
+    return f"{scenes} scene{'' if scenes == 1 else 's'}"
 
 
 def _highest(proof: tuple[Rung, ...]) -> RungName | None:

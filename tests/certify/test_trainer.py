@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.certify.samples import samples_folder
+from splatfix.certify.scenes import samples_folder
 from splatfix.certify.trainer import list_scenes
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from splatfix.certify.samples import samples_folder
+from splatfix.certify.scenes import samples_folder
 
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 

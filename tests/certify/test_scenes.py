@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.certify import SUITES, Outcome, Request, Verdict, certify, data_suite, sample_suite
-from splatfix.certify.samples import samples_folder
-from splatfix.certify.suites import CPU_ITERATIONS, CPU_WIDTH, GPU_ITERATIONS
+from splatfix.certify.scenes import CPU_ITERATIONS, CPU_WIDTH, GPU_ITERATIONS, samples_folder
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts
 from tests.certify.conftest import RecordedKernels
