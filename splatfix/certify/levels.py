@@ -17,8 +17,8 @@ MEMORY_TOLERANCE = 0.1
 """Relative: peak memory may grow by a tenth (allocator and library versions change it)."""
 
 _RESOLVED_BY = (
-    "interpreter-answers",
-    "torch-installed",
+    "interpreter-broken",
+    "torch-missing",
     "driver-too-old",
     "torch-arch-unsupported",
     "gpu-without-driver",

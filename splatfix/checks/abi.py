@@ -135,7 +135,7 @@ def shared_lib_not_found(context: Context) -> Iterator[Outcome]:
             continue
         lost = [name for name in linkage.unresolved if not _DRIVER_LIBRARY.match(name)]
         if not context.environment.torch_installed.value:
-            lost = [name for name in lost if not _TORCH_LIBRARY.match(name)]  # torch-installed says it
+            lost = [name for name in lost if not _TORCH_LIBRARY.match(name)]  # torch-missing says it
         if cuda is not None and item.links_torch:  # another major is told by cuda-runtime-mismatch
             lost = [
                 name for name in lost if not name.startswith("libcudart.") or release(name)[:1] == cuda[:1]

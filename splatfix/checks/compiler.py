@@ -14,12 +14,12 @@ from splatfix.facts import Compiler, Toolkit
 from splatfix.knowledge import cpp_extension, host_compilers
 
 
-@check("host-compiler-missing", family="compiler", title="A C++ compiler")
+@check("host-compiler-missing", family="compiler", title="A C++ compiler is installed")
 def host_compiler_missing(context: Context) -> Iterator[Outcome]:
     """nvcc only compiles device code itself; a host C++ compiler does the rest, and torch's headers need C++17 or newer."""
     if not context.machine.compilers.known:
         yield unknown(
-            "Which C++ compilers are here is not known.",
+            "The C++ compilers of this machine could not be determined.",
             evidence=(Evidence("reason", context.machine.compilers.error),),
         )
         return
@@ -43,7 +43,7 @@ def host_compiler_missing(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("host-gcc-too-new", family="compiler", title="nvcc accepts the host compiler")
+@check("host-gcc-too-new", family="compiler", title="nvcc supports the host compiler")
 def host_gcc_too_new(context: Context) -> Iterator[Outcome]:
     """nvcc's `crt/host_config.h` refuses gcc and clang beyond a major ("unsupported GNU version! gcc versions later than N
     are not supported"). The limit is read from the toolkit's own header. nvcc calls what CC or NVCC_CCBIN names, else
@@ -81,7 +81,7 @@ def host_gcc_too_new(context: Context) -> Iterator[Outcome]:
     elif _told_to_take_any(context):
         yield skip(
             f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} knows ({family_of(compiler)} {limit}); "
-            f"{_told_to_take_any(context)} has it tried all the same.",
+            f"{_told_to_take_any(context)} allows it anyway.",
             evidence=evidence,
         )
     else:
@@ -92,7 +92,7 @@ def host_gcc_too_new(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("host-gcc-too-old", family="compiler", title="torch's headers accept the host compiler")
+@check("host-gcc-too-old", family="compiler", title="torch's headers support the host compiler")
 def host_gcc_too_old(context: Context) -> Iterator[Outcome]:
     """torch's own headers refuse an old gcc ("You're trying to build PyTorch with a too old version of GCC. We need GCC 9
     or later."). RHEL 8 and its kin bring gcc 8; newer ones come as modules, gcc-toolset packages or from conda."""
@@ -124,7 +124,7 @@ def _newer_gcc(context: Context, oldest: int) -> tuple[Step, ...]:
     )
 
 
-@check("host-msvc-too-new", family="compiler", title="nvcc accepts Visual Studio's compiler")
+@check("host-msvc-too-new", family="compiler", title="nvcc supports Visual Studio's compiler")
 def host_msvc_too_new(context: Context) -> Iterator[Outcome]:
     """nvcc's `crt/host_config.h` refuses `_MSC_VER` beyond a bound ("unsupported Microsoft Visual Studio version!"). Visual
     Studio 2022 17.10 moved it to 1940, which CUDA before 12.4 refuses; and its standard library then asks for CUDA 12.4
@@ -167,7 +167,7 @@ def host_msvc_too_new(context: Context) -> Iterator[Outcome]:
     )
 
 
-@check("host-compiler-refused-by-torch", family="compiler", title="torch accepts the host compiler")
+@check("host-compiler-refused-by-torch", family="compiler", title="torch supports the host compiler")
 def host_compiler_refused_by_torch(context: Context) -> Iterator[Outcome]:
     """torch keeps a table of its own, and in places it is stricter than nvcc: torch 2.11 refuses gcc 14 with CUDA 12.8,
     which nvcc accepts. Where its table has no row for a CUDA version it only warns; with TORCH_DONT_CHECK_COMPILER_ABI, and
@@ -184,7 +184,7 @@ def host_compiler_refused_by_torch(context: Context) -> Iterator[Outcome]:
     setting = context.machine.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
     if why := host_compilers.compiler_check_skipped(torch.version, setting):
         yield skip(
-            f"torch does not look at the host compiler: {why}.",
+            f"torch does not check the host compiler: {why}.",
             evidence=(Evidence("torch", torch.version, context.environment.torch.found_via),),
         )
         return
@@ -274,7 +274,7 @@ _PROMPT = (
 )
 
 
-@check("msvc-not-on-path", family="compiler", title="cl.exe is where torch looks for it")
+@check("msvc-not-on-path", family="compiler", title="cl.exe is on PATH")
 def msvc_not_on_path(context: Context) -> Iterator[Outcome]:
     """setuptools finds Visual Studio by its own list, but torch asks `where cl` before it compiles at first use: "Command
     '['where', 'cl']' returned non-zero exit status 1", and nvcc says "Cannot find compiler 'cl.exe' in PATH". Source:
@@ -293,7 +293,7 @@ def msvc_not_on_path(context: Context) -> Iterator[Outcome]:
     if not later:
         return  # a setup.py finds it all the same
     yield warn(
-        f"Visual Studio is here, but cl.exe is not on PATH: {', '.join(later)} cannot compile at the first import.",
+        f"Visual Studio is installed, but cl.exe is not on PATH: {', '.join(later)} cannot compile at the first import.",
         evidence=(
             Evidence(compiler.path, compiler.version or "version not known", ", ".join(compiler.found_via)),
         ),
@@ -301,7 +301,7 @@ def msvc_not_on_path(context: Context) -> Iterator[Outcome]:
     )
 
 
-@check("msvc-x86-host", family="compiler", title="Visual Studio's compiler makes 64-bit code")
+@check("msvc-x86-host", family="compiler", title="Visual Studio's compiler targets 64 bits")
 def msvc_x86_host(context: Context) -> Iterator[Outcome]:
     """In the plain "Developer Command Prompt" cl.exe compiles for 32 bits: torch's headers end in "'_addcarry_u64': identifier
     not found", the linker in unresolved symbols. The folder of cl.exe names host and target (Hostx64\\x64); VSCMD_ARG_TGT_ARCH
@@ -326,7 +326,7 @@ def msvc_x86_host(context: Context) -> Iterator[Outcome]:
         return  # the first on PATH is the one that is called
 
 
-@check("distutils-use-sdk-unset", family="compiler", title="torch may build from Visual Studio's prompt")
+@check("distutils-use-sdk-unset", family="compiler", title="torch can build from Visual Studio's prompt")
 def distutils_use_sdk_unset(context: Context) -> Iterator[Outcome]:
     """In a prompt of Visual Studio torch stops every setup.py with "It seems that the VC environment is activated but
     DISTUTILS_USE_SDK is not set". Source: `_check_abi` of torch/utils/cpp_extension.py, which a test reads."""

@@ -15,7 +15,7 @@ from splatfix.knowledge.drivers import driver_words
 _NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 
 
-@check("driver-too-old", family="driver", title="The driver against torch's CUDA runtime")
+@check("driver-too-old", family="driver", title="The driver supports torch's CUDA version")
 def driver_too_old(context: Context) -> Iterator[Outcome]:
     """Every CUDA major has an oldest driver on which its runtime starts at all (minor-version compatibility). Below it,
     torch says that the NVIDIA driver is too old. Above it machine code runs; PTX may still be too new. A libcuda of its own
@@ -46,7 +46,7 @@ def driver_too_old(context: Context) -> Iterator[Outcome]:
     words, level = driver_words(floor), major_minor(driver.cuda)
     if release(driver.version) < floor and level and level[0] >= cuda[0] and driver.cuda_error is None:
         yield ok(
-            f"libcuda offers CUDA {driver.cuda} on driver {driver.version}, which serves torch's CUDA {torch.cuda}.",
+            f"libcuda provides CUDA {driver.cuda} on driver {driver.version}, enough for torch's CUDA {torch.cuda}.",
             evidence=(
                 *evidence,
                 Evidence("libcuda", f"CUDA {driver.cuda}", ", ".join(context.machine.libcuda.value or ())),
@@ -71,7 +71,11 @@ def driver_too_old(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("driver-library-mismatch", family="driver", title="Kernel module and user-mode driver agree")
+@check(
+    "driver-library-mismatch",
+    family="driver",
+    title="Kernel module and driver libraries have the same version",
+)
 def driver_library_mismatch(context: Context) -> Iterator[Outcome]:
     """After a driver upgrade without a reboot the old kernel module is still loaded; NVML then fails with error 18 and
     CUDA with error 803 ("Failed to initialize NVML: Driver/library version mismatch")."""
@@ -94,7 +98,7 @@ def driver_library_mismatch(context: Context) -> Iterator[Outcome]:
     )
 
 
-@check("driver-library-missing", family="driver", title="The driver's user-mode half is here")
+@check("driver-library-missing", family="driver", title="The driver's libraries are installed")
 def driver_library_missing(context: Context) -> Iterator[Outcome]:
     """The kernel module is loaded, but neither libcuda nor NVML is here. In a container that is the sign of one that was
     started without its GPU: it sees the host's /proc and /sys, but not the driver's libraries and devices."""
@@ -140,7 +144,7 @@ def driver_library_missing(context: Context) -> Iterator[Outcome]:
     )
 
 
-@check("wsl-wrong-libcuda", family="driver", title="WSL2 loads the libcuda that Windows brings")
+@check("wsl-wrong-libcuda", family="driver", title="WSL2 loads the libcuda of the Windows driver")
 def wsl_wrong_libcuda(context: Context) -> Iterator[Outcome]:
     """In WSL2 the driver is Windows'; its libcuda lies in /usr/lib/wsl/lib. A Linux driver package (nvidia-driver-*,
     cuda-drivers, the `cuda` meta-package) puts another libcuda into the system folders, which is found first and sees
@@ -150,10 +154,10 @@ def wsl_wrong_libcuda(context: Context) -> Iterator[Outcome]:
         return
     first, evidence = found.value[0], (Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),)
     if "/wsl/" in first:
-        yield ok(f"libcuda is {first}, Windows' own.", evidence=evidence)
+        yield ok(f"libcuda is {first}, from the Windows driver.", evidence=evidence)
     else:
         yield fail(
-            f"{first} of a Linux driver stands before WSL2's own libcuda.",
+            f"{first} of a Linux driver is loaded instead of WSL2's libcuda.",
             evidence=evidence,
             remedy=(
                 say(
@@ -195,7 +199,7 @@ def stub_libcuda_loaded(context: Context) -> Iterator[Outcome]:
 @check(
     "forward-compat-on-geforce",
     family="driver",
-    title="No forward-compatibility libcuda on a GPU that has none",
+    title="No forward-compatibility libcuda on an unsupported GPU",
 )
 def forward_compat_on_geforce(context: Context) -> Iterator[Outcome]:
     """NVIDIA's images carry a newer libcuda in /usr/local/cuda/compat. It lets data-centre GPUs run a CUDA that is newer than the
@@ -208,7 +212,8 @@ def forward_compat_on_geforce(context: Context) -> Iterator[Outcome]:
     if not refused and not (compat and any("GeForce" in name for name in names)):
         return
     yield fail(
-        f"libcuda comes from {(found.value or ('a compat folder',))[0]}, not for {names[0] if names else 'this GPU'}.",
+        f"libcuda comes from {(found.value or ('a compat folder',))[0]}, "
+        f"which {names[0] if names else 'this GPU'} does not support.",
         evidence=(
             Evidence("libcuda.so.1", ", ".join(found.value or ()) or "not known", found.found_via),
             Evidence("cuInit", f"error {driver.cuda_error}" if driver and driver.cuda_error else "not asked"),

@@ -14,7 +14,7 @@ from splatfix.facts import Shadow
 from splatfix.knowledge import torch_releases
 
 
-@check("interpreter-answers", family="environment", title="The target Python describes itself")
+@check("interpreter-broken", family="environment", title="The target Python works")
 def interpreter_answers(context: Context) -> Iterator[Outcome]:
     """splatfix touches the target environment only through a child process. If that process crashes, hangs or prints
     nonsense, the environment itself is broken, and everything below it stays unknown."""
@@ -23,7 +23,7 @@ def interpreter_answers(context: Context) -> Iterator[Outcome]:
         yield fail(
             "The target environment's Python does not work.",
             evidence=(Evidence("reason", interpreter.error),),
-            remedy=(say("Make the environment anew, or give another interpreter with --python."),),
+            remedy=(say("Recreate the environment, or choose another one with --python."),),
         )
         return
     found = interpreter.value
@@ -33,7 +33,7 @@ def interpreter_answers(context: Context) -> Iterator[Outcome]:
     )
 
 
-@check("build-tools", family="environment", title="setuptools, wheel and ninja in the target environment")
+@check("build-tools-missing", family="environment", title="Build tools installed")
 def build_tools(context: Context) -> Iterator[Outcome]:
     """Splatting extensions are built with `--no-build-isolation`, so what builds them must be in the environment itself:
     setuptools (and wheel before setuptools 70.1); ninja makes torch compile files side by side."""
@@ -54,16 +54,16 @@ def build_tools(context: Context) -> Iterator[Outcome]:
         asked = [_as_torch_bears(name, context) for name in needs]
         yield outcome(
             Status.SKIP if context.made_to_run else Status.WARN,
-            f"To build extensions here, {' and '.join(needs)} must be installed first.",
+            f"Missing to build extensions: {', '.join(needs)}.",
             evidence=evidence,
             remedy=(context.pip("install", *asked),),
         )
     else:
-        yield ok("What builds an extension is in the environment.", evidence=evidence)
+        yield ok("Build tools installed.", evidence=evidence)
 
 
 @check(
-    "setuptools-incompatible", family="environment", title="setuptools still has what builders import of it"
+    "setuptools-incompatible", family="environment", title="setuptools is compatible with the build scripts"
 )
 def setuptools_incompatible(context: Context) -> Iterator[Outcome]:
     """torch.utils.cpp_extension of older releases imports pkg_resources, which setuptools 82 removed, or
@@ -101,7 +101,9 @@ def _as_torch_bears(name: str, context: Context) -> str:
 
 
 @check(
-    "import-shadowing", family="environment", title="Nothing in the current folder hides an installed package"
+    "import-shadowing",
+    family="environment",
+    title="No file in the current folder shadows an installed package",
 )
 def import_shadowing(context: Context) -> Iterator[Outcome]:
     """Python searches the folder of the script, or the current one, before site-packages. A source folder of the same name
@@ -119,14 +121,14 @@ def import_shadowing(context: Context) -> Iterator[Outcome]:
         if item.native or item.module not in installed:
             continue
         yield warn(
-            f"{item.path} hides the installed {item.module}.",
+            f"{item.path} shadows the installed {item.module}.",
             subject=item.module,
             evidence=(Evidence("searched first", item.path, "names in the current folder"),),
             remedy=(say(f"Run from another folder, or rename {item.path}."),),
         )
 
 
-@check("editable-source-gone", family="environment", title="Sources of editable installs are there")
+@check("editable-source-gone", family="environment", title="Sources of editable installs exist")
 def editable_source_gone(context: Context) -> Iterator[Outcome]:
     """`pip install -e` (SuGaR's install.py does it) only links to the source folder. When that folder is moved or removed,
     pip still lists the package and importing it fails."""
@@ -138,12 +140,12 @@ def editable_source_gone(context: Context) -> Iterator[Outcome]:
                 evidence=(Evidence(item.name, item.origin, "direct_url.json or egg-link"),),
                 remedy=(
                     context.pip("uninstall", item.name),
-                    say("Then install it anew, not editable, from where its source lies now."),
+                    say("Then reinstall it, not editable, from the folder where its source is now."),
                 ),
             )
 
 
-@check("python-version-unsupported", family="environment", title="There are torch wheels for this Python")
+@check("python-version-unsupported", family="environment", title="torch has wheels for this Python")
 def python_version_unsupported(context: Context) -> Iterator[Outcome]:
     """torch publishes wheels for a few minors of CPython, 64 bits only; on another Python pip says "No matching distribution
     found for torch" and no more. Said only where torch is not installed yet. Source: knowledge/data/torch_releases.json."""
@@ -186,11 +188,11 @@ def python_version_unsupported(context: Context) -> Iterator[Outcome]:
     last = max(known, key=lambda row: release(row.release))
     upper = ".".join(map(str, last.python_max)) if last.python_max else "the newest"
     yield fail(
-        f"There is no torch for this Python {python.version}: {why}.",
+        f"torch has no wheels for this Python {python.version}: {why}.",
         evidence=evidence,
         remedy=(
             say(
-                f"Make the environment anew with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}."
+                f"Recreate the environment with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}."
             ),
         ),
     )
@@ -201,9 +203,7 @@ def _newest_python(row: torch_releases.TorchRelease) -> tuple[int, int]:
     return max((row.python_max or row.python_min, *row.python_experimental))
 
 
-@check(
-    "no-matching-wheel", family="environment", title="The torch that is wanted has a wheel for this machine"
-)
+@check("no-matching-wheel", family="environment", title="The pinned torch has a wheel for this machine")
 def no_matching_wheel(context: Context) -> Iterator[Outcome]:
     """The torch that a checkout pins must have a wheel for this Python and C library: torch 1.12 ends at Python 3.10, wheels
     from 2.7 on need glibc 2.28, and musl (Alpine) has none at all. pip then says "Could not find a version that satisfies
@@ -244,7 +244,5 @@ def no_matching_wheel(context: Context) -> Iterator[Outcome]:
                 Evidence("Python", python.version, python.executable),
                 Evidence("glibc", context.machine.glibc or "not known", libc.found_via),
             ),
-            remedy=(
-                say("Leave that pin aside and install a torch for this GPU, or take another Python for it."),
-            ),
+            remedy=(say("Ignore that pin and install a torch build for this GPU, or use another Python."),),
         )

@@ -183,7 +183,7 @@ def extension_damaged(context: Context) -> Iterator[Outcome]:
             )
 
 
-@check("extension-imports", family="extension", title="Extensions import in the target environment")
+@check("extension-import-fails", family="extension", title="Extensions import in the target environment")
 def extension_imports(context: Context) -> Iterator[Outcome]:
     """Done only with `--imports`: each module is imported after torch in a child process of the target interpreter."""
     for probe in context.environment.imports:

@@ -13,7 +13,7 @@ from splatfix.core.step import run, say, set_variable, unset_variable
 from splatfix.facts import Gpu
 
 
-@check("gpu-present", family="gpu", title="NVIDIA GPUs on this machine")
+@check("nvidia-gpu-missing", family="gpu", title="NVIDIA GPUs on this machine")
 def gpu_present(context: Context) -> Iterator[Outcome]:
     """Names every NVIDIA GPU with its compute capability.
 
@@ -26,7 +26,7 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
     gpus = context.machine.gpus
     if gpus.value is None:
         yield unknown(
-            "Which GPUs are here could not be learned.",
+            "The GPUs of this machine could not be determined.",
             evidence=(Evidence("reason", gpus.error),),
             remedy=(
                 run("nvidia-smi"),
@@ -63,7 +63,7 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("gpu-without-driver", family="gpu", title="A card without a working driver")
+@check("gpu-without-driver", family="gpu", title="Every NVIDIA GPU has a loaded driver")
 def gpu_without_driver(context: Context) -> Iterator[Outcome]:
     """A GPU that the PCI bus shows but no driver drives: nothing of CUDA can run until a driver is loaded."""
     driver = context.machine.driver
@@ -71,16 +71,16 @@ def gpu_without_driver(context: Context) -> Iterator[Outcome]:
         return
     if not driver.absent:
         yield unknown(
-            "Whether an NVIDIA driver is loaded is not known.",
+            "Could not determine whether an NVIDIA driver is loaded.",
             evidence=(Evidence("reason", driver.error or "the facts do not say"),),
         )
         return
     cards = [gpu for gpu in context.machine.gpus.value or () if gpu.vendor == "nvidia"]
     names = ", ".join(gpu.name for gpu in cards)
     others = sorted({gpu.kernel_driver for gpu in cards if gpu.kernel_driver})
-    instead = f" ({' and '.join(others)} drives it, which knows no CUDA)" if others else ""
+    instead = f" ({' and '.join(others)} is bound to it, without CUDA support)" if others else ""
     yield fail(
-        f"A card is here ({names}), but no NVIDIA driver is loaded{instead}.",
+        f"{names} found, but no NVIDIA driver is loaded{instead}.",
         evidence=(
             Evidence("GPUs", names, context.machine.gpus.found_via),
             Evidence("driver", "none", context.machine.driver.error or context.machine.driver.found_via),
@@ -92,7 +92,7 @@ def gpu_without_driver(context: Context) -> Iterator[Outcome]:
     )
 
 
-@check("no-gpu-visible", family="gpu", title="CUDA_VISIBLE_DEVICES hides every GPU")
+@check("no-gpu-visible", family="gpu", title="CUDA_VISIBLE_DEVICES leaves a GPU visible")
 def no_gpu_visible(context: Context) -> Iterator[Outcome]:
     """CUDA_VISIBLE_DEVICES names the GPUs that programs may see; an empty value, -1 or an index that does not exist
     (everything from the first bad entry on is dropped) leaves none, and so does a GPU that is named twice; torch then says
@@ -114,7 +114,7 @@ def no_gpu_visible(context: Context) -> Iterator[Outcome]:
             remedy=(unset_variable(visible.NAME),),
         )
     elif left is not None:
-        apart = f"; GPU {', '.join(map(str, hidden))} is left out of what is judged here" if hidden else ""
+        apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked" if hidden else ""
         yield ok(
             f"{len(left)} of {len(gpus)} GPU(s) visible{apart}.",
             evidence=evidence,
@@ -145,7 +145,7 @@ def _words(gpu: Gpu) -> str:
 _LINK = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
 
-@check("gpu-not-passed-to-container", family="gpu", title="The container was given its GPU")
+@check("gpu-not-passed-to-container", family="gpu", title="The container has access to the GPU")
 def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
     """NVIDIA's images set NVIDIA_VISIBLE_DEVICES, and the container runtime puts GPUs where it says so. A container of such an
     image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your system". Where the
@@ -164,7 +164,7 @@ def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
     )
     if asked in ("", "void", "none"):
         yield skip(
-            f"NVIDIA_VISIBLE_DEVICES={asked!r} keeps the GPUs out of this "
+            f"NVIDIA_VISIBLE_DEVICES={asked!r} hides the GPUs from this "
             f"{context.machine.container} container.",
             evidence=evidence,
         )
@@ -178,14 +178,14 @@ def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
         "Start the container with --gpus all; compose: deploy.resources.reservations.devices.",
     )
     yield warn(
-        f"This {context.machine.container} container asks for GPU {asked!r} and got none.",
+        f"This {context.machine.container} container requests GPU {asked!r} but has none.",
         evidence=evidence,
         remedy=(say(how),),
         link=_LINK,
     )
 
 
-@check("docker-gpu-runtime-missing", family="gpu", title="docker can hand a GPU to a container")
+@check("docker-gpu-runtime-missing", family="gpu", title="Docker can pass GPUs to containers")
 def docker_gpu_runtime_missing(context: Context) -> Iterator[Outcome]:
     """docker needs NVIDIA's container toolkit for `--gpus`; without it every start ends in "could not select device driver ""
     with capabilities: [[gpu]]". It is no illness on a machine that uses no containers, so it is only named."""
@@ -197,12 +197,12 @@ def docker_gpu_runtime_missing(context: Context) -> Iterator[Outcome]:
     )
     if toolkit.value:
         yield ok(
-            "NVIDIA's container toolkit is here.",
+            "NVIDIA Container Toolkit is installed.",
             evidence=evidence,
         )
     else:
         yield skip(
-            "docker is here without NVIDIA container toolkit: no GPU in containers.",
+            "Docker is installed without NVIDIA Container Toolkit: containers cannot use the GPU.",
             evidence=evidence,
             link=_LINK,
             remedy=(
@@ -237,13 +237,13 @@ def wrong_cuda_device(context: Context) -> Iterator[Outcome]:
     by_number = chosen is not None and re.fullmatch(r"[\d,\s]+", chosen) is not None and chosen.strip() != ""
     if mixed and by_number and order != "PCI_BUS_ID":
         yield warn(
-            f"CUDA_VISIBLE_DEVICES={chosen} counts by CUDA's order; nvidia-smi numbers these different GPUs by bus.",
+            f"CUDA_VISIBLE_DEVICES={chosen} uses CUDA's numbering, but nvidia-smi numbers these GPUs by PCI bus.",
             evidence=evidence,
             remedy=(set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
         )
     elif chosen is None or "," in chosen:
         yield skip(
-            f"{len(cards)} GPUs are here: train on cuda:0, and choose by CUDA_VISIBLE_DEVICES which one that is.",
+            f"{len(cards)} GPUs found: train on cuda:0 and select the GPU with CUDA_VISIBLE_DEVICES.",
             evidence=evidence,
             remedy=(
                 *((set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),) if mixed else ()),

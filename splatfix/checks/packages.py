@@ -14,7 +14,9 @@ from splatfix.facts import Distribution, SplatPackage
 from splatfix.knowledge import stacks
 
 
-@check("splat-variant", family="extension", title="Which variant of a splatting extension is installed")
+@check(
+    "splat-variant-unknown", family="extension", title="Which variant of a splatting extension is installed"
+)
 def splat_variant(context: Context) -> Iterator[Outcome]:
     """At least nine incompatible packages are all called diff_gaussian_rasterization, and none has a telling version. They
     are told apart by the fields of their Settings tuple, the classes and parameters of their Python source, the number of
@@ -243,7 +245,7 @@ def _from_index(item: Distribution) -> bool:
 _LOAD_ALONE = re.compile(r"(lib)?(torch|c10)")
 
 
-@check("import-torch-first", family="extension", title="Extensions that find libtorch only after torch")
+@check("torch-not-imported-first", family="extension", title="Extensions that find libtorch only after torch")
 def import_torch_first(context: Context) -> Iterator[Outcome]:
     """Compiled modules link libc10 and libtorch without saying where they lie. Most packages import torch themselves before
     their compiled part; one that does not (simple_knn) must be imported after torch, else it ends in "libc10.so: cannot

@@ -13,7 +13,7 @@ from splatfix.facts import CheckoutSource
 from splatfix.knowledge.breakages import breakage
 
 
-@check("build-isolation", family="checkout", title="pip builds the sources where torch is")
+@check("build-isolation-enabled", family="checkout", title="pip builds the sources where torch is")
 def build_isolation(context: Context) -> Iterator[Outcome]:
     """The setup.py of a splatting extension imports torch. pip builds in a fresh environment that has none ("No module named
     'torch'"), or, where pyproject.toml names torch, another torch than the one installed, so that the extension does not

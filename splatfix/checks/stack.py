@@ -15,7 +15,7 @@ from splatfix.knowledge import stacks, torch_releases
 from splatfix.knowledge.stacks import Stack
 
 
-@check("checkout-stack", family="checkout", title="Which stack the checkout is")
+@check("checkout-stack-unknown", family="checkout", title="Which stack the checkout is")
 def checkout_stack(context: Context) -> Iterator[Outcome]:
     """A stack is recognised by files that only it has; its commit is read from git's own files. What it needs, which
     variant of the rasterizer it calls and how much memory it takes follow from that. Asked for with `--repo DIR`."""
@@ -127,7 +127,7 @@ def gsplat_version_mismatch(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("vram-for-stack", family="checkout", title="The GPU's memory holds the stack's defaults")
+@check("vram-too-small", family="checkout", title="The GPU's memory holds the stack's defaults")
 def vram_for_stack(context: Context) -> Iterator[Outcome]:
     """Published runs tell how much GPU memory a stack takes with its defaults, on average and at most. A GPU below the
     average runs out of memory on most scenes unless images are kept on the CPU or made smaller."""

@@ -18,7 +18,7 @@ from splatfix.knowledge.archs import Arch, arch_info, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.cpp_extension import ArchList, visible_gpu_arch_list
 
 
-@check("cuda-toolkit-missing", family="toolkit", title="A CUDA toolkit that can compile")
+@check("cuda-toolkit-missing", family="toolkit", title="A CUDA toolkit with a working nvcc is installed")
 def cuda_toolkit_missing(context: Context) -> Iterator[Outcome]:
     """Building an extension needs nvcc with its headers; the driver, conda's cudatoolkit and torch's own runtime wheels
     do not bring it. Without one, only prebuilt wheels and pure-PyTorch parts can be used."""
@@ -37,7 +37,7 @@ def cuda_toolkit_missing(context: Context) -> Iterator[Outcome]:
         return
     if toolkits.value is None:
         yield unknown(
-            "Which CUDA toolkits are here is not known.",
+            "The CUDA toolkits of this machine could not be determined.",
             evidence=(Evidence("reason", toolkits.error or "the facts do not say"),),
         )
         return
@@ -71,7 +71,7 @@ def _a_toolkit(context: Context, version: str) -> tuple[Step, ...]:
     )
 
 
-@check("cuda-home-wrong", family="toolkit", title="The CUDA_HOME torch would take is the toolkit's own root")
+@check("cuda-home-wrong", family="toolkit", title="torch finds the right CUDA_HOME")
 def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
     """When CUDA_HOME is not set, torch takes the folder above the one in which the first `nvcc` on PATH lies. It follows
     neither links nor wrapper scripts, so an nvcc in /usr/local/bin makes it look for headers in /usr/local/include.
@@ -127,7 +127,9 @@ def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
                 return
 
 
-@check("cuda-torch-mismatch", family="toolkit", title="The toolkit's CUDA major is torch's")
+@check(
+    "cuda-torch-mismatch", family="toolkit", title="The toolkit and torch have the same CUDA major version"
+)
 def cuda_torch_mismatch(context: Context) -> Iterator[Outcome]:
     """torch refuses to build an extension when nvcc's CUDA major differs from its own (`_check_cuda_version`). A different
     minor is only warned about and works: 12.9 beside 12.8 is fine."""
@@ -163,7 +165,7 @@ def cuda_torch_mismatch(context: Context) -> Iterator[Outcome]:
     )
 
 
-@check("toolkit-arch", family="toolkit", title="The toolkit can compile for the GPU")
+@check("toolkit-arch-unsupported", family="toolkit", title="The toolkit supports the GPU")
 def toolkit_arch(context: Context) -> Iterator[Outcome]:
     """nvcc knows an architecture only from some release on (sm_120 from 12.8) and drops old ones (below sm_75 in 13.0). One
     that does not know the GPU's own number may know an older one of the same major, whose code runs as it is: CUDA 11.7
@@ -269,7 +271,7 @@ def _which_toolkit(arch: Arch) -> str:
 @check(
     "cuda-headers-missing",
     family="toolkit",
-    title="The toolkit has the headers and libraries extensions need",
+    title="The toolkit is complete",
 )
 def cuda_headers_missing(context: Context) -> Iterator[Outcome]:
     """`ATen/cuda/CUDAContext.h` includes cuBLAS, cuSPARSE and cuSOLVER headers; a partial toolkit (conda, apt, PyPI wheels)
@@ -287,7 +289,7 @@ def cuda_headers_missing(context: Context) -> Iterator[Outcome]:
         )
         return
     yield warn(
-        f"The toolkit at {toolkit.root} lacks {len(toolkit.missing)} part(s) that extensions may need: "
+        f"The toolkit at {toolkit.root} lacks {len(toolkit.missing)} file(s) that extensions may need: "
         + ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
         + ".",
         evidence=(
@@ -304,9 +306,7 @@ def cuda_headers_missing(context: Context) -> Iterator[Outcome]:
 def _missing_parts(context: Context, toolkit: Toolkit) -> tuple[Step, ...]:
     """The headers that the environment's packages hold go into CPATH by an exact command; the rest must be installed."""
     left = [part for part in toolkit.missing if part.removeprefix("include/") not in toolkit.elsewhere]
-    whole = say(
-        f"Install the whole toolkit with its development packages: {', '.join(left)} lies nowhere here."
-    )
+    whole = say(f"Install the whole toolkit with its development packages: {', '.join(left)} not found.")
     folders = list(dict.fromkeys(toolkit.elsewhere.values()))
     if not folders:
         return (whole,)

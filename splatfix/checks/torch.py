@@ -20,13 +20,13 @@ from splatfix.knowledge.archs import Arch, cubin_runs_on
 from splatfix.knowledge.cpp_extension import ArchListError, visible_gpu_arch_list
 
 
-@check("torch-installed", family="torch", title="torch in the target environment")
+@check("torch-missing", family="torch", title="torch is installed")
 def torch_installed(context: Context) -> Iterator[Outcome]:
     """Every splatting stack stands on torch. splatfix reads its version and build from its own files."""
     installed, torch = context.environment.torch_installed, context.environment.torch
     if installed.value is None:
         yield unknown(
-            "Whether torch is installed is not known.",
+            "Could not determine whether torch is installed.",
             evidence=(Evidence("reason", installed.error),),
         )
     elif not installed.value:
@@ -42,7 +42,7 @@ def torch_installed(context: Context) -> Iterator[Outcome]:
         yield fail(
             f"torch's files are damaged: {torch.error}.",
             evidence=(Evidence("torch", torch.error, torch.found_via),),
-            remedy=(say("Install torch anew in this environment."),),
+            remedy=(say("Reinstall torch in this environment."),),
         )
     else:
         kind = (
@@ -56,7 +56,7 @@ def torch_installed(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("torch-imports", family="torch", title="torch imports in the target environment")
+@check("torch-import-fails", family="torch", title="torch can be imported")
 def torch_imports(context: Context) -> Iterator[Outcome]:
     """Importing torch takes seconds, so it is done only with `--imports`, or when torch's files do not look as pip left
     them. It happens in a child process: a crash or hang there is this finding."""
@@ -76,11 +76,11 @@ def torch_imports(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"Importing torch fails ({probe.outcome}): {probe.detail}",
                 evidence=evidence,
-                remedy=(say("Install torch anew in this environment, then rebuild the extensions."),),
+                remedy=(say("Reinstall torch in this environment, then rebuild the extensions."),),
             )
 
 
-@check("cpu-only-torch", family="torch", title="torch is a CUDA build where CUDA is wanted")
+@check("cpu-only-torch", family="torch", title="torch is a CUDA build")
 def cpu_only_torch(context: Context) -> Iterator[Outcome]:
     """A CPU build of torch (`torch.version.cuda` is None) can neither run nor build CUDA extensions: its cpp_extension
     sets no CUDA_HOME even where a toolkit is installed. It is what `pip install torch` gives on Windows. A ROCm build is
@@ -111,7 +111,7 @@ def cpu_only_torch(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("torch-arch-unsupported", family="torch", title="torch carries code for the GPU")
+@check("torch-arch-unsupported", family="torch", title="torch has code for the GPU")
 def torch_arch_unsupported(context: Context) -> Iterator[Outcome]:
     """Reads the fat binaries of `libtorch_cuda` and judges every fatbin against each GPU: a cubin of the same major
     and no newer minor runs (sm_89 runs the 8.6 code, sm_121 the 12.0 code), and so does PTX that the driver can compile.
@@ -158,7 +158,7 @@ def torch_arch_unsupported(context: Context) -> Iterator[Outcome]:
             )
 
 
-@check("arch-unknown-to-torch", family="torch", title="torch's cpp_extension knows the architecture")
+@check("arch-unknown-to-torch", family="torch", title="torch can build extensions for the GPU")
 def arch_unknown_to_torch(context: Context) -> Iterator[Outcome]:
     """`TORCH_CUDA_ARCH_LIST` is checked against a list inside torch; an architecture that is not in it ends the build
     with "Unknown CUDA arch (x) or GPU not supported", whatever the toolkit could do. That stops nobody where torch knows an
@@ -259,7 +259,7 @@ def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
     )
 
 
-@check("numpy2-abi", family="torch", title="torch was built for this numpy")
+@check("numpy2-abi-mismatch", family="torch", title="torch is compatible with the installed numpy")
 def numpy2_abi(context: Context) -> Iterator[Outcome]:
     """torch before 2.3 (2.4.1 on Windows) was compiled for numpy 1. With numpy 2 it warns "_ARRAY_API not found" at import,
     and from then on `torch.from_numpy` and `.numpy()` raise "Numpy is not available", which ends every data loader."""
@@ -286,7 +286,7 @@ def numpy2_abi(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("torch-companions", family="torch", title="torchvision, torchaudio and triton belong to this torch")
+@check("torch-companions-mismatch", family="torch", title="torchvision, torchaudio and triton match torch")
 def torch_companions(context: Context) -> Iterator[Outcome]:
     """torchvision and torchaudio are compiled against one exact torch, torch against one exact triton; their metadata names
     it. Another one fails at import ("operator torchvision::nms does not exist") or at the first compiled kernel. The
@@ -336,7 +336,7 @@ def torch_companions(context: Context) -> Iterator[Outcome]:
                     context.pip("install", fix)
                     if other == "triton"
                     else say(
-                        f"Install the {culprit} of torch {torch.version}, from the index torch came from, "
+                        f"Install the {culprit} that matches torch {torch.version}, from the same index, "
                         "both in one pip command."
                     ),
                 ),
@@ -346,7 +346,7 @@ def torch_companions(context: Context) -> Iterator[Outcome]:
 _ALLOC = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
-@check("alloc-conf-crash", family="torch", title="The allocator's settings are ones this torch bears")
+@check("alloc-conf-crash", family="torch", title="Allocator settings are supported by this torch")
 def alloc_conf_crash(context: Context) -> Iterator[Outcome]:
     """PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is refused by torch before 2.1 ("Unrecognized CachingAllocator option"),
     hits assertions together with max_split_size_mb or garbage_collection_threshold before 2.6 ("!block->expandable_segment_
@@ -372,7 +372,7 @@ def alloc_conf_crash(context: Context) -> Iterator[Outcome]:
         remedy = (set_variable(name, rest) if rest else unset_variable(name),)
         if version < (2, 1):
             yield fail(
-                f"torch {torch.version} does not know expandable_segments and stops "
+                f"torch {torch.version} does not support expandable_segments and stops "
                 "at its first use of the GPU.",
                 evidence=evidence,
                 remedy=remedy,
@@ -398,7 +398,7 @@ def alloc_conf_crash(context: Context) -> Iterator[Outcome]:
         return  # both names are read into one setting
 
 
-@check("msvc-runtime-missing", family="torch", title="The Visual C++ runtime that torch loads is here")
+@check("msvc-runtime-missing", family="torch", title="The Visual C++ runtime is installed")
 def msvc_runtime_missing(context: Context) -> Iterator[Outcome]:
     """torch's Windows wheels load vcruntime140_1.dll and msvcp140.dll from System32. Without the Visual C++ redistributable
     `import torch` ends in "[WinError 126] The specified module could not be found. Error loading c10.dll". Source: torch's

@@ -85,7 +85,7 @@ def test_without_a_baseline_not_verified() -> None:
     assert levels()[RungName.REPRODUCES].reached is None
 
 
-@pytest.mark.parametrize("code", ["torch-installed", "driver-too-old", "torch-arch-unsupported"])
+@pytest.mark.parametrize("code", ["torch-missing", "driver-too-old", "torch-arch-unsupported"])
 def test_failed_version_checks_are_not_resolved(code: str) -> None:
     rung = levels((Finding(Status.FAIL, "no good", code=code),))[RungName.RESOLVED]
     assert (rung.reached, rung.shown_by) == (False, "no good")

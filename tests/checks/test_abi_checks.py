@@ -240,7 +240,9 @@ def test_numpy_against_torch(
     changed: Changer, torch_with: TorchWith, torch: str, numpy: str, system: str, loudly: bool
 ) -> None:
     facts = changed(torch=torch_with(version=torch), distributions=distributions(numpy=numpy), system=system)
-    assert [item.status for item in of(facts, "numpy2-abi")] == [Status.FAIL if loudly else Status.PASS]
+    assert [item.status for item in of(facts, "numpy2-abi-mismatch")] == [
+        Status.FAIL if loudly else Status.PASS
+    ]
 
 
 def with_pins(name: str, version: str, *pins: str, **others: str) -> Fact[tuple[Distribution, ...]]:
@@ -259,17 +261,19 @@ def with_pins(name: str, version: str, *pins: str, **others: str) -> Fact[tuple[
 )
 def test_torchvision(changed: Changer, version: str, pin: str, words: str) -> None:
     facts = changed(distributions=with_pins("torchvision", version, pin))
-    (finding,) = of(facts, "torch-companions")
+    (finding,) = of(facts, "torch-companions-mismatch")
     assert finding.status is (Status.FAIL if words else Status.PASS)
     assert words in finding.summary
 
 
 def test_triton(changed: Changer) -> None:
     facts = changed(distributions=with_pins("torch", "2.9.1+cu128", "triton==3.5.1", triton="3.4.0"))
-    assert only(facts, "torch-companions").remedy[0].command == Command(
+    assert only(facts, "torch-companions-mismatch").remedy[0].command == Command(
         ("/env/bin/python", "-m", "pip", "install", "triton==3.5.1")
     )
-    assert not of(changed(distributions=with_pins("torch", "2.9.1", "triton==3.5.1")), "torch-companions")
+    assert not of(
+        changed(distributions=with_pins("torch", "2.9.1", "triton==3.5.1")), "torch-companions-mismatch"
+    )
 
 
 @pytest.mark.parametrize(

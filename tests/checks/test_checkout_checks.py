@@ -89,7 +89,7 @@ def test_without_a_checkout_nothing_is_said(rtx_5080: Facts) -> None:
 
 
 def test_a_known_stack(rtx_5080: Facts) -> None:
-    (finding,) = of(with_checkout(rtx_5080), "checkout-stack")
+    (finding,) = of(with_checkout(rtx_5080), "checkout-stack-unknown")
     assert finding.status is Status.PASS
     assert "commit 472689c" in finding.summary
     assert not loud(with_checkout(rtx_5080))
@@ -98,20 +98,20 @@ def test_a_known_stack(rtx_5080: Facts) -> None:
 def test_an_unknown_stack_is_no_alarm(rtx_5080: Facts) -> None:
     facts = with_checkout(rtx_5080, paths=("mine.py",), commit=None)
     assert not loud(facts)
-    assert of(facts, "checkout-stack")[0].status is Status.SKIP
+    assert of(facts, "checkout-stack-unknown")[0].status is Status.SKIP
 
 
 def test_an_unreadable_checkout_is_unknown(rtx_5080: Facts) -> None:
     facts = dataclasses.replace(rtx_5080, checkout=Fact(None, "", "it is not a folder"))
-    assert only(facts, "checkout-stack").status is Status.UNKNOWN
+    assert only(facts, "checkout-stack-unknown").status is Status.UNKNOWN
 
 
 def test_memory_for_the_stack(changed: Changer) -> None:
     small = changed(gpus=Fact((Gpu(0, "RTX 3050", cc="12.0", memory_total=6 << 30),), "NVML"))
     assert INRIA.vram_gb is not None and INRIA.vram_gb[0] > 6.5
-    assert only(with_checkout(small), "vram-for-stack").status is Status.WARN
+    assert only(with_checkout(small), "vram-too-small").status is Status.WARN
     unknown = changed(gpus=Fact((Gpu(0, "some", cc="12.0"),), "PCI"))
-    assert not of(with_checkout(unknown), "vram-for-stack")
+    assert not of(with_checkout(unknown), "vram-too-small")
 
 
 # --- is it complete

@@ -76,7 +76,7 @@ def test_findings_carry_their_checks_code(changed: Changer) -> None:
 
 def test_unknown_gpus_are_unknown_not_bad(changed: Changer) -> None:
     found = loud(changed(gpus=Fact(None, "", "NVML: Driver Not Loaded")))
-    assert found["gpu-present"].status is Status.UNKNOWN
+    assert found["nvidia-gpu-missing"].status is Status.UNKNOWN
     assert all(item.status is not Status.FAIL for item in found.values())
 
 
@@ -84,7 +84,7 @@ def test_no_gpu_is_no_failure(changed: Changer) -> None:
     facts = changed(gpus=Fact((), "NVML and PCI"), driver=Fact(None, "", "no driver", absent=True))
     assert not loud(facts)
     assert any(
-        item.code == "gpu-present" and item.status is Status.SKIP
+        item.code == "nvidia-gpu-missing" and item.status is Status.SKIP
         for item in run_checks(make_context(facts, Goal()))
     )
 
@@ -142,13 +142,13 @@ def test_no_torch(changed: Changer) -> None:
         extensions=Fact((), ""),
         toolkit_choice=Fact(None, "", "no torch"),
     )
-    finding = only(facts, "torch-installed")
+    finding = only(facts, "torch-missing")
     assert any(step.command and "torch==" in step.line() for step in finding.remedy)
 
 
 def test_a_torch_that_crashes_at_import(changed: Changer) -> None:
     facts = changed(imports=(ImportProbe("torch", False, "signal", "ended by SIGSEGV"),))
-    assert "SIGSEGV" in only(facts, "torch-imports").summary
+    assert "SIGSEGV" in only(facts, "torch-import-fails").summary
 
 
 def test_cpu_torch_beside_a_gpu(changed: Changer, torch_with: TorchWith) -> None:
@@ -267,7 +267,7 @@ def test_a_toolkit_too_old_for_blackwell(changed: Changer) -> None:
         toolkits=Fact((toolkit("12.6.85", "/opt/cuda", "sm_80", "sm_90"),), "PATH"),
         toolkit_choice=Fact(ToolkitChoice("/opt/cuda", "CUDA_HOME", "/opt/cuda/bin/nvcc", None, True)),
     )
-    finding = only(facts, "toolkit-arch")
+    finding = only(facts, "toolkit-arch-unsupported")
     assert "from 12.8" in finding.remedy[0].line()
 
 
@@ -363,7 +363,7 @@ def test_an_extension_that_does_not_import(changed: Changer) -> None:
     facts = changed(
         imports=(ImportProbe("r._C", False, "exception", "ImportError: undefined symbol: _ZN3c10"),)
     )
-    assert "undefined symbol" in only(facts, "extension-imports").summary
+    assert "undefined symbol" in only(facts, "extension-import-fails").summary
 
 
 def test_an_interpreter_that_does_not_work(changed: Changer) -> None:
@@ -377,13 +377,17 @@ def test_an_interpreter_that_does_not_work(changed: Changer) -> None:
         extensions=lost,
     )
     found = loud(facts)
-    assert found["interpreter-answers"].status is Status.FAIL
-    assert {item.status for code, item in found.items() if code != "interpreter-answers"} == {Status.UNKNOWN}
+    assert found["interpreter-broken"].status is Status.FAIL
+    assert {item.status for code, item in found.items() if code != "interpreter-broken"} == {Status.UNKNOWN}
 
 
 def test_build_tools(changed: Changer) -> None:
     facts = changed(distributions=Fact((), "site-packages"), tools={})
-    assert "setuptools and wheel and ninja" in only(facts, "build-tools").summary
+    assert commands(only(facts, "build-tools-missing").remedy)[0].argv[-3:] == (
+        "setuptools",
+        "wheel",
+        "ninja",
+    )
 
 
 # --- the registry
@@ -396,7 +400,7 @@ def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:
     fine, crash = run_checks(
         make_context(rtx_5080, Goal()), [all_checks()[0], Check("broken", "gpu", "x", broken)]
     )
-    assert (fine.status, fine.code, fine.family) == (Status.PASS, "gpu-present", "gpu")
+    assert (fine.status, fine.code, fine.family) == (Status.PASS, "nvidia-gpu-missing", "gpu")
     assert (crash.status, crash.code, crash.family) == (Status.CRASH, "broken", "gpu")
     assert "oops" in crash.summary
     assert "test_checks.py" in crash.evidence[0].value

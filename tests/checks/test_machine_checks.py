@@ -115,7 +115,7 @@ def test_without_an_nvidia_gpu_the_others_are_named(changed: Changer) -> None:
             "vulkaninfo",
         ),
     )
-    finding = found(facts, "gpu-present")
+    finding = found(facts, "nvidia-gpu-missing")
     assert finding is not None
     assert finding.status is Status.SKIP
     assert "AMD Radeon RX 7900 XTX" in finding.summary
@@ -227,9 +227,9 @@ def test_a_card_in_mig_mode_names_what_a_program_gets(
     changed: Changer, devices: tuple[str, ...], status: Status, words: str
 ) -> None:
     card = Gpu(0, "NVIDIA A100-SXM4-80GB", cc="8.0", memory_total=80 << 30, mig=True, mig_devices=devices)
-    finding = found(changed(gpus=Fact((card,), "NVML")), "gpu-present")
+    finding = found(changed(gpus=Fact((card,), "NVML")), "nvidia-gpu-missing")
     assert finding is not None
     assert (finding.status, "compute capability 8.0, 80.0 GiB" + words in finding.summary) == (status, True)
     assert all(name in finding.evidence[0].value for name in devices)
-    off = found(changed(gpus=Fact((dataclasses.replace(card, mig=False),), "NVML")), "gpu-present")
+    off = found(changed(gpus=Fact((dataclasses.replace(card, mig=False),), "NVML")), "nvidia-gpu-missing")
     assert off is not None and "MIG" not in off.summary

@@ -17,7 +17,7 @@ from .test_checkout_checks import source, with_checkout
 from .test_checks import loud
 from .test_package_checks import package, packages
 
-BUILDERS = {"cuda-toolkit-missing", "host-compiler-missing", "build-tools"}
+BUILDERS = {"cuda-toolkit-missing", "host-compiler-missing", "build-tools-missing"}
 
 
 def of(facts: Facts, code: str) -> list[Finding]:
@@ -78,13 +78,13 @@ def test_memory_of_a_mig_instance_is_not_the_cards(
     changed: Changer, instances: tuple[str, ...], status: Status | None
 ) -> None:
     card = Gpu(0, "NVIDIA A100-SXM4-80GB", cc="12.0", memory_total=80 << 30, mig=True, mig_devices=instances)
-    found = of(with_checkout(changed(gpus=Fact((card,), "NVML"))), "vram-for-stack")
+    found = of(with_checkout(changed(gpus=Fact((card,), "NVML"))), "vram-too-small")
     assert [item.status for item in found] == ([status] if status else [])
 
 
 def test_a_simulated_mig_machine_with_the_classic_stack() -> None:
     facts = with_checkout(facts_of("a100-mig-kubernetes"))
-    (said,) = of(facts, "vram-for-stack")
+    (said,) = of(facts, "vram-too-small")
     assert said.status is Status.PASS and "40.0 GB" in said.summary
 
 
@@ -98,7 +98,7 @@ def test_memory_of_a_gpu_that_is_hidden_does_not_count(changed: Changer) -> None
             gpus=Fact(cards, "NVML"),
             variables={"CUDA_VISIBLE_DEVICES": chosen, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
         )
-        assert of(with_checkout(facts), "vram-for-stack")[0].status is status
+        assert of(with_checkout(facts), "vram-too-small")[0].status is status
 
 
 def guarded(module: str, *names: str) -> tuple[GuardedImport, ...]:
@@ -145,4 +145,4 @@ def test_a_companion_of_another_patch_is_a_conflict_and_no_break(
         distributions=Fact((vision, *tools), ""),
         extensions=Fact((extension("a", sass("sm_120")),), ""),
     )
-    assert [item.status for item in of(facts, "torch-companions")] == [status]
+    assert [item.status for item in of(facts, "torch-companions-mismatch")] == [status]

@@ -42,8 +42,8 @@ def test_a_lost_fact_adds_no_alarm(name: str) -> None:
     before = loud(facts)
     # an interpreter that does not answer, and a torch whose files are there but cannot be read, are findings themselves
     expected = {
-        ("environment", "interpreter"): {("interpreter-answers", "fail")},
-        ("environment", "torch"): {("torch-installed", "fail")},
+        ("environment", "interpreter"): {("interpreter-broken", "fail")},
+        ("environment", "torch"): {("torch-missing", "fail")},
     }
     worse = {}
     for part, field in PARTS:
@@ -69,7 +69,7 @@ def test_nothing_known_at_all(rtx_5080: Facts) -> None:
     bare = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
     found = run_checks(make_context(bare, Goal(("sm_120",))))
     assert not [item for item in found if item.status in (Status.CRASH, Status.WARN)]
-    assert [item.code for item in found if item.status is Status.FAIL] == ["interpreter-answers"]
+    assert [item.code for item in found if item.status is Status.FAIL] == ["interpreter-broken"]
 
 
 @pytest.mark.parametrize("text", ["", "(", "unknown", "12", "\u00e9", "1.2.3.4.5"])

@@ -49,7 +49,7 @@ def of(facts: Facts, code: str) -> list[Finding]:
 
 @pytest.mark.parametrize("row", [row for row in stacks.variants() if row.settings], ids=lambda row: row.key)
 def test_every_known_variant_is_named(changed: Changer, row: stacks.Variant) -> None:
-    (finding,) = of(changed(packages=packages(package(row.key))), "splat-variant")
+    (finding,) = of(changed(packages=packages(package(row.key))), "splat-variant-unknown")
     assert finding.status is Status.PASS
     assert row.key in finding.summary
 
@@ -57,12 +57,12 @@ def test_every_known_variant_is_named(changed: Changer, row: stacks.Variant) -> 
 def test_an_unknown_variant_is_no_alarm(changed: Changer) -> None:
     facts = changed(packages=packages(package("inria-v1", settings=("image_height", "something_new"))))
     assert not loud(facts)
-    assert of(facts, "splat-variant")[0].status is Status.SKIP
+    assert of(facts, "splat-variant-unknown")[0].status is Status.SKIP
 
 
 def test_an_unreadable_package_is_unknown(changed: Changer) -> None:
     facts = changed(packages=packages(package("inria-v1", error="not Python", settings=None)))
-    assert only(facts, "splat-variant").status is Status.UNKNOWN
+    assert only(facts, "splat-variant-unknown").status is Status.UNKNOWN
 
 
 def test_the_compiled_part(changed: Changer) -> None:

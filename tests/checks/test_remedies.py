@@ -308,7 +308,7 @@ def test_advice_to_build_names_environment_and_gpu(rtx_5080: Facts, targets: tup
         "cub-max-removed",
         "cuda-runtime-mismatch",
         "extension-python-mismatch",
-        "extension-imports",
+        "extension-import-fails",
         "cxx-standard-forced",
         "toolkit-dropped-arch",
     }

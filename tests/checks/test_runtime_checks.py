@@ -87,7 +87,7 @@ def test_import_order(changed: Changer, imports: bool | None, said: bool) -> Non
     facts = changed(
         packages=Fact((package,), ""), extensions=Fact((extension("simple_knn", sass("sm_120")),), "")
     )
-    found = of(facts, "import-torch-first")
+    found = of(facts, "torch-not-imported-first")
     assert [item.status for item in found] == ([Status.SKIP] if said else [])
 
 

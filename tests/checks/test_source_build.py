@@ -55,7 +55,7 @@ def waiting(changed: Changer, pip: str, requires: tuple[str, ...] | None = None)
 def test_pip_and_its_isolation(
     changed: Changer, pip: str, requires: tuple[str, ...] | None, warns: bool
 ) -> None:
-    (finding,) = of(waiting(changed, pip, requires), "build-isolation")
+    (finding,) = of(waiting(changed, pip, requires), "build-isolation-enabled")
     assert (finding.status is Status.WARN) is warns
     if warns:
         assert (
@@ -65,18 +65,18 @@ def test_pip_and_its_isolation(
 
 
 def test_who_builds_is_not_known(changed: Changer, rtx_5080: Facts) -> None:
-    assert not of(waiting(changed, ""), "build-isolation")
+    assert not of(waiting(changed, ""), "build-isolation-enabled")
     python = rtx_5080.environment.interpreter.value
     assert python is not None
     by_uv = changed(distributions=installed(), interpreter=Fact(dataclasses.replace(python, kind="uv"), ""))
-    finding = of(with_checkout(by_uv, sources=(source("other"),)), "build-isolation")[0]
+    finding = of(with_checkout(by_uv, sources=(source("other"),)), "build-isolation-enabled")[0]
     assert finding.remedy[0].line().startswith("uv pip install --python /env/bin/python --no-build-isolation")
 
 
 def test_without_setuptools_old_pip_isolates_too(changed: Changer) -> None:
     bare = Fact((Distribution("pip", "24.0", "/env"),), "")
     facts = with_checkout(changed(distributions=bare), sources=(source("other"),))
-    assert of(facts, "build-isolation")[0].status is Status.WARN
+    assert of(facts, "build-isolation-enabled")[0].status is Status.WARN
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,9 @@ def test_without_wheel_pip_isolates_from_231_on(
     """load_pyproject_toml of pip 23.0.1, 23.1 and 25.2, read; a venv of Python 3.12 has neither setuptools nor wheel."""
     names = {"pip": pip, "setuptools": "80.9.0", **({"wheel": "0.45"} if wheel else {})}
     have = Fact(tuple(Distribution(name, version, "/env") for name, version in names.items()), "")
-    (said,) = of(with_checkout(changed(distributions=have), sources=(source("other"),)), "build-isolation")
+    (said,) = of(
+        with_checkout(changed(distributions=have), sources=(source("other"),)), "build-isolation-enabled"
+    )
     assert said.status is (Status.WARN if isolates else Status.PASS)
 
 

@@ -24,7 +24,9 @@ def toolkit(version: str, archs: tuple[str, ...]) -> Fact[tuple[Toolkit, ...]]:
 
 def said(facts: Facts, *targets: str) -> Finding:
     (found,) = [
-        item for item in run_checks(make_context(facts, Goal(targets))) if item.code == "toolkit-arch"
+        item
+        for item in run_checks(make_context(facts, Goal(targets)))
+        if item.code == "toolkit-arch-unsupported"
     ]
     return found
 

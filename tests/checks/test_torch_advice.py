@@ -226,7 +226,9 @@ def test_a_setuptools_that_torch_can_use(
         torch=torch_with(builder_imports=imports),
         distributions=Fact((Distribution("wheel", "0.45", "/env"),), ""),
     )
-    assert loud(facts)["build-tools"].remedy == (run("/env/bin/python", "-m", "pip", "install", wanted),)
+    assert loud(facts)["build-tools-missing"].remedy == (
+        run("/env/bin/python", "-m", "pip", "install", wanted),
+    )
 
 
 @pytest.mark.parametrize(

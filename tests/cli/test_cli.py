@@ -39,7 +39,7 @@ def test_an_environment_without_torch_is_ill(splatfix: Splatfix, empty_venv: Pat
     document = json.loads(done.stdout)
     assert document["exit_code"] == done.returncode == 1
     failed = {item["check"] for item in document["findings"] if item["status"] == "fail"}
-    assert "torch-installed" in failed
+    assert "torch-missing" in failed
 
 
 def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:

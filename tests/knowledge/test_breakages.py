@@ -164,9 +164,9 @@ def test_what_no_facts_foretell() -> None:
 
 def test_foreseen_by() -> None:
     assert [row.name for row in foreseen_by("ninja-not-on-path")] == ["ninja_missing"]
-    assert foreseen_by("gpu-present") == ()
+    assert foreseen_by("nvidia-gpu-missing") == ()
     assert "nerfstudio-project/gsplat#1053" in CODES["no-kernel-image"].page, "reports that show the class"
-    assert "Foresees" not in CODES["gpu-present"].page
+    assert "Foresees" not in CODES["nvidia-gpu-missing"].page
 
 
 def test_a_user_may_change_a_record(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_what_no_way_out_cures_is_answered_by_the_findings_own_words() -> None:
     options = diagnosed(dataclasses.replace(facts, environment=environment))
     assert options.advice and options.advice.option is None
     (said,) = options.advice.also_needed
-    assert said.code == "torch-companions" and said.steps
+    assert said.code == "torch-companions-mismatch" and said.steps
     assert OptionKind.KEEP not in [item.kind for item in options.available], (
         "an import of torchvision fails there"
     )

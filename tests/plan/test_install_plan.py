@@ -278,7 +278,7 @@ def test_the_systems_own_python_is_left_alone(tmp_path: Path) -> None:
 def test_torch_absent_damaged_or_for_other_hardware(tmp_path: Path) -> None:
     error = refused("no-torch", cuda_source(tmp_path), machine(torch=None))
     (diagnosed,) = run_checks(
-        make_context(machine(torch=None), Goal(("sm_120",))), select(("torch-installed",), ())
+        make_context(machine(torch=None), Goal(("sm_120",))), select(("torch-missing",), ())
     )
     assert error.todo[0].line() in [item.line() for item in diagnosed.remedy if item.command]
     assert "pip" in argv(error.todo[0]) and "/whl/cu1" in argv(error.todo[0])[-1]
