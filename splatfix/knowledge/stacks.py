@@ -1,12 +1,14 @@
 """Splatting stacks: how to recognise a checkout, what it pins, and which variants of extensions it needs.
 
-Also which of the variants that share a module name an installed package is, and PyPI names that hold something else.
+Also how each is built (``data/recipes.toml``), which of the variants that share a module name an installed package is,
+and PyPI names that hold something else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from splatfix.knowledge.tables import cached, source_of, table
 
@@ -96,6 +98,72 @@ def _parents(path: str) -> Iterable[str]:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One extension of a stack."""
+
+    path: str
+    """In the checkout, with '/'; "" when it is not in it."""
+    variant: str
+    """Its key among the variants; "" when it has none."""
+    builder: str
+    """``setup.py``: splatfix builds it; ``cmake``, ``none``: ``note`` says what to do instead."""
+    note: str
+
+
+@dataclass(frozen=True)
+class ProgramNeeds:
+    """What a program that is no Python extension needs of a machine."""
+
+    cuda: tuple[int, ...]
+    """Lowest toolkit release; () when it uses no CUDA."""
+    tools: tuple[str, ...]
+    adapters: str
+    """``vulkan`` when it draws through a graphics adapter."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one stack is made to work."""
+
+    stack: str
+    name: str
+    parts: tuple[Part, ...]
+    """In build order."""
+    needs: ProgramNeeds | None
+    note: str
+
+
+@cached
+def _recipes() -> Mapping[str, Recipe]:
+    return {key: _recipe(key, row) for key, row in table("recipes")["recipes"].items()}
+
+
+def recipes() -> tuple[Recipe, ...]:
+    """Every recipe."""
+    return tuple(_recipes().values())
+
+
+def recipe(stack_key: str) -> Recipe | None:
+    """The recipe of the stack of this key, or None."""
+    return _recipes().get(stack_key)
+
+
+def _recipe(key: str, row: Mapping[str, Any]) -> Recipe:
+    known, needs = stack(key), row.get("needs")
+    parts = tuple(
+        Part(part["path"], part["variant"], part.get("builder", "setup.py"), part.get("note", ""))
+        for part in row.get("part", ())
+    )
+    return Recipe(
+        stack=key,
+        name=known.name if known else key,
+        parts=parts,
+        needs=ProgramNeeds(tuple(needs["cuda"]), tuple(needs["tools"]), needs["adapters"]) if needs else None,
+        note=row.get("note", ""),
+    )
+
+
+@dataclass(frozen=True)
 class Variant:
     """One of the packages that share a module name, as its sources show it."""
 
@@ -115,9 +183,6 @@ class Variant:
     returns: tuple[str, ...] | None
     exports: frozenset[str]
     """Functions of the compiled module; empty: not known."""
-    arch_variable: str
-    glm: str | None
-    """``submodule`` (may be empty after a plain clone), ``vendored`` or None."""
     verified: bool
 
 
@@ -145,8 +210,6 @@ def _variants() -> Mapping[str, Variant]:
             extra_classes=tuple(row["extra_classes"]),
             returns=_optional(row["returns"]),
             exports=frozenset(row["exports"]),
-            arch_variable=row["arch_variable"],
-            glm=row["glm"],
             verified=row["verified"],
         )
         for key, row in table("stacks")["variants"].items()

@@ -14,9 +14,8 @@ from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
 from splatfix.facts import MOST_FOLDERS, Facts, Source, read_source, walk_extensions
-from splatfix.knowledge.stacks import Stack, recognise_checkout
+from splatfix.knowledge.stacks import ProgramNeeds, Recipe, Stack, recipe, recognise_checkout
 from splatfix.plan.dropin_table import known_names
-from splatfix.plan.recipes import Needs, Recipe, recipe
 
 # A folder of clones has some dozens; the temporary folder of a server has thousands, and none is looked for there.
 _LOOKED_AT = 300
@@ -333,7 +332,7 @@ def _same_names(sources: Iterable[Source]) -> Problem | None:
     return None
 
 
-def _program(folder: Path, known: Recipe, needs: Needs, facts: Facts) -> Problem:
+def _program(folder: Path, known: Recipe, needs: ProgramNeeds, facts: Facts) -> Problem:
     """For a program that splatfix does not build (LichtFeld, OpenSplat, brush): what this machine has of what it needs.
 
     The details hold each need with ``met`` true, false or null (not known).
@@ -350,7 +349,7 @@ def _program(folder: Path, known: Recipe, needs: Needs, facts: Facts) -> Problem
     )
 
 
-def _needs_met(needs: Needs, facts: Facts) -> Iterator[tuple[bool | None, str]]:
+def _needs_met(needs: ProgramNeeds, facts: Facts) -> Iterator[tuple[bool | None, str]]:
     machine = facts.machine
     if needs.cuda:
         wanted = ".".join(map(str, needs.cuda))

@@ -15,8 +15,7 @@ from splatfix.context import Context, Goal
 from splatfix.core.errors import Problem
 from splatfix.core.step import say
 from splatfix.facts import Extension, Facts, FatbinGroup, SplatPackage, read_package_source
-from splatfix.knowledge.stacks import explain_mismatch, identify, stacks, variant, variants
-from splatfix.plan.recipes import recipe
+from splatfix.knowledge.stacks import explain_mismatch, identify, recipe, stacks, variant, variants
 
 
 @dataclass(frozen=True)
