@@ -230,16 +230,14 @@ def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
                 ).line(windows=context.windows)
             ),
         )
-    everything = tuple(dict.fromkeys((*context.targets, *wanted)))
-    served = builds_for(context.facts, [item.arch for item in everything])
-    found = served or builds_for(context.facts, [item.arch for item in wanted])
-    if not found:
+    served = context.torch_wheel
+    best = served or next(iter(builds_for(context.facts, [item.arch for item in wanted])), None)
+    if best is None:
         return (
             say(
                 "No torch build in splatfix's tables serves these GPUs with this driver and Python together."
             ),
         )
-    best = found[0]
     _, words = torch_releases.replacing_words(best.torch, best.tag, torch_family(context.facts))
     command = context.pip("install", *words)
     rebuild = context.install("SOURCE", text="Then rebuild every CUDA extension", wanted=wanted)
@@ -249,7 +247,7 @@ def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
         say(
             run(
                 *("FOLDER/bin/python", "-m", "pip", "install", *words),
-                text=f"No one torch build serves {' and '.join(item.label for item in everything)}. For "
+                text=f"No one torch build serves {' and '.join(item.label for item in context.targets)}. For "
                 f"{wanted[0].arch.sm}, in an environment of its own",
             ).line(windows=context.windows)
         ),
