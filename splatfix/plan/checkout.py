@@ -13,7 +13,22 @@ from packaging.utils import canonicalize_name
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
-from splatfix.facts import MOST_FOLDERS, Facts, Source, read_source, walk_extensions
+from splatfix.facts import (
+    MOST_FOLDERS,
+    Facts,
+    Source,
+    as_typed,
+    has_build_file,
+    holds_everything,
+    is_clone,
+    is_file,
+    read_source,
+    read_submodules,
+    resolved_folder,
+    subfolders,
+    telling_paths,
+    walk_extensions,
+)
 from splatfix.knowledge.stacks import ProgramNeeds, Recipe, Stack, recipe, recognise_checkout
 from splatfix.plan.dropin_table import known_names
 
@@ -24,7 +39,6 @@ _NAMED = 6
 # Installed by their release: their wheel compiles at the first import, so the source is fetched and built ahead of that.
 _BY_RELEASE = {"gsplat": "gsplat==1.5.3"}
 _ADDRESS = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|git@[\w.-]+:")
-_BUILD_FILES = ("setup.py", "pyproject.toml")
 
 
 def sources_in(
@@ -54,17 +68,16 @@ def sources_in(
 
 def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] | Problem:
     """The extension folders of one SOURCE; what the user should know goes to ``notes``."""
-    folder = Path(text).expanduser()
-    if not folder.is_dir():
-        return _no_folder(text, folder)
-    folder = folder.resolve()
-    if refusal := _whole_disk(folder):
-        return refusal
+    folder = resolved_folder(text)
+    if folder is None:
+        return _no_folder(text)
+    if problem := _whole_disk(folder):
+        return problem
     stacks = stacks_of(folder)
     known = recipe(stacks[0].key) if stacks else None
     if known and known.needs and facts:
         return _program(folder, known, known.needs, facts)
-    if known is None and _has_build_file(folder):
+    if known is None and has_build_file(folder):
         return [folder]
     if known is None and not is_checkout(folder):
         return no_checkout(folder)
@@ -77,11 +90,7 @@ def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] 
     return extensions
 
 
-def _has_build_file(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in _BUILD_FILES)
-
-
-def _no_folder(text: str, folder: Path) -> Problem:
+def _no_folder(text: str) -> Problem:
     if other := _other_spellings(text):
         return usage_problem(
             "not-a-folder", f"{text} is not a folder, which is what splatfix installs from.", *other
@@ -91,7 +100,7 @@ def _no_folder(text: str, folder: Path) -> Problem:
         todo.append(
             run("splatfix", "install", text, "--backend", "pure", text="For the drop-in of that name")
         )
-    what = "is a file, not a folder" if folder.is_file() else "is not there"
+    what = "is a file, not a folder" if is_file(text) else "is not there"
     return usage_problem("not-a-folder", f"{text} {what}.", *todo)
 
 
@@ -127,8 +136,8 @@ def install_name(extension: str) -> str:
 
 def _whole_disk(folder: Path) -> Problem | None:
     """``splatfix install`` typed where a terminal opens: whatever is below is many things, not one."""
-    what = {Path(folder.anchor): "the root of a disk", Path.home().resolve(): "your home folder"}.get(folder)
-    if not what or (folder / "setup.py").is_file():
+    what = holds_everything(folder)
+    if not what or "setup.py" in telling_paths(folder):
         return None
     return usage_problem(
         "not-a-checkout",
@@ -142,15 +151,12 @@ def _whole_disk(folder: Path) -> Problem | None:
 
 def stacks_of(folder: Path) -> tuple[Stack, ...]:
     """The stacks whose checkout this can be, the most telling first."""
-    found = (*folder.glob("*"), *folder.glob("*/*"), *folder.glob("*/*/*.py"))
-    return recognise_checkout([os.path.relpath(path, folder).replace(os.sep, "/") for path in found])
+    return recognise_checkout(telling_paths(folder))
 
 
 def is_checkout(folder: Path) -> bool:
     """Of a stack that splatfix knows, or a clone, or what has its extensions where stacks have them."""
-    return any((folder / name).exists() for name in (".git", ".gitmodules", "submodules")) or bool(
-        stacks_of(folder)
-    )
+    return is_clone(folder) or bool(stacks_of(folder))
 
 
 def no_checkout(folder: Path, *options: str) -> Problem:
@@ -174,18 +180,10 @@ def no_checkout(folder: Path, *options: str) -> Problem:
     )
 
 
-def as_typed(path: Path) -> str:
-    """A folder as a user would name it from here: ``./2dgs``."""
-    here = Path.cwd()
-    return (
-        f"./{path.relative_to(here).as_posix()}" if path.is_relative_to(here) and path != here else str(path)
-    )
-
-
 def _candidates(folder: Path) -> Iterator[Path]:
     """Checkouts and extensions one or two levels below, in order of name; nothing inside one of them."""
     budget = _LOOKED_AT
-    pending = [(path, 1) for path in _folders(folder)]
+    pending = [(path, 1) for path in subfolders(folder)]
     while pending and budget:
         path, level = pending.pop(0)
         budget -= 1
@@ -193,18 +191,9 @@ def _candidates(folder: Path) -> Iterator[Path]:
             if stacks_of(path) or walk_extensions(path, depth=0).found:
                 yield path
             elif level == 1:
-                pending[:0] = [(inner, 2) for inner in _folders(path)]
+                pending[:0] = [(inner, 2) for inner in subfolders(path)]
         except OSError:  # a folder of another user's holds nothing that could be meant
             continue
-
-
-def _folders(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as listing:
-            names = sorted(item.name for item in listing if item.is_dir(follow_symlinks=False))
-    except OSError:
-        return []
-    return [folder / name for name in names if not name.startswith(".")]
 
 
 def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tuple[Path, ...]] | Problem:
@@ -221,7 +210,7 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
     others = {(folder / part.path).resolve() for part in parts if part.builder != "setup.py"}
     # a fork may have left a part out; a folder that is there and holds no source is what a plain clone or a zip leaves
     ours = [path for path in ours if path.is_dir()]
-    lacking = [path for path in ours if not _has_build_file(path)]
+    lacking = [path for path in ours if not has_build_file(path)]
     if lacking:
         return usage_problem(
             "source-incomplete",
@@ -277,17 +266,8 @@ def _no_extension(folder: Path, known: Recipe) -> Problem:
 
 def _empty_submodules(folder: Path) -> list[str]:
     """Extensions that git has not fetched. Viewers and the like, outside of ``submodules``, are not needed here."""
-    try:
-        text = (folder / ".gitmodules").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    paths = [match.strip() for match in re.findall(r"^\s*path\s*=\s*(.+)$", text, re.MULTILINE)]
-    wanted = [path for path in paths if re.match(r"(.*/)?submodules/", path)]
-    return [
-        path
-        for path in wanted
-        if not (folder / path).is_dir() or next((folder / path).iterdir(), None) is None
-    ]
+    paths = [item.path for item in read_submodules(folder) if item.empty]
+    return [path for path in paths if re.match(r"(.*/)?submodules/", path)]
 
 
 def _what_it_is(folder: Path, inside: list[Path], known: Recipe | None) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +13,11 @@ from splatfix.context.torch_wheels import preference
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
 from splatfix.core.step import run, say
-from splatfix.facts import extension_folders, read_package_source, read_source
-from splatfix.knowledge.stacks import identify, recognise_checkout, stacks, variant, variants
+from splatfix.facts import extension_folders, has_build_file, read_package, read_source, resolved_folder
+from splatfix.knowledge.stacks import identify, stacks, variant, variants
 from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.plan.assessment import Assessment, torch_obstacles
-from splatfix.plan.checkout import install_name, is_checkout, no_checkout
+from splatfix.plan.checkout import install_name, is_checkout, no_checkout, stacks_of
 from splatfix.plan.compose import UPPER_RUNGS, make_option, splatfix
 from splatfix.plan.dropin_table import (
     DROPINS,
@@ -44,7 +43,7 @@ def choose_dropins(sources: Iterable[str]) -> tuple[Dropin, ...] | Problem:
     ``nothing-to-swap`` (exit 2); ``same-name-twice`` when two variants of one name are asked for.
     """
     named = list(dict.fromkeys(sources))
-    if named == ["."] and not _is_source(Path()):
+    if named == ["."] and not _is_source(Path.cwd()):
         return usage_problem(
             "nothing-to-swap",
             "Nothing was named to be replaced, and this folder is no checkout with extensions.",
@@ -68,11 +67,11 @@ def choose_dropins(sources: Iterable[str]) -> tuple[Dropin, ...] | Problem:
 
 
 def _dropins_for(text: str) -> tuple[Dropin, ...] | Problem:
-    folder = Path(text).expanduser()
-    if not folder.is_dir():
+    folder = resolved_folder(text)
+    if folder is None:
         return _as_tuple(_by_name(text))
     if not _is_source(folder):
-        return no_checkout(folder.resolve(), "--backend", "pure")
+        return no_checkout(folder, "--backend", "pure")
     found = _inside(folder)
     if found == ():
         found = _as_tuple(_by_name(text))
@@ -87,20 +86,14 @@ def _as_tuple(found: Dropin | Problem) -> tuple[Dropin, ...] | Problem:
     return found if isinstance(found, Problem) else (found,)
 
 
-def _has_build_file(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("setup.py", "pyproject.toml"))
-
-
 def _is_source(folder: Path) -> bool:
-    return _has_build_file(folder) or is_checkout(folder.resolve())
+    return has_build_file(folder) or is_checkout(folder)
 
 
 def _inside(folder: Path) -> tuple[Dropin, ...] | Problem:
     """What replaces an extension's source folder, or all extensions of a checkout; () when it is neither."""
-    if _has_build_file(folder):
+    if has_build_file(folder):
         return _as_tuple(_by_source(folder))
-    paths = (*folder.glob("*"), *folder.glob("*/*"))
-    recognised = recognise_checkout([os.path.relpath(path, folder).replace(os.sep, "/") for path in paths])
     found: list[Dropin] = []
     for source in extension_folders(folder):
         made = _by_source(source)
@@ -109,7 +102,7 @@ def _inside(folder: Path) -> tuple[Dropin, ...] | Problem:
         found.append(made)
     there = {dropin.distribution for dropin in found}
     # submodules that git has not fetched: what the stack is known to need
-    for key in (key for stack in recognised[:1] for key in stack.needs if variant(key)):
+    for key in (key for stack in stacks_of(folder)[:1] for key in stack.needs if variant(key)):
         made = _by_variant(key)
         if isinstance(made, Problem):
             return made
@@ -123,7 +116,7 @@ def _by_source(folder: Path) -> Dropin | Problem:
         return _by_name(name)
     module = _SHARED_NAME.replace("-", "_")
     try:
-        shown = read_package_source(module, (folder / module / "__init__.py").read_text(encoding="utf-8"))
+        shown = read_package(folder, module)
     except (OSError, SyntaxError, ValueError) as error:
         return usage_problem(
             "variant-unreadable",

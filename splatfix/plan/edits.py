@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.core.errors import Problem
 from splatfix.core.source_pattern import without_comments
 from splatfix.core.step import say
+from splatfix.facts import source_texts
 from splatfix.facts.model.source import Source
 from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
-
-# Bundled sources are not ours to judge, and big ones (glm) would only cost time.
-_NOT_LOOKED_AT = frozenset({"third_party", "build", "dist", ".git", "docs", "doc", "tests", "test", "images"})
-_BIGGEST = 2 << 20
-_SUFFIXES = frozenset({".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc", ".py"})
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEd
 
     ``refused-by-rule`` for something that no edit cures.
     """
-    texts = {name: (text, without_comments(name, text)) for name, text in _texts(Path(source.folder))}
+    texts = {name: (text, without_comments(name, text)) for name, text in source_texts(Path(source.folder))}
     found: list[PlannedEdit] = []
     for record in breakages():
         if record.find is None or not _applies(record, conditions, [text for text, _ in texts.values()]):
@@ -131,26 +127,6 @@ def _refused(source: Source, record: Breakage, files: Sequence[str], conditions:
         ),
         details={"rule": record.key, "files": list(files), "source": "; ".join(record.sources)},
     )
-
-
-def _texts(folder: Path) -> Iterator[tuple[str, str]]:
-    """Every text file of a source that a rule may look at, by its path within the folder."""
-    pending = [folder]
-    while pending:
-        here = pending.pop()
-        for path in sorted(here.iterdir()):
-            if path.is_symlink():
-                continue
-            if path.is_dir():
-                if path.name not in _NOT_LOOKED_AT and not path.name.startswith("."):
-                    pending.append(path)
-            elif (
-                path.suffix in _SUFFIXES or path.name == "CMakeLists.txt"
-            ) and path.stat().st_size <= _BIGGEST:
-                yield (
-                    str(path.relative_to(folder).as_posix()),
-                    path.read_text(encoding="utf-8", errors="surrogateescape"),
-                )
 
 
 _ANCHOR = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+once|include\b)[^\n]*\n", re.MULTILINE)

@@ -16,7 +16,7 @@ from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
 from splatfix.core.step import run, say
 from splatfix.core.versions import release
-from splatfix.facts import Facts, Source, Torch, read_source, resolved_folder
+from splatfix.facts import Facts, Source, Torch, read_source, resolved_folder, source_texts
 from splatfix.knowledge import Arch
 from splatfix.plan.build_environment import (
     ArchChoice,
@@ -270,9 +270,8 @@ def _archs_and_edits(
     without = needed_edits(source, replace(conditions, arch_missing=True))
     if isinstance(without, Problem):
         return without
-    setup = Path(source.folder) / "setup.py"
     if any("setup.py" in edit.files for edit in without):
-        text = edited("setup.py", setup.read_text(encoding="utf-8", errors="surrogateescape"), without)
+        text = edited("setup.py", dict(source_texts(Path(source.folder)))["setup.py"], without)
         other = choose_archs(read_source(Path(source.folder), text), archs, version, ptx)
         if isinstance(other, Problem):
             return other
@@ -373,7 +372,7 @@ def _in_order(
 def _torch_own_choice(facts: Facts, root: str) -> tuple[Rejected, ...]:
     """What torch itself would take for CUDA_HOME, where that is another toolkit."""
     choice = facts.environment.toolkit_choice.value
-    if choice is None or choice.root is None or Path(choice.root).resolve() == Path(root).resolve():
+    if choice is None or choice.root is None or root in (choice.root, choice.resolved):
         return ()
     why = f"torch would take it ({choice.rule})"
     why += f", but that nvcc belongs to {choice.real_root}" if choice.real_root else ""

@@ -14,7 +14,7 @@ from splatfix.checks.packages import leaf, variant_names
 from splatfix.context import Context, Goal
 from splatfix.core.errors import Problem
 from splatfix.core.step import say
-from splatfix.facts import Extension, Facts, FatbinGroup, SplatPackage, read_package_source
+from splatfix.facts import Extension, Facts, FatbinGroup, SplatPackage, packages_in, read_package
 from splatfix.knowledge.stacks import explain_mismatch, identify, recipe, stacks, variant, variants
 
 
@@ -214,12 +214,11 @@ def conflict_with(package: SplatPackage, meant: Collection[str]) -> str:
 def variants_of_source(folder: str) -> tuple[str, ...]:
     """Keys of the variants that an extension's source folder can be, by its own ``__init__.py``; () where none is known."""
     found: list[str] = []
-    for file in sorted(Path(folder).glob("*/__init__.py")):
-        module = file.parent.name
+    for module in packages_in(Path(folder)):
         if not variants(module):
             continue
         try:
-            shown = read_package_source(module, file.read_text(encoding="utf-8"))
+            shown = read_package(Path(folder), module)
         except (OSError, SyntaxError, ValueError):  # what is wrong with the source is for the build to say
             continue
         matches = identify(

@@ -89,5 +89,5 @@ def test_every_machine_has_its_expert() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_first_way_is_the_experts(name: str) -> None:
+def test_the_first_option_is_the_experts(name: str) -> None:
     assert find_options(Goal(), facts_of(name), LANES).available[0].kind is FIRST[name]

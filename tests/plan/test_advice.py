@@ -54,7 +54,7 @@ def calling(facts: Facts, unpacks: int) -> Facts:
     return dataclasses.replace(facts, checkout=Fact(Checkout("/src", (), calls=(call,)), "test"))
 
 
-def test_a_wrong_cuda_home_is_answered_in_one_sentence_where_what_is_installed_serves() -> None:
+def test_cuda_home_matters_only_when_building() -> None:
     advice = diagnosed(wrapped(with_rasterizer(package("mip")))).advice
     assert advice and advice.option is None
     (said,) = advice.also_needed
@@ -64,14 +64,14 @@ def test_a_wrong_cuda_home_is_answered_in_one_sentence_where_what_is_installed_s
     assert step.command and step.command.env == (("CUDA_HOME", CUDA_13.root),)
 
 
-def test_a_wrong_cuda_home_is_part_of_the_rebuild_where_something_must_be_built() -> None:
+def test_a_rebuild_cures_a_wrong_cuda_home() -> None:
     for facts in (wrapped(healthy()), wrapped(calling(with_rasterizer(package("mip")), 3))):
         advice = diagnosed(facts).advice
         assert advice and advice.option and advice.option.kind is OptionKind.REBUILD
         assert advice.also_needed == ()
 
 
-def test_a_call_that_does_not_fit_is_answered_by_a_rebuild_of_that_part() -> None:
+def test_a_rebuild_cures_a_call_that_does_not_fit() -> None:
     facts = calling(with_rasterizer(package("mip")), 3)
     context = make_context(facts, Goal(extensions=(NAME,)))
     options = advised_options(run_checks(context), context)
@@ -92,7 +92,7 @@ def test_install_is_not_said_to_set_what_it_cannot() -> None:
     assert "sets this itself" not in said.text
 
 
-def test_what_no_way_out_cures_is_answered_by_the_findings_own_words() -> None:
+def test_the_rest_gets_its_own_remedy() -> None:
     facts = with_rasterizer(package("mip"))
     environment = facts.environment
     vision = Distribution("torchvision", "0.22.0", "/x", pins=("torch==2.7.0",))
@@ -113,7 +113,7 @@ AILING = [
 
 
 @pytest.mark.parametrize("name", AILING)
-def test_on_no_simulated_machine_keeping_is_the_answer_to_what_it_does_not_cure(name: str) -> None:
+def test_keep_is_advised_only_after_a_repair(name: str) -> None:
     context = make_context(facts_of(name))
     advice = advised_options(run_checks(context), context).advice
     assert advice and (advice.option or advice.also_needed)
@@ -121,9 +121,9 @@ def test_on_no_simulated_machine_keeping_is_the_answer_to_what_it_does_not_cure(
         assert type(advice.option.steps[0]) is Step and advice.option.title.startswith("do the first step")
 
 
-def test_a_checkout_that_lacks_its_submodules_gets_them_before_it_is_built(tmp_path: Path) -> None:
+def test_submodules_are_fetched_before_the_build(tmp_path: Path) -> None:
     (tmp_path / "submodules" / "simple-knn").mkdir(parents=True)
-    (tmp_path / ".gitmodules").write_text("\tpath = submodules/simple-knn\n")
+    (tmp_path / ".gitmodules").write_text('[submodule "a"]\n\tpath = submodules/simple-knn\n')
     options = find_options(goal_of(Request((str(tmp_path),)), sources=("HERE",)), healthy())
     first = next(item for item in options.available if item.kind is OptionKind.REBUILD).steps[0]
     assert type(first) is Step and "submodules/simple-knn is missing or empty" in first.text

@@ -39,10 +39,12 @@ def test_a_source_named_twice_counts_once(tmp_path: Path) -> None:
     assert [source.name for source in sources] == ["simple_knn", "diff_gaussian_rasterization"]
 
 
-def test_a_submodule_that_is_empty_stops_it_and_a_viewer_does_not(tmp_path: Path) -> None:
+def test_only_an_empty_extension_submodule_stops_it(tmp_path: Path) -> None:
     folder = taming(tmp_path)
     (folder / "SIBR_viewers").mkdir()
-    (folder / ".gitmodules").write_text("\tpath = SIBR_viewers\n\tpath = submodules/fused-ssim\n")
+    (folder / ".gitmodules").write_text(
+        '[submodule "a"]\n\tpath = SIBR_viewers\n[submodule "b"]\n\tpath = submodules/fused-ssim\n'
+    )
     caught = refused(sources_in([str(folder)]))
     assert caught.code == "source-incomplete"
     assert "submodules/fused-ssim is missing" in caught.what and "SIBR" not in caught.what
@@ -107,7 +109,7 @@ def test_what_is_no_folder_is_answered_with_what_to_do(text: str, said: str) -> 
     assert said in " | ".join(step.line() for step in misuse(text).todo)
 
 
-def test_the_release_that_is_named_for_gsplat_is_one_that_install_takes() -> None:
+def test_the_gsplat_release_named_is_one_install_takes() -> None:
     assert FETCHABLE.fullmatch(install_name("gsplat"))
 
 

@@ -141,7 +141,7 @@ def test_every_edit_is_made_once(item: Breakage) -> None:
         '"-arch=compute_86", "-code", "sm_86,compute_86"',
     ],
 )
-def test_every_way_to_name_an_architecture_leaves_the_choice_to_torch(flags: str) -> None:
+def test_every_form_of_an_arch_is_left_to_torch(flags: str) -> None:
     """As nvcc --help names the options; what is left may not hold the word that switches torch's own choice off."""
     item = breakage("fixed-architectures")
     text = f'nvcc = ["-O3", {flags}, "-std=c++17"]\n'

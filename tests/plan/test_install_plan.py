@@ -33,7 +33,7 @@ def refused(code: str, *arguments: object, **options: object) -> SplatfixError:
     return caught.value
 
 
-def test_everything_is_built_and_proven_before_anything_is_installed(tmp_path: Path) -> None:
+def test_all_is_built_and_verified_before_installing(tmp_path: Path) -> None:
     folders = [cuda_source(tmp_path / name, name) for name in ("aa", "bb")]
     made = make_plan(
         Request(tuple(map(str, folders)), ("sm_120",)), machine(packages=_PACKAGES | {"bb": "3.0"})
@@ -240,7 +240,7 @@ def test_what_it_imports_is_looked_for_before_it_is_compiled(tmp_path: Path) -> 
     assert "typing_extensions" in error.what, "markers are those of the target's Python, not of ours"
 
 
-def test_a_torch_that_it_does_not_want_is_no_reason_to_change_torch(tmp_path: Path) -> None:
+def test_torch_is_never_changed_for_a_source(tmp_path: Path) -> None:
     there = _PACKAGES | {"numpy": "2.1", "rich": "13.0", "jaxtyping": "0.2"}
     old = dataclasses.replace(TORCH, version="1.13.1+cu130")
     error = refused("torch-does-not-fit", importing(tmp_path), machine(packages=there, torch=old))
@@ -248,7 +248,7 @@ def test_a_torch_that_it_does_not_want_is_no_reason_to_change_torch(tmp_path: Pa
 
 
 @pytest.mark.parametrize("where", ["setup.py", "setup.cfg", "pyproject.toml"])
-def test_a_source_for_another_python_is_refused_before_it_is_compiled(tmp_path: Path, where: str) -> None:
+def test_a_source_for_another_python_is_refused_early(tmp_path: Path, where: str) -> None:
     folder = cuda_source(tmp_path / "dgr")
     texts = {
         "setup.py": (folder / "setup.py")
@@ -314,7 +314,7 @@ def test_pure_plans(tmp_path: Path) -> None:
     assert caught.value.exit_code is Exit.USAGE
 
 
-def test_numbers_in_setup_py_that_leave_the_target_out_are_edited_away(tmp_path: Path) -> None:
+def test_fixed_archs_without_the_target_are_edited_away(tmp_path: Path) -> None:
     folder = cuda_source(tmp_path, flags='"-O3", "-gencode=arch=compute_70,code=sm_70"')
     build = build_of(plan(folder))
     assert build.variables["TORCH_CUDA_ARCH_LIST"] == "12.0"
@@ -345,9 +345,7 @@ else:
 
 
 @pytest.mark.parametrize("target", ["sm_120", "sm_89"])
-def test_a_choice_of_its_own_that_only_running_it_would_tell_is_edited_away(
-    tmp_path: Path, target: str
-) -> None:
+def test_computed_archs_are_edited_away(tmp_path: Path, target: str) -> None:
     """The shape of fused-ssim between March 2025 and CUDA_ARCHITECTURES: the builder's GPU, or a list, decides."""
     folder = cuda_source(tmp_path, flags="*flags", before=COMPUTED)
     (folder / "setup.py").write_text((folder / "setup.py").read_text().replace("[*flags]", "flags"))
@@ -368,7 +366,7 @@ def test_an_old_gpu_is_refused_what_its_instructions_lack(tmp_path: Path) -> Non
     assert build_of(plan(folder, facts, targets=("sm_75",))).edits == ()
 
 
-def test_auto_is_native_where_that_is_possible_and_pure_where_it_is_not(tmp_path: Path) -> None:
+def test_auto_is_native_where_possible_else_pure(tmp_path: Path) -> None:
     source = cuda_source(tmp_path / "a", "simple_knn")
     assert plan(source, backend="auto").backend == "native"
     cpu = machine(torch=dataclasses.replace(TORCH, cuda=None))

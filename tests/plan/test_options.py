@@ -136,7 +136,7 @@ def test_a_sibling_of_the_same_major_is_no_reason_to_rebuild() -> None:
     assert kinds(options)[0] is OptionKind.KEEP, "an RTX 4090 runs the 8.6 code"
 
 
-def test_torch_without_code_for_the_gpu_shuts_every_road_that_only_compiles() -> None:
+def test_torch_without_code_rules_out_every_rebuild() -> None:
     facts = with_driver(machine(torch=TORCH_118, gpus=(RTX_5080,)), "580.95.05", "13.0")
     options = find_options(Goal(), facts)
     assert kinds(options)[0] is OptionKind.OTHER_TORCH
@@ -148,7 +148,7 @@ def test_torch_without_code_for_the_gpu_shuts_every_road_that_only_compiles() ->
     assert any(isinstance(item, Rebuild) for item in steps), "extensions are rebuilt after"
 
 
-def test_another_build_of_the_same_release_is_named_by_its_local_version() -> None:
+def test_the_same_release_is_named_by_its_local_version() -> None:
     """pip would call torch==2.8.* satisfied by the 2.8.0+cu128 that is there."""
     pascal = Gpu(0, "NVIDIA GeForce GTX 1080 Ti", cc="6.1")
     torch = dataclasses.replace(TORCH_128, code=code("sm_75", "sm_120"), knows_archs=("6.1", "7.5", "12.0"))
@@ -166,7 +166,7 @@ def test_torch_is_left_alone_when_asked_to() -> None:
     assert "--keep torch" in why_not(options, "another build")
 
 
-def test_a_toolkit_older_than_the_gpu_leaves_ptx_and_says_why_machine_code_would_not_do() -> None:
+def test_a_toolkit_older_than_the_gpu_leaves_ptx() -> None:
     old = dataclasses.replace(
         CUDA_12,
         root="/usr/local/cuda-12.4",
@@ -185,7 +185,7 @@ def test_a_toolkit_older_than_the_gpu_leaves_ptx_and_says_why_machine_code_would
     assert "cannot compile for sm_120" in why_not(options, "installed CUDA toolkit")
 
 
-def test_ptx_newer_than_the_driver_is_no_road() -> None:
+def test_ptx_newer_than_the_driver_is_rejected() -> None:
     toolkit = dataclasses.replace(CUDA_13, archs=("sm_75", "sm_80", "sm_90"))
     torch = dataclasses.replace(BLACKWELL_TORCH)
     facts = with_driver(machine(torch=torch, gpus=(RTX_5080,), toolkits=(toolkit,)), "570.86.15", "12.8")
@@ -195,7 +195,7 @@ def test_ptx_newer_than_the_driver_is_no_road() -> None:
     assert "newer than a driver of CUDA 12.8 translates" in why_not(find_options(Goal(), facts), "PTX")
 
 
-def test_a_cuda_13_toolkit_comes_from_pypi_and_a_cuda_12_one_does_not() -> None:
+def test_only_cuda_13_toolkits_come_from_pypi() -> None:
     bare = with_driver(machine(torch=BLACKWELL_TORCH, gpus=(RTX_5080,), toolkits=()), "580.95.05", "13.0")
     option = plan(find_options(Goal(), bare), OptionKind.PROVIDE_TOOLKIT)
     assert any(isinstance(step, ProvideToolkit) and step.cuda == "13.0" for step in option.steps)
@@ -260,7 +260,7 @@ def test_a_broken_driver_comes_before_everything() -> None:
         assert type(item.steps[0]) is Step and "Reboot" in item.steps[0].text
 
 
-def test_a_target_elsewhere_can_be_built_for_and_not_shown_to_run() -> None:
+def test_a_target_elsewhere_is_built_for_not_verified() -> None:
     facts = machine(torch=BLACKWELL_TORCH)
     options = find_options(Goal(("sm_120",)), facts)
     option = plan(options, OptionKind.REBUILD)
@@ -282,7 +282,7 @@ def test_what_no_table_knows_is_unsure_and_not_impossible() -> None:
     assert any("torch 9.9.0+cu139" in text for text in option.unsure)
 
 
-def test_drop_ins_are_offered_for_what_they_serve_and_refused_with_the_reason() -> None:
+def test_dropins_are_offered_or_rejected_with_the_reason() -> None:
     options = find_options(Goal(stack="inria-v1"), healthy())
     option = plan(options, OptionKind.DROPIN)
     assert any(
@@ -317,7 +317,7 @@ def test_a_lane_needs_docker_a_fitting_torch_and_a_driver() -> None:
     assert "no lane with a GPU" in why_not(find_options(Goal(), docker, lanes[:1]), "container")
 
 
-def test_a_glibc_that_clashes_with_the_toolkit_shuts_the_road_but_for_conda() -> None:
+def test_a_glibc_clash_rules_out_all_but_conda() -> None:
     facts = machine(torch=TORCH_128, toolkits=(CUDA_12,))
     debian_13 = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, glibc="2.41"))
     assert "clash with those of glibc 2.41" in why_not(
@@ -340,7 +340,7 @@ def test_an_aim_that_names_nothing_known_is_refused(aim: Goal, error: str) -> No
 
 
 @pytest.mark.parametrize("change", [lambda f: f, lambda f: with_extension(f, "gsplat", code("sm_90"))])
-def test_every_shut_road_has_a_reason_and_no_road_is_both(change: Callable[[Facts], Facts]) -> None:
+def test_every_kind_is_available_or_rejected_with_a_reason(change: Callable[[Facts], Facts]) -> None:
     options = find_options(Goal(), change(healthy()))
     assert all(len(item.rejected_because) > 10 for item in options.rejected)
     assert len(options.available) + len(options.rejected) == len(OptionKind)
@@ -355,7 +355,7 @@ def test_ptx_is_not_that_of_a_jetson() -> None:
     assert step.arch_list == "8.0+PTX"
 
 
-def test_an_extension_that_is_to_be_kept_is_neither_rebuilt_nor_pulled_from_under_its_torch() -> None:
+def test_a_kept_extension_keeps_its_torch_too() -> None:
     facts = with_extension(
         with_extension(healthy(), "simple_knn", code("sm_120")), "fused_ssim", code("sm_90")
     )
@@ -380,7 +380,7 @@ def test_the_source_itself_tells_what_stands_in_for_it(tmp_path: Path) -> None:
     assert nothing.extensions == ()
 
 
-def test_a_sibling_that_the_toolkit_cannot_name_is_served_by_the_older_code_without_ptx() -> None:
+def test_older_machine_code_serves_a_sibling_without_ptx() -> None:
     """CUDA 12.8 has no sm_121, but its sm_120 code runs there: no PTX and no other torch is needed."""
     spark = Gpu(0, "NVIDIA GB10", cc="12.1")
     torch = dataclasses.replace(TORCH_128, knows_archs=(*TORCH.knows_archs, "12.1"))
@@ -414,7 +414,7 @@ def test_after_another_driver_nothing_of_the_old_one_is_left() -> None:
     assert [type(step) for step in option.steps] == [Step, Keep, Confirm]
 
 
-def test_what_serves_already_is_not_rebuilt_unless_torch_changes() -> None:
+def test_what_serves_is_rebuilt_only_when_torch_changes() -> None:
     facts = with_extension(
         with_extension(healthy(), "simple_knn", code("sm_120")), "fused_ssim", code("sm_90")
     )

@@ -101,7 +101,7 @@ def test_a_stack_by_name_means_its_variant() -> None:
     assert "mcmc is meant" in why_not(options, "keep")
 
 
-def test_what_the_checkout_itself_calls_decides_over_the_name_of_the_variant() -> None:
+def test_the_checkouts_call_decides_over_the_variant() -> None:
     row = variant("inria-v1")
     assert row and row.settings and row.forward
 
@@ -165,7 +165,7 @@ def mcmc_source(folder: Path) -> Path:
     return folder
 
 
-def test_the_source_itself_tells_which_variant_is_meant_and_the_plan_says_who_loses_it(
+def test_the_source_tells_its_variant_and_the_conflict(
     tmp_path: Path,
 ) -> None:
     folder = mcmc_source(tmp_path / "dgr")

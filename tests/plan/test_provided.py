@@ -55,7 +55,7 @@ def test_one_that_is_there_is_used_without_asking(tmp_path: Path, cache: Path) -
     assert isinstance(build, BuildWheel) and build.variables["CUDA_HOME"].startswith(str(cache))
 
 
-def test_cuda_12_cannot_be_had_that_way(tmp_path: Path) -> None:
+def test_cuda_12_is_not_provided(tmp_path: Path) -> None:
     old = dataclasses.replace(TORCH, version="2.8.0+cu128", cuda="12.8")
     assert provided_toolkit(old, "linux") is None and provided_toolkit(TORCH, "windows") is None
     with pytest.raises(SplatfixError) as caught:

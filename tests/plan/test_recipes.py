@@ -74,7 +74,7 @@ def test_a_checkout_is_built_in_the_order_of_its_recipe(key: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("key", [key for key in BUILDABLE if key not in ("gsplat", "faster-gs")])
-def test_a_source_that_is_not_there_is_named_with_the_git_command(key: str, tmp_path: Path) -> None:
+def test_a_missing_source_comes_with_the_git_command(key: str, tmp_path: Path) -> None:
     folder, known = checkout_of(key, tmp_path), recipe(key)
     assert known is not None
     last = next(part.path for part in reversed(known.parts) if part.path and part.builder == "setup.py")

@@ -32,7 +32,7 @@ def test_a_gpu_that_loses_its_torch_is_named(target: str) -> None:
     assert "has no code for it; an environment of its own" in text and "sm_120" not in text
 
 
-def test_a_build_that_the_own_driver_does_not_start_is_told_for_a_target_elsewhere() -> None:
+def test_a_build_the_own_driver_cannot_start_is_noted() -> None:
     facts = with_driver(machine(torch=None, gpus=(Gpu(0, "NVIDIA A100", cc="8.0"),)), "550.90.07", "12.4")
     option = plan(find_options(Goal(("sm_120",)), facts), OptionKind.OTHER_TORCH)
     assert step_of(option, InstallTorch).tag.startswith("cu13")
@@ -42,7 +42,7 @@ def test_a_build_that_the_own_driver_does_not_start_is_told_for_a_target_elsewhe
     )
 
 
-def test_nothing_is_lost_where_the_build_serves_every_gpu_or_all_were_asked_for() -> None:
+def test_nothing_is_lost_where_every_gpu_is_served() -> None:
     ada = Gpu(1, "NVIDIA GeForce RTX 4090", cc="8.9")
     facts = with_driver(machine(torch=TORCH_118, gpus=(RTX_5080, ada)), "580.95.05", "13.0")
     assert lost(facts, "sm_120") == [] and lost(facts) == []
@@ -81,11 +81,11 @@ def why_no_torch(facts: Facts, *targets: str) -> str:
         (changed(without_torch(), system="darwin"), "no CUDA build for darwin"),
     ],
 )
-def test_what_stands_in_the_way_of_every_build_is_named(facts: Facts, words: str) -> None:
+def test_what_rules_out_every_build_is_named(facts: Facts, words: str) -> None:
     assert words in why_no_torch(facts)
 
 
-def test_a_driver_is_not_asked_for_that_is_older_than_the_one_here() -> None:
+def test_no_older_driver_is_suggested() -> None:
     """Some build of an old CUDA may run on a GPU of the future, for all the tables know: no driver is what it lacks."""
     future = Gpu(0, "NVIDIA GeForce RTX 6090", cc="13.0")
     facts = with_driver(machine(torch=TORCH_118, gpus=(future,)), "620.10", "14.0")

@@ -59,7 +59,7 @@ def debian_13(driver: str, cuda: str) -> Facts:
     return changed(with_driver(facts, driver, cuda), glibc="2.41")
 
 
-def test_a_driver_that_opens_the_only_native_road_is_told() -> None:
+def test_a_driver_for_the_only_native_option_is_suggested() -> None:
     """No CUDA 12 toolkit compiles beside glibc 2.41, and torch for CUDA 13 needs driver 580."""
     options = find_options(Goal(), debian_13("570.86.15", "12.8"))
     assert kinds(options) == [OptionKind.DROPIN, OptionKind.DRIVER]
@@ -70,7 +70,7 @@ def test_a_driver_that_opens_the_only_native_road_is_told() -> None:
     assert option.reasons[0].text.startswith("torch 2.") and "needs driver 580" in option.reasons[0].text
 
 
-def test_no_driver_is_asked_for_where_another_road_is_open_or_torch_is_to_stay() -> None:
+def test_no_driver_where_another_option_is_available() -> None:
     assert "new enough" in why_not(
         find_options(Goal(), debian_13("580.95.05", "13.0")), "another NVIDIA driver"
     )
@@ -78,7 +78,7 @@ def test_no_driver_is_asked_for_where_another_road_is_open_or_torch_is_to_stay()
     assert "new enough" in why_not(kept, "another NVIDIA driver")
 
 
-def test_the_driver_asked_for_is_the_oldest_that_starts_that_torch() -> None:
+def test_the_oldest_driver_that_starts_torch_is_suggested() -> None:
     kepler = dataclasses.replace(RTX_5080, name="NVIDIA Tesla K80", cc="3.7")
     facts = with_driver(machine(torch=None, toolkits=(), gpus=(kepler,)), "390.157", "9.1")
     option = plan(find_options(Goal(), facts), OptionKind.DRIVER)
@@ -88,7 +88,7 @@ def test_the_driver_asked_for_is_the_oldest_that_starts_that_torch() -> None:
 
 @pytest.mark.parametrize("glibc", ["2.17", "2.41"])
 @pytest.mark.parametrize("python", ["3.6.9", "3.8.10", "3.10.2", "3.14.0", "3.16.0"])
-def test_no_road_installs_a_torch_without_a_wheel_here(python: str, glibc: str) -> None:
+def test_no_option_installs_a_torch_without_a_wheel(python: str, glibc: str) -> None:
     version = (int(python.split(".")[0]), int(python.split(".")[1]))
     for gpus in ((RTX_5080,), (dataclasses.replace(RTX_5080, cc="6.1"),), (RTX_5080, RTX_4090)):
         facts = changed(without_torch(python), glibc=glibc, gpus=Fact(gpus, "test"))
@@ -111,7 +111,7 @@ def test_a_lane_does_not_claim_what_it_says_it_cannot_show() -> None:
     assert not set(option.proves) & {limit.rung for limit in option.cannot_prove}
 
 
-def test_drop_ins_name_the_command_that_shows_each_rung_they_claim() -> None:
+def test_dropins_name_the_command_for_each_rung() -> None:
     """The rungs above loading are shown by verify (numbers) and, with a rasterizer among them, by certify (a training)."""
     for aim in (Goal(stack="inria-v1"), Goal(), Goal(extensions=("simple-knn",))):
         made = next(item for item in find_options(aim, healthy()).available if item.kind is OptionKind.DROPIN)
@@ -126,7 +126,7 @@ def test_drop_ins_name_the_command_that_shows_each_rung_they_claim() -> None:
             )
 
 
-def test_drop_ins_beside_a_torch_that_the_gpu_cannot_use_are_shown_on_the_cpu() -> None:
+def test_dropins_fall_back_to_the_cpu() -> None:
     facts = with_driver(machine(torch=TORCH_118, gpus=(RTX_5080,)), "580.95.05", "13.0")
     made = next(
         item

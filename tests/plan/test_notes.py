@@ -38,7 +38,7 @@ def test_a_gpu_that_runs_the_code_for_a_target_loses_nothing() -> None:
     assert f"{STILL_SERVED} sm_89" in notes(facts, "sm_120")
 
 
-def test_gpus_that_nothing_serves_at_once_are_to_be_asked_for_one_by_one() -> None:
+def test_gpus_nothing_serves_at_once_are_named_singly() -> None:
     facts = with_driver(
         machine(torch=TORCH_128, gpus=(RTX_5080, OLD), toolkits=(CUDA_12,)), "580.95.05", "13.0"
     )
