@@ -5,14 +5,13 @@ The templates hold what stands beside the copied kernels: the original's names, 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from splatfix import __version__
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import kernels_folder
 from splatfix.core.step import run
-from splatfix.install.wheels import MANIFEST, write_wheel
+from splatfix.install.wheels import add_manifest, write_wheel
 from splatfix.knowledge.stacks import Variant, variant
 from splatfix.plan.dropin_table import Dropin
 
@@ -213,6 +212,8 @@ def make_dropin_wheel(dropin: Dropin, version: str, folder: Path) -> Path:
     files.setdefault(f"{dropin.module}/__init__.py", head.encode())
     for kernel in dropin.kernels:
         files[f"{dropin.module}/_{kernel}"] = _kernel(kernel)
+    summary = f"Drop-in for {dropin.name} in plain PyTorch, by splatfix"
+    path = write_wheel(folder, dropin.distribution, version, files, summary)
     manifest = {
         "schema_version": 1,
         "kind": "swap",
@@ -221,14 +222,8 @@ def make_dropin_wheel(dropin: Dropin, version: str, folder: Path) -> Path:
         "variant": dropin.variant,
         "note": dropin.note,
     }
-    files[f"{_info(dropin, version)}/{MANIFEST}"] = (json.dumps(manifest, indent=2) + "\n").encode()
-    return write_wheel(
-        folder,
-        dropin.distribution,
-        version,
-        files,
-        f"Drop-in for {dropin.name} in plain PyTorch, by splatfix",
-    )
+    add_manifest(path, manifest)
+    return path
 
 
 def _kernel(name: str) -> bytes:
@@ -243,10 +238,6 @@ def _kernel(name: str) -> bytes:
             todo=(run("pip", "install", "--force-reinstall", "splatfix", text="Reinstall splatfix"),),
             exit_code=Exit.UNDETERMINED,
         ) from error
-
-
-def _info(dropin: Dropin, version: str) -> str:
-    return f"{dropin.distribution.replace('-', '_')}-{version}.dist-info"
 
 
 def _templates(dropin: Dropin) -> dict[str, str]:

@@ -101,9 +101,7 @@ def test_a_module_that_does_not_import_is_taken_back(environment: Environment, t
     assert run_in(environment, ANSWER) == "42"
 
 
-def test_a_module_that_ends_the_interpreter_is_taken_back_with_what_was_installed_before_it(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_a_module_that_ends_the_interpreter_is_taken_back(environment: Environment, tmp_path: Path) -> None:
     good, bad = write_extension(tmp_path / "good"), write_extension(tmp_path / "bad", name="two_probe")
     (bad / "two_probe" / "__init__.py").write_text("import os\nos._exit(0)\n")
     before, facts = snapshot(environment), gather(environment.python)
@@ -361,9 +359,7 @@ def test_revert_leaves_alone_what_somebody_else_changed(environment: Environment
     assert run_in(environment, ANSWER) == "42"
 
 
-def test_revert_of_what_somebody_removed_brings_back_what_was_there(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_revert_after_somebody_removed_it(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
     install(environment, write_extension(tmp_path / "one"))
     environment_pip = [environment.python, "-m", "pip", "--no-input", "uninstall", "-q", "-y", "tiny_probe"]

@@ -54,7 +54,7 @@ def fill(place: Path, leave: int) -> Path:
 
 
 @pytest.mark.slow
-def test_whatever_is_free_the_environment_is_as_before_or_finished(small_disk: Path) -> None:
+def test_an_installation_on_a_disk_that_fills_up(small_disk: Path) -> None:
     target: Environment = make_environment(small_disk / "env")
     fake_torch(target, "2.11.0+cpu", None)
     runner = ProcessRunner()
@@ -99,7 +99,7 @@ def test_whatever_is_free_the_environment_is_as_before_or_finished(small_disk: P
 
 
 @pytest.mark.slow
-def test_a_build_on_a_disk_that_fills_up_is_as_before_or_finished(small_disk: Path, tmp_path: Path) -> None:
+def test_a_build_on_a_disk_that_fills_up(small_disk: Path, tmp_path: Path) -> None:
     """Log, wheel, backup, journal and pip each run out of room in their turn."""
     target: Environment = make_environment(small_disk / "env")
     # the wheel is some 300 KiB that cannot be compressed

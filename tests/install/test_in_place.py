@@ -102,7 +102,7 @@ def test_work_done_since_is_not_thrown_away(environment: Environment, tmp_path: 
     assert snapshot(environment) == held and b"a day's work" in (source / "probe.c").read_bytes()
 
 
-def test_a_checkout_that_cannot_be_edited_is_said_before_the_build(
+def test_a_read_only_checkout_is_refused_before_the_build(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = source_with_work(tmp_path / "source")

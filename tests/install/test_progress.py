@@ -92,7 +92,7 @@ def test_a_narrow_terminal_shows_the_time_and_what_compiles(width: int, shown: i
 
 
 @pytest.mark.parametrize("term", ["pipe", "dumb"])
-def test_without_a_living_line_a_build_names_its_log_and_says_that_it_goes_on(term: str) -> None:
+def test_without_a_terminal_a_build_names_its_log(term: str) -> None:
     stream = io.StringIO()
     console = Console(
         file=stream, force_terminal=term == "dumb", width=300, color_system=None, _environ={"TERM": term}

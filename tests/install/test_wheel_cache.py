@@ -9,7 +9,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install import WheelCache
 from splatfix.install.environment import Environment
-from splatfix.install.wheel_cache import identity_of, wheel_key
+from splatfix.install.wheel_cache import identity_of, origin_of, wheel_key
 from splatfix.plan import BuildWheel
 
 from .environments import run_in, write_extension
@@ -156,3 +156,30 @@ def test_the_second_install_compiles_nothing(
     (source / "probe.c").write_text((source / "probe.c").read_text().replace("42", "43"))
     assert splatfix(*install) == 0 and len(builds) == 3
     assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "43"
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def clone(folder: Path, url: str = "") -> Path:
+    """git's own files of a checkout, as far as they are read."""
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "HEAD").write_text(COMMIT + "\n")
+    (folder / ".git" / "config").write_text(f'[remote "origin"]\n\turl = {url}\n' if url else "")
+    return folder
+
+
+def test_a_clone_is_told_by_its_repository_and_commit(tmp_path: Path) -> None:
+    for number, url in enumerate(
+        ("https://host.example/someone/tiny.git", "git@host.example:someone/tiny.git")
+    ):
+        folder = clone(tmp_path / str(number), url)
+        assert origin_of(folder) == "someone/tiny at 0123456789"
+        (folder / "submodules" / "knn").mkdir(parents=True)
+        assert origin_of(folder / "submodules" / "knn") == "someone/tiny/submodules/knn at 0123456789"
+
+
+def test_without_a_repository_the_folder_is_told(tmp_path: Path) -> None:
+    assert origin_of(clone(tmp_path / "mine")) == f"{tmp_path / 'mine'} at 0123456789"
+    (tmp_path / "plain").mkdir()
+    assert origin_of(tmp_path / "plain") == str(tmp_path / "plain")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,11 +20,15 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
 from splatfix.install import Journal, Status, WheelCache, execute, revert
+from splatfix.install.build import compiler_cache
 from splatfix.install.environment import Environment
-from splatfix.plan import InstallPlan, InstallStep, Request
+from splatfix.install.wheel_cache import identity_of
+from splatfix.install.wheels import MANIFEST
+from splatfix.plan import BuildWheel, InstallPlan, InstallStep, Request
 from tests.plan.machines import make_plan
 
 from .environments import run_in, snapshot, write_extension
+from .test_cli import fake_torch
 
 ROOT = Path(__file__).parents[2]
 
@@ -230,3 +237,115 @@ def test_an_interrupt_ends_every_build(
     assert alive == [], "a build lives on"
     assert snapshot(environment) == before
     assert Journal(environment.state_folder).entries()[-1].status is Status.FAILED
+
+
+ACTION = BuildWheel(
+    subject="x", source="/x", targets=("sm_120",), variables={"CXX": "/usr/bin/g++", "MAX_JOBS": "2"}
+)
+
+
+def with_cache(program: str, cxx: str) -> BuildWheel:
+    return dataclasses.replace(
+        ACTION, variables={**ACTION.variables, "CXX": cxx, "PYTORCH_NVCC": f"{program} /c/nvcc"}
+    )
+
+
+def test_the_compiler_script_passes_all_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    script = programs / "ccache"
+    script.write_text('#!/bin/sh\nfor word in "$@"; do echo "<$word>"; done\n')
+    script.chmod(0o755)
+    (tmp_path / "scratch").mkdir()
+    added = compiler_cache(with_cache("ccache", "/odd place/g++-13"), tmp_path / "scratch")
+    assert Path(added["CXX"]).name == "g++-13", "torch knows a compiler by its name"
+    done = subprocess.run(
+        [added["CXX"], "-c", "a b.cpp"], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout.splitlines() == ["</odd place/g++-13>", "<-c>", "<a b.cpp>"]
+    assert added["CCACHE_BASEDIR"] == str(tmp_path / "scratch")
+
+
+def test_without_one_nothing_is_added(tmp_path: Path) -> None:
+    assert compiler_cache(ACTION, tmp_path) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_wheel_is_the_same_with_and_without() -> None:
+    plain = identity_of(ACTION, {"torch": "2.11"})
+    assert identity_of(with_cache("ccache", "/usr/bin/g++"), {"torch": "2.11"}) == plain
+    fewer = dataclasses.replace(ACTION, variables={**ACTION.variables, "MAX_JOBS": "1"})
+    assert identity_of(fewer, {"torch": "2.11"}) == plain
+    assert identity_of(with_cache("ccache", "/usr/bin/g++-13"), {"torch": "2.11"}) != plain
+
+
+# As torch has it: BuildExtension calls the module's own function by its global name.
+REFUSES = """
+def _check_cuda_version(compiler_name, compiler_version):
+    raise RuntimeError("The detected CUDA version (12.8) mismatches the version that was used to compile PyTorch (13.0)")
+
+def build_extensions():
+    _check_cuda_version("g++", None)
+"""
+WORDS = "compiled with CUDA 12.8, torch is built with CUDA 13.0"
+
+
+@pytest.fixture
+def source(environment: Environment, tmp_path: Path) -> Path:
+    fake_torch(environment, "2.11.0+cu130", "13.0")
+    (environment.purelib / "torch" / "utils" / "__init__.py").write_text("")
+    with (environment.purelib / "torch" / "utils" / "cpp_extension.py").open("a") as file:
+        file.write(REFUSES)
+    folder = write_extension(tmp_path / "source")
+    setup = folder / "setup.py"
+    setup.write_text(
+        "from torch.utils import cpp_extension\ncpp_extension.build_extensions()\n" + setup.read_text()
+    )
+    return folder
+
+
+def planned_mismatch(target: Environment, source: Path, mismatch: str) -> tuple[InstallPlan, object]:
+    facts = gather(target.python)
+    made = make_plan(Request((str(source),), ("sm_120",)), facts)
+    actions = tuple(
+        dataclasses.replace(action, cuda_mismatch=mismatch) if isinstance(action, BuildWheel) else action
+        for action in made.steps
+    )
+    return dataclasses.replace(made, actions=actions), facts
+
+
+def test_torch_refuses_unless_it_is_forced(environment: Environment, source: Path) -> None:
+    plan, facts = planned_mismatch(environment, source, "")
+    with pytest.raises(SplatfixError) as caught:
+        execute(plan, facts)  # type: ignore[arg-type]
+    assert "mismatches the version" in caught.value.what + caught.value.meaning
+
+
+def test_forced_in_the_child_only_and_branded(environment: Environment, source: Path) -> None:
+    torch_before = {name: held for name, held in snapshot(environment).items() if "/torch/" in name}
+    plan, facts = planned_mismatch(environment, source, WORDS)
+    outcome = execute(plan, facts)  # type: ignore[arg-type]
+
+    log = (Path(outcome.log) / "build-tiny_probe.log").read_text()
+    assert "torch's check of the CUDA version is silenced" in log
+    now = {name: held for name, held in snapshot(environment).items() if "/torch/" in name}
+    assert now == torch_before, "torch's files were touched"
+    child = ProcessRunner().run(
+        [environment.python, "-B", "-c", "import torch.utils.cpp_extension as c; c.build_extensions()"],
+        timeout=60.0,
+    )
+    assert "mismatches the version" in child.stderr, "the check stayed silenced after the build"
+
+    entry = Journal(environment.state_folder).entries()[-1]
+    assert entry.request["cuda_mismatch"] == WORDS
+    (wheel,) = (Path(outcome.log) / "wheels").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        member = next(name for name in archive.namelist() if name.endswith(MANIFEST))
+        manifest = json.loads(archive.read(member))
+        assert manifest["cuda_mismatch"] == WORDS
+        assert manifest["built_with"]["torch"] == "2.11.0+cu130 13.0", (
+            "diagnose cannot tell what it was built for"
+        )
+        assert manifest["built_with"]["setuptools"]
+    assert list(environment.purelib.glob(f"tiny_probe-*.dist-info/{MANIFEST}")), "the mark was not installed"

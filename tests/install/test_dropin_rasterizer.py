@@ -290,7 +290,7 @@ def test_the_face_has_the_fingerprint_of_its_variant(name: str, tmp_path: Path) 
         assert f"def {export}(" in compiled or f"import {export}" in compiled, export
 
 
-def test_every_rasterizer_variant_is_served_or_refused_with_a_reason() -> None:
+def test_every_rasterizer_variant_is_served_or_refused() -> None:
     for row in variants():
         if row.kind == "rasterizer":
             assert (dropin_for_variant(row.key) is None) == (refusal(row.key) is not None), row.key
@@ -344,7 +344,7 @@ def positions(exports: frozenset[str], method: str) -> str:
 
 
 @pytest.mark.parametrize("key", ["taming", "gof", "rade", "speedy"])
-def test_a_source_that_nothing_replaces_is_refused_with_the_reason(key: str, tmp_path: Path) -> None:
+def test_a_source_without_a_drop_in_is_refused(key: str, tmp_path: Path) -> None:
     source = source_folder(tmp_path / "extension", as_original(key))
     with pytest.raises(SplatfixError) as caught:
         choose_dropins([str(source)])
@@ -363,7 +363,7 @@ def test_a_source_that_nothing_replaces_is_refused_with_the_reason(key: str, tmp
         ("gsplat", ""),
     ],
 )
-def test_what_is_refused_comes_with_the_drop_ins_that_its_stack_uses(named: str, beside: str) -> None:
+def test_a_refusal_names_the_drop_ins_of_its_stack(named: str, beside: str) -> None:
     with pytest.raises(SplatfixError) as caught:
         choose_dropins([named])
     advice = [command.argv for command in commands(caught.value.todo) if "pure" in command.argv]
