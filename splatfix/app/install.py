@@ -12,14 +12,17 @@ from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.result import Result
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, Problem, require
+from splatfix.core.proof import RungName
+from splatfix.core.step import Step, run
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from splatfix.facts import LiveSystem
-    from splatfix.plan import Request
+    from splatfix.install import Outcome
+    from splatfix.plan import InstallPlan, Request
 
-NO_CHANGE = "Nothing was changed: this is a dry run."
+NO_CHANGE = "Nothing was changed: this is a dry run. Install with"
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,35 @@ def install(
     return Result(
         "install",
         lambda: installation.install_document(outcome=outcome),
-        lambda console: installation.show_outcome(console, outcome),
+        lambda console: installation.show_outcome(console, outcome, next_step(outcome)),
     )
+
+
+def install_step(plan: InstallPlan) -> Step:
+    """The command that executes what was planned."""
+    asked = plan.request
+    words = [*asked.sources, *(word for target in asked.targets for word in ("--target", target))]
+    words += ["--backend", asked.backend] if asked.backend != "native" else []
+    words += ["--jobs", str(asked.jobs)] if asked.jobs else []
+    words += ["--cuda-home", asked.cuda_home] if asked.cuda_home else []
+    flags = {
+        "--in-place": asked.in_place,
+        "--provide-toolkit": asked.provide_toolkit,
+        "--force-cuda-mismatch": asked.force_cuda_mismatch,
+        "--ptx": asked.ptx,
+    }
+    words += [name for name, wanted in flags.items() if wanted]
+    return run("splatfix", "install", *words, "--python", plan.python, text=NO_CHANGE)
+
+
+def next_step(outcome: Outcome) -> Step | None:
+    """Where kernels were verified on the GPU, training; else their verification. None where nothing was changed."""
+    if all(item.up_to_date for item in outcome.items):
+        return None
+    levels = [rung for item in outcome.items for rung in item.proof if rung.name is RungName.COMPUTES]
+    if any(rung.reached for rung in levels):
+        return run("splatfix", "certify", "--python", outcome.plan.python, text="Next: test training")
+    return run("splatfix", "verify", "--python", outcome.plan.python, text="Next: check accuracy")
 
 
 def plan(request: Request, python: str | None, *, resume: bool = False) -> Result:
@@ -108,11 +138,11 @@ def plan(request: Request, python: str | None, *, resume: bool = False) -> Resul
     facts = gather(interpreter, system=with_toolkit(request.cuda_home))
     plan = require(plan_install(request, make_context(facts, Goal(request.targets))))
 
-    def text(console: Console) -> None:
-        installation.show_plan(console, plan)
-        console.print(NO_CHANGE)
-
-    return Result("install", lambda: installation.install_document(plan=plan, dry_run=True), text)
+    return Result(
+        "install",
+        lambda: installation.install_document(plan=plan, dry_run=True),
+        lambda console: installation.show_plan(console, plan, install_step(plan)),
+    )
 
 
 def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resume: bool = False) -> Result:
@@ -144,9 +174,9 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
 
     def text(console: Console) -> None:
         if plan:
-            installation.show_plan(console, plan, why=True)
+            installation.show_plan(console, plan, install_step(plan), why=True)
+            console.print()
         show_options(console, options)
-        console.print(NO_CHANGE)
 
     exit_code = Exit.OK
     if plan is None and not options.available:

@@ -8,8 +8,6 @@ from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.result import Result
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from splatfix.install import RevertOutcome
 
 
@@ -19,11 +17,12 @@ def show_journal(python: str | None) -> Result:
     from splatfix.install import read_journal
     from splatfix.report import installation
 
-    entries = read_journal(resolve_python(python))
+    interpreter = resolve_python(python)
+    entries = read_journal(interpreter)
     return Result(
         "revert",
         lambda: installation.revert_document((), entries),
-        lambda console: installation.show_journal(console, entries),
+        lambda console: installation.show_journal(console, entries, python or interpreter),
     )
 
 
@@ -51,10 +50,6 @@ def revert(
         if not as_json:
             installation.show_revert(console.out(), outcome)
 
-    def text(console: Console) -> None:
-        if dry_run:
-            console.print("Nothing was changed: this is a dry run.")
-
     interpreter = resolve_python(python)
     state = EnvironmentState(open_environment(interpreter, ProcessRunner()).prefix, interpreter)
     with on_interrupt(state.describe):
@@ -63,4 +58,4 @@ def revert(
         else:
             outcomes = (revert_one(interpreter, entry, dry_run=dry_run),)
             show(outcomes[0])
-    return Result("revert", lambda: installation.revert_document(outcomes, None), text)
+    return Result("revert", lambda: installation.revert_document(outcomes), lambda console: None)

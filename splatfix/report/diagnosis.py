@@ -20,7 +20,7 @@ from splatfix.facts.model import Facts
 from splatfix.facts.model.machine import Gpu
 from splatfix.plan.option import Options
 from splatfix.report.console import paragraph, prose, show_step
-from splatfix.report.options import options_part, show_suggestion
+from splatfix.report.options import show_suggestion
 
 MARKS = {
     Status.PASS: "[green]✓[/]",
@@ -46,7 +46,7 @@ def document(
         "summary": counts(findings),
         "goal": to_json(goal),
         "findings": [_finding(item, facts.machine.system == "windows") for item in findings],
-        "options": None if options is None else options_part(options),
+        "options": to_json(options),
         "facts": to_json(facts),
     }
 

@@ -10,13 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from splatfix.core.codec import to_json
-from splatfix.core.shell import quoted
+from splatfix.core.step import Command, Step, run
 from splatfix.install.journal import Entry, Status
-from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, Restored, RevertOutcome
+from splatfix.install.outcome import CachedWheel, Outcome, Restored, RevertOutcome
 from splatfix.plan.option import InstallPlan, Options
-from splatfix.plan.steps import BuildWheel
-from splatfix.report.console import paragraph, prose
-from splatfix.report.options import options_part, show_rejected
+from splatfix.report.console import paragraph, prose, show_step
+from splatfix.report.options import show_notes, show_reasons, show_rejected, show_steps
 
 
 def install_document(
@@ -30,7 +29,7 @@ def install_document(
     return {
         "dry_run": dry_run,
         "plan": to_json(plan),
-        "options": None if options is None else options_part(options),
+        "options": to_json(options),
         "outcome": to_json(outcome),
     }
 
@@ -64,66 +63,100 @@ def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -
         prose(console, f"{escape(entry.wheel)}  ", f"{entry.size / 2**20:.1f} MiB  [dim]{escape(built)}[/]")
 
 
-def show_plan(console: Console, plan: InstallPlan, *, why: bool = False) -> None:
-    """Every step in order; with ``why`` the reasons, and what was considered."""
+def show_plan(
+    console: Console, plan: InstallPlan, next_step: Step | None = None, *, why: bool = False
+) -> None:
+    """The plan's title and what to run next, then its steps; with ``why`` the reasons, and what was rejected.
+
+    Args:
+        next_step: the command that executes it; None when it is executed right away.
+    """
     goal = f" for {', '.join(plan.targets)}" if plan.targets else ""
-    prose(console, "", f"[bold]Plan[/] ({plan.backend}{goal}) for {escape(plan.prefix)}")
-    for number, step in enumerate(plan.steps, 1):
-        prose(console, f"  {number}. ", escape(step.text))
-        if isinstance(step, BuildWheel):
-            _show_environment(console, step)
-        if why:
-            for reason in step.reasons:
-                prose(console, "       [dim]because[/] ", escape(reason.text))
+    how = " (pure PyTorch)" if plan.backend == "pure" else ""
+    what = f"install {', '.join(plan.subjects)}{goal}{how} in {plan.prefix}"
+    prose(console, "[bold]Plan:[/] ", f"[bold]{escape(what)}[/]")
+    if next_step is not None:
+        show_step(console, next_step, indent=2)
+        console.print()
+    show_steps(console, plan, why=why)
+    if why:
+        show_reasons(console, plan)
     if why and plan.considered:
         console.print("[bold]Considered and rejected[/]")
         for item in plan.considered:
             show_rejected(console, item)
-    for note in plan.notes:
-        prose(console, "[yellow]note[/] ", escape(note))
+    show_notes(console, plan.notes)
 
 
-def show_outcome(console: Console, outcome: Outcome) -> None:
-    """What was installed, how far it is proven, and how to take it back."""
+def show_outcome(console: Console, outcome: Outcome, next_step: Step | None = None) -> None:
+    """What was installed and how to undo it, then how far each part is verified."""
+    new = [f"{item.subject} {item.version}" for item in outcome.items if not item.up_to_date]
+    python = outcome.plan.python
+    if new:
+        said = f"Installed {', '.join(new)} in {outcome.seconds:.0f} s"
+    else:
+        said = f"Already up to date: {', '.join(f'{item.subject} {item.version}' for item in outcome.items)}"
+    prose(console, "[green]✓[/] ", f"[bold]{escape(said)}[/]")
+    if next_step is not None:
+        show_step(console, next_step, indent=2)
+    if new:
+        number = outcome.entry.partition("-")[0]
+        show_step(console, run("splatfix", "revert", number, "--python", python, text="Undo with"), indent=2)
+    else:
+        prose(console, "  ", "To install it anyway, add --reinstall.")
     for identity in outcome.recovered:
-        prose(console, "[yellow]note[/] ", f"the unfinished run {escape(identity)} was put back first")
+        prose(console, "[yellow]Note:[/] ", f"the interrupted run {escape(identity)} was undone first")
+    console.print()
     for item in outcome.items:
-        _show_item(console, item)
-    console.print(f"Done in {outcome.seconds:.0f} s. Logs: {escape(outcome.log)}", soft_wrap=True)
-    if all(item.up_to_date for item in outcome.items):
-        console.print("Nothing had to be changed. To install it all the same: --reinstall")
-        return
-    number = outcome.entry.partition("-")[0]
-    console.print(
-        f"Take it back with: splatfix revert {number} --python {escape(quoted(outcome.plan.python))}",
-        soft_wrap=True,
-    )
+        instead = f" (before: {item.before})" if item.before else ""
+        instead = " (already up to date)" if item.up_to_date else instead
+        prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(instead)}")
+        for rung in item.proof:
+            mark = "[green]✓[/]" if rung.reached else "[dim]–[/]"
+            prose(console, f"  {mark} {rung.name.value:<10}  ", escape(rung.shown_by))
+    prose(console, "Logs: ", escape(outcome.log))
 
 
 def show_revert(console: Console, outcome: RevertOutcome) -> None:
-    """What was removed and what is back; of a dry run what would be."""
-    mark = "[dim]–[/] " if outcome.dry_run else "[green]✓[/] "
+    """What was removed and restored; of a dry run what would be."""
+    number = outcome.entry.partition("-")[0]
+    place = escape(outcome.prefix)
+    if outcome.dry_run:
+        python = Command(("splatfix", "revert", number, "--python", outcome.prefix))
+        prose(console, "", f"[bold]Would revert {escape(outcome.entry)}[/] in {place}")
+        show_step(console, Step("Nothing was changed: this is a dry run. Revert with", python), indent=2)
+    else:
+        prose(console, "[green]✓[/] ", f"[bold]Reverted {escape(outcome.entry)}[/] in {place}")
     for item in outcome.items:
-        prose(console, mark, escape(_restored(item, "would be" if outcome.dry_run else "")))
-    prose(console, "", f"[dim]journal entry {escape(outcome.entry)} of {escape(outcome.prefix)}[/]")
+        prose(console, "  ", escape(_restored(item, "would be" if outcome.dry_run else "")))
 
 
 def _restored(item: Restored, would: str) -> str:
     if item.source:
-        return f"the edits in {item.source} {would or 'are'} taken back"
+        return f"the edits in {item.source} {would or 'were'} undone"
     if item.removed:
         removed = f"{item.subject} {item.removed} {would} removed".replace("  ", " ")
     else:
-        removed = f"{item.subject} was {'not installed yet' if item.incomplete else 'gone already'}"
+        removed = f"{item.subject} was {'not installed yet' if item.incomplete else 'already gone'}"
     if item.restored:
-        return f"{removed}; {item.subject} {item.restored} {would or 'is'} back, byte for byte"
+        return f"{removed}; {item.subject} {item.restored} {would or 'was'} restored"
     return f"{removed}; there was none before"
 
 
-def show_journal(console: Console, entries: Sequence[Entry]) -> None:
-    """One line for each entry, oldest first."""
-    if not entries:
-        console.print("splatfix has changed nothing in this environment.")
+def show_journal(console: Console, entries: Sequence[Entry], prefix: str) -> None:
+    """How many entries are active and the command that undoes the latest, then a line for each entry, oldest first."""
+    active = [entry for entry in entries if entry.active]
+    if not active:
+        prose(console, "", f"[bold]Nothing to revert[/] in {escape(prefix)}")
+    else:
+        number = active[-1].id.partition("-")[0]
+        prose(
+            console, "", f"[bold]{len(active)} of {len(entries)} installations active[/] in {escape(prefix)}"
+        )
+        step = run("splatfix", "revert", number, "--python", prefix, text="Undo the latest with")
+        show_step(console, step, indent=2)
+    if entries:
+        console.print()
     for entry in entries:
         subjects = entry.request.get("subjects", "")
         backend = entry.request.get("backend", "")
@@ -131,25 +164,6 @@ def show_journal(console: Console, entries: Sequence[Entry]) -> None:
         if forced := entry.request.get("cuda_mismatch"):
             line += f"  forced: {forced}"
         if entry.status is Status.DONE and not entry.changes:
-            line += "  was there already"
+            line += "  already up to date"
         why = f"  [dim]{escape(entry.error)}[/]" if entry.error else ""
         paragraph(console, escape(line) + why, first=0, then=4)
-
-
-def _show_environment(console: Console, action: BuildWheel) -> None:
-    for name, value in action.variables.items():
-        console.print(f"       [cyan]{escape(name)}[/]={escape(value)}", soft_wrap=True)
-    for name in action.unset:
-        console.print(f"       [cyan]{escape(name)}[/] [dim]is taken out[/]", soft_wrap=True)
-    for edit in action.edits:
-        prose(console, f"       [magenta]edit {escape(edit.rule)}[/] ", escape(", ".join(edit.files)))
-
-
-def _show_item(console: Console, item: InstalledItem) -> None:
-    instead = f" (before: {item.before})" if item.before else ""
-    if item.up_to_date:
-        instead = " (was installed already, byte for byte, and is left as it is)"
-    prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(instead)}")
-    for rung in item.proof:
-        mark = "[green]✓[/]" if rung.reached else "[dim]–[/]"
-        prose(console, f"  {mark} {rung.name.value:<10} ", escape(rung.shown_by))

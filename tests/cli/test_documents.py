@@ -1,0 +1,196 @@
+"""The contract of ``--json``: every command prints one document, in one envelope, that its published schema describes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import typer.main
+from referencing import Registry, Resource
+
+from splatfix import __version__
+from splatfix.app.certify import exit_code_of
+from splatfix.app.result import Result, deliver
+from splatfix.certify import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
+from splatfix.cli import app
+from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import Rung, RungName
+from splatfix.core.step import run, say
+from splatfix.report import certificate
+from splatfix.report.documents import envelope
+from tests.install.environments import make_environment, write_extension
+from tests.machines import facts_of, folder
+from tools.schemas import COMMANDS, FOLDER, schemas, text_of
+
+Document = Callable[..., dict[str, Any]]
+Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+
+STORED = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")}
+REGISTRY: Registry[Any] = Registry().with_resources(
+    (name, Resource.from_contents(schema)) for name, schema in STORED.items()
+)
+
+
+def check(document: dict[str, Any]) -> dict[str, Any]:
+    """The document, once its schema has been held against it."""
+    schema = STORED[f"{document['command'].replace(' ', '-')}.json"]
+    jsonschema.Draft202012Validator(schema, registry=REGISTRY).validate(document)
+    assert (document["schema_version"], document["splatfix_version"]) == (2, __version__)
+    return document
+
+
+def test_the_stored_schemas_are_what_the_types_say() -> None:
+    written = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    made = {name: text_of(schema) + "\n" for name, schema in schemas().items()}
+    assert written == made, "write them anew: python -m tools.schemas"
+    for schema in STORED.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_every_command_with_json_has_a_schema() -> None:
+    group = typer.main.get_command(app)
+    found = set()
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        for below, one in getattr(command, "commands", {"": command}).items():
+            if any("--json" in option.opts for option in one.params):
+                found.add(f"{name} {below}".strip())
+    assert found == set(COMMANDS)
+
+
+@pytest.mark.parametrize("machine", ["rtx-3090-and-5090", "h200", "rtx-4090-windows-vs2022", "apple-m2-max"])
+def test_diagnose(machine: str, document: Document) -> None:
+    made = check(document("diagnose", "--facts", folder(machine)))
+    failed = any(item["status"] == "fail" for item in made["findings"])
+    assert (made["options"] is not None, made["exit_code"]) == (failed, int(failed))
+    assert sum(made["summary"].values()) == len(made["findings"])
+
+
+def test_diagnose_of_this_machine(document: Document, tmp_path: Path) -> None:
+    assert check(document("diagnose", "--only", "environment"))["findings"]
+
+
+def test_inspect(document: Document) -> None:
+    made = check(document("inspect", sys.executable, "--target", "sm_86"))
+    assert (made["files"][0]["verdicts"]["sm_86"]["usable"], made["exit_code"]) == (None, 3)
+
+
+def test_checks(document: Document) -> None:
+    rows = check(document("checks", "list"))["checks"]
+    page = check(document("checks", "show", rows[0]["code"]))["check"]
+    assert {name: page[name] for name in rows[0]} == rows[0]
+
+
+def test_install_and_everything_after_it(
+    document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One small C extension through plan, install, journal, cache and revert."""
+    monkeypatch.setenv("SPLATFIX_CACHE", str(tmp_path / "cache"))
+    environment = make_environment(tmp_path / "env")
+    named = ("--python", environment.python)
+    source = write_extension(tmp_path / "source")
+    planned = check(document("install", source, *named, "--dry-run"))
+    assert (planned["dry_run"], planned["outcome"]) == (True, None) and planned["plan"]["python"]
+    why = check(document("install", source, *named, "--dry-run", "--why", "--target", "sm_120"))
+    assert why["options"]["targets"] == ["sm_120"] and why["error"] is None
+    installed = check(document("install", source, *named, "--yes"))
+    assert (installed["dry_run"], installed["plan"]) == (False, None)
+    (item,) = installed["outcome"]["items"]
+    assert (item["subject"], item["version"]) == ("tiny_probe", "1.0")
+    (entry,) = check(document("revert", "--list", *named))["journal"]
+    assert entry["status"] == "done"
+    (wheel,) = check(document("cache", "list"))["wheels"]
+    assert wheel["wheel"].startswith("tiny_probe-1.0")
+    (reverted,) = check(document("revert", *named))["outcomes"]
+    assert (reverted["entry"], reverted["dry_run"]) == (entry["id"], False)
+    assert check(document("cache", "clear", "--yes"))["removed"] == 1
+
+
+def test_options_of_a_machine_elsewhere(document: Document) -> None:
+    made = check(document("install", "--dry-run", "--why", "--facts", folder("gtx-1080-ti-dropped")))
+    assert (made["plan"], made["exit_code"]) == (None, 0) and made["options"]
+
+
+def test_verify(document: Document, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = (
+        KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 6e-8, 1e-6, None, None, kind="ours"),
+    )
+    monkeypatch.setattr("splatfix.certify.verify", lambda *words, **options: kernels)
+    made = check(document("verify", "--device", "cpu"))
+    assert (made["device"], made["kernels"][0]["outcome"], made["exit_code"]) == ("cpu", "met", 0)
+
+
+def test_certify(capsys: pytest.CaptureFixture[str]) -> None:
+    scene = SceneRun("fruit", (Criterion("loss-falls", Outcome.MET, "0.3", "0.4"),), 9.0, {"iterations": 3})
+    subject = Certificate(
+        verdict=Verdict.CERTIFIED,
+        summary="It trained.",
+        reasons=(),
+        suite="quick",
+        renderer="torch",
+        device="cpu",
+        proof=(Rung(RungName.TRAINS, True, "every criterion met"),),
+        kernels=(KernelCheck("ssim", "x", Outcome.NOT_MEASURED),),
+        scenes=(scene,),
+        environment={"torch": "2.9"},
+        issued="2026-01-01",
+        seconds=9.0,
+        skipped=(Skipped("truck", "not there"),),
+    )
+    content = certificate.document(subject, facts_of("h200"))
+    check(envelope("certify", exit_code_of(subject), json.loads(json.dumps(content))))
+
+
+def test_monitor_ends_with_the_code_of_the_command(splatfix: Splatfix, tmp_path: Path) -> None:
+    words = ("--interval", "0.05", "--out", str(tmp_path / "out"), "--json", sys.executable, "-c")
+    done = splatfix("monitor", *words, "import sys; print('its own'); sys.exit(7)")
+    made = check(json.loads(done.stdout))
+    assert (made["exit_code"], made["command_exit_code"], made["error"]) == (7, 7, None)
+    assert (done.returncode, done.stderr) == (7, "its own\n")
+
+
+def test_scenes(document: Document, tmp_path: Path) -> None:
+    names = [row["name"] for row in check(document("scenes", "list"))["scenes"]]
+    assert check(document("scenes", "export", names[0], "--out", tmp_path))["scenes"][0]["name"] == names[0]
+    assert check(document("scenes", "check", names[0], "--root", tmp_path))["scenes"][0]["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("diagnose", "--only", "nonsuch"), "unknown-check"),
+        (("inspect", "/no/such/file"), "no-such-file"),
+        (("checks", "show", "nonsuch"), "unknown-check"),
+        (("install", "--resume", "--ptx"), "resume-takes-no-source"),
+        (("revert", "--list", "--all"), "list-alone"),
+        (("cache", "clear", "nonsuch", "--yes"), "not-in-cache"),
+        (("verify", "--python", "/no/such/python"), "no-interpreter"),
+        (("certify", "--base-image", "debian:12"), "only-in-a-container"),
+        (("scenes", "export", "nonsuch"), "unknown-scene"),
+        (("monitor", "--interval", "nan", "--json", "true"), "no-interval"),
+    ],
+)
+def test_errors_stand_in_the_same_envelope(words: tuple[str, ...], code: str, document: Document) -> None:
+    made = check(document(*words))
+    assert (made["error"]["code"], made["exit_code"]) == (code, 2)
+
+
+def test_a_step_is_text_argv_and_the_line_for_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    error = SplatfixError("x", "It failed.", todo=(run("ls", "a b", text="Look"), say("Think.")))
+    content = {"dry_run": True, "plan": None, "options": None, "outcome": None}
+    assert deliver(Result("install", lambda: content, print, 1, error), as_json=True) == 1
+    made = check(json.loads(capsys.readouterr().out))
+    assert made["error"]["todo"][0]["argv"] == ["ls", "a b"]
+    assert made["error"]["todo"][0]["command"] in ("ls 'a b'", 'ls "a b"')
+    assert made["error"]["todo"][1] == {
+        "text": "Think.",
+        "argv": [],
+        "env": {},
+        "prepend": {},
+        "command": None,
+    }

@@ -1,0 +1,329 @@
+"""Writes ``splatfix/report/schemas``: a JSON Schema for the document of every command, made from the dataclasses in it.
+
+``python -m tools.schemas`` writes them anew; a test holds the committed files and the documents of the commands to them.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import json
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from splatfix.certify.model import Certificate, KernelCheck
+from splatfix.certify.monitor import Summary
+from splatfix.checks.model import Finding
+from splatfix.context import Goal
+from splatfix.core.codec import substitute
+from splatfix.core.errors import Exit
+from splatfix.core.step import Step
+from splatfix.facts import Facts
+from splatfix.install.journal import Entry
+from splatfix.install.outcome import CachedWheel, Outcome, RevertOutcome
+from splatfix.plan import InstallPlan, Options
+from splatfix.report.documents import SCHEMA_VERSION
+
+FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+Schema = dict[str, Any]
+
+
+class Check(typing.TypedDict):
+    """A row of ``checks list``."""
+
+    code: str
+    family: str
+    title: str
+    page: str
+
+
+class CheckPage(Check):
+    """``checks show``."""
+
+    foresees: list[str]
+
+
+class Sample(typing.TypedDict):
+    """A row of ``scenes list``. ``size``: width and height in pixels."""
+
+    name: str
+    kind: str
+    layout: str
+    views: int
+    size: list[int]
+    points: int
+
+
+class ExportedScene(typing.TypedDict):
+    """A row of ``scenes export``."""
+
+    name: str
+    folder: str
+
+
+class CheckedScene(typing.TypedDict):
+    """A row of ``scenes check``; no problems: intact."""
+
+    name: str
+    problems: list[str]
+
+
+class Unreadable(typing.TypedDict):
+    """A path that could not be read."""
+
+    path: str
+    reason: str
+
+
+class FatbinEntry(typing.TypedDict):
+    """SASS or PTX for one architecture."""
+
+    kind: str
+    arch: str
+    ptx_version: str | None
+    compressed: bool
+    debug: bool
+
+
+class Coverage(typing.TypedDict):
+    """Whether a file can run on a target; ``usable`` is null where it carries no GPU code."""
+
+    usable: bool | None
+    via: str
+    reason: str
+    fatbins_without_code: list[int]
+
+
+class InspectedFile(typing.TypedDict):
+    """A native file; ``fatbins`` holds the entries of each."""
+
+    path: str
+    format: str
+    machine: str
+    size: int
+    needed: list[str]
+    fatbins: list[list[FatbinEntry]]
+    sections: list[str]
+    verdicts: dict[str, Coverage]
+
+
+class Error(typing.TypedDict):
+    """What ended a command: what happened, what it means, what to do. ``code`` is stable."""
+
+    code: str
+    what: str
+    meaning: str
+    todo: list[Step]
+    exit_code: int
+    details: dict[str, Any]
+
+
+COMMANDS: dict[str, dict[str, Any]] = {
+    "diagnose": {
+        "summary": dict[str, int],
+        "goal": Goal,
+        "findings": list[Finding],
+        "options": Options | None,
+        "facts": Facts,
+    },
+    "inspect": {
+        "targets": list[str],
+        "files": list[InspectedFile],
+        "unreadable": list[Unreadable],
+        "skipped": list[Unreadable],
+    },
+    "checks list": {"checks": list[Check]},
+    "checks show": {"check": CheckPage},
+    "install": {
+        "dry_run": bool,
+        "plan": InstallPlan | None,
+        "options": Options | None,
+        "outcome": Outcome | None,
+    },
+    "revert": {"outcomes": list[RevertOutcome], "journal": list[Entry] | None},
+    "cache list": {"folder": str, "wheels": list[CachedWheel]},
+    "cache clear": {"folder": str, "removed": int},
+    "verify": {"device": str, "kernels": list[KernelCheck]},
+    "certify": {**typing.get_type_hints(Certificate), "facts": Facts},
+    "monitor": {
+        "command_exit_code": int | None,
+        **{name: kind for name, kind in typing.get_type_hints(Summary).items() if name != "exit_code"},
+    },
+    "scenes list": {"scenes": list[Sample]},
+    "scenes export": {"scenes": list[ExportedScene]},
+    "scenes check": {"scenes": list[CheckedScene]},
+}
+"""What each document holds beside its envelope."""
+
+
+def schemas() -> dict[str, Schema]:
+    """Every schema by its file name; what several share is in ``common.json``."""
+    writer = _Writer()
+    made = {_file(command): writer.document(command, content) for command, content in COMMANDS.items()}
+    common = {"$schema": DRAFT, "$id": "common.json", "$defs": dict(sorted(writer.definitions.items()))}
+    return {"common.json": common, **made}
+
+
+def _file(command: str) -> str:
+    return f"{command.replace(' ', '-')}.json"
+
+
+class _Writer:
+    """Turns types into schemas and collects those of dataclasses as definitions."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, Schema] = {}
+        self._kinds: dict[str, Any] = {}
+
+    def document(self, command: str, content: Mapping[str, Any]) -> Schema:
+        """The schema of a command's document."""
+        exits = {"type": "integer"} if command == "monitor" else {"enum": [int(code) for code in Exit]}
+        envelope: Schema = {
+            "schema_version": {"const": SCHEMA_VERSION},
+            "command": {"const": command},
+            "splatfix_version": {"type": "string"},
+            "exit_code": exits,
+            "error": self.of(Error | None),
+        }
+        return {
+            "$schema": DRAFT,
+            "$id": _file(command),
+            "title": f"splatfix {command} --json",
+            "type": "object",
+            "properties": {**envelope, **{name: self.of(kind) for name, kind in content.items()}},
+            "required": list(envelope),
+            "additionalProperties": False,
+            # a command that ended in an error may have nothing to show
+            "if": {"properties": {"error": {"type": "null"}}},
+            "then": {"required": list(content)},
+        }
+
+    def of(self, kind: Any) -> Schema:
+        """The schema of a type."""
+        simple = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        if kind in simple:
+            return {"type": simple[kind]}
+        if kind is Any:
+            return {}
+        if origin in (typing.Union, types.UnionType):
+            return {"anyOf": [self.of(item) for item in arguments]}
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            items = [self.of(item) for item in arguments]
+            return {"type": "array", "prefixItems": items, "minItems": len(items), "items": False}
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return {"type": "object", "additionalProperties": self.of(arguments[1])}
+        if isinstance(origin, type) and issubclass(origin, Sequence):
+            return {"type": "array", "items": self.of(arguments[0])}
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            return {"enum": [item.value for item in kind]}
+        return {"$ref": f"common.json#/$defs/{self._define(origin or kind, arguments)}"}
+
+    def _define(self, target: Any, arguments: tuple[Any, ...]) -> str:
+        """The name of the definition of a dataclass or a typed dictionary, which is made where there is none yet."""
+        target = Step if issubclass(target, Step) else target
+        name = str(target.__name__)
+        if arguments:  # a generic: what it is about goes into the name
+            name += "_" + _label(arguments[0])
+        if self._kinds.setdefault(name, (target, arguments)) != (target, arguments):
+            raise ValueError(f"two types are called {name}")
+        if name not in self.definitions:
+            self.definitions[name] = {}  # it may refer to itself
+            self.definitions[name] = self._object(target, arguments)
+        return name
+
+    def _object(self, target: Any, arguments: tuple[Any, ...]) -> Schema:
+        hints = _STEP if target is Step else _hints(target, arguments)
+        told = _field_docs(target)
+        properties = {
+            name: self.of(kind) | ({"description": told[name]} if name in told else {})
+            for name, kind in hints.items()
+        }
+        return {
+            "description": (inspect.getdoc(target) or "").partition("\n")[0],
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            # a step that splatfix does itself has the fields of its kind too
+            "additionalProperties": target is Step,
+        }
+
+
+def _label(kind: Any) -> str:
+    """``tuple_Gpu`` for ``tuple[Gpu, ...]``."""
+    words = re.findall(r"\w+", re.sub(r"[\w.]+\.(?=\w)", "", str(kind)))
+    return "_".join(word for word in words if word != "class")
+
+
+_STEP = {
+    "text": str,
+    "argv": list[str],
+    "env": dict[str, str | None],
+    "prepend": dict[str, str],
+    "command": str | None,
+}
+
+
+def _hints(target: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
+    """The types of the fields as they are in JSON."""
+    hints = typing.get_type_hints(target)
+    if dataclasses.is_dataclass(target):
+        hints = {field.name: hints[field.name] for field in dataclasses.fields(target)}
+    parameters = dict(zip(getattr(target, "__parameters__", ()), arguments, strict=False))
+    hints = {name: substitute(kind, parameters) for name, kind in hints.items()}
+    if target is Finding:
+        hints = {"check": hints.pop("code"), **hints}
+    return hints
+
+
+def _field_docs(target: Any) -> dict[str, str]:
+    """The strings below the fields of a class, in one line each."""
+    docs: dict[str, str] = {}
+    for owner in reversed(target.__mro__):
+        if owner.__module__.startswith(("splatfix", "tools")):
+            body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+            assert isinstance(body, ast.ClassDef)
+            for field, doc in itertools.pairwise(body.body):
+                if (
+                    isinstance(field, ast.AnnAssign)
+                    and isinstance(field.target, ast.Name)
+                    and isinstance(doc, ast.Expr)
+                    and isinstance(doc.value, ast.Constant)
+                ):
+                    docs[field.target.id] = " ".join(str(doc.value.value).split())
+    if target is Finding:
+        docs["check"] = docs.pop("code")
+    return docs
+
+
+def text_of(value: Any, indent: str = "") -> str:
+    """JSON in which whatever fits on a line is on one line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(line) <= 118 or not isinstance(value, (dict, list)) or not value:
+        return line
+    deeper = indent + "  "
+    if isinstance(value, list):
+        rows = [deeper + text_of(item, deeper) for item in value]
+        return "[\n" + ",\n".join(rows) + f"\n{indent}]"
+    rows = [f"{deeper}{json.dumps(key)}: {text_of(item, deeper)}" for key, item in value.items()]
+    return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+
+
+def main() -> None:
+    """Write every schema."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, schema in schemas().items():
+        (FOLDER / name).write_text(text_of(schema) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
