@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.result import Result
+from splatfix.core.step import run
 
 if TYPE_CHECKING:
     from splatfix.install import RevertOutcome
@@ -45,10 +46,21 @@ def revert(
     from splatfix.install import revert_all
     from splatfix.install.environment import open_environment
     from splatfix.report import console, installation
+    from splatfix.report.console import show_step
 
     def show(outcome: RevertOutcome) -> None:
-        if not as_json:
+        if not as_json and not dry_run:
             installation.show_revert(console.out(), outcome)
+
+    def text(console: Console) -> None:
+        if dry_run:
+            which = "--all" if everything else outcomes[0].entry.partition("-")[0]
+            words = ("splatfix", "revert", which, "--python", interpreter)
+            show_step(
+                console, run(*words, text="Nothing was changed: this is a dry run. Revert with"), indent=0
+            )
+            for outcome in outcomes:
+                installation.show_revert(console, outcome)
 
     interpreter = resolve_python(python)
     state = EnvironmentState(open_environment(interpreter, ProcessRunner()).prefix, interpreter)
@@ -58,4 +70,4 @@ def revert(
         else:
             outcomes = (revert_one(interpreter, entry, dry_run=dry_run),)
             show(outcomes[0])
-    return Result("revert", lambda: installation.revert_document(outcomes), lambda console: None)
+    return Result("revert", lambda: installation.revert_document(outcomes), text)

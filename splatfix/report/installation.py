@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from splatfix.core.codec import to_json
-from splatfix.core.step import Command, Step, run
+from splatfix.core.step import Step, run
 from splatfix.install.journal import Entry, Status
 from splatfix.install.outcome import CachedWheel, Outcome, Restored, RevertOutcome
 from splatfix.plan.option import InstallPlan, Options
@@ -119,14 +119,8 @@ def show_outcome(console: Console, outcome: Outcome, next_step: Step | None = No
 
 def show_revert(console: Console, outcome: RevertOutcome) -> None:
     """What was removed and restored; of a dry run what would be."""
-    number = outcome.entry.partition("-")[0]
-    place = escape(outcome.prefix)
-    if outcome.dry_run:
-        python = Command(("splatfix", "revert", number, "--python", outcome.prefix))
-        prose(console, "", f"[bold]Would revert {escape(outcome.entry)}[/] in {place}")
-        show_step(console, Step("Nothing was changed: this is a dry run. Revert with", python), indent=2)
-    else:
-        prose(console, "[green]✓[/] ", f"[bold]Reverted {escape(outcome.entry)}[/] in {place}")
+    head = "[bold]Would revert" if outcome.dry_run else "[green]✓[/] [bold]Reverted"
+    paragraph(console, f"{head} {escape(outcome.entry)}[/] in {escape(outcome.prefix)}", first=0, then=2)
     for item in outcome.items:
         prose(console, "  ", escape(_restored(item, "would be" if outcome.dry_run else "")))
 

@@ -60,7 +60,7 @@ def test_dry_run_shows_the_plan_and_changes_nothing(
     assert splatfix("install", str(source), "--python", environment.python, "--dry-run", "--json") == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["command"] == "install" and plan["exit_code"] == 0
-    kinds = [action["kind"] for action in plan["plan"]["actions"]]
+    kinds = [step["kind"] for step in plan["plan"]["steps"]]
     assert kinds == ["build-wheel", "verify-wheel", "install-wheel", "check-import"]
     assert snapshot(environment) == before
     assert not environment.state_folder.exists()

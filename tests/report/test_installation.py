@@ -19,5 +19,5 @@ def test_that_another_stacks_rasterizer_is_replaced_is_shown_with_the_plan(tmp_p
         stream = io.StringIO()
         plan = make_plan(Request((str(source),), ("sm_120",)), with_rasterizer(package(variant)))
         show_plan(Console(file=stream, width=300, color_system=None), plan)
-        words = "note the installed diff_gaussian_rasterization is that of Mip-Splatting; its trainer will no longer run"
+        words = "Note: the installed diff_gaussian_rasterization is that of Mip-Splatting; its trainer will no longer run"
         assert (words in stream.getvalue()) is said, stream.getvalue()
