@@ -9,6 +9,8 @@ from splatfix.app.result import Result
 from splatfix.core.step import run
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from splatfix.install import RevertOutcome
 
 
@@ -45,12 +47,13 @@ def revert(
     from splatfix.install import revert as revert_one
     from splatfix.install import revert_all
     from splatfix.install.environment import open_environment
-    from splatfix.report import console, installation
+    from splatfix.report import console as consoles
+    from splatfix.report import installation
     from splatfix.report.console import show_step
 
     def show(outcome: RevertOutcome) -> None:
         if not as_json and not dry_run:
-            installation.show_revert(console.out(), outcome)
+            installation.show_revert(consoles.out(), outcome)
 
     def text(console: Console) -> None:
         if dry_run:
