@@ -47,7 +47,7 @@ def torch_abi_mismatch(context: Context) -> Iterator[Outcome]:
             yield unknown(
                 f"Whether torch has what {subject} imports is not known.",
                 subject=subject,
-                evidence=(Evidence("reason", linkage.error),),
+                evidence=Evidence("reason", linkage.error),
             )
         elif (
             torch is not None
@@ -68,12 +68,10 @@ def torch_abi_mismatch(context: Context) -> Iterator[Outcome]:
             yield ok(
                 f"{subject}: torch exports all {linkage.torch_symbols} symbols it imports.",
                 subject=subject,
-                evidence=(
-                    Evidence(
-                        item.path,
-                        f"{linkage.torch_symbols} imports from torch",
-                        "hash tables of torch's libraries",
-                    ),
+                evidence=Evidence(
+                    item.path,
+                    f"{linkage.torch_symbols} imports from torch",
+                    "hash tables of torch's libraries",
                 ),
             )
 
@@ -114,11 +112,11 @@ def ext_link_incomplete(context: Context) -> Iterator[Outcome]:
                 f"{_name(item)} lacks {_count(linkage.own_missing)} that no library it needs has: "
                 f"{_few(linkage.own_missing, 1)}.",
                 subject=_name(item),
-                evidence=(
-                    Evidence(item.path, "imports " + _few(linkage.own_missing), "its dynamic symbol table"),
+                evidence=Evidence(
+                    item.path, "imports " + _few(linkage.own_missing), "its dynamic symbol table"
                 ),
                 remedy=(
-                    say("Remove its build folder, then build the right commit anew from its source folder."),
+                    "Remove its build folder, then build the right commit anew from its source folder.",
                     *_rebuild(context, item),
                 ),
             )
@@ -144,9 +142,9 @@ def shared_lib_not_found(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"{_name(item)} needs {', '.join(lost)}, found nowhere.",
                 subject=_name(item),
-                evidence=(Evidence(item.path, "needs " + ", ".join(item.needed), "its dynamic section"),),
+                evidence=Evidence(item.path, "needs " + ", ".join(item.needed), "its dynamic section"),
                 remedy=(
-                    say(f"Install the package that brings {lost[0]}, or rebuild against what is here:"),
+                    f"Install the package that brings {lost[0]}, or rebuild against what is here:",
                     *_rebuild(context, item),
                 ),
             )
@@ -194,11 +192,7 @@ def duplicate_runtimes(context: Context) -> Iterator[Outcome]:
             f"{owner} brings its own {' and '.join(sorted({item.library for item in found}))} beside torch's.",
             subject=owner,
             evidence=tuple(Evidence(item.library, item.path, copies.found_via) for item in found),
-            remedy=(
-                say(
-                    f"Build {owner}'s extensions from source against the installed torch instead of its wheel."
-                ),
-            ),
+            remedy=f"Build {owner}'s extensions from source against the installed torch instead of its wheel.",
         )
 
 
@@ -268,7 +262,7 @@ def _runtime(
             yield unknown(
                 f"Whether {library} has the versions {_name(item)} wants is not known.",
                 subject=_name(item),
-                evidence=(Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),),
+                evidence=Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),
             )
             continue
         have = {text.partition("_")[0]: text for text in found.versions}

@@ -50,10 +50,7 @@ def arch_list_malformed(context: Context) -> Iterator[Outcome]:
                 remedy=_mended(context, text, torch),
             )
         elif isinstance(result, ArchList):
-            yield ok(
-                f"torch reads {_NAME} as {' '.join(map(str, result.entries))}.",
-                evidence=evidence,
-            )
+            yield ok(f"torch reads {_NAME} as {' '.join(map(str, result.entries))}.", evidence=evidence)
     for name in _PLAIN_NUMBERS:
         value = context.machine.variables.get(name)
         readers = [item.source.label for item in context.sources_to_build if name in item.source.reads]
@@ -61,10 +58,8 @@ def arch_list_malformed(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"{readers[0]} reads plain numbers from {name}, not {value!r}.",
                 subject=name,
-                evidence=(Evidence(name, repr(value), "environment variable"),),
-                remedy=(
-                    set_variable(name, ";".join(_plain(value))) if _plain(value) else unset_variable(name),
-                ),
+                evidence=Evidence(name, repr(value), "environment variable"),
+                remedy=set_variable(name, ";".join(_plain(value))) if _plain(value) else unset_variable(name),
             )
 
 
@@ -95,7 +90,7 @@ def arch_list_unbuildable(context: Context) -> Iterator[Outcome]:
                 Evidence(_NAME, context.machine.variables[_NAME], "environment variable"),
                 Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
             ),
-            remedy=(set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(context),),
+            remedy=set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(context),
         )
 
 
@@ -118,8 +113,8 @@ def arch_list_below_minimum(context: Context) -> Iterator[Outcome]:
         yield fail(
             f"{ahead[0]} needs compute capability 7.0; {_NAME} asks for {', '.join(map(str, old))} as well.",
             subject=ahead[0],
-            evidence=(Evidence(_NAME, context.machine.variables[_NAME], "environment variable"),),
-            remedy=(set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(context),),
+            evidence=Evidence(_NAME, context.machine.variables[_NAME], "environment variable"),
+            remedy=set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(context),
         )
 
 
@@ -135,8 +130,8 @@ def arch_list_misses_gpu(context: Context) -> Iterator[Outcome]:
             yield warn(
                 f"{_NAME}={context.machine.variables[_NAME]} builds nothing that {target.label} can run.",
                 subject=target.label,
-                evidence=(Evidence(_NAME, " ".join(map(str, entries)), "environment variable"),),
-                remedy=(_for_targets(context),),
+                evidence=Evidence(_NAME, " ".join(map(str, entries)), "environment variable"),
+                remedy=_for_targets(context),
             )
 
 
@@ -160,7 +155,7 @@ def arch_clamped(context: Context) -> Iterator[Outcome]:
         yield fail(
             f"torch {torch.version} cannot work out the GPUs' architectures ({result.exception}).",
             evidence=evidence,
-            remedy=(_for_targets(context),),
+            remedy=_for_targets(context),
         )
     for target in wanted if isinstance(result, ArchList) else ():
         own = judge(
@@ -178,7 +173,7 @@ def arch_clamped(context: Context) -> Iterator[Outcome]:
                 f"torch {torch.version} would build for {' '.join(map(str, result.entries))} instead of {target.label}.",
                 subject=target.label,
                 evidence=evidence,
-                remedy=(_for_targets(context),),
+                remedy=_for_targets(context),
             )
 
 
@@ -201,7 +196,7 @@ def no_gpu_at_build(context: Context) -> Iterator[Outcome]:
         Status.WARN if ahead else Status.SKIP,
         f"No GPU is visible and {_NAME} is not set: a build{what} would not know for which GPU to compile.",
         evidence=evidence,
-        remedy=(_for_targets(context),),
+        remedy=_for_targets(context),
     )
 
 

@@ -48,7 +48,7 @@ def build_out_of_memory(context: Context) -> Iterator[Outcome]:
         yield warn(
             f"Building {what} starts {jobs} compilers at once (up to {need / 2**30:.0f} GiB); {have / 2**30:.0f} GiB are here.",
             evidence=evidence,
-            remedy=(set_variable("MAX_JOBS", str(fits)),),
+            remedy=set_variable("MAX_JOBS", str(fits)),
         )
 
 
@@ -69,10 +69,8 @@ def wsl_without_swap(context: Context) -> Iterator[Outcome]:
             f"WSL2 has {room.memory_total / 2**30:.0f} GiB of memory and no swap.",
             evidence=evidence,
             remedy=(
-                say(
-                    "In %UserProfile%\\.wslconfig on Windows write [wsl2], then swap=16GB below it; then, on Windows: "
-                    "wsl --shutdown"
-                ),
+                "In %UserProfile%\\.wslconfig on Windows write [wsl2], then swap=16GB below it; then, on Windows: "
+                "wsl --shutdown"
             ),
         )
     else:
@@ -98,10 +96,8 @@ def glibc_cuda_math_conflict(context: Context) -> Iterator[Outcome]:
                 Evidence("toolkit", f"{toolkit.version} in {toolkit.root}", "; ".join(toolkit.found_via)),
             ),
             remedy=(
-                say(
-                    "Use CUDA 13 with a torch for it, conda's gxx_linux-64 (with an older glibc), or an older "
-                    "distribution's container. Where crt/math_functions.h was patched, leave this aside."
-                ),
+                "Use CUDA 13 with a torch for it, conda's gxx_linux-64 (with an older glibc), or an older "
+                "distribution's container. Where crt/math_functions.h was patched, leave this aside."
             ),
         )
 
@@ -132,12 +128,10 @@ def ninja_not_on_path(context: Context) -> Iterator[Outcome]:
             if later
             else "; activate it before a build."
         ),
-        evidence=(
-            Evidence(
-                "ninja", f"not on PATH, but in {python.prefix}", context.environment.distributions.found_via
-            ),
+        evidence=Evidence(
+            "ninja", f"not on PATH, but in {python.prefix}", context.environment.distributions.found_via
         ),
-        remedy=(prepend_variable("PATH", folder),),
+        remedy=prepend_variable("PATH", folder),
     )
 
 
@@ -159,12 +153,10 @@ def linker_cudart_missing(context: Context) -> Iterator[Outcome]:
     folder = f"{toolkit.root}/{toolkit.cudart_in[0]}"
     yield warn(
         f"torch {torch.version} has the linker look in {toolkit.root}/{searched}; libcudart.so lies in {toolkit.cudart_in[0]}.",
-        evidence=(
-            Evidence(
-                toolkit.root, f"libcudart.so in {', '.join(toolkit.cudart_in)}", "; ".join(toolkit.found_via)
-            ),
+        evidence=Evidence(
+            toolkit.root, f"libcudart.so in {', '.join(toolkit.cudart_in)}", "; ".join(toolkit.found_via)
         ),
-        remedy=(prepend_variable("LIBRARY_PATH", folder),),
+        remedy=prepend_variable("LIBRARY_PATH", folder),
     )
 
 
@@ -181,7 +173,7 @@ def linker_libcuda_missing(context: Context) -> Iterator[Outcome]:
     yield warn(
         f"{asking[0]} links -lcuda, and the linker finds no libcuda.so.",
         subject=asking[0],
-        evidence=(Evidence("libcuda.so", "nowhere", linkable.found_via),),
+        evidence=Evidence("libcuda.so", "nowhere", linkable.found_via),
         remedy=(prepend_variable("LIBRARY_PATH", folder),)
         if folder
         else (
@@ -220,9 +212,7 @@ def cub_thrust_mismatch(context: Context) -> Iterator[Outcome]:
                 ),
                 Evidence(toolkit.root, f"CUB {toolkit.cub}", "cub/version.cuh"),
             ),
-            remedy=(
-                say(f"Take {item.folder} out of {item.via}, or remove that separate cub or thrust package."),
-            ),
+            remedy=f"Take {item.folder} out of {item.via}, or remove that separate cub or thrust package.",
         )
 
 

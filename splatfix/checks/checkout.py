@@ -43,7 +43,7 @@ def submodules_missing(context: Context) -> Iterator[Outcome]:
     elif wanted:
         yield ok(
             f"All {len(wanted)} submodules are there or installed.",
-            evidence=(Evidence(".gitmodules", ", ".join(item.path for item in wanted)),),
+            evidence=Evidence(".gitmodules", ", ".join(item.path for item in wanted)),
         )
 
 
@@ -58,8 +58,8 @@ def glm_missing(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"{item.source.label} lacks {', '.join(lost)}.",
                 subject=item.path,
-                evidence=(
-                    Evidence(item.path, "missing or empty: " + ", ".join(lost), "setup.py and .gitmodules"),
+                evidence=Evidence(
+                    item.path, "missing or empty: " + ", ".join(lost), "setup.py and .gitmodules"
                 ),
                 remedy=_fetch(found, item.source.folder),
             )
@@ -76,10 +76,8 @@ def source_incomplete(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"{item.source.label} lacks {', '.join(lost)}.",
                 subject=item.path,
-                evidence=(
-                    Evidence(item.path, "named in setup.py, not there: " + ", ".join(lost), "setup.py"),
-                ),
-                remedy=(say("Fetch the source anew: git checkout the commit's files, or clone again."),),
+                evidence=Evidence(item.path, "named in setup.py, not there: " + ", ".join(lost), "setup.py"),
+                remedy="Fetch the source anew: git checkout the commit's files, or clone again.",
             )
 
 
@@ -100,7 +98,7 @@ def rasterizer_api_mismatch(context: Context) -> Iterator[Outcome]:
     if groups and packages.value is None:
         yield unknown(
             "Which rasterizer is installed is not known.",
-            evidence=(Evidence("reason", packages.error or "the facts are of an older splatfix"),),
+            evidence=Evidence("reason", packages.error or "the facts are of an older splatfix"),
         )
         return
     for (file, function, module), calls in groups.items():
@@ -151,12 +149,10 @@ def ext_not_installed(context: Context) -> Iterator[Outcome]:
         yield fail(
             f"The checkout imports {name}, which is not installed.",
             subject=name,
-            evidence=(
-                Evidence(
-                    "installed",
-                    ", ".join(sorted(have)) or "no splatting package",
-                    context.environment.packages.found_via,
-                ),
+            evidence=Evidence(
+                "installed",
+                ", ".join(sorted(have)) or "no splatting package",
+                context.environment.packages.found_via,
             ),
             remedy=_own_rasterizer(context, found, name),
         )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from splatfix.checks.model import Evidence, Outcome, ok, skip, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
-from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.facts import Checkout
 from splatfix.knowledge.breakages import breakage
@@ -23,17 +22,13 @@ def colmap_missing(context: Context) -> Iterator[Outcome]:
     if fact.absent:
         yield skip(
             "convert.py calls COLMAP, which is not on PATH; downloaded scenes do not need it.",
-            evidence=(Evidence("colmap", "not there", fact.found_via),),
-            remedy=(
-                say(
-                    "For photographs of your own: install COLMAP, or give convert.py --colmap_executable PATH."
-                ),
-            ),
+            evidence=Evidence("colmap", "not there", fact.found_via),
+            remedy="For photographs of your own: install COLMAP, or give convert.py --colmap_executable PATH.",
         )
     elif fact.value is not None:
         yield ok(
             f"COLMAP {fact.value.version} is on PATH.",
-            evidence=(Evidence("colmap", fact.value.version, fact.found_via),),
+            evidence=Evidence("colmap", fact.value.version, fact.found_via),
         )
 
 
@@ -58,7 +53,7 @@ def colmap_option_mismatch(context: Context) -> Iterator[Outcome]:
                 Evidence("convert.py", " ".join(f"--{name}" for name in found.colmap_options), "its text"),
                 Evidence("colmap", colmap.version, context.machine.colmap.found_via),
             ),
-            remedy=(say(f"In convert.py: {known.cure}."),),
+            remedy=f"In convert.py: {known.cure}.",
         )
 
 
@@ -72,10 +67,8 @@ def colmap_no_gpu(context: Context) -> Iterator[Outcome]:
     yield skip(
         f"COLMAP {fact.value.version} was built without CUDA: give convert.py --no_gpu where there "
         "is no screen.",
-        evidence=(Evidence("colmap", "without CUDA", fact.found_via),),
-        remedy=(
-            say("python convert.py -s DATA --no_gpu, or a COLMAP built with CUDA (conda-forge has one)."),
-        ),
+        evidence=Evidence("colmap", "without CUDA", fact.found_via),
+        remedy="python convert.py -s DATA --no_gpu, or a COLMAP built with CUDA (conda-forge has one).",
     )
 
 

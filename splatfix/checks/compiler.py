@@ -20,15 +20,15 @@ def host_compiler_missing(context: Context) -> Iterator[Outcome]:
     if not context.machine.compilers.known:
         yield unknown(
             "The C++ compilers of this machine could not be determined.",
-            evidence=(Evidence("reason", context.machine.compilers.error),),
+            evidence=Evidence("reason", context.machine.compilers.error),
         )
         return
     compiler = context.host_compiler
     if compiler is not None:
         yield ok(
             f"{compiler.kind} {compiler.version or '(version not known)'}",
-            evidence=(
-                Evidence(compiler.path, compiler.version or compiler.error, ", ".join(compiler.found_via)),
+            evidence=Evidence(
+                compiler.path, compiler.version or compiler.error, ", ".join(compiler.found_via)
             ),
         )
     elif context.torch_cuda is not None:
@@ -38,8 +38,8 @@ def host_compiler_missing(context: Context) -> Iterator[Outcome]:
         yield outcome(
             Status.SKIP if context.made_to_run else Status.WARN,
             "No C++ compiler was found: extensions cannot be built here.",
-            evidence=(Evidence("searched", context.machine.compilers.found_via),),
-            remedy=(say(f"Install {what}."),),
+            evidence=Evidence("searched", context.machine.compilers.found_via),
+            remedy=f"Install {what}.",
         )
 
 
@@ -62,10 +62,7 @@ def host_gcc_too_new(context: Context) -> Iterator[Outcome]:
         ),
     )
     if limit is None:
-        yield unknown(
-            f"nvcc's limit for {family_of(compiler)} is not known.",
-            evidence=evidence,
-        )
+        yield unknown(f"nvcc's limit for {family_of(compiler)} is not known.", evidence=evidence)
     elif family_of(compiler) == "gcc" and host_compilers.library_unreadable(release(toolkit.version), major):
         yield fail(
             f"nvcc {toolkit.version} cannot read the C++ library of {compiler.kind} {compiler.version}, though its header "
@@ -137,7 +134,7 @@ def host_msvc_too_new(context: Context) -> Iterator[Outcome]:
     if len(parts) < 2:
         yield unknown(
             "The version of cl is not known.",
-            evidence=(Evidence(compiler.path, compiler.error or "no version"),),
+            evidence=Evidence(compiler.path, compiler.error or "no version"),
         )
         return
     number = parts[0] * 100 + parts[1]  # 19.40 is _MSC_VER 1940
@@ -146,23 +143,18 @@ def host_msvc_too_new(context: Context) -> Iterator[Outcome]:
         Evidence("nvcc's limit", f"_MSC_VER {toolkit.msvc_max}", f"crt/host_config.h of {toolkit.root}"),
     )
     if number <= toolkit.msvc_max:
-        yield ok(
-            f"nvcc {toolkit.version} accepts cl {compiler.version}.",
-            evidence=evidence,
-        )
+        yield ok(f"nvcc {toolkit.version} accepts cl {compiler.version}.", evidence=evidence)
         return
     toolset = f"14.{toolkit.msvc_max % 100}"
     yield fail(
         f"cl {compiler.version} is newer than nvcc {toolkit.version} accepts (19.{toolkit.msvc_max % 100}).",
         evidence=evidence,
         remedy=(
-            say(
+            (
                 f'In the Visual Studio Installer add the individual component "MSVC v143 C++ build tools ({toolset})", '
                 f"open a prompt with vcvars64.bat -vcvars_ver={toolset}, and set DISTUTILS_USE_SDK=1 for the build."
             ),
-            say(
-                "Or use a CUDA toolkit that accepts this compiler (12.4 or newer takes Visual Studio 17.10)."
-            ),
+            "Or use a CUDA toolkit that accepts this compiler (12.4 or newer takes Visual Studio 17.10).",
         ),
     )
 
@@ -185,7 +177,7 @@ def host_compiler_refused_by_torch(context: Context) -> Iterator[Outcome]:
     if why := host_compilers.compiler_check_skipped(torch.version, setting):
         yield skip(
             f"torch does not check the host compiler: {why}.",
-            evidence=(Evidence("torch", torch.version, context.environment.torch.found_via),),
+            evidence=Evidence("torch", torch.version, context.environment.torch.found_via),
         )
         return
     bounds = rules.gcc_bounds(cuda) if family == "gcc" else rules.clang_bounds(cuda)
@@ -294,10 +286,10 @@ def msvc_not_on_path(context: Context) -> Iterator[Outcome]:
         return  # a setup.py finds it all the same
     yield warn(
         f"Visual Studio is installed, but cl.exe is not on PATH: {', '.join(later)} cannot compile at the first import.",
-        evidence=(
-            Evidence(compiler.path, compiler.version or "version not known", ", ".join(compiler.found_via)),
+        evidence=Evidence(
+            compiler.path, compiler.version or "version not known", ", ".join(compiler.found_via)
         ),
-        remedy=(say(_PROMPT),),
+        remedy=_PROMPT,
     )
 
 
@@ -321,7 +313,7 @@ def msvc_x86_host(context: Context) -> Iterator[Outcome]:
                     Evidence("cl.exe", item.path, "PATH"),
                     Evidence("VSCMD_ARG_TGT_ARCH", prompt or "not set"),
                 ),
-                remedy=(say(_PROMPT),),
+                remedy=_PROMPT,
             )
         return  # the first on PATH is the one that is called
 
@@ -347,5 +339,5 @@ def distutils_use_sdk_unset(context: Context) -> Iterator[Outcome]:
             Evidence("VSCMD_ARG_TGT_ARCH", variables["VSCMD_ARG_TGT_ARCH"], "environment variable"),
             Evidence("DISTUTILS_USE_SDK", "not set", "environment variable"),
         ),
-        remedy=(set_variable("DISTUTILS_USE_SDK", "1"),),
+        remedy=set_variable("DISTUTILS_USE_SDK", "1"),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from splatfix.checks.model import Evidence, Outcome, fail, ok, unknown
 from splatfix.checks.registry import check
 from splatfix.context import Context
-from splatfix.core.step import prepend_variable, run, say
+from splatfix.core.step import prepend_variable, run
 from splatfix.core.versions import major_minor, release
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
@@ -28,7 +28,7 @@ def driver_too_old(context: Context) -> Iterator[Outcome]:
     if driver.version is None:
         yield unknown(
             "The driver's version is not known.",
-            evidence=(Evidence("driver", "unknown", context.machine.driver.error),),
+            evidence=Evidence("driver", "unknown", context.machine.driver.error),
         )
         return
     platform = context.platform or "linux"
@@ -38,10 +38,7 @@ def driver_too_old(context: Context) -> Iterator[Outcome]:
         Evidence("torch", f"{torch.version} (CUDA {torch.cuda})", context.environment.torch.found_via),
     )
     if floor is None:
-        yield unknown(
-            f"The oldest driver for CUDA {torch.cuda} is not in the tables.",
-            evidence=evidence,
-        )
+        yield unknown(f"The oldest driver for CUDA {torch.cuda} is not in the tables.", evidence=evidence)
         return
     words, level = driver_words(floor), major_minor(driver.cuda)
     if release(driver.version) < floor and level and level[0] >= cuda[0] and driver.cuda_error is None:
@@ -57,18 +54,13 @@ def driver_too_old(context: Context) -> Iterator[Outcome]:
             f"Driver {driver.version} is too old for torch's CUDA {torch.cuda}, which needs {words} or newer.",
             evidence=evidence,
             remedy=(
-                say(
-                    f"Upgrade the NVIDIA driver to {words} or newer (on WSL2: the Windows driver), then reboot."
-                ),
-                say("Or install a torch build for an older CUDA and rebuild the extensions."),
+                f"Upgrade the NVIDIA driver to {words} or newer (on WSL2: the Windows driver), then reboot.",
+                "Or install a torch build for an older CUDA and rebuild the extensions.",
             ),
             link="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
         )
     else:
-        yield ok(
-            f"Driver {driver.version} runs CUDA {torch.cuda} (needs {words}).",
-            evidence=evidence,
-        )
+        yield ok(f"Driver {driver.version} runs CUDA {torch.cuda} (needs {words}).", evidence=evidence)
 
 
 @check(
@@ -93,8 +85,8 @@ def driver_library_mismatch(context: Context) -> Iterator[Outcome]:
     codes += [f"CUDA error {driver.cuda_error}"] if driver.cuda_error else []
     yield fail(
         f"The NVIDIA driver was upgraded without a reboot: {versions}.",
-        evidence=(Evidence("driver", "; ".join([versions, *codes]), context.machine.driver.found_via),),
-        remedy=(say("Reboot the machine."), run("nvidia-smi")),
+        evidence=Evidence("driver", "; ".join([versions, *codes]), context.machine.driver.found_via),
+        remedy=("Reboot the machine.", run("nvidia-smi")),
     )
 
 
@@ -123,11 +115,7 @@ def driver_library_missing(context: Context) -> Iterator[Outcome]:
         yield fail(
             f"The kernel module {driver.version} is loaded, but the driver's libraries (libcuda, NVML) are not installed.",
             evidence=evidence,
-            remedy=(
-                say(
-                    f"Install the user-mode packages of driver {driver.version} (libnvidia-compute, nvidia-utils)."
-                ),
-            ),
+            remedy=f"Install the user-mode packages of driver {driver.version} (libnvidia-compute, nvidia-utils).",
         )
         return
     how = {
@@ -140,7 +128,7 @@ def driver_library_missing(context: Context) -> Iterator[Outcome]:
     yield fail(
         f"The host has NVIDIA driver {driver.version}, but this {container} container was started without the GPU.",
         evidence=evidence,
-        remedy=(say(how),),
+        remedy=how,
     )
 
 
@@ -160,7 +148,7 @@ def wsl_wrong_libcuda(context: Context) -> Iterator[Outcome]:
             f"{first} of a Linux driver is loaded instead of WSL2's libcuda.",
             evidence=evidence,
             remedy=(
-                say(
+                (
                     "Remove the Linux driver's packages (libnvidia-compute-*, nvidia-driver-*), keep the toolkit's. "
                     "Until then:"
                 ),
@@ -188,11 +176,7 @@ def stub_libcuda_loaded(context: Context) -> Iterator[Outcome]:
                 "environment variable",
             ),
         ),
-        remedy=(
-            say(
-                "Take the stubs folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d; LIBRARY_PATH may keep it."
-            ),
-        ),
+        remedy="Take the stubs folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d; LIBRARY_PATH may keep it.",
     )
 
 
@@ -219,10 +203,8 @@ def forward_compat_on_geforce(context: Context) -> Iterator[Outcome]:
             Evidence("cuInit", f"error {driver.cuda_error}" if driver and driver.cuda_error else "not asked"),
         ),
         remedy=(
-            say(
-                "Take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and upgrade the host's "
-                "driver or take an image of an older CUDA."
-            ),
+            "Take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and upgrade the host's "
+            "driver or take an image of an older CUDA."
         ),
         link="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
     )

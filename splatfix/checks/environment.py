@@ -8,7 +8,6 @@ from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, 
 from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.context.readings import SETUPTOOLS_DROPPED
-from splatfix.core.step import say
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import Shadow
 from splatfix.knowledge import torch_releases
@@ -22,14 +21,14 @@ def interpreter_answers(context: Context) -> Iterator[Outcome]:
     if interpreter.value is None:
         yield fail(
             "The target environment's Python does not work.",
-            evidence=(Evidence("reason", interpreter.error),),
-            remedy=(say("Recreate the environment, or choose another one with --python."),),
+            evidence=Evidence("reason", interpreter.error),
+            remedy="Recreate the environment, or choose another one with --python.",
         )
         return
     found = interpreter.value
     yield ok(
         f"Python {found.version} ({found.kind}) at {found.prefix}",
-        evidence=(Evidence("executable", found.executable, interpreter.found_via),),
+        evidence=Evidence("executable", found.executable, interpreter.found_via),
     )
 
 
@@ -56,7 +55,7 @@ def build_tools(context: Context) -> Iterator[Outcome]:
             Status.SKIP if context.made_to_run else Status.WARN,
             f"Missing to build extensions: {', '.join(needs)}.",
             evidence=evidence,
-            remedy=(context.pip("install", *asked),),
+            remedy=context.pip("install", *asked),
         )
     else:
         yield ok("Build tools installed.", evidence=evidence)
@@ -88,7 +87,7 @@ def setuptools_incompatible(context: Context) -> Iterator[Outcome]:
                     Evidence("setuptools", setuptools.version, distributions.found_via),
                     Evidence(file, f"imports {name}", "its source text"),
                 ),
-                remedy=(context.pip("install", f"setuptools<{limit}"),),
+                remedy=context.pip("install", f"setuptools<{limit}"),
             )
             return
 
@@ -123,8 +122,8 @@ def import_shadowing(context: Context) -> Iterator[Outcome]:
         yield warn(
             f"{item.path} shadows the installed {item.module}.",
             subject=item.module,
-            evidence=(Evidence("searched first", item.path, "names in the current folder"),),
-            remedy=(say(f"Run from another folder, or rename {item.path}."),),
+            evidence=Evidence("searched first", item.path, "names in the current folder"),
+            remedy=f"Run from another folder, or rename {item.path}.",
         )
 
 
@@ -137,10 +136,10 @@ def editable_source_gone(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"{item.name} was installed from {item.origin}, which is gone.",
                 subject=item.name,
-                evidence=(Evidence(item.name, item.origin, "direct_url.json or egg-link"),),
+                evidence=Evidence(item.name, item.origin, "direct_url.json or egg-link"),
                 remedy=(
                     context.pip("uninstall", item.name),
-                    say("Then reinstall it, not editable, from the folder where its source is now."),
+                    "Then reinstall it, not editable, from the folder where its source is now.",
                 ),
             )
 
@@ -167,10 +166,7 @@ def python_version_unsupported(context: Context) -> Iterator[Outcome]:
         newest = max(fitting, key=release)
         later = [release for release, answer in answers.items() if answer is None]
         open_end = f"; of {max(later, key=release)} that is not known" if later else ""
-        yield ok(
-            f"torch up to {newest} has wheels for Python {python.version}{open_end}.",
-            evidence=evidence,
-        )
+        yield ok(f"torch up to {newest} has wheels for Python {python.version}{open_end}.", evidence=evidence)
         return
     if ordinary and version and all(version > _newest_python(row) for row in known):
         yield unknown(
@@ -190,11 +186,7 @@ def python_version_unsupported(context: Context) -> Iterator[Outcome]:
     yield fail(
         f"torch has no wheels for this Python {python.version}: {why}.",
         evidence=evidence,
-        remedy=(
-            say(
-                f"Recreate the environment with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}."
-            ),
-        ),
+        remedy=f"Recreate the environment with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}.",
     )
 
 
@@ -214,12 +206,8 @@ def no_matching_wheel(context: Context) -> Iterator[Outcome]:
     if libc.value and libc.value.startswith("musl"):
         yield fail(
             f"torch has no wheels for {libc.value}.",
-            evidence=(Evidence("C library", libc.value, libc.found_via),),
-            remedy=(
-                say(
-                    "Use a distribution or an image with glibc (Debian, Ubuntu, RHEL); Alpine's musl cannot load torch."
-                ),
-            ),
+            evidence=Evidence("C library", libc.value, libc.found_via),
+            remedy="Use a distribution or an image with glibc (Debian, Ubuntu, RHEL); Alpine's musl cannot load torch.",
         )
         return
     found = context.checkout
@@ -244,5 +232,5 @@ def no_matching_wheel(context: Context) -> Iterator[Outcome]:
                 Evidence("Python", python.version, python.executable),
                 Evidence("glibc", context.machine.glibc or "not known", libc.found_via),
             ),
-            remedy=(say("Ignore that pin and install a torch build for this GPU, or use another Python."),),
+            remedy="Ignore that pin and install a torch build for this GPU, or use another Python.",
         )

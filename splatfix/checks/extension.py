@@ -9,7 +9,7 @@ from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, 
 from splatfix.checks.registry import check
 from splatfix.context import Context, Target
 from splatfix.context.coverage import Coverage, code_words, judge
-from splatfix.core.step import run, say
+from splatfix.core.step import run
 from splatfix.core.versions import release
 from splatfix.facts import Extension
 from splatfix.knowledge import Arch
@@ -27,8 +27,7 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
     extensions = context.environment.extensions
     if extensions.value is None:
         yield unknown(
-            "The native extensions could not be looked at.",
-            evidence=(Evidence("reason", extensions.error),),
+            "The native extensions could not be looked at.", evidence=Evidence("reason", extensions.error)
         )
         return
     wanted = context.targets
@@ -50,9 +49,7 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
             meant = _meant_for(item)
             if finding.status is Status.FAIL and meant is not None and meant.plain != target.arch.plain:
                 finding = skip(
-                    f"{item.path} is meant for {meant.sm} alone.",
-                    subject=finding.subject,
-                    evidence=evidence,
+                    f"{item.path} is meant for {meant.sm} alone.", subject=finding.subject, evidence=evidence
                 )
             yield finding
 
@@ -93,9 +90,7 @@ def ptx_newer_than_driver(context: Context) -> Iterator[Outcome]:
                 ),
                 remedy=(
                     context.install(text="Rebuild it with machine code"),
-                    say(
-                        "Or upgrade the NVIDIA driver to that CUDA level, or build with a toolkit that is no newer."
-                    ),
+                    "Or upgrade the NVIDIA driver to that CUDA level, or build with a toolkit that is no newer.",
                 ),
                 link="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
             )
@@ -122,7 +117,7 @@ def cuda_runtime_mismatch(context: Context) -> Iterator[Outcome]:
                 Evidence(item.path, f"needs {wants[0].group(0)}", "its dynamic section"),
                 Evidence("torch.version.cuda", str(torch.cuda), context.environment.torch.found_via),
             ),
-            remedy=(context.install(text=f"Rebuild {_name(item)} from its source folder"),),
+            remedy=context.install(text=f"Rebuild {_name(item)} from its source folder"),
         )
     for one in context.environment.distributions.value or ():
         if one.built is None or not one.built.cuda_mismatch or one.name in told:
@@ -138,7 +133,7 @@ def cuda_runtime_mismatch(context: Context) -> Iterator[Outcome]:
                 ),
                 Evidence("torch.version.cuda", str(torch.cuda), context.environment.torch.found_via),
             ),
-            remedy=(context.install(text=f"Rebuild {one.name} with a toolkit of CUDA {cuda[0]}"),),
+            remedy=context.install(text=f"Rebuild {one.name} with a toolkit of CUDA {cuda[0]}"),
         )
 
 
@@ -166,7 +161,7 @@ def extension_python_mismatch(context: Context) -> Iterator[Outcome]:
                 Evidence("file name", item.path, context.environment.extensions.found_via),
                 Evidence("this Python looks for", f".{interpreter.abi_tag}", interpreter.executable),
             ),
-            remedy=(context.install(text=f"Rebuild {_name(item)} with this Python"),),
+            remedy=context.install(text=f"Rebuild {_name(item)} with this Python"),
         )
 
 
@@ -178,8 +173,8 @@ def extension_damaged(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"{item.path} cannot be read as a native module: {item.error}",
                 subject=_name(item),
-                evidence=(Evidence(item.path, item.error, "its bytes"),),
-                remedy=(say(f"Install {_name(item)} anew."),),
+                evidence=Evidence(item.path, item.error, "its bytes"),
+                remedy=f"Install {_name(item)} anew.",
             )
 
 
@@ -191,17 +186,13 @@ def extension_imports(context: Context) -> Iterator[Outcome]:
             continue
         evidence = (Evidence(f"import {probe.module}", probe.detail or probe.outcome, "child process"),)
         if probe.ok:
-            yield ok(
-                f"{probe.module} imports.",
-                subject=probe.module,
-                evidence=evidence,
-            )
+            yield ok(f"{probe.module} imports.", subject=probe.module, evidence=evidence)
         else:
             yield fail(
                 f"Importing {probe.module} fails ({probe.outcome}): {probe.detail}",
                 subject=probe.module,
                 evidence=evidence,
-                remedy=(context.install(text="Rebuild it against this torch"),),
+                remedy=context.install(text="Rebuild it against this torch"),
             )
 
 
@@ -221,11 +212,7 @@ def _verdict(context: Context, item: Extension, target: Target) -> Coverage:
 
 
 def _judged(
-    context: Context,
-    item: Extension,
-    target: Target,
-    verdict: Coverage,
-    evidence: tuple[Evidence, ...],
+    context: Context, item: Extension, target: Target, verdict: Coverage, evidence: tuple[Evidence, ...]
 ) -> Outcome:
     if verdict.usable:
         # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap

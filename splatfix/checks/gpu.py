@@ -9,7 +9,7 @@ from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, 
 from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.context import targets as visible
-from splatfix.core.step import run, say, set_variable, unset_variable
+from splatfix.core.step import run, set_variable, unset_variable
 from splatfix.facts import Gpu
 
 
@@ -27,11 +27,8 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
     if gpus.value is None:
         yield unknown(
             "The GPUs of this machine could not be determined.",
-            evidence=(Evidence("reason", gpus.error),),
-            remedy=(
-                run("nvidia-smi"),
-                say("If that fails too, the driver is not loaded or not reachable."),
-            ),
+            evidence=Evidence("reason", gpus.error),
+            remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
         )
         return
     cards = [gpu for gpu in gpus.value if gpu.vendor == "nvidia"]
@@ -48,7 +45,7 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
         instead = f", but {others}: CUDA extensions cannot run on it" if others else ""
         yield skip(
             f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
-            evidence=(Evidence("GPUs", others or "none", gpus.found_via),),
+            evidence=Evidence("GPUs", others or "none", gpus.found_via),
         )
     for gpu in cards:
         capability = f"compute capability {gpu.cc}" if gpu.cc else "compute capability not known"
@@ -58,7 +55,7 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
             Status.PASS if known else Status.UNKNOWN,
             f"GPU {gpu.index}: {gpu.name}, {capability}{memory}{_instances(gpu)}",
             subject=f"GPU {gpu.index}",
-            evidence=(Evidence(f"GPU {gpu.index}", _words(gpu), gpus.found_via),),
+            evidence=Evidence(f"GPU {gpu.index}", _words(gpu), gpus.found_via),
             remedy=(run("nvidia-smi", "-L"),) if gpu.mig and not gpu.mig_devices else (),
         )
 
@@ -72,7 +69,7 @@ def gpu_without_driver(context: Context) -> Iterator[Outcome]:
     if not driver.absent:
         yield unknown(
             "Could not determine whether an NVIDIA driver is loaded.",
-            evidence=(Evidence("reason", driver.error or "the facts do not say"),),
+            evidence=Evidence("reason", driver.error or "the facts do not say"),
         )
         return
     cards = [gpu for gpu in context.machine.gpus.value or () if gpu.vendor == "nvidia"]
@@ -86,7 +83,7 @@ def gpu_without_driver(context: Context) -> Iterator[Outcome]:
             Evidence("driver", "none", context.machine.driver.error or context.machine.driver.found_via),
         ),
         remedy=(
-            say("Install the NVIDIA driver with your system's package manager, then reboot."),
+            "Install the NVIDIA driver with your system's package manager, then reboot.",
             run("nvidia-smi"),
         ),
     )
@@ -111,14 +108,11 @@ def no_gpu_visible(context: Context) -> Iterator[Outcome]:
         yield fail(
             f"CUDA_VISIBLE_DEVICES={value!r} hides all {len(gpus)} GPU(s) from every program.",
             evidence=evidence,
-            remedy=(unset_variable(visible.NAME),),
+            remedy=unset_variable(visible.NAME),
         )
     elif left is not None:
         apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked" if hidden else ""
-        yield ok(
-            f"{len(left)} of {len(gpus)} GPU(s) visible{apart}.",
-            evidence=evidence,
-        )
+        yield ok(f"{len(left)} of {len(gpus)} GPU(s) visible{apart}.", evidence=evidence)
 
 
 def _instances(gpu: Gpu) -> str:
@@ -180,7 +174,7 @@ def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
     yield warn(
         f"This {context.machine.container} container requests GPU {asked!r} but has none.",
         evidence=evidence,
-        remedy=(say(how),),
+        remedy=how,
         link=_LINK,
     )
 
@@ -196,20 +190,15 @@ def docker_gpu_runtime_missing(context: Context) -> Iterator[Outcome]:
         Evidence("container toolkit", ", ".join(toolkit.value) or "no part of it", toolkit.found_via),
     )
     if toolkit.value:
-        yield ok(
-            "NVIDIA Container Toolkit is installed.",
-            evidence=evidence,
-        )
+        yield ok("NVIDIA Container Toolkit is installed.", evidence=evidence)
     else:
         yield skip(
             "Docker is installed without NVIDIA Container Toolkit: containers cannot use the GPU.",
             evidence=evidence,
             link=_LINK,
             remedy=(
-                say(
-                    "Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker, and "
-                    "restart docker."
-                ),
+                "Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker, and "
+                "restart docker."
             ),
         )
 
@@ -239,7 +228,7 @@ def wrong_cuda_device(context: Context) -> Iterator[Outcome]:
         yield warn(
             f"CUDA_VISIBLE_DEVICES={chosen} uses CUDA's numbering, but nvidia-smi numbers these GPUs by PCI bus.",
             evidence=evidence,
-            remedy=(set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
+            remedy=set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
         )
     elif chosen is None or "," in chosen:
         yield skip(

@@ -36,13 +36,13 @@ def stale_jit_cache(context: Context) -> Iterator[Outcome]:
             yield unknown(
                 f"Whether the cached {item.name} fits torch is not known.",
                 subject=item.name,
-                evidence=(Evidence("reason", item.linkage.error),),
+                evidence=Evidence("reason", item.linkage.error),
             )
         elif item.library is not None:
             yield ok(
                 f"The cached {item.name} fits the installed torch.",
                 subject=item.name,
-                evidence=(Evidence(item.folder, f"built {item.built}", "torch's extension cache"),),
+                evidence=Evidence(item.folder, f"built {item.built}", "torch's extension cache"),
             )
 
 
@@ -92,7 +92,7 @@ def jit_cache_locked(context: Context) -> Iterator[Outcome]:
                 f"A killed build left {item.name} locked; importing it waits for ever.",
                 subject=item.name,
                 evidence=evidence,
-                remedy=(say("When no build is running:"), context.remove(f"{item.folder}/lock")),
+                remedy=("When no build is running:", context.remove(f"{item.folder}/lock")),
             )
 
 
@@ -113,12 +113,12 @@ def gsplat_without_kernels(context: Context) -> Iterator[Outcome]:
     if compiled:
         yield ok(
             "gsplat's kernels are compiled.",
-            evidence=(Evidence("compiled", compiled[0], context.environment.extensions.found_via),),
+            evidence=Evidence("compiled", compiled[0], context.environment.extensions.found_via),
         )
     elif toolkits.value is None:
         yield unknown(
             "Whether gsplat can compile its kernels is not known.",
-            evidence=(Evidence("reason", toolkits.error),),
+            evidence=Evidence("reason", toolkits.error),
         )
     elif not context.toolkits:
         yield fail(
@@ -127,19 +127,13 @@ def gsplat_without_kernels(context: Context) -> Iterator[Outcome]:
                 Evidence(installed.folder, "no compiled module", context.environment.extensions.found_via),
                 Evidence("toolkits", "none", toolkits.found_via),
             ),
-            remedy=(
-                say(
-                    "Install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index."
-                ),
-            ),
+            remedy="Install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index.",
         )
     else:
         yield skip(
             "gsplat compiles its kernels at the first import (minutes).",
-            evidence=(
-                Evidence(
-                    installed.folder, "no compiled module yet", "native files and torch's extension cache"
-                ),
+            evidence=Evidence(
+                installed.folder, "no compiled module yet", "native files and torch's extension cache"
             ),
         )
 
@@ -169,10 +163,7 @@ def _stale(context: Context, item: JitCache, why: str) -> Outcome:
 
 
 def _remove(context: Context, item: JitCache) -> tuple[Step, ...]:
-    return (
-        say("Remove it; the next import compiles it anew:"),
-        context.remove(item.folder, folder=True),
-    )
+    return (say("Remove it; the next import compiles it anew:"), context.remove(item.folder, folder=True))
 
 
 def _age(then: str, now: str) -> datetime.timedelta | None:

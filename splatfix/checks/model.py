@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
-from splatfix.core.step import Step
+from splatfix.core.step import Step, say
 
 
 class Status(str, Enum):
@@ -58,59 +59,24 @@ def outcome(
     summary: str,
     *,
     subject: str = "",
-    evidence: Iterable[Evidence] = (),
-    remedy: Iterable[Step] = (),
+    evidence: Evidence | Iterable[Evidence] = (),
+    remedy: str | Step | Iterable[str | Step] = (),
     link: str = "",
 ) -> Outcome:
-    """An outcome whose status depends on something."""
-    return Outcome(status, summary, subject, tuple(evidence), tuple(remedy), link)
+    """An outcome whose status depends on something. Text in ``remedy`` is a step that only a person can take."""
+    facts = (evidence,) if isinstance(evidence, Evidence) else tuple(evidence)
+    steps = (remedy,) if isinstance(remedy, (str, Step)) else tuple(remedy)
+    todo = tuple(say(step) if isinstance(step, str) else step for step in steps)
+    return Outcome(status, summary, subject, facts, todo, link)
 
 
-def ok(
-    summary: str, *, subject: str = "", evidence: Iterable[Evidence] = (), remedy: Iterable[Step] = ()
-) -> Outcome:
-    """What was looked at is as it should be."""
-    return outcome(Status.PASS, summary, subject=subject, evidence=evidence, remedy=remedy)
-
-
-def warn(
-    summary: str,
-    *,
-    subject: str = "",
-    evidence: Iterable[Evidence] = (),
-    remedy: Iterable[Step] = (),
-    link: str = "",
-) -> Outcome:
-    """It may fail, or works less well than it could."""
-    return outcome(Status.WARN, summary, subject=subject, evidence=evidence, remedy=remedy, link=link)
-
-
-def fail(
-    summary: str,
-    *,
-    subject: str = "",
-    evidence: Iterable[Evidence] = (),
-    remedy: Iterable[Step] = (),
-    link: str = "",
-) -> Outcome:
-    """It does not work, or will not."""
-    return outcome(Status.FAIL, summary, subject=subject, evidence=evidence, remedy=remedy, link=link)
-
-
-def unknown(
-    summary: str, *, subject: str = "", evidence: Iterable[Evidence] = (), remedy: Iterable[Step] = ()
-) -> Outcome:
-    """A fact is missing, so nothing can be said."""
-    return outcome(Status.UNKNOWN, summary, subject=subject, evidence=evidence, remedy=remedy)
-
-
-def skip(
-    summary: str,
-    *,
-    subject: str = "",
-    evidence: Iterable[Evidence] = (),
-    remedy: Iterable[Step] = (),
-    link: str = "",
-) -> Outcome:
-    """It does not matter here."""
-    return outcome(Status.SKIP, summary, subject=subject, evidence=evidence, remedy=remedy, link=link)
+ok = partial(outcome, Status.PASS)
+"""What was looked at is as it should be."""
+warn = partial(outcome, Status.WARN)
+"""It may fail, or works less well than it could."""
+fail = partial(outcome, Status.FAIL)
+"""It does not work, or will not."""
+unknown = partial(outcome, Status.UNKNOWN)
+"""A fact is missing, so nothing can be said."""
+skip = partial(outcome, Status.SKIP)
+"""It does not matter here."""

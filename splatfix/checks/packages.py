@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
-from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.facts import Distribution, SplatPackage
 from splatfix.knowledge import stacks
@@ -30,15 +29,13 @@ def splat_variant(context: Context) -> Iterator[Outcome]:
             yield unknown(
                 f"Which variant {item.module} is could not be read.",
                 subject=item.module,
-                evidence=(Evidence("reason", item.error),),
+                evidence=Evidence("reason", item.error),
             )
         elif not (item.settings or item.classes or item.exports):
             continue  # simple_knn's Python side is empty: it tells nothing
         elif names := variant_names(item):
             yield ok(
-                f"{item.module} is the variant {' or '.join(names)}.",
-                subject=item.module,
-                evidence=evidence,
+                f"{item.module} is the variant {' or '.join(names)}.", subject=item.module, evidence=evidence
             )
         else:
             yield skip(
@@ -64,10 +61,10 @@ def compiled_part_missing(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"{item.module} is installed without its compiled part ({', '.join(lost)}).",
                 subject=item.module,
-                evidence=(
-                    Evidence(item.folder, "no file for " + ", ".join(lost), "its source text and its folder"),
+                evidence=Evidence(
+                    item.folder, "no file for " + ", ".join(lost), "its source text and its folder"
                 ),
-                remedy=(context.install(f"path/to/{leaf(item)}", text="Build it from its source folder"),),
+                remedy=context.install(f"path/to/{leaf(item)}", text="Build it from its source folder"),
             )
 
 
@@ -81,16 +78,10 @@ def compiled_part_mismatch(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"{item.module} calls {', '.join(item.exports_missing)}, which its compiled part does not have.",
                 subject=item.module,
-                evidence=(
-                    Evidence(
-                        item.folder, "calls " + ", ".join(item.exports), "source text and bytes of the module"
-                    ),
+                evidence=Evidence(
+                    item.folder, "calls " + ", ".join(item.exports), "source text and bytes of the module"
                 ),
-                remedy=(
-                    say(
-                        f"Uninstall {leaf(item)} until pip finds no more of it, then install the one variant you want."
-                    ),
-                ),
+                remedy=f"Uninstall {leaf(item)} until pip finds no more of it, then install the one variant you want.",
             )
 
 
@@ -122,10 +113,8 @@ def module_name_clash(context: Context) -> Iterator[Outcome]:
                 for item in copies
             ),
             remedy=(
-                say(
-                    f"Uninstall all but the {module} that your stack calls, then install that one anew; "
-                    "give every stack an environment of its own."
-                ),
+                f"Uninstall all but the {module} that your stack calls, then install that one anew; "
+                "give every stack an environment of its own."
             ),
         )
 
@@ -155,16 +144,10 @@ def arch_below_minimum(context: Context) -> Iterator[Outcome]:
                 yield fail(
                     f"{shown} needs compute capability 7.0; {target.label} has {target.arch.cc}.",
                     subject=f"{module} on {target.label}",
-                    evidence=(
-                        Evidence(
-                            module, f"{version} in {folder}".strip(), context.environment.packages.found_via
-                        ),
+                    evidence=Evidence(
+                        module, f"{version} in {folder}".strip(), context.environment.packages.found_via
                     ),
-                    remedy=(
-                        say(
-                            "Use a stack of Inria's family on this GPU, or gsplat 0.1.11 where the code allows it."
-                        ),
-                    ),
+                    remedy="Use a stack of Inria's family on this GPU, or gsplat 0.1.11 where the code allows it.",
                 )
 
 
@@ -185,8 +168,8 @@ def impostor_package(context: Context) -> Iterator[Outcome]:
             Status.WARN if native else Status.FAIL,
             f"{item.name} {item.version} is {known.really}.",
             subject=item.name,
-            evidence=(Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),),
-            remedy=(say(f"What a stack wants is {known.wanted}."), context.pip("uninstall", item.name)),
+            evidence=Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),
+            remedy=(f"What a stack wants is {known.wanted}.", context.pip("uninstall", item.name)),
         )
 
 
@@ -263,7 +246,7 @@ def import_torch_first(context: Context) -> Iterator[Outcome]:
                 Evidence(item.path, f"needs {', '.join(asked)}", "its dynamic section"),
                 Evidence(f"{owner.module}/__init__.py", "no import of torch", "its text"),
             ),
-            remedy=(say("Write import torch above it."),),
+            remedy="Write import torch above it.",
         )
 
 
@@ -284,11 +267,9 @@ def egl_missing(context: Context) -> Iterator[Outcome]:
     yield outcome(
         Status.WARN if urgent else Status.SKIP,
         f"{asking[0] if asking else 'nvdiffrast'} compiles against OpenGL, and {', '.join(lost.value)} is not here.",
-        evidence=(Evidence("headers", "not there: " + ", ".join(lost.value), lost.found_via),),
+        evidence=Evidence("headers", "not there: " + ", ".join(lost.value), lost.found_via),
         remedy=(
-            say(
-                "Use nvdiffrast's RasterizeCudaContext, or install libegl1-mesa-dev, libgl1-mesa-dev and "
-                "libgles2-mesa-dev, then remove nvdiffrast_plugin from torch's extension cache."
-            ),
+            "Use nvdiffrast's RasterizeCudaContext, or install libegl1-mesa-dev, libgl1-mesa-dev and "
+            "libgles2-mesa-dev, then remove nvdiffrast_plugin from torch's extension cache."
         ),
     )

@@ -33,7 +33,7 @@ def build_isolation(context: Context) -> Iterator[Outcome]:
         if waiting:
             yield ok(
                 f"{kind} builds {len(waiting)} source(s) where torch is.",
-                evidence=(Evidence("build with", kind, context.environment.distributions.found_via),),
+                evidence=Evidence("build with", kind, context.environment.distributions.found_via),
             )
         return
     names = ", ".join(item.source.label for item in wrong)
@@ -73,7 +73,7 @@ def msvc_std_ambiguous(context: Context) -> Iterator[Outcome]:
                     Evidence("torch", torch.version, context.environment.torch.found_via),
                     Evidence(f"{item.path}/setup.py", " ".join(item.source.nvcc_flags) or "no nvcc flags"),
                 ),
-                remedy=(set_variable("NVCC_APPEND_FLAGS", "-DUSE_CUDA"),),
+                remedy=set_variable("NVCC_APPEND_FLAGS", "-DUSE_CUDA"),
             )
 
 
@@ -91,9 +91,9 @@ def submodule_over_ssh(context: Context) -> Iterator[Outcome]:
         yield warn(
             f"{item.path} is empty, and its address needs an SSH key.",
             subject=item.path,
-            evidence=(Evidence(".gitmodules", item.url),),
-            remedy=(
-                run("git", "-C", found.folder, *over_https, "submodule", "update", "--init", "--recursive"),
+            evidence=Evidence(".gitmodules", item.url),
+            remedy=run(
+                "git", "-C", found.folder, *over_https, "submodule", "update", "--init", "--recursive"
             ),
         )
 

@@ -9,7 +9,7 @@ from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, 
 from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.context.compilers import family_of
-from splatfix.core.step import say, set_variable
+from splatfix.core.step import set_variable
 from splatfix.core.versions import release
 from splatfix.facts import CheckoutSource
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
@@ -38,11 +38,9 @@ def _register(record: Breakage, text: CheckText) -> None:
                         source=item.source.label, cause=cause, file=match.file, line=match.line
                     ),
                     subject=item.path,
-                    evidence=(
-                        Evidence(f"{_file(item, match.file)}:{match.line}", match.text, "read as text"),
-                    ),
+                    evidence=Evidence(f"{_file(item, match.file)}:{match.line}", match.text, "read as text"),
                     remedy=(
-                        say(f"In the source: {record.cure}. Or let splatfix do it on a copy:"),
+                        f"In the source: {record.cure}. Or let splatfix do it on a copy:",
                         context.install(item.source.folder),
                     ),
                 )
@@ -91,9 +89,7 @@ def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
                     subject=item.path,
                     evidence=evidence,
                     remedy=(
-                        say(
-                            f"Remove {flag} from {_file(item)}; torch adds the right one itself. Or, on a copy:"
-                        ),
+                        f"Remove {flag} from {_file(item)}; torch adds the right one itself. Or, on a copy:",
                         context.install(item.source.folder),
                     ),
                 )
@@ -102,7 +98,7 @@ def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
                     f"{item.source.label} forces {flag}; nvcc {_dotted(cuda)} knows no C++20.",
                     subject=item.path,
                     evidence=(*evidence, Evidence("nvcc", _dotted(cuda))),
-                    remedy=(say(f"Remove {flag} from {_file(item)}, or build with CUDA 12 or newer."),),
+                    remedy=f"Remove {flag} from {_file(item)}, or build with CUDA 12 or newer.",
                 )
 
 
@@ -139,7 +135,7 @@ def arch_list_ignored(context: Context) -> Iterator[Outcome]:
                 f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; without {variable} it has no code for {unserved[0].label}.",
                 subject=item.path,
                 evidence=evidence,
-                remedy=(set_variable(variable, number),),
+                remedy=set_variable(variable, number),
             )
         elif variable or seen_at_build or (wanted and not unserved):
             yield ok(
@@ -155,9 +151,7 @@ def arch_list_ignored(context: Context) -> Iterator[Outcome]:
                 subject=item.path,
                 evidence=evidence,
                 remedy=(
-                    say(
-                        "Take the architecture flags out of setup.py, so that torch adds the right ones. Or, on a copy:"
-                    ),
+                    "Take the architecture flags out of setup.py, so that torch adds the right ones. Or, on a copy:",
                     context.install(item.source.folder),
                 ),
             )
@@ -179,9 +173,9 @@ def arch_in_path(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f'{item.source.label} lies in a folder with "arch" in its path; torch then ignores TORCH_CUDA_ARCH_LIST.',
                 subject=item.path,
-                evidence=(Evidence(_file(item), f"-I{item.source.folder}/...", "its syntax tree"),),
+                evidence=Evidence(_file(item), f"-I{item.source.folder}/...", "its syntax tree"),
                 remedy=(
-                    say('Move the checkout to a path without the letters "arch". Or build on a copy:'),
+                    'Move the checkout to a path without the letters "arch". Or build on a copy:',
                     context.install(item.source.folder),
                 ),
             )
@@ -224,7 +218,7 @@ def toolkit_dropped_arch(context: Context) -> Iterator[Outcome]:
                 Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
             ),
             remedy=(
-                say(f"Remove {', '.join(refused)} from {_file(item)}. Or, on a copy:"),
+                f"Remove {', '.join(refused)} from {_file(item)}. Or, on a copy:",
                 context.install(item.source.folder),
             ),
         )
@@ -240,8 +234,8 @@ def setup_unreadable(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"{item.path}: {item.source.error}.",
                 subject=item.path,
-                evidence=(Evidence(item.path, item.source.error, "parsed"),),
-                remedy=(say("Repair that file, or check out the commit anew."),),
+                evidence=Evidence(item.path, item.source.error, "parsed"),
+                remedy="Repair that file, or check out the commit anew.",
             )
 
 

@@ -9,7 +9,6 @@ from splatfix.checks.model import Evidence, Outcome, ok, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.checks.torch import torch_for
 from splatfix.context import Context
-from splatfix.core.step import say
 from splatfix.facts import Checkout, Gpu
 from splatfix.knowledge import stacks, torch_releases
 from splatfix.knowledge.stacks import Stack
@@ -23,8 +22,7 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
     if found is None:
         if context.facts.checkout.error:
             yield unknown(
-                "The checkout could not be read.",
-                evidence=(Evidence("reason", context.facts.checkout.error),),
+                "The checkout could not be read.", evidence=Evidence("reason", context.facts.checkout.error)
             )
         return
     where = f"commit {found.commit[:7]}" if found.commit else "no git commit"
@@ -37,10 +35,7 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
     )
     stack = stack_of(found)
     if stack is None:
-        yield skip(
-            f"{found.folder} is no stack that splatfix knows ({where}).",
-            evidence=evidence,
-        )
+        yield skip(f"{found.folder} is no stack that splatfix knows ({where}).", evidence=evidence)
     else:
         yield ok(
             f"{stack.name}, {where}.",
@@ -85,9 +80,9 @@ def pinned_torch_too_old(context: Context) -> Iterator[Outcome]:
             yield warn(
                 f"{pin.file} pins torch {version}; none of its builds has code for {target.label}.",
                 subject=target.label,
-                evidence=(Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),),
+                evidence=Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),
                 remedy=(
-                    say("Leave that file aside and install a torch for this GPU first:"),
+                    "Leave that file aside and install a torch for this GPU first:",
                     *torch_for(context, (target,)),
                 ),
             )
@@ -115,15 +110,12 @@ def gsplat_version_mismatch(context: Context) -> Iterator[Outcome]:
         Evidence("gsplat", have.version, context.environment.distributions.found_via),
     )
     if have.version.partition("+")[0] == wanted:
-        yield ok(
-            f"gsplat {have.version} is the one that is pinned.",
-            evidence=evidence,
-        )
+        yield ok(f"gsplat {have.version} is the one that is pinned.", evidence=evidence)
     else:
         yield warn(
             f"{pin.file} pins gsplat {wanted}; {have.version} is installed.",
             evidence=evidence,
-            remedy=(context.pip("install", f"gsplat=={wanted}"),),
+            remedy=context.pip("install", f"gsplat=={wanted}"),
         )
 
 
@@ -154,11 +146,7 @@ def vram_for_stack(context: Context) -> Iterator[Outcome]:
         yield warn(
             f"{stack.name} takes {mean} GB on average; the GPU has {have:.1f} GB.",
             evidence=evidence,
-            remedy=(
-                say(
-                    "Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians."
-                ),
-            ),
+            remedy="Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians.",
         )
     else:
         words = "any published scene" if have >= most else f"most scenes; the largest takes {most} GB"

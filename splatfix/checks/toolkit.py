@@ -38,7 +38,7 @@ def cuda_toolkit_missing(context: Context) -> Iterator[Outcome]:
     if toolkits.value is None:
         yield unknown(
             "The CUDA toolkits of this machine could not be determined.",
-            evidence=(Evidence("reason", toolkits.error or "the facts do not say"),),
+            evidence=Evidence("reason", toolkits.error or "the facts do not say"),
         )
         return
     cuda = context.torch
@@ -88,10 +88,7 @@ def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
             Evidence("headers there", {True: "yes", False: "no", None: "not looked at"}[choice.has_headers]),
         )
         if choice.has_headers and choice.real_root is None:
-            yield ok(
-                f"torch would take CUDA_HOME={choice.root}.",
-                evidence=evidence,
-            )
+            yield ok(f"torch would take CUDA_HOME={choice.root}.", evidence=evidence)
             return
         best = choice.real_root or getattr(best_toolkit(context.facts, context.torch_cuda), "root", None)
         if choice.real_root:
@@ -122,7 +119,7 @@ def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
                         Evidence("nvcc", toolkit.wrapper, context.machine.toolkits.found_via),
                         Evidence("nvcc's own root", toolkit.root, "nvcc --dryrun (TOP)"),
                     ),
-                    remedy=(set_variable("CUDA_HOME", toolkit.root),),
+                    remedy=set_variable("CUDA_HOME", toolkit.root),
                 )
                 return
 
@@ -192,7 +189,7 @@ def toolkit_arch(context: Context) -> Iterator[Outcome]:
                 + f"; {instead.cc} is what to build, and runs on {target.label}.",
                 subject=target.label,
                 evidence=evidence,
-                remedy=(set_variable("TORCH_CUDA_ARCH_LIST", instead.cc),),
+                remedy=set_variable("TORCH_CUDA_ARCH_LIST", instead.cc),
             )
             continue
         remedy = (
@@ -268,11 +265,7 @@ def _which_toolkit(arch: Arch) -> str:
     return f"{arch.sm} ({info.name}) needs a CUDA toolkit from {first}{last}."
 
 
-@check(
-    "cuda-headers-missing",
-    family="toolkit",
-    title="The toolkit is complete",
-)
+@check("cuda-headers-missing", family="toolkit", title="The toolkit is complete")
 def cuda_headers_missing(context: Context) -> Iterator[Outcome]:
     """`ATen/cuda/CUDAContext.h` includes cuBLAS, cuSPARSE and cuSOLVER headers; a partial toolkit (conda, apt, PyPI wheels)
     compiles simple kernels and then dies on them. Each missing part is named."""
@@ -283,10 +276,7 @@ def cuda_headers_missing(context: Context) -> Iterator[Outcome]:
         return
     evidence = (Evidence(toolkit.root, ", ".join(toolkit.missing) or "complete", "files looked for"),)
     if not toolkit.missing:
-        yield ok(
-            f"The toolkit at {toolkit.root} is complete.",
-            evidence=evidence,
-        )
+        yield ok(f"The toolkit at {toolkit.root} is complete.", evidence=evidence)
         return
     yield warn(
         f"The toolkit at {toolkit.root} lacks {len(toolkit.missing)} file(s) that extensions may need: "

@@ -26,23 +26,22 @@ def torch_installed(context: Context) -> Iterator[Outcome]:
     installed, torch = context.environment.torch_installed, context.environment.torch
     if installed.value is None:
         yield unknown(
-            "Could not determine whether torch is installed.",
-            evidence=(Evidence("reason", installed.error),),
+            "Could not determine whether torch is installed.", evidence=Evidence("reason", installed.error)
         )
     elif not installed.value:
         yield fail(
             "torch is not installed in this environment.",
-            evidence=(Evidence("torch", "not found", installed.found_via),),
+            evidence=Evidence("torch", "not found", installed.found_via),
             remedy=(
-                say("To look at another environment: splatfix diagnose --python path/to/venv"),
+                "To look at another environment: splatfix diagnose --python path/to/venv",
                 *torch_for(context, context.targets),
             ),
         )
     elif torch.value is None:
         yield fail(
             f"torch's files are damaged: {torch.error}.",
-            evidence=(Evidence("torch", torch.error, torch.found_via),),
-            remedy=(say("Reinstall torch in this environment."),),
+            evidence=Evidence("torch", torch.error, torch.found_via),
+            remedy="Reinstall torch in this environment.",
         )
     else:
         kind = (
@@ -52,7 +51,7 @@ def torch_installed(context: Context) -> Iterator[Outcome]:
         )
         yield ok(
             f"torch {torch.value.version}, a {kind} build",
-            evidence=(Evidence("torch", f"{torch.value.version} in {torch.value.folder}", torch.found_via),),
+            evidence=Evidence("torch", f"{torch.value.version} in {torch.value.folder}", torch.found_via),
         )
 
 
@@ -76,7 +75,7 @@ def torch_imports(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"Importing torch fails ({probe.outcome}): {probe.detail}",
                 evidence=evidence,
-                remedy=(say("Reinstall torch in this environment, then rebuild the extensions."),),
+                remedy="Reinstall torch in this environment, then rebuild the extensions.",
             )
 
 
@@ -122,7 +121,7 @@ def torch_arch_unsupported(context: Context) -> Iterator[Outcome]:
     if torch.code_error or not torch.code:
         yield unknown(
             "What GPU code torch carries could not be read.",
-            evidence=(Evidence("libtorch_cuda", torch.code_error or "no fat binary in it"),),
+            evidence=Evidence("libtorch_cuda", torch.code_error or "no fat binary in it"),
         )
         return
     evidence = (Evidence("libtorch_cuda", code_words(torch.code), "fat binaries read as bytes"),)
@@ -137,10 +136,7 @@ def torch_arch_unsupported(context: Context) -> Iterator[Outcome]:
             # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
             status = Status.UNKNOWN if verdict.ptx_unsure and not context.goal.targets else Status.PASS
             yield outcome(
-                status,
-                f"torch {torch.version} {verdict.reason}.",
-                subject=target.label,
-                evidence=evidence,
+                status, f"torch {torch.version} {verdict.reason}.", subject=target.label, evidence=evidence
             )
         elif verdict.too_new_ptx and not verdict.missing:
             yield fail(
@@ -187,7 +183,7 @@ def arch_unknown_to_torch(context: Context) -> Iterator[Outcome]:
             + f"; {instead.cc} is what to build, and runs on {target.label}.",
             subject=target.label,
             evidence=evidence,
-            remedy=(set_variable("TORCH_CUDA_ARCH_LIST", instead.cc),),
+            remedy=set_variable("TORCH_CUDA_ARCH_LIST", instead.cc),
         )
 
 
@@ -275,13 +271,10 @@ def numpy2_abi(context: Context) -> Iterator[Outcome]:
         yield fail(
             f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
             evidence=evidence,
-            remedy=(context.pip("install", "numpy<2"),),
+            remedy=context.pip("install", "numpy<2"),
         )
     else:
-        yield ok(
-            f"torch {torch.version} works with numpy {numpy.version}.",
-            evidence=evidence,
-        )
+        yield ok(f"torch {torch.version} works with numpy {numpy.version}.", evidence=evidence)
 
 
 @check("torch-companions-mismatch", family="torch", title="torchvision, torchaudio and triton match torch")
@@ -312,9 +305,7 @@ def torch_companions(context: Context) -> Iterator[Outcome]:
                 summary = f"{name} is a {tag} build, torch a {installed[2]} build."
             else:
                 yield ok(
-                    f"{name} {item.version} fits {other} {have[other]}.",
-                    subject=name,
-                    evidence=evidence,
+                    f"{name} {item.version} fits {other} {have[other]}.", subject=name, evidence=evidence
                 )
                 continue
             # a patch keeps the binary interface, though pip calls it a conflict
@@ -330,13 +321,11 @@ def torch_companions(context: Context) -> Iterator[Outcome]:
                 summary,
                 subject=name,
                 evidence=evidence,
-                remedy=(
-                    context.pip("install", fix)
-                    if other == "triton"
-                    else say(
-                        f"Install the {culprit} that matches torch {torch.version}, from the same index, "
-                        "both in one pip command."
-                    ),
+                remedy=context.pip("install", fix)
+                if other == "triton"
+                else say(
+                    f"Install the {culprit} that matches torch {torch.version}, from the same index, "
+                    "both in one pip command."
                 ),
             )
 
@@ -388,11 +377,7 @@ def alloc_conf_crash(context: Context) -> Iterator[Outcome]:
                 if context.machine.system == "windows"
                 else "is on: take it out first when a kernel reports an illegal memory access"
             )
-            yield skip(
-                f"expandable_segments {words}.",
-                evidence=evidence,
-                remedy=remedy,
-            )
+            yield skip(f"expandable_segments {words}.", evidence=evidence, remedy=remedy)
         return  # both names are read into one setting
 
 
@@ -406,8 +391,6 @@ def msvc_runtime_missing(context: Context) -> Iterator[Outcome]:
         return  # conda's Python brings its own copy
     yield warn(
         f"{', '.join(lost.value)} of the Visual C++ redistributable is not in System32.",
-        evidence=(Evidence("System32", "lacks " + ", ".join(lost.value), lost.found_via),),
-        remedy=(
-            say("Install the Visual C++ redistributable: https://aka.ms/vs/17/release/vc_redist.x64.exe"),
-        ),
+        evidence=Evidence("System32", "lacks " + ", ".join(lost.value), lost.found_via),
+        remedy="Install the Visual C++ redistributable: https://aka.ms/vs/17/release/vc_redist.x64.exe",
     )

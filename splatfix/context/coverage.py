@@ -100,10 +100,7 @@ def judge(
 
 
 def _road(
-    fatbin: _Fatbin,
-    target: archs.Arch,
-    level: tuple[int, int] | None,
-    build_cuda: tuple[int, int] | None,
+    fatbin: _Fatbin, target: archs.Arch, level: tuple[int, int] | None, build_cuda: tuple[int, int] | None
 ) -> tuple[str, bool]:
     """How this fatbin runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
     outcome = ("none", True)

@@ -200,11 +200,7 @@ def what_was_seen(facts: Facts, rejected: Sequence[Rejected]) -> str:
 
 
 def _no_toolkit(
-    facts: Facts,
-    torch: Torch,
-    targets: Sequence[Arch],
-    rejected: Sequence[Rejected],
-    cuda_home: str | None,
+    facts: Facts, torch: Torch, targets: Sequence[Arch], rejected: Sequence[Rejected], cuda_home: str | None
 ) -> Problem:
     cuda = torch.cuda or ""
     major, seen = cuda.partition(".")[0], what_was_seen(facts, rejected)

@@ -9,17 +9,7 @@ import pytest
 from splatfix.checks import Finding, Status, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.step import set_variable
-from splatfix.facts import (
-    Distribution,
-    Driver,
-    Fact,
-    Facts,
-    FatbinGroup,
-    Gpu,
-    Toolkit,
-    ToolkitChoice,
-    Torch,
-)
+from splatfix.facts import Distribution, Driver, Fact, Facts, FatbinGroup, Gpu, Toolkit, ToolkitChoice, Torch
 from splatfix.knowledge.cpp_extension import ArchList, expand_arch_list
 
 from .conftest import Changer, ptx, sass
