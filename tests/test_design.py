@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Collection
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -141,6 +143,37 @@ def test_a_room_imports_only_what_the_table_allows(room: str) -> None:
                 if other not in allowed:
                     wrong.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Imports inside functions count: they would only hide a circle."""
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for folder in ("splatfix", "smoke_trainer", "tools")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    graph = {name: _imported_files(path, files.keys()) - {name} for name, path in files.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(" -> ".join(error.args[1])) from None
+
+
+def _imported_files(path: Path, files: Collection[str]) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            node.body = []
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno}: a relative import"
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                found.add(submodule if submodule in files else str(node.module))
+    return found & set(files)
 
 
 @pytest.mark.parametrize("room", sorted(THIRD_PARTY))

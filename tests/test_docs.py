@@ -15,32 +15,51 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_opens_with_the_two_commands() -> None:
-    head = README[: README.index("## ", README.index("make test"))]
-    assert head.index("make demo") < head.index("make test")
+def test_the_readme_names_the_two_commands() -> None:
+    assert README.index("make demo") < README.index("make test")
+
+
+def test_the_first_result_is_on_the_first_screen() -> None:
+    lines = README.splitlines()
+    assert lines.index("    $ splatfix diagnose") < 12
+    assert next(at for at, line in enumerate(lines) if "Not run on a GPU" in line) < 60
 
 
 def test_every_command_of_the_readme_exists() -> None:
-    named = set(re.findall(r"^    (?:\$ )?splatfix ([a-z]+)", README, re.MULTILINE))
+    named = set(re.findall(r"`splatfix ([a-z]+)", README))
     shown = CliRunner().invoke(app, ["--help"]).output
-    assert named
+    assert len(named) >= 6
     for command in named:
         assert re.search(rf"^│ {command}\b", shown, re.MULTILINE), command
 
 
-def test_make_targets_of_the_readme_exist() -> None:
+def test_make_targets_of_the_documents_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in set(re.findall(r"`?make ([a-z-]+)", README)):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    named = {target for page in pages for target in re.findall(r"make ([a-z-]+)", page.read_text("utf-8"))}
+    known = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    assert {"demo", "test", "docs", "gpu-check"} <= named & known
+    prose = {"it", "its", "such", "pages", "what", "certificates"}
+    assert named - known <= prose, named - known - prose
 
 
-def test_the_change_log_knows_this_version() -> None:
-    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+def test_paths_that_documents_name_exist() -> None:
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for path in re.findall(
+            r"`((?:splatfix|smoke_trainer|patches|tools|tests|dockerfiles)/[\w./-]+)`", text
+        ):
+            assert "NAME" in path or (ROOT / path).exists(), f"{page.name}: {path}"
 
 
-def test_the_findings_of_the_readmes_table_exist_and_have_a_class() -> None:
-    table = README[README.index("| what people see | finding | plan |") : README.index("### certify")]
-    rows = [line.split("|") for line in table.splitlines()[2:] if line.startswith("|")]
+def test_the_changelog_has_this_version_ahead() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert "## [Unreleased]" in changelog or f"## [{__version__}]" in changelog
+
+
+def test_checks_named_in_common_errors_exist() -> None:
+    page = (ROOT / "docs" / "common-errors.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) == 10
     codes = {item.code for item in all_checks()}
     for row in rows:
