@@ -1,8 +1,8 @@
-"""Times the resolver on every simulated machine, beside what pip takes to resolve one requirement that is installed.
+"""Times the options on every simulated machine, beside what pip takes to resolve one requirement that is installed.
 
-    python tests/benchmarks/bench_resolver.py [--rounds N] [--json FILE]
+    python tests/benchmarks/bench_plan.py [--rounds N] [--json FILE]
 
-Each round answers every machine and four aims once, in a process that has loaded everything, and runs the peer once;
+Each round answers every machine and four goals once, in a process that has loaded everything, and runs the peer once;
 medians over rounds, slowest single answer, and ratios are printed. The first answer of a fresh process, which also reads
 the tables, is timed apart.
 """
@@ -26,24 +26,25 @@ FIRST = """
 import sys, time
 from pathlib import Path
 from splatfix.facts import load
-from splatfix.context import Goal
-from tests.plan.machines import find_options
+from splatfix.context import make_context
+from splatfix.plan import find_options
 facts = load(Path(sys.argv[1]))
 start = time.perf_counter()
-find_options(Goal(), facts)
+find_options(make_context(facts))
 print(time.perf_counter() - start)
 """
 
 
 def answer_all(facts: dict[str, Any], targets: tuple[str, ...]) -> list[float]:
     """Seconds of each single answer."""
-    from splatfix.plan import Goal, find_options
+    from splatfix.context import Goal, make_context
+    from splatfix.plan import find_options
 
     seconds = []
     for machine in facts.values():
         for target in targets:
             start = time.perf_counter()
-            find_options(Goal((target,)), machine)
+            find_options(make_context(machine, Goal((target,))))
             seconds.append(time.perf_counter() - start)
     return seconds
 
