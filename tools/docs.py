@@ -26,6 +26,7 @@ from splatfix.knowledge.breakages import When, breakages, failure_classes
 from tools.machines import raw_machines
 
 ROOT = Path(__file__).resolve().parent.parent
+SCHEMAS = ROOT / "splatfix" / "report" / "schemas"
 TABLES = ROOT / "splatfix" / "knowledge" / "data"
 
 # (file, section, heading, columns; every column of the section where none are named)
@@ -63,6 +64,10 @@ def main(out: Path) -> None:
         text = re.sub(r"<!-- options: (.+?) -->", lambda m: options_of(m[1].split()), text)
         text = re.sub(r"<!-- output: (.+?) -->", lambda m: output_of(m[1]), text)
         page.write_text(text, encoding="utf-8")
+    json_page = out / "json.md"
+    json_page.write_text(
+        json_page.read_text("utf-8").replace("<!-- schemas -->", _schemas(out)), encoding="utf-8"
+    )
     _write_checks(out / "checks")
     (out / "compatibility.md").write_text(compatibility(), encoding="utf-8")
     (out / "breakages.md").write_text(known_breakages(), encoding="utf-8")
@@ -115,6 +120,12 @@ def output_of(line: str) -> str:
     if done.returncode not in (0, 1):
         raise SystemExit(f"splatfix {line} ended with {done.returncode}: {done.stderr}")
     return f"```console\n$ splatfix {line}\n{done.stdout.rstrip()}\n```"
+
+
+def _schemas(out: Path) -> str:
+    """The published JSON Schemas, copied beside the pages, as a list of links."""
+    shutil.copytree(SCHEMAS, out / "schemas", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    return "\n".join(f"- [{path.stem}](schemas/{path.name})" for path in sorted(SCHEMAS.glob("*.json")))
 
 
 def _write_checks(folder: Path) -> None:
