@@ -107,7 +107,8 @@ def show_command(console: Console, command: Command, *, indent: int, windows: bo
         groups[-1:] = [f"{groups[-1]} {word}"] if joins and " " not in groups[-1] else [*groups[-1:], word]
     rows = [groups[0]]
     for group in groups[1:]:
-        fits = cell_len(f"{hang}{rows[-1]} {group}  ") <= console.width
+        margin = hang if len(rows) == 1 else f"{hang}  "
+        fits = cell_len(f"{margin}{rows[-1]} {group}  ") <= console.width
         rows[-1:] = [f"{rows[-1]} {group}"] if fits else [rows[-1], group]
     end = " ^" if windows else " \\"
     for number, row in enumerate(rows):

@@ -1,0 +1,63 @@
+"""Whole screens at 80 columns, as a reader sees them: the verdict and the next command come first.
+
+``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/cli/test_screens.py`` writes them anew; read them before they are committed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.machines import folder
+
+Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+
+HERE = Path(__file__).parent / "screens"
+SCREENS = {
+    "diagnose-a-problem": ("diagnose", "--facts", "rtx-3090-and-5090"),
+    "diagnose-healthy": ("diagnose", "--facts", "h200"),
+    "install-why": ("install", "--dry-run", "--why", "--facts", "gtx-1080-ti-dropped"),
+    "wrong-usage": ("install", "--dry-run", "--why", "--facts", "h200", "--jobs", "2"),
+    "certify-wrong-usage": ("certify", "--base-image", "debian:12"),
+    "checks-show": ("checks", "show", "no-kernel-image"),
+}
+
+
+def shown(splatfix: Splatfix, words: tuple[str, ...], columns: int) -> str:
+    at = words.index("--facts") + 1 if "--facts" in words else 0
+    cwd = folder(words[at]).parent if at else None
+    done = splatfix(*words, cwd=cwd, columns=columns)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_screens(name: str, splatfix: Splatfix) -> None:
+    text = shown(splatfix, SCREENS[name], 80)
+    golden = HERE / f"{name}.txt"
+    if os.environ.get("SPLATFIX_UPDATE_GOLDENS"):
+        HERE.mkdir(exist_ok=True)
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("columns", [80, 60, 40])
+@pytest.mark.parametrize("name", SCREENS)
+def test_nothing_is_wider_than_the_terminal_but_single_words(
+    name: str, columns: int, splatfix: Splatfix
+) -> None:
+    for line in shown(splatfix, SCREENS[name], columns).splitlines():
+        words = [word for word in line.split() if word not in ("$", "→", "\\")]
+        # an option stays with its value, a program with its first word
+        assert len(line) <= columns or len(words) <= 3, line
+
+
+@pytest.mark.parametrize("name", ["diagnose-a-problem", "diagnose-healthy", "install-why"])
+def test_the_next_command_is_near_the_top(name: str, splatfix: Splatfix) -> None:
+    top = shown(splatfix, SCREENS[name], 80).splitlines()[:5]
+    if name != "diagnose-healthy":  # of a machine elsewhere there is nothing to run here
+        assert any(line.lstrip().startswith("$ ") for line in top)
+    assert top[0][0] in "✓✗O"
