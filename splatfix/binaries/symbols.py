@@ -1,22 +1,54 @@
-"""Which symbols and symbol versions a library wants, and whether other libraries provide them."""
+"""Which symbols and GNU symbol versions a library wants, and whether other libraries provide them.
+
+Names are looked up in the hash tables as the loader does: asking libtorch_cpu.so for a hundred of its hundred thousand
+touches only a few pages. Formats: System V gABI (DT_HASH), binutils' DT_GNU_HASH, U. Drepper's "ELF Symbol Versioning".
+"""
 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatfix.binaries._bytes import Reader, opened
+from splatfix.binaries._bytes import Reader, decode, opened
+from splatfix.binaries.elf import (
+    DT_GNU_HASH,
+    DT_HASH,
+    DT_SYMTAB,
+    DT_VERDEF,
+    DT_VERDEFNUM,
+    DT_VERNEED,
+    DT_VERNEEDNUM,
+    SHT_DYNSYM,
+    DynamicTable,
+    Elf,
+    Section,
+)
 from splatfix.binaries.elf import MAGIC as ELF_MAGIC
-from splatfix.binaries.elf import Elf
-from splatfix.binaries.elf_symbols import DynamicSymbols, defined_versions, wanted_versions
 from splatfix.binaries.model import BinaryError
 from splatfix.binaries.pe import MAGIC as PE_MAGIC
 from splatfix.binaries.pe import Pe
 
 StrPath = str | os.PathLike[str]
+
+
+_LOCAL, _WEAK = 0, 2
+# Mangled names of deep C++ templates run to tens of kilobytes.
+_NAME_LIMIT = 1 << 16
+# Bounds against forged tables; libtorch_cpu.so has some 10^5 symbols.
+_MAX_SYMBOLS = 1_000_000
+_MAX_NAME_TEXT = 8 << 20
+_MAX_UNDEFINED = 100_000
+_SPARE_STEPS = 100_000
+_STEPS_PER_NAME = 64
+_NEED, _NEED_AUX = "HHIII", "IHHII"
+_DEF, _DEF_AUX = "HHHHIII", "II"
+_VER_FLG_BASE = 1  # the entry that names the library itself
+# libstdc++ defines some 60, and a library wants some 20
+_MAX_VERSIONS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +138,259 @@ def _labelled(path: StrPath) -> Iterator[Reader]:
             yield reader
         except BinaryError as error:
             raise BinaryError(f"{os.fspath(path)}: {error}") from error
+
+
+def gnu_hash(name: bytes) -> int:
+    """Hash of DT_GNU_HASH (D. J. Bernstein's, multiplier 33)."""
+    value = 5381
+    for byte in name:
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value
+
+
+def sysv_hash(name: bytes) -> int:
+    """Hash of DT_HASH (the gABI's)."""
+    value = 0
+    for byte in name:
+        value = (value << 4) + byte
+        high = value & 0xF0000000
+        value = (value ^ high >> 24) & ~high & 0xFFFFFFFF
+    return value
+
+
+class DynamicSymbols:
+    """Symbols of a file with a dynamic symbol table; raises `BinaryError` for a damaged one."""
+
+    def __init__(self, elf: Elf, table: DynamicTable, symbols: int) -> None:
+        """See `of`; `symbols` is the file offset of the symbol table."""
+        self.elf, self.reader, self.table, self.start = elf, elf.reader, table, symbols
+        self._wide = elf.bits == 64
+        self._steps = 0
+
+    @classmethod
+    def of(cls, elf: Elf) -> DynamicSymbols | None:
+        """The table of `elf`, or None where there is none (an object file, a static program)."""
+        table = elf.dynamic
+        if table is None or DT_SYMTAB not in table.values:
+            return None
+        return cls(elf, table, elf.file_offset(table.values[DT_SYMTAB], "the dynamic symbol table"))
+
+    # -- what it wants ----------------------------------------------------------------------------------------
+
+    def undefined(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of undefined symbols: (those that must be found, weak ones)."""
+        strong: dict[str, None] = {}
+        weak: dict[str, None] = {}
+        length = 0
+        for name_at, binding, section in self._scan(self._undefined_end()):
+            if section or binding == _LOCAL or not name_at:
+                continue
+            name = decode(self._name(name_at))
+            length += len(name)
+            (weak if binding == _WEAK else strong)[name] = None
+            if length > _MAX_NAME_TEXT or len(strong) + len(weak) > _MAX_UNDEFINED:
+                raise BinaryError("implausibly many or long undefined symbols: not a real library")
+        return tuple(strong), tuple(weak)
+
+    def _undefined_end(self) -> int:
+        """Number of symbols to look at for undefined ones."""
+        total = self._count()
+        if DT_GNU_HASH in self.table.values:
+            buckets, first, *_ = self._gnu_header()
+            # Hashed symbols are defined ones and stand at the end. An empty table says nothing: linkers then
+            # write one empty bucket and a meaningless first index.
+            if buckets > 1 or (buckets == 1 and self._gnu_has_symbols()):
+                return min(total, first)
+        return total
+
+    def _count(self) -> int:
+        """Number of symbols: from the section table, else from DT_HASH, else from where the strings start."""
+        section = next((one for one in self._dynsym_sections() if one.offset == self.start), None)
+        size = self.elf.layout.symbol.size
+        if section is not None:
+            count = section.size // size
+        elif DT_HASH in self.table.values:
+            count = self._word(self._hash_offset() + 4, "symbol hash table")
+        elif self.table.strings > self.start:
+            count = (self.table.strings - self.start) // size
+        else:
+            raise BinaryError(
+                "the size of the dynamic symbol table cannot be told: the file lacks its section table"
+            )
+        if count > _MAX_SYMBOLS:
+            raise BinaryError(f"the file claims {count} dynamic symbols: not a real library")
+        return count
+
+    def _dynsym_sections(self) -> Iterator[Section]:
+        return (one for one in self.elf.sections() if one.type == SHT_DYNSYM)
+
+    # -- what it has ------------------------------------------------------------------------------------------
+
+    def defined(self, names: Iterable[str]) -> set[str]:
+        """Those of `names` that other libraries can link against."""
+        wanted = {name: name.encode() for name in names}
+        self._steps = _SPARE_STEPS + _STEPS_PER_NAME * len(wanted)
+        if DT_GNU_HASH in self.table.values:
+            return self._defined_gnu(wanted)
+        if DT_HASH in self.table.values:
+            return self._defined_sysv(wanted)
+        return self._defined_unhashed(wanted)
+
+    def _gnu_header(self) -> tuple[int, int, int, int, int]:
+        """(buckets, index of the first hashed symbol, Bloom words, Bloom shift, offset behind the header)."""
+        offset = self.elf.file_offset(self.table.values[DT_GNU_HASH], "the GNU hash table")
+        buckets, first, blooms, shift = (self._word(offset + 4 * i, "GNU hash table") for i in range(4))
+        return buckets, first, blooms, shift, offset + 16
+
+    def _gnu_has_symbols(self) -> bool:
+        _, _, blooms, _, offset = self._gnu_header()
+        return self._word(offset + blooms * self.elf.bits // 8, "GNU hash bucket") != 0
+
+    def _defined_gnu(self, wanted: dict[str, bytes]) -> set[str]:
+        buckets, first, blooms, shift, bloom_at = self._gnu_header()
+        if not buckets:
+            return set()
+        bits, layout = self.elf.bits, self.elf.layout.address
+        buckets_at = bloom_at + blooms * layout.size
+        chains_at = buckets_at + 4 * buckets
+        found = set()
+        for name, raw in wanted.items():
+            value = gnu_hash(raw)
+            if blooms:
+                place = bloom_at + value // bits % blooms * layout.size
+                word = self.reader.unpack(layout, place, "GNU hash filter")[0]
+                if not (word >> value % bits) & (word >> (value >> min(shift, 32)) % bits) & 1:
+                    continue
+            index = self._word(buckets_at + 4 * (value % buckets), "GNU hash bucket")
+            if index < first:  # 0: an empty bucket
+                continue
+            while True:
+                self._step()
+                chain = self._word(chains_at + 4 * (index - first), "GNU hash chain")
+                if chain | 1 == value | 1 and self._is_definition(index, raw):
+                    found.add(name)
+                    break
+                if chain & 1:
+                    break
+                index += 1
+        return found
+
+    def _hash_offset(self) -> int:
+        return self.elf.file_offset(self.table.values[DT_HASH], "the symbol hash table")
+
+    def _defined_sysv(self, wanted: dict[str, bytes]) -> set[str]:
+        offset = self._hash_offset()
+        buckets = self._word(offset, "symbol hash table")
+        if not buckets:
+            return set()
+        chains_at = offset + 8 + 4 * buckets
+        found = set()
+        for name, raw in wanted.items():
+            index = self._word(offset + 8 + 4 * (sysv_hash(raw) % buckets), "symbol hash bucket")
+            while index:
+                self._step()
+                if self._is_definition(index, raw):
+                    found.add(name)
+                    break
+                index = self._word(chains_at + 4 * index, "symbol hash chain")
+        return found
+
+    def _defined_unhashed(self, wanted: dict[str, bytes]) -> set[str]:
+        """Go through all symbols of a file without hash tables."""
+        by_raw = {raw: name for name, raw in wanted.items()}
+        longest = max(map(len, by_raw), default=0)
+        found = set()
+        for name_at, binding, section in self._scan(self._count()):
+            if section and binding != _LOCAL:
+                place = self.table.strings + name_at
+                size = min(longest + 1, self.table.strings_end - place)
+                name = by_raw.get(self.reader.take(place, size, "a symbol's name").partition(b"\0")[0])
+                if name is not None:
+                    found.add(name)
+        return found
+
+    def _step(self) -> None:
+        """Count one link of a chain, so that a cyclic one ends."""
+        self._steps -= 1
+        if self._steps < 0:
+            raise BinaryError("the symbol hash table's chains do not end: the file is damaged")
+
+    # -- records ----------------------------------------------------------------------------------------------
+
+    def _word(self, offset: int, what: str) -> int:
+        return int(self.reader.unpack(self.elf.layout.word, offset, what)[0])
+
+    def _fields(self, raw: tuple[int, ...]) -> tuple[int, int, int]:
+        """(offset of the name, binding, section index) of a symbol record."""
+        if self._wide:
+            return raw[0], raw[1] >> 4, raw[3]
+        return raw[0], raw[3] >> 4, raw[5]
+
+    def _scan(self, count: int) -> Iterator[tuple[int, int, int]]:
+        for raw in self.reader.records(self.elf.layout.symbol, self.start, count, "the dynamic symbol table"):
+            yield self._fields(raw)
+
+    def _is_definition(self, index: int, name: bytes) -> bool:
+        layout = self.elf.layout.symbol
+        raw = self.reader.unpack(layout, self.start + index * layout.size, "a dynamic symbol")
+        name_at, binding, section = self._fields(raw)
+        if not section or binding == _LOCAL:
+            return False
+        place = self.table.strings + name_at
+        if place + len(name) + 1 > self.table.strings_end:
+            return False
+        return self.reader.take(place, len(name) + 1, "a symbol's name") == name + b"\0"
+
+    def _name(self, name_at: int) -> bytes:
+        return self.elf.dynamic_raw(self.table, name_at, "a symbol's name", _NAME_LIMIT)
+
+
+def wanted_versions(elf: Elf) -> tuple[tuple[str, str], ...]:
+    """Pairs of (library, version) in file order; none for a file without a dynamic table."""
+    table = elf.dynamic
+    if table is None or DT_VERNEED not in table.values:
+        return ()
+    record, aux_record = struct.Struct(elf.order + _NEED), struct.Struct(elf.order + _NEED_AUX)
+    offset = elf.file_offset(table.values[DT_VERNEED], "the table of wanted versions")
+    found: list[tuple[str, str]] = []
+    for _ in range(_bounded(table.values.get(DT_VERNEEDNUM, 0))):
+        _, count, library_at, aux, step = elf.reader.unpack(record, offset, "a wanted version")
+        library = elf.dynamic_string(table, library_at, "the library of a wanted version")
+        here = offset + aux
+        for _ in range(count):
+            _, _, _, name_at, aux_step = elf.reader.unpack(aux_record, here, "a wanted version")
+            found.append((library, elf.dynamic_string(table, name_at, "the name of a wanted version")))
+            _bounded(len(found))
+            if not aux_step:
+                break
+            here += aux_step
+        if not step:
+            break
+        offset += step
+    return tuple(found)
+
+
+def defined_versions(elf: Elf) -> tuple[str, ...]:
+    """Names of the versions that a library defines, in file order, without the one that is its own name."""
+    table = elf.dynamic
+    if table is None or DT_VERDEF not in table.values:
+        return ()
+    record, aux_record = struct.Struct(elf.order + _DEF), struct.Struct(elf.order + _DEF_AUX)
+    offset = elf.file_offset(table.values[DT_VERDEF], "the table of defined versions")
+    found: list[str] = []
+    for _ in range(_bounded(table.values.get(DT_VERDEFNUM, 0))):
+        _, flags, _, count, _, aux, step = elf.reader.unpack(record, offset, "a defined version")
+        if count and not flags & _VER_FLG_BASE:
+            # the first name is the version's; the others are the versions it follows
+            name_at, _ = elf.reader.unpack(aux_record, offset + aux, "a defined version")
+            found.append(elf.dynamic_string(table, name_at, "the name of a defined version"))
+        if not step:
+            break
+        offset += step
+    return tuple(found)
+
+
+def _bounded(count: int) -> int:
+    if count > _MAX_VERSIONS:
+        raise BinaryError(f"the file claims {count} symbol versions: not a real library")
+    return count

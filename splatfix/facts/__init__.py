@@ -50,6 +50,8 @@ from splatfix.facts.model.source import (
 from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
 from splatfix.facts.source.folder import (
     as_typed,
+    commit_of,
+    git_folder,
     has_build_file,
     holds_everything,
     is_clone,
@@ -57,12 +59,13 @@ from splatfix.facts.source.folder import (
     is_file,
     packages_in,
     read_package,
+    read_submodules,
+    remote_of,
     resolved_folder,
     source_texts,
     subfolders,
     telling_paths,
 )
-from splatfix.facts.source.git import commit_of, git_folder, read_submodules, remote_of
 from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.system.live import LiveSystem, System
 

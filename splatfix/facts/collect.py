@@ -15,15 +15,13 @@ from splatfix.core.files import read_json
 from splatfix.core.source_pattern import SourcePattern
 from splatfix.core.step import run
 from splatfix.facts.environment import probe as environment
-from splatfix.facts.environment.extensions import module_name
 from splatfix.facts.environment.interpreter import refuse_other_program
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.machine import toolkits
 from splatfix.facts.model import SCHEMA_VERSION, Facts
 from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.source.checkout import read_checkout
-from splatfix.facts.system.caching import CachingSystem
-from splatfix.facts.system.live import LiveSystem, System
+from splatfix.facts.system.live import CachingSystem, LiveSystem, System
 from splatfix.facts.system.parallel import Job
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 
@@ -93,7 +91,7 @@ def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
     if facts.torch_installed.value and (try_imports or not environment.torch_as_installed(live, facts)):
         modules.append("torch")
     if try_imports:
-        modules += [module_name(item) for item in facts.extensions.value or () if item.importable]
+        modules += [item.module for item in facts.extensions.value or () if item.importable]
     probes = tuple(environment.try_import(live, interpreter, module) for module in modules)
     return Facts(
         machine=machine_job.value(),

@@ -15,11 +15,9 @@ from typing import Any
 from splatfix.binaries import BinaryError
 from splatfix.core.runner import Completed
 from splatfix.core.versions import release
-from splatfix.facts.environment.distributions import read_distributions
-from splatfix.facts.environment.extensions import read_extensions
-from splatfix.facts.environment.jit_cache import own_tag, read_jit_caches
+from splatfix.facts.environment.extensions import own_tag, read_extensions, read_jit_caches
 from splatfix.facts.environment.linkage import runtime_libraries, torch_abi
-from splatfix.facts.environment.packages import read_packages, read_shadows
+from splatfix.facts.environment.packages import read_distributions, read_packages, read_shadows
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.model.environment import EnvironmentFacts, ImportProbe, Interpreter, Torch

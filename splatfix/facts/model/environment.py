@@ -233,6 +233,12 @@ class Extension:
     linkage: Linkage | None = None
     """What the loader would find for it; None for a file that was not looked at so closely."""
 
+    @property
+    def module(self) -> str:
+        """The dotted name by which Python imports it: ``pkg/_C.cpython-311-....so`` -> ``pkg._C``."""
+        folder, _, name = self.path.rpartition("/")
+        return ".".join(filter(None, (*folder.split("/"), name.split(".")[0])))
+
 
 @dataclass(frozen=True)
 class ImportProbe:

@@ -17,10 +17,17 @@ from splatfix.facts.model.source import (
     RenderCall,
     Shadow,
 )
-from splatfix.facts.source.code_matches import code_matches
-from splatfix.facts.source.extension import extension_folders, read_source
-from splatfix.facts.source.folder import children_of, files_below, telling_paths, text_of
-from splatfix.facts.source.git import commit_of, git_folder, read_submodules, remote_of
+from splatfix.facts.source.extension import code_matches, extension_folders, read_source
+from splatfix.facts.source.folder import (
+    children_of,
+    commit_of,
+    files_below,
+    git_folder,
+    read_submodules,
+    remote_of,
+    telling_paths,
+    text_of,
+)
 from splatfix.facts.source.python_source import SPLAT_MODULE, guarded_imports, imported_modules, render_calls
 from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
 

@@ -1,15 +1,17 @@
-"""What an extension's source folder says about its own build, read from setup.py as syntax and never executed."""
+"""What an extension's source folder says about its own build, and code in it that is known to break; nothing is executed."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splatfix.facts.model.source import NativeModule, Source
+from splatfix.core.source_pattern import SourcePattern, without_comments
+from splatfix.facts.model.source import CodeMatch, NativeModule, Source
+from splatfix.facts.source.folder import files_below, text_of
 from splatfix.facts.source.setup_py import SetupScript, read_setup_script
 
 # A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.
@@ -17,6 +19,9 @@ MOST_FOLDERS = 3000
 
 
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
+
+
+_OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
 
 
 def read_source(folder: Path, setup_text: str | None = None) -> Source:
@@ -105,9 +110,6 @@ def _declares_modules(folder: Path) -> bool:
     return script.mentions("CUDAExtension", "CppExtension", "Extension", "ext_modules")
 
 
-_OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
-
-
 def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
     for call in script.calls("CUDAExtension", "CppExtension", "Extension"):
         name = script.value(call, "name", position=0)
@@ -191,3 +193,21 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def code_matches(folder: Path, patterns: Iterable[SourcePattern]) -> Iterator[CodeMatch]:
+    """The first place of each pattern in each file of an extension's source folder.
+
+    What a pattern asks a file to lack may also stand in a local header that the file includes, one level deep.
+    """
+    wanted = tuple(patterns)
+    for file in files_below(folder, (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc"), depth=3):
+        here = [pattern for pattern in wanted if pattern.looks_at(file.name)]
+        if not here:
+            continue
+        name, text = file.relative_to(folder).as_posix(), without_comments(file.name, text_of(file))
+        included = [text_of(file.parent / header) for header in re.findall(r'#\s*include\s*"([^"]+)"', text)]
+        for pattern in here:
+            if match := pattern.find(text, *included):
+                line = text.count("\n", 0, match.start()) + 1
+                yield CodeMatch(pattern.key, name, line, text.splitlines()[line - 1].strip()[:160])

@@ -15,11 +15,9 @@ from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json, write_json, write_text
 from splatfix.core.runner import Completed
+from splatfix.facts.system.live import portable
 
 FORMAT = 2
-# A program's arguments name splatfix's own scripts; where splatfix is installed differs between machines.
-_PACKAGE = Path(__file__).resolve().parents[2]
-_PACKAGE_MARK, _SCRIPT_MARK = "{splatfix}", "{script}"
 _NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
 _RELOCATABLE = "__nv_relfatbin"
 
@@ -96,18 +94,6 @@ def file_name(path: str) -> str:
         .replace("%", "%25")
         .replace(":", "%3A")
     )
-
-
-def portable(argv: Sequence[str]) -> tuple[str, ...]:
-    """Arguments as a recording keeps them: splatfix's folder and whole scripts given by ``-c`` become marks."""
-    words = []
-    for word in map(str, argv):
-        if "\n" in word:
-            word = _SCRIPT_MARK
-        elif word.startswith(str(_PACKAGE)):
-            word = _PACKAGE_MARK + word[len(str(_PACKAGE)) :].replace("\\", "/")
-        words.append(word)
-    return tuple(words)
 
 
 class PlaybackSystem:

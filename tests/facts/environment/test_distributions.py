@@ -9,7 +9,7 @@ import pytest
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.facts import BuildRecord, Distribution, LiveSystem
-from splatfix.facts.environment.distributions import read_distributions
+from splatfix.facts.environment.packages import read_distributions
 
 MANIFEST = {
     "schema_version": 1,

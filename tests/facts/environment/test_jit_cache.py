@@ -12,7 +12,7 @@ import pytest
 
 from splatfix.facts import JitCache, LiveSystem
 from splatfix.facts.environment import probe as environment
-from splatfix.facts.environment.jit_cache import cache_roots, own_tag
+from splatfix.facts.environment.extensions import cache_roots, own_tag
 
 from .native_files import NEW_ABI, library, needs_gcc, torch_in
 

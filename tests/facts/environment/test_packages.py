@@ -10,9 +10,12 @@ import pytest
 
 from splatfix.facts import EnvironmentFacts, LiveSystem, SplatPackage, read_package_source
 from splatfix.facts.environment import probe as environment
-from splatfix.facts.environment.distributions import claimed_modules, editable_source, read_distributions
-from splatfix.facts.environment.extensions import module_name
-from splatfix.facts.environment.packages import read_shadows
+from splatfix.facts.environment.packages import (
+    claimed_modules,
+    editable_source,
+    read_distributions,
+    read_shadows,
+)
 from splatfix.facts.source.python_source import guarded_imports, imported_modules, render_calls
 
 from .native_files import NEW_ABI, TAG, extension, library, needs_gcc, torch_in
@@ -174,7 +177,7 @@ def test_an_editable_install_runs_from_its_source(
     assert editable_source(item) == str(source)
     (native,) = (one for one in found.extensions.value or () if one.links_torch)
     assert (native.folder, native.distribution) == (str(source), "diff_gaussian_rasterization")
-    assert module_name(native) == "diff_gaussian_rasterization._C"
+    assert native.module == "diff_gaussian_rasterization._C"
     assert package(found).folder == f"{source}/diff_gaussian_rasterization"
 
 
@@ -209,7 +212,7 @@ def test_an_egg_folder(empty_venv: Path, site_packages: Path) -> None:
         ("simple_knn", "0.0.0")
     ]
     (native,) = found.extensions.value or ()
-    assert module_name(native) == "simple_knn._C"
+    assert native.module == "simple_knn._C"
     item = package(found, "simple_knn")
     assert (item.distributions, item.native) == (("simple_knn",), ("simple_knn._C",))
 

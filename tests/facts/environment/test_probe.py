@@ -17,7 +17,6 @@ from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import LiveSystem
 from splatfix.facts.environment import probe as environment
-from splatfix.facts.environment.extensions import module_name
 
 SYSTEM = LiveSystem()
 
@@ -175,7 +174,7 @@ def test_a_damaged_module_is_a_fact_with_its_error(empty_venv: Path, site_packag
     assert found.extensions.value is not None
     (extension,) = found.extensions.value
     assert extension.error
-    assert module_name(extension) == "pkg._C"
+    assert extension.module == "pkg._C"
 
 
 @pytest.mark.parametrize("name", ["no/such/python", "."])

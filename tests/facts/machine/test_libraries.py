@@ -17,7 +17,7 @@ from splatfix.facts.environment.extensions import _has_init
 from splatfix.facts.environment.packages import _imports_torch
 from splatfix.facts.machine import libraries as look
 from splatfix.facts.machine import toolkits
-from splatfix.facts.source.code_matches import code_matches
+from splatfix.facts.source.extension import code_matches
 from splatfix.facts.system.playback import PlaybackSystem
 from splatfix.knowledge.breakages import source_patterns
 from tests.machines import facts_of

@@ -12,7 +12,7 @@ import pytest
 from splatfix.binaries import BinaryError
 from splatfix.core.runner import Completed
 from splatfix.facts import LiveSystem
-from splatfix.facts.system.caching import CachingSystem
+from splatfix.facts.system.live import CachingSystem
 
 
 class Slow(LiveSystem):

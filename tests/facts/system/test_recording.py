@@ -17,8 +17,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts, LiveSystem, gather, load
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
-from splatfix.facts.system.recording import RecordingSystem
-from splatfix.facts.system.redact import HIDDEN, Redactor
+from splatfix.facts.system.recording import HIDDEN, RecordingSystem, Redactor
 
 UUID = "GPU-e24bed87-5853-1036-cbfc-b54eac6acda1"
 
