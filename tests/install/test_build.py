@@ -312,7 +312,7 @@ def planned_mismatch(target: Environment, source: Path, mismatch: str) -> tuple[
         dataclasses.replace(action, cuda_mismatch=mismatch) if isinstance(action, BuildWheel) else action
         for action in made.steps
     )
-    return dataclasses.replace(made, actions=actions), facts
+    return dataclasses.replace(made, steps=actions), facts
 
 
 def test_torch_refuses_unless_it_is_forced(environment: Environment, source: Path) -> None:

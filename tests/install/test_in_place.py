@@ -131,7 +131,7 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
         for item in made.steps
     )
     with pytest.raises(SplatfixError) as caught:
-        execute(dataclasses.replace(made, actions=actions), facts)
+        execute(dataclasses.replace(made, steps=actions), facts)
     error = caught.value
     # a C compiler has no <cstdint>, which is the first thing wrong then, in a line that the source has not
     assert error.what.partition("failed: ")[2].startswith("probe.c:")
