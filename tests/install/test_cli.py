@@ -74,7 +74,8 @@ def test_install_and_revert_as_typed(
     said = capsys.readouterr()
     text = said.out
     assert re.search(r"^ +log: /.*/build-tiny_probe\.log$", said.err, re.MULTILINE)
-    assert "✓ loads" in text and "– computes" in text and "splatfix revert 0001 --python" in text
+    assert "✓ loads" in text and "– computes" in text
+    assert printed(text, "splatfix revert") == ["splatfix", "revert", "0001", "--python", environment.python]
     assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "42"
     assert splatfix("revert", "--list", "--python", environment.python) == 0
     assert "done" in capsys.readouterr().out
@@ -348,8 +349,18 @@ def blank(tmp_path: Path) -> Environment:
 
 def printed(text: str, begin: str) -> list[str]:
     """The words, as a shell reads them, of the command that begins so at the end of a line."""
-    line = next(line for line in text.splitlines() if begin in line)
+    whole = re.sub(r" *\\\n *", " ", text)  # a long command goes on after a backslash
+    line = next(line for line in whole.splitlines() if begin in line)
     return shlex.split(line[line.index(begin) :])
+
+
+def words_of(document: str, program: str) -> list[str]:
+    """The words, as a shell reads them, of the command in an error's JSON that calls this program."""
+    steps = json.loads(document)["error"]["todo"]
+    (step,) = (step for step in steps if step["argv"][:1] == [program])
+    words = shlex.split(step["command"])
+    assert words == step["argv"]
+    return words
 
 
 def test_the_way_back(blank: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -363,15 +374,9 @@ def test_the_way_back(blank: Environment, tmp_path: Path, capsys: pytest.Capture
 def test_what_is_missing(blank: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write_extension(tmp_path / "source")
     (source / "pyproject.toml").write_text('[build-system]\nrequires = ["pybind11>=2.12"]\n')
-    assert splatfix("install", str(source), "--python", blank.python) == 1
-    said = capsys.readouterr().err
-    assert printed(said, shlex.quote(blank.python) + " -m") == [
-        blank.python,
-        "-m",
-        "pip",
-        "install",
-        "pybind11>=2.12",
-    ]
+    assert splatfix("install", str(source), "--python", blank.python, "--json") == 1
+    words = words_of(capsys.readouterr().out, blank.python)
+    assert words == [blank.python, "-m", "pip", "install", "pybind11>=2.12"]
 
 
 def test_an_incomplete_checkout(
@@ -380,6 +385,6 @@ def test_an_incomplete_checkout(
     folder = tmp_path / "my checkout"
     (folder / "submodules" / "simple-knn").mkdir(parents=True)
     (folder / ".gitmodules").write_text('[submodule "x"]\n\tpath = submodules/simple-knn\n')
-    assert splatfix("install", str(folder), "--python", blank.python) == 2
-    words = printed(capsys.readouterr().err, "git -C")
+    assert splatfix("install", str(folder), "--python", blank.python, "--json") == 2
+    words = words_of(capsys.readouterr().out, "git")
     assert words == ["git", "-C", str(folder), "submodule", "update", "--init", "--recursive"]
