@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import reason
 from splatfix.checks.model import Evidence, Outcome, fail, ok, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
@@ -47,7 +48,7 @@ def torch_abi_mismatch(context: Context) -> Iterator[Outcome]:
             yield unknown(
                 f"Whether torch has what {subject} imports is not known.",
                 subject=subject,
-                evidence=Evidence("reason", linkage.error),
+                evidence=reason(linkage),
             )
         elif (
             torch is not None
@@ -198,9 +199,7 @@ def duplicate_runtimes(context: Context) -> Iterator[Outcome]:
 
 def _built_against(context: Context, item: Extension) -> str:
     """Version and CUDA of the torch that splatfix compiled an extension against; "" for what it did not build."""
-    found = (
-        one.built for one in context.environment.distributions.value or () if one.name == item.distribution
-    )
+    found = (one.built for one in context.distributions if one.name == item.distribution)
     return next((record.torch for record in found if record), "")
 
 
@@ -220,14 +219,14 @@ def _release(torch: str) -> tuple[tuple[int, ...], str]:
 
 
 def _newer_libstdcxx(context: Context) -> tuple[Step, ...]:
-    python = context.environment.interpreter.value
+    python = context.interpreter
     if python is not None and python.kind == "conda":
         return (run("conda", "install", "-p", python.prefix, "-c", "conda-forge", "libstdcxx-ng>=13"),)
     return (say("Upgrade the system's libstdc++6, or rebuild the extension with this machine's g++."),)
 
 
 def _linked(context: Context) -> Iterator[tuple[Extension, Linkage]]:
-    for item in context.environment.extensions.value or ():
+    for item in context.extensions:
         # copies of torch's own libraries that a wheel bundles are told by duplicate-runtimes
         if item.linkage is not None and not re.match(r"lib(c10|torch)", item.path.rpartition("/")[2]):
             yield item, item.linkage

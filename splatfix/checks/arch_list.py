@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import variable
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, warn
 from splatfix.checks.registry import check
 from splatfix.checks.torch import own_archs
 from splatfix.context import Context, Target
-from splatfix.context.coverage import judge
 from splatfix.core.step import Step, say, set_variable, unset_variable
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import Torch
@@ -35,10 +35,10 @@ def arch_list_malformed(context: Context) -> Iterator[Outcome]:
     anything else: "Unknown CUDA arch (8.6；8.9) or GPU not supported" for a full-width semicolon, a comma, `sm_86`, a
     trailing ';'. fused-ssim's CUDA_ARCHITECTURES and tiny-cuda-nn's TCNN_CUDA_ARCHITECTURES want plain numbers (120, not
     12.0+PTX). Source: `_get_cuda_arch_flags` of torch/utils/cpp_extension.py, which a test holds this against."""
-    text, torch = context.machine.variables.get(_NAME), context.torch
+    text, torch = context.variables.get(_NAME), context.torch
     if text and torch is not None and context.torch_cuda is not None:
         result = expand_arch_list(text, torch.version)
-        evidence = (Evidence(_NAME, repr(text), "environment variable"),)
+        evidence = (variable(context, _NAME),)
         known_after_all = isinstance(result, ArchListError) and _may_be_known(result.item, torch)
         if isinstance(result, ArchListError) and not known_after_all:
             yield fail(
@@ -52,13 +52,13 @@ def arch_list_malformed(context: Context) -> Iterator[Outcome]:
         elif isinstance(result, ArchList):
             yield ok(f"torch reads {_NAME} as {' '.join(map(str, result.entries))}.", evidence=evidence)
     for name in _PLAIN_NUMBERS:
-        value = context.machine.variables.get(name)
+        value = context.variables.get(name)
         readers = [item.source.label for item in context.sources_to_build if name in item.source.reads]
         if value and readers and not re.fullmatch(r"\d{2,3}[af]?([;,\s]+\d{2,3}[af]?)*", value.strip()):
             yield fail(
                 f"{readers[0]} reads plain numbers from {name}, not {value!r}.",
                 subject=name,
-                evidence=Evidence(name, repr(value), "environment variable"),
+                evidence=variable(context, name),
                 remedy=set_variable(name, ";".join(_plain(value))) if _plain(value) else unset_variable(name),
             )
 
@@ -87,7 +87,7 @@ def arch_list_unbuildable(context: Context) -> Iterator[Outcome]:
         yield fail(
             f"nvcc {toolkit.version} does not compile for {', '.join(item.arch.sm for item in refused)}, which {_NAME} asks for.",
             evidence=(
-                Evidence(_NAME, context.machine.variables[_NAME], "environment variable"),
+                variable(context, _NAME),
                 Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
             ),
             remedy=set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(context),
@@ -102,9 +102,9 @@ def arch_list_unbuildable(context: Context) -> Iterator[Outcome]:
 def arch_list_below_minimum(context: Context) -> Iterator[Outcome]:
     """gsplat from 1.0 on and FastGS use cooperative groups that begin with compute capability 7.0. One older entry in the list
     stops the build on any machine: "namespace "cooperative_groups" has no member "labeled_partition""."""
-    versions = {item.name.lower(): item.version for item in context.environment.distributions.value or ()}
+    gsplat = context.distribution("gsplat")
     ahead = [name for name in context.builds_ahead if name == "gsplat" or name.endswith("_fastgs")]
-    if "gsplat" in versions and release(versions["gsplat"])[:1] < (1,):
+    if gsplat and release(gsplat.version)[:1] < (1,):
         ahead = [name for name in ahead if name != "gsplat"]
     entries = _entries(context)
     old = [item for item in entries if release(item.arch.cc) < (7, 0)]
@@ -113,7 +113,7 @@ def arch_list_below_minimum(context: Context) -> Iterator[Outcome]:
         yield fail(
             f"{ahead[0]} needs compute capability 7.0; {_NAME} asks for {', '.join(map(str, old))} as well.",
             subject=ahead[0],
-            evidence=Evidence(_NAME, context.machine.variables[_NAME], "environment variable"),
+            evidence=variable(context, _NAME),
             remedy=set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(context),
         )
 
@@ -128,7 +128,7 @@ def arch_list_misses_gpu(context: Context) -> Iterator[Outcome]:
     for target in context.targets if entries else ():
         if not any(_serves(item, target, context, ptx) for item in entries):
             yield warn(
-                f"{_NAME}={context.machine.variables[_NAME]} builds nothing that {target.label} can run.",
+                f"{_NAME}={context.variables[_NAME]} builds nothing that {target.label} can run.",
                 subject=target.label,
                 evidence=Evidence(_NAME, " ".join(map(str, entries)), "environment variable"),
                 remedy=_for_targets(context),
@@ -141,13 +141,13 @@ def arch_clamped(context: Context) -> Iterator[Outcome]:
     own code: an RTX 5090 beside a torch that ends at sm_90 gets "9.0+PTX", which is compiled anew at the first use and
     lacks everything that is newer. A list that is set is not clamped. Source: `_get_cuda_arch_flags` (torch 2.0 to 2.15)."""
     torch, wanted = context.torch, context.own_targets
-    if context.machine.variables.get(_NAME, "native") != "native" or context.goal.targets:
+    if context.variables.get(_NAME, "native") != "native" or context.goal.targets:
         return
     if torch is None or not torch.code or not wanted or context.has_working_gpu is not True:
         return
     result = visible_gpu_arch_list([item.arch for item in wanted], own_archs(torch), torch.version)
     evidence = (
-        Evidence(_NAME, "not set", "environment variable"),
+        variable(context, _NAME),
         Evidence("torch's own code", " ".join(own_archs(torch)), "fat binaries of libtorch_cuda"),
     )
     # a GPU whose number torch does not know at all is told by arch-unknown-to-torch
@@ -157,18 +157,11 @@ def arch_clamped(context: Context) -> Iterator[Outcome]:
             evidence=evidence,
             remedy=_for_targets(context),
         )
-    for target in wanted if isinstance(result, ArchList) else ():
-        own = judge(
-            torch.code,
-            target.arch,
-            driver_cuda=context.driver_level(target.arch),
-            build_cuda=major_minor(torch.cuda),
-        )
-        if (
-            own.usable
-            and isinstance(result, ArchList)
-            and not any(cubin_runs_on(a, target.arch) for a in result.cubins)
-        ):
+    if not isinstance(result, ArchList):
+        return
+    for target in wanted:
+        own = context.judge(torch.code, target.arch)
+        if own.usable and not any(cubin_runs_on(arch, target.arch) for arch in result.cubins):
             yield warn(
                 f"torch {torch.version} would build for {' '.join(map(str, result.entries))} instead of {target.label}.",
                 subject=target.label,
@@ -184,11 +177,11 @@ def no_gpu_at_build(context: Context) -> Iterator[Outcome]:
     `splatfix install --target` sets the list itself."""
     if context.torch_cuda is None or context.has_working_gpu is not False or not context.toolkits:
         return
-    if context.machine.variables.get(_NAME, "native") != "native":
+    if context.variables.get(_NAME, "native") != "native":
         return
     ahead = context.builds_ahead
     evidence = (
-        Evidence(_NAME, "not set", "environment variable"),
+        variable(context, _NAME),
         Evidence("GPUs", "none that torch would see", context.machine.gpus.found_via),
     )
     what = f" of {', '.join(ahead)}" if ahead else ""
@@ -203,7 +196,7 @@ def no_gpu_at_build(context: Context) -> Iterator[Outcome]:
 def _entries(context: Context) -> tuple[ArchEntry, ...]:
     """What the variable asks torch for; () when it is unset or not understood."""
     torch = context.torch
-    text = context.machine.variables.get(_NAME)
+    text = context.variables.get(_NAME)
     if not text or torch is None or context.torch_cuda is None:
         return ()
     result = expand_arch_list(text, torch.version)

@@ -39,7 +39,7 @@ def build_out_of_memory(context: Context) -> Iterator[Outcome]:
         Evidence(
             "jobs",
             f"{jobs} at once for {what}",
-            f"MAX_JOBS={context.machine.variables.get('MAX_JOBS', 'not set')}, {room.cores} cores",
+            f"MAX_JOBS={context.variables.get('MAX_JOBS', 'not set')}, {room.cores} cores",
         ),
     )
     if need <= have or jobs == 1:
@@ -107,19 +107,13 @@ def ninja_not_on_path(context: Context) -> Iterator[Outcome]:
     """torch calls `ninja` by its name. In an environment that is not activated (an IDE, cron, a full path to python) its bin
     folder is not on PATH: what compiles at first use then ends in "Ninja is required to load C++ extensions", and a
     setup.py compiles one file after the other. Source: `verify_ninja_availability` of torch/utils/cpp_extension.py."""
-    python = context.environment.interpreter.value
-    have = {item.name.lower() for item in context.environment.distributions.value or ()}
-    if (
-        context.torch_cuda is None
-        or python is None
-        or "ninja" not in have
-        or "ninja" in context.machine.tools
-    ):
+    python = context.interpreter
+    if context.torch_cuda is None or python is None or "ninja" in context.machine.tools:
         return
-    later, ahead = context.compiles_at_first_use, context.builds_ahead
-    if not ahead:
+    if not context.distribution("ninja") or not context.builds_ahead:
         return
-    folder = f"{python.prefix}\\Scripts" if context.machine.system == "windows" else f"{python.prefix}/bin"
+    later = context.compiles_at_first_use
+    folder = f"{python.prefix}\\Scripts" if context.windows else f"{python.prefix}/bin"
     yield outcome(
         Status.WARN if later else Status.SKIP,
         "ninja is in the environment, but not on PATH"
@@ -219,11 +213,10 @@ def cub_thrust_mismatch(context: Context) -> Iterator[Outcome]:
 def _jobs_ahead(context: Context) -> tuple[int, str]:
     """How many compilers the builds ahead start at most at once, and for what; (0, "") where nothing is to be built."""
     cores = context.machine.resources.cores
-    asked = context.machine.variables.get("MAX_JOBS", "")
-    have = {item.name.lower() for item in context.environment.distributions.value or ()}
+    asked = context.variables.get("MAX_JOBS", "")
     if cores is None or not context.builds_ahead:
         return 0, ""
-    ninja = "ninja" in context.machine.tools or "ninja" in have
+    ninja = "ninja" in context.machine.tools or context.distribution("ninja")
     limit = (int(asked) if asked.isdigit() and int(asked) else cores + 2) if ninja else 1
     most, what = 0, ""
     for item in context.sources_to_build:

@@ -5,57 +5,33 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 
-from splatfix.checks import (
+from splatfix.checks import (  # noqa: F401 - importing a module registers its checks
     abi,
     arch_list,
     build_resources,
     checkout,
-    colmap,
     compiler,
     driver,
     environment,
     extension,
     gpu,
-    jit,
     packages,
-    source_build,
     sources,
     stack,
     toolkit,
     torch,
 )
-from splatfix.checks.model import Evidence, Finding, Outcome, Status
+from splatfix.checks.model import Evidence, Finding, Outcome, Status, outcome
 from splatfix.checks.registry import FAMILIES, REGISTERED, Check
 from splatfix.context import Context
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.step import run, say
-
-# In the order of a report within a family.
-_MODULES = (
-    *(gpu, driver, environment, torch, toolkit, compiler),
-    *(
-        abi,
-        arch_list,
-        build_resources,
-        checkout,
-        colmap,
-        extension,
-        jit,
-        packages,
-        source_build,
-        sources,
-        stack,
-    ),
-)
+from splatfix.core.step import run
 
 
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which a report shows them: family by family."""
-    names = [module.__name__ for module in _MODULES]
     order = {name: place for place, name in enumerate(FAMILIES)}
-    return tuple(
-        sorted(REGISTERED.values(), key=lambda item: (order[item.family], names.index(item.run.__module__)))
-    )
+    return tuple(sorted(REGISTERED.values(), key=lambda item: (order[item.family], item.run.__module__)))
 
 
 def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
@@ -81,25 +57,23 @@ def run_checks(context: Context, checks: Iterable[Check] | None = None) -> tuple
     findings: list[Finding] = []
     for item in all_checks() if checks is None else checks:
         try:
-            findings.extend(_stamped(item, outcome) for outcome in item.run(context))
+            findings.extend(_stamped(item, found) for found in item.run(context))
         except Exception as error:  # noqa: BLE001 - the doctor's own defect is told as a finding, never hidden
             findings.append(_stamped(item, _crash(error)))
     return tuple(findings)
 
 
-def _stamped(item: Check, outcome: Outcome) -> Finding:
-    return Finding(**vars(outcome), code=item.code, family=item.family)
+def _stamped(item: Check, found: Outcome) -> Finding:
+    return Finding(**vars(found), code=item.code, family=item.family)
 
 
 def _crash(error: Exception) -> Outcome:
     where = inspect.trace()[-1]
     place = f"{where.filename.replace(chr(92), '/').rsplit('/', 1)[-1]}:{where.lineno}"
     message = error.what if isinstance(error, SplatfixError) else f"{type(error).__name__}: {error}"
-    return Outcome(
+    return outcome(
         Status.CRASH,
         f"The check itself broke: {message}",
-        evidence=(Evidence("place", place, "splatfix"),),
-        remedy=(
-            say("This is a defect of splatfix. Save the facts (diagnose --save) and report it with them."),
-        ),
+        evidence=Evidence("place", place, "splatfix"),
+        remedy="This is a defect of splatfix. Save the facts (diagnose --save) and report it with them.",
     )

@@ -1,4 +1,4 @@
-"""Checks of a stack's checkout: is it complete, does it call what is installed, does code go missing without a word."""
+"""Checks of a stack's checkout: whether it is complete, fits what is installed, and what its convert.py asks of COLMAP."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from splatfix.checks.registry import check
 from splatfix.checks.stack import stack_of
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say
+from splatfix.core.versions import release
 from splatfix.facts import Checkout, RenderCall, SplatPackage
 from splatfix.knowledge import stacks
+from splatfix.knowledge.breakages import breakage
 
 
 @check("submodules-missing", family="checkout", title="Submodules of the checkout were fetched")
@@ -168,15 +170,9 @@ def silent_fallback(context: Context) -> Iterator[Outcome]:
         return
     for item in found.guarded:
         module = item.module.partition(".")[0]
-        package = next(
-            (one for one in context.environment.packages.value or () if one.module == module), None
-        )
-        evidence = (
-            Evidence(
-                f"{item.file}:{item.line}",
-                f"import of {item.module} catches {item.catches}",
-                "its syntax tree",
-            ),
+        package = next((one for one in context.packages if one.module == module), None)
+        evidence = Evidence(
+            f"{item.file}:{item.line}", f"import of {item.module} catches {item.catches}", "its syntax tree"
         )
         asked = [name for name in item.names if name[:1].isupper()]
         lacking = [name for name in asked if package and package.classes and name not in package.classes]
@@ -301,7 +297,7 @@ def _broken(context: Context, package: SplatPackage | None) -> str:
         return ""
     if package.native_missing:
         return f"no {', '.join(package.native_missing)}"
-    for item in context.environment.extensions.value or ():
+    for item in context.extensions:
         of_package = item.distribution in package.distributions or item.path.startswith(f"{leaf(package)}/")
         if (
             of_package
@@ -310,3 +306,67 @@ def _broken(context: Context, package: SplatPackage | None) -> str:
         ):
             return "its compiled part does not load"
     return ""
+
+
+@check("colmap-missing", family="checkout", title="COLMAP is here for photographs of one's own")
+def colmap_missing(context: Context) -> Iterator[Outcome]:
+    """convert.py calls `colmap`; without it "Feature extraction failed with code 1" (127 on Linux). Downloaded scenes need no
+    COLMAP, so its absence is only named. Another place is given by --colmap_executable."""
+    found, fact = context.checkout, context.machine.colmap
+    if found is None or not _calls_colmap(found) or not fact.found_via:
+        return
+    if fact.absent:
+        yield skip(
+            "convert.py calls COLMAP, which is not on PATH; downloaded scenes do not need it.",
+            evidence=Evidence("colmap", "not there", fact.found_via),
+            remedy="For photographs of your own: install COLMAP, or give convert.py --colmap_executable PATH.",
+        )
+    elif fact.value is not None:
+        yield ok(
+            f"COLMAP {fact.value.version} is on PATH.",
+            evidence=Evidence("colmap", fact.value.version, fact.found_via),
+        )
+
+
+@check("colmap-option-mismatch", family="checkout", title="convert.py calls COLMAP by names that it knows")
+def colmap_option_mismatch(context: Context) -> Iterator[Outcome]:
+    """COLMAP 3.13 renamed --SiftExtraction.use_gpu to --FeatureExtraction.use_gpu (and matching likewise) and dropped the old
+    names: "Failed to parse options - unrecognised option '--SiftExtraction.use_gpu'". convert.py of Inria's family uses the
+    old ones. Source: colmap PR#3465, gaussian-splatting#1255 and #1308, nerfstudio PR#3781."""
+    found, colmap = context.checkout, context.machine.colmap.value
+    known = breakage("colmap-options")
+    if found is None or colmap is None or not found.colmap_options:
+        return
+    version = release(colmap.version)[:2]
+    old = [name for name in found.colmap_options if name.startswith("Sift")]
+    new = [name for name in found.colmap_options if name.startswith("Feature")]
+    renamed = known.when.holds({"colmap": version})
+    wrong = old if renamed and not new else new if not renamed and not old else []
+    if wrong:
+        yield warn(
+            f"convert.py gives COLMAP --{wrong[0]}, which COLMAP {colmap.version} does not know.",
+            evidence=(
+                Evidence("convert.py", " ".join(f"--{name}" for name in found.colmap_options), "its text"),
+                Evidence("colmap", colmap.version, context.machine.colmap.found_via),
+            ),
+            remedy=f"In convert.py: {known.cure}.",
+        )
+
+
+@check("colmap-no-gpu", family="checkout", title="COLMAP was built with CUDA")
+def colmap_no_gpu(context: Context) -> Iterator[Outcome]:
+    """convert.py asks for SIFT on the GPU. A COLMAP without CUDA (Debian's and Ubuntu's package) falls back to OpenGL, which
+    needs a screen: over ssh or in a container it ends in "could not connect to display". With --no_gpu it runs anywhere."""
+    found, fact = context.checkout, context.machine.colmap
+    if found is None or not _calls_colmap(found) or fact.value is None or fact.value.cuda is not False:
+        return
+    yield skip(
+        f"COLMAP {fact.value.version} was built without CUDA: give convert.py --no_gpu where there "
+        "is no screen.",
+        evidence=Evidence("colmap", "without CUDA", fact.found_via),
+        remedy="python convert.py -s DATA --no_gpu, or a COLMAP built with CUDA (conda-forge has one).",
+    )
+
+
+def _calls_colmap(found: Checkout) -> bool:
+    return "convert.py" in found.paths or bool(found.colmap_options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import host_compiler, reason, torch_version, variable
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
@@ -20,7 +21,7 @@ def host_compiler_missing(context: Context) -> Iterator[Outcome]:
     if not context.machine.compilers.known:
         yield unknown(
             "The C++ compilers of this machine could not be determined.",
-            evidence=Evidence("reason", context.machine.compilers.error),
+            evidence=reason(context.machine.compilers),
         )
         return
     compiler = context.host_compiler
@@ -32,9 +33,7 @@ def host_compiler_missing(context: Context) -> Iterator[Outcome]:
             ),
         )
     elif context.torch_cuda is not None:
-        what = (
-            "the Visual Studio Build Tools (C++ workload)" if context.machine.system == "windows" else "g++"
-        )
+        what = "the Visual Studio Build Tools (C++ workload)" if context.windows else "g++"
         yield outcome(
             Status.SKIP if context.made_to_run else Status.WARN,
             "No C++ compiler was found: extensions cannot be built here.",
@@ -54,7 +53,7 @@ def host_gcc_too_new(context: Context) -> Iterator[Outcome]:
     limit = {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max}.get(family_of(compiler))
     major = release(compiler.version)[0]
     evidence = (
-        Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via)),
+        host_compiler(compiler),
         Evidence(
             "nvcc's limit",
             f"{family_of(compiler)} {limit if limit is not None else 'not known'}",
@@ -101,10 +100,7 @@ def host_gcc_too_old(context: Context) -> Iterator[Outcome]:
         return
     yield warn(
         f"{compiler.kind} {compiler.version} is too old for the headers of torch {torch.version}, which need gcc {oldest}.",
-        evidence=(
-            Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via)),
-            Evidence("torch", torch.version, context.environment.torch.found_via),
-        ),
+        evidence=(host_compiler(compiler), torch_version(context)),
         remedy=_newer_gcc(context, oldest),
     )
 
@@ -173,18 +169,15 @@ def host_compiler_refused_by_torch(context: Context) -> Iterator[Outcome]:
     if rules is None or family not in ("gcc", "clang"):
         return
     cuda = release(toolkit.version)
-    setting = context.machine.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
+    setting = context.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
     if why := host_compilers.compiler_check_skipped(torch.version, setting):
-        yield skip(
-            f"torch does not check the host compiler: {why}.",
-            evidence=Evidence("torch", torch.version, context.environment.torch.found_via),
-        )
+        yield skip(f"torch does not check the host compiler: {why}.", evidence=torch_version(context))
         return
     bounds = rules.gcc_bounds(cuda) if family == "gcc" else rules.clang_bounds(cuda)
     if bounds is None:
         return  # torch only warns there
     evidence = (
-        Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via)),
+        host_compiler(compiler),
         Evidence(
             f"torch {torch.version} with CUDA {toolkit.version}",
             f"{family} {bounds}",
@@ -211,7 +204,7 @@ def host_compiler_refused_by_torch(context: Context) -> Iterator[Outcome]:
 def _told_to_take_any(context: Context) -> str:
     """The variable that switches nvcc's own limit off; "" for none."""
     for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
-        words = context.machine.variables.get(name, "").replace("--allow", "-allow").split()
+        words = context.variables.get(name, "").replace("--allow", "-allow").split()
         if {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"} & set(words):
             return name
     return ""
@@ -272,12 +265,7 @@ def msvc_not_on_path(context: Context) -> Iterator[Outcome]:
     '['where', 'cl']' returned non-zero exit status 1", and nvcc says "Cannot find compiler 'cl.exe' in PATH". Source:
     `get_compiler_abi_compatibility_and_version` and `_get_vc_env` of torch/utils/cpp_extension.py."""
     compiler = context.host_compiler
-    if (
-        context.machine.system != "windows"
-        or compiler is None
-        or compiler.kind != "cl"
-        or context.torch_cuda is None
-    ):
+    if not context.windows or compiler is None or compiler.kind != "cl" or context.torch_cuda is None:
         return
     if any(item.kind == "cl" and "PATH" in item.found_via for item in context.machine.compilers.value or ()):
         return
@@ -298,9 +286,9 @@ def msvc_x86_host(context: Context) -> Iterator[Outcome]:
     """In the plain "Developer Command Prompt" cl.exe compiles for 32 bits: torch's headers end in "'_addcarry_u64': identifier
     not found", the linker in unresolved symbols. The folder of cl.exe names host and target (Hostx64\\x64); VSCMD_ARG_TGT_ARCH
     says what the prompt was opened for."""
-    if context.machine.system != "windows":
+    if not context.windows:
         return
-    prompt = context.machine.variables.get("VSCMD_ARG_TGT_ARCH", "")
+    prompt = context.variables.get("VSCMD_ARG_TGT_ARCH", "")
     for item in context.machine.compilers.value or ():
         place = item.path.replace("/", "\\").lower()
         if item.kind != "cl" or "PATH" not in item.found_via:
@@ -322,12 +310,8 @@ def msvc_x86_host(context: Context) -> Iterator[Outcome]:
 def distutils_use_sdk_unset(context: Context) -> Iterator[Outcome]:
     """In a prompt of Visual Studio torch stops every setup.py with "It seems that the VC environment is activated but
     DISTUTILS_USE_SDK is not set". Source: `_check_abi` of torch/utils/cpp_extension.py, which a test reads."""
-    variables = context.machine.variables
-    if (
-        context.machine.system != "windows"
-        or context.torch_cuda is None
-        or "VSCMD_ARG_TGT_ARCH" not in variables
-    ):
+    variables = context.variables
+    if not context.windows or context.torch_cuda is None or "VSCMD_ARG_TGT_ARCH" not in variables:
         return
     if "DISTUTILS_USE_SDK" in variables:
         return
@@ -335,9 +319,6 @@ def distutils_use_sdk_unset(context: Context) -> Iterator[Outcome]:
     yield outcome(
         Status.WARN if waiting else Status.SKIP,
         f"Visual Studio's prompt is open, and DISTUTILS_USE_SDK is not set: torch stops {waiting[0] if waiting else 'a build'}.",
-        evidence=(
-            Evidence("VSCMD_ARG_TGT_ARCH", variables["VSCMD_ARG_TGT_ARCH"], "environment variable"),
-            Evidence("DISTUTILS_USE_SDK", "not set", "environment variable"),
-        ),
+        evidence=(variable(context, "VSCMD_ARG_TGT_ARCH"), variable(context, "DISTUTILS_USE_SDK")),
         remedy=set_variable("DISTUTILS_USE_SDK", "1"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import variable
 from splatfix.checks.model import Evidence, Outcome, fail, ok, unknown
 from splatfix.checks.registry import check
 from splatfix.context import Context
@@ -99,14 +100,14 @@ def driver_library_missing(context: Context) -> Iterator[Outcome]:
         return
     if driver.cuda or driver.library_version:
         return
-    container, variables = context.machine.container, context.machine.variables
+    container, variables = context.machine.container, context.variables
     evidence = (
         Evidence("kernel module", driver.version, context.machine.driver.found_via),
         Evidence(
             "libcuda and NVML", "not found", context.machine.gpus.found_via or context.machine.gpus.error
         ),
         *(
-            Evidence(name, variables[name], "environment variable")
+            variable(context, name)
             for name in ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
             if name in variables
         ),
@@ -170,11 +171,7 @@ def stub_libcuda_loaded(context: Context) -> Iterator[Outcome]:
         f"{found.value[0]} is loaded before the driver's {found.value[1]}.",
         evidence=(
             Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),
-            Evidence(
-                "LD_LIBRARY_PATH",
-                context.machine.variables.get("LD_LIBRARY_PATH", "not set"),
-                "environment variable",
-            ),
+            variable(context, "LD_LIBRARY_PATH"),
         ),
         remedy="Take the stubs folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d; LIBRARY_PATH may keep it.",
     )
@@ -190,7 +187,7 @@ def forward_compat_on_geforce(context: Context) -> Iterator[Outcome]:
     driver; a GeForce answers with error 804 ("forward compatibility was attempted on non supported HW"). Source: NVIDIA's
     page on forward compatibility."""
     found, driver = context.machine.libcuda, context.machine.driver.value
-    names = [gpu.name for gpu in context.machine.gpus.value or () if gpu.vendor == "nvidia"]
+    names = [gpu.name for gpu in context.nvidia_gpus]
     compat = bool(found.value) and "/compat/" in (found.value or ("",))[0]
     refused = driver is not None and driver.cuda_error == drivers.FORWARD_COMPAT_REFUSED
     if not refused and not (compat and any("GeForce" in name for name in names)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import reason, version_of
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
@@ -21,7 +22,7 @@ def interpreter_answers(context: Context) -> Iterator[Outcome]:
     if interpreter.value is None:
         yield fail(
             "The target environment's Python does not work.",
-            evidence=Evidence("reason", interpreter.error),
+            evidence=reason(interpreter),
             remedy="Recreate the environment, or choose another one with --python.",
         )
         return
@@ -36,21 +37,17 @@ def interpreter_answers(context: Context) -> Iterator[Outcome]:
 def build_tools(context: Context) -> Iterator[Outcome]:
     """Splatting extensions are built with `--no-build-isolation`, so what builds them must be in the environment itself:
     setuptools (and wheel before setuptools 70.1); ninja makes torch compile files side by side."""
-    distributions = context.environment.distributions
-    if distributions.value is None or context.torch_cuda is None:
+    if context.environment.distributions.value is None or context.torch_cuda is None:
         return
-    have = {item.name.lower().replace("_", "-"): item.version for item in distributions.value}
-    evidence = tuple(
-        Evidence(name, have.get(name, "not installed"), distributions.found_via)
-        for name in ("setuptools", "wheel", "ninja")
-    )
-    needs = ["setuptools"] if "setuptools" not in have else []
-    if "wheel" not in have and release(have.get("setuptools", "0")) < (70, 1):
+    setuptools = context.distribution("setuptools")
+    evidence = [version_of(context, name) for name in ("setuptools", "wheel", "ninja")]
+    needs = [] if setuptools else ["setuptools"]
+    if not context.distribution("wheel") and release(setuptools.version if setuptools else "0") < (70, 1):
         needs.append("wheel")
-    if "ninja" not in have and "ninja" not in context.machine.tools:
+    if not context.distribution("ninja") and "ninja" not in context.machine.tools:
         needs.append("ninja")
     if needs:
-        asked = [_as_torch_bears(name, context) for name in needs]
+        asked = [_compatible_with_torch(name, context) for name in needs]
         yield outcome(
             Status.SKIP if context.made_to_run else Status.WARN,
             f"Missing to build extensions: {', '.join(needs)}.",
@@ -68,9 +65,7 @@ def setuptools_incompatible(context: Context) -> Iterator[Outcome]:
     """torch.utils.cpp_extension of older releases imports pkg_resources, which setuptools 82 removed, or
     pkg_resources.packaging, which setuptools 70 removed. Every build of an extension then ends before it begins. The
     setup.py of tiny-cuda-nn imports pkg_resources itself, whatever torch does."""
-    torch = context.torch
-    distributions = context.environment.distributions
-    setuptools = next((item for item in distributions.value or () if item.name.lower() == "setuptools"), None)
+    torch, setuptools = context.torch, context.distribution("setuptools")
     if torch is None or setuptools is None:
         return
     asking = [(f"torch {torch.version}", "cpp_extension.py", torch.builder_imports)]
@@ -84,7 +79,7 @@ def setuptools_incompatible(context: Context) -> Iterator[Outcome]:
             yield fail(
                 f"{who} imports {name}; setuptools {setuptools.version} no longer has it.",
                 evidence=(
-                    Evidence("setuptools", setuptools.version, distributions.found_via),
+                    version_of(context, "setuptools"),
                     Evidence(file, f"imports {name}", "its source text"),
                 ),
                 remedy=context.pip("install", f"setuptools<{limit}"),
@@ -92,8 +87,8 @@ def setuptools_incompatible(context: Context) -> Iterator[Outcome]:
             return
 
 
-def _as_torch_bears(name: str, context: Context) -> str:
-    """setuptools below the release that dropped what this torch's builder imports of it."""
+def _compatible_with_torch(name: str, context: Context) -> str:
+    """A requirement; setuptools below the release that dropped what this torch's builder imports of it."""
     torch = context.torch
     limits = [limit for gone, limit in SETUPTOOLS_DROPPED.items() if torch and gone in torch.builder_imports]
     return f"{name}<{min(limits)}" if name == "setuptools" and limits else name
@@ -108,11 +103,7 @@ def import_shadowing(context: Context) -> Iterator[Outcome]:
     """Python searches the folder of the script, or the current one, before site-packages. A source folder of the same name
     is then imported instead of the installed package: "cannot import name '_C' from partially initialized module". A
     folder that holds compiled modules itself is an installation in place and counts as such."""
-    installed = {item.module for item in context.environment.packages.value or ()} | {
-        "torch",
-        "torchvision",
-        "numpy",
-    }
+    installed = {item.module for item in context.packages} | {"torch", "torchvision", "numpy"}
     checkout = context.checkout
     seen: dict[str, Shadow] = {item.path: item for item in context.environment.shadows.value or ()}
     seen |= {item.path: item for item in (checkout.shadows if checkout else ())}
@@ -131,7 +122,7 @@ def import_shadowing(context: Context) -> Iterator[Outcome]:
 def editable_source_gone(context: Context) -> Iterator[Outcome]:
     """`pip install -e` (SuGaR's install.py does it) only links to the source folder. When that folder is moved or removed,
     pip still lists the package and importing it fails."""
-    for item in context.environment.distributions.value or ():
+    for item in context.distributions:
         if item.source_gone:
             yield fail(
                 f"{item.name} was installed from {item.origin}, which is gone.",
@@ -148,14 +139,12 @@ def editable_source_gone(context: Context) -> Iterator[Outcome]:
 def python_version_unsupported(context: Context) -> Iterator[Outcome]:
     """torch publishes wheels for a few minors of CPython, 64 bits only; on another Python pip says "No matching distribution
     found for torch" and no more. Said only where torch is not installed yet. Source: knowledge/data/torch_releases.json."""
-    python = context.environment.interpreter.value
+    python = context.interpreter
     if python is None or context.environment.torch_installed.value is not False:
         return
     version = major_minor(python.version)
-    evidence = (
-        Evidence(
-            "Python", f"{python.version} ({python.implementation}, {python.platform_tag})", python.executable
-        ),
+    evidence = Evidence(
+        "Python", f"{python.version} ({python.implementation}, {python.platform_tag})", python.executable
     )
     known = torch_releases.releases()
     answers = {row.release: row.supports_python(version) for row in known} if version else {}
@@ -200,7 +189,7 @@ def no_matching_wheel(context: Context) -> Iterator[Outcome]:
     """The torch that a checkout pins must have a wheel for this Python and C library: torch 1.12 ends at Python 3.10, wheels
     from 2.7 on need glibc 2.28, and musl (Alpine) has none at all. pip then says "Could not find a version that satisfies
     the requirement". Said only where torch is not installed yet. Source: knowledge/data/torch_releases.json."""
-    python, libc = context.environment.interpreter.value, context.machine.libc
+    python, libc = context.interpreter, context.machine.libc
     if python is None or context.environment.torch_installed.value is not False:
         return
     if libc.value and libc.value.startswith("musl"):

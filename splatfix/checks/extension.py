@@ -1,17 +1,19 @@
-"""Checks of the native extensions in the environment: can this GPU run what they carry, and can this Python load them."""
+"""Checks of native extensions, installed or compiled at first use: whether this GPU can run and this Python load them."""
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import reason, torch_cuda
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context, Target
-from splatfix.context.coverage import Coverage, code_words, judge
-from splatfix.core.step import run
+from splatfix.context.coverage import Coverage, code_words
+from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
-from splatfix.facts import Extension
+from splatfix.facts import Extension, JitCache
 from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import cuda_of_ptx_isa
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
@@ -26,9 +28,7 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
     with garbage such as "Tried to allocate 131060 GiB"."""
     extensions = context.environment.extensions
     if extensions.value is None:
-        yield unknown(
-            "The native extensions could not be looked at.", evidence=Evidence("reason", extensions.error)
-        )
+        yield unknown("The native extensions could not be looked at.", evidence=reason(extensions))
         return
     wanted = context.targets
     for item in extensions.value:
@@ -54,38 +54,32 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
             yield finding
 
 
-@check(
-    "ptx-newer-than-driver",
-    family="extension",
-    title="The driver can compile the PTX that extensions lean on",
-)
+@check("ptx-newer-than-driver", family="extension", title="The driver can compile the PTX of the extensions")
 def ptx_newer_than_driver(context: Context) -> Iterator[Outcome]:
-    """An extension without machine code for the GPU leans on its PTX, which the driver compiles at first use. A driver compiles
+    """An extension without machine code for the GPU depends on its PTX, which the driver compiles at first use. A driver compiles
     the PTX of its own CUDA and older: "the provided PTX was compiled with an unsupported toolchain" (error 222), or, where
     launches are not checked, silence and garbage. Source: the PTX ISA's release table (knowledge/data/drivers.json)."""
-    driver = context.machine.driver.value
-    for item in context.environment.extensions.value or ():
+    known = context.machine.driver
+    driver = known.value
+    for item in context.extensions:
         if not item.code or not (item.links_torch or item.importable):
             continue
         for target in context.targets:
             verdict = _verdict(context, item, target)
             if not verdict.too_new_ptx or verdict.missing:
                 continue
-            newest = max(
-                entry.ptx_version for group in item.code for entry in group.entries if entry.ptx_version
-            )
+            entries = (entry for group in item.code for entry in group.entries)
+            newest = max(entry.ptx_version for entry in entries if entry.ptx_version)
             level = cuda_of_ptx_isa(newest)
             cuda = ".".join(map(str, level)) if level else f"PTX {newest[0]}.{newest[1]}"
+            limit = context.driver_level(target.arch)
             yield fail(
-                f"{_name(item)} leans on PTX of CUDA {cuda} for {target.label}; this driver compiles up to CUDA "
-                f"{context.driver_level(target.arch)}.",
+                f"{_name(item)} needs PTX of CUDA {cuda} on {target.label}; this driver compiles up to CUDA {limit}.",
                 subject=f"{_name(item)} on {target.label}",
                 evidence=(
                     Evidence(item.path, code_words(item.code), context.environment.extensions.found_via),
                     Evidence(
-                        "driver",
-                        f"{driver.version} (CUDA {context.driver_level(target.arch)})" if driver else "none",
-                        context.machine.driver.found_via,
+                        "driver", f"{driver.version} (CUDA {limit})" if driver else "none", known.found_via
                     ),
                 ),
                 remedy=(
@@ -105,21 +99,22 @@ def cuda_runtime_mismatch(context: Context) -> Iterator[Outcome]:
     if cuda is None or torch is None:
         return
     told: set[str] = set()
-    for item in context.environment.extensions.value or ():
-        wants = [m for name in item.needed if (m := _CUDART.match(name))]
-        if not item.links_torch or not wants or int(wants[0].group(1) or wants[0].group(2)) == cuda[0]:
+    for item in context.extensions:
+        runtime = next((match for name in item.needed if (match := _CUDART.match(name))), None)
+        major = runtime and (runtime.group(1) or runtime.group(2))
+        if not item.links_torch or not runtime or not major or int(major) == cuda[0]:
             continue
         told.add(item.distribution or "")
         yield fail(
-            f"{_name(item)} was built for CUDA {wants[0].group(1) or wants[0].group(2)}, torch is a CUDA {torch.cuda} build.",
+            f"{_name(item)} was built for CUDA {major}, torch is a CUDA {torch.cuda} build.",
             subject=_name(item),
             evidence=(
-                Evidence(item.path, f"needs {wants[0].group(0)}", "its dynamic section"),
-                Evidence("torch.version.cuda", str(torch.cuda), context.environment.torch.found_via),
+                Evidence(item.path, f"needs {runtime.group(0)}", "its dynamic section"),
+                torch_cuda(context),
             ),
             remedy=context.install(text=f"Rebuild {_name(item)} from its source folder"),
         )
-    for one in context.environment.distributions.value or ():
+    for one in context.distributions:
         if one.built is None or not one.built.cuda_mismatch or one.name in told:
             continue
         yield warn(
@@ -131,7 +126,7 @@ def cuda_runtime_mismatch(context: Context) -> Iterator[Outcome]:
                     one.built.cuda_mismatch,
                     "splatfix.json in its metadata folder",
                 ),
-                Evidence("torch.version.cuda", str(torch.cuda), context.environment.torch.found_via),
+                torch_cuda(context),
             ),
             remedy=context.install(text=f"Rebuild {one.name} with a toolkit of CUDA {cuda[0]}"),
         )
@@ -142,10 +137,10 @@ def extension_python_mismatch(context: Context) -> Iterator[Outcome]:
     """A module named for cpython-310 is invisible to Python 3.11: the import fails with "No module named ..._C". A file that
     imports nothing of Python (torchao's, which torch.ops loads by its path) is no module, whatever its name says, and so
     is one whose package holds a module of the same name for this Python."""
-    interpreter = context.environment.interpreter.value
+    interpreter = context.interpreter
     if interpreter is None or interpreter.implementation != "CPython":
         return
-    for item in context.environment.extensions.value or ():
+    for item in context.extensions:
         name = item.path.rpartition("/")[2]
         python = python_of_file(name)
         if python is None or extension_file_fits(name, interpreter.abi_tag):
@@ -168,7 +163,7 @@ def extension_python_mismatch(context: Context) -> Iterator[Outcome]:
 @check("extension-damaged", family="extension", title="Extension files can be read")
 def extension_damaged(context: Context) -> Iterator[Outcome]:
     """A native module that is truncated or no binary at all fails at import with "invalid ELF header" or "file too short"."""
-    for item in context.environment.extensions.value or ():
+    for item in context.extensions:
         if item.error:
             yield fail(
                 f"{item.path} cannot be read as a native module: {item.error}",
@@ -184,7 +179,7 @@ def extension_imports(context: Context) -> Iterator[Outcome]:
     for probe in context.environment.imports:
         if probe.module == "torch":
             continue
-        evidence = (Evidence(f"import {probe.module}", probe.detail or probe.outcome, "child process"),)
+        evidence = Evidence(f"import {probe.module}", probe.detail or probe.outcome, "child process")
         if probe.ok:
             yield ok(f"{probe.module} imports.", subject=probe.module, evidence=evidence)
         else:
@@ -206,9 +201,7 @@ def _meant_for(item: Extension) -> Arch | None:
 def _verdict(context: Context, item: Extension, target: Target) -> Coverage:
     # each group as often as it occurs, so that the reason counts right
     fatbins = tuple(group for group in item.code for _ in range(group.count))
-    return judge(
-        fatbins, target.arch, driver_cuda=context.driver_level(target.arch), build_cuda=context.torch_cuda
-    )
+    return context.judge(fatbins, target.arch)
 
 
 def _judged(
@@ -239,7 +232,7 @@ def _twin(context: Context, item: Extension, abi_tag: str) -> bool:
     """The same module lies beside it, under a name that this Python imports."""
     folder, _, name = item.path.rpartition("/")
     module = name.partition(".")[0]
-    for one in context.environment.extensions.value or ():
+    for one in context.extensions:
         place, _, other = one.path.rpartition("/")
         if (place, other.partition(".")[0]) == (folder, module) and extension_file_fits(other, abi_tag):
             return True
@@ -248,3 +241,143 @@ def _twin(context: Context, item: Extension, abi_tag: str) -> bool:
 
 def _name(item: Extension) -> str:
     return item.distribution or item.path.split("/", 1)[0].split(".")[0]
+
+
+# The longest build of a splatting extension at first use (gsplat, all of it, on one core) ends well before.
+_LONGEST_BUILD = datetime.timedelta(hours=2)
+
+
+@check(
+    "stale-jit-cache", family="extension", title="Extensions compiled at first use fit the installed torch"
+)
+def stale_jit_cache(context: Context) -> Iterator[Outcome]:
+    """gsplat's wheel and others compile their CUDA code at the first import and keep it in torch's cache
+    (`~/.cache/torch_extensions`, or TORCH_EXTENSIONS_DIR). A library that was left there by another torch is loaded
+    again as it is, and fails with an undefined symbol. Only the cache folder of this Python and CUDA is judged."""
+    torch = context.torch
+    for item in _current(context):
+        missing = item.linkage.torch_missing
+        abi = item.linkage.cxx11_abi
+        other_abi = torch is not None and None not in (abi, torch.cxx11_abi) and abi != torch.cxx11_abi
+        if item.error:
+            yield _stale(context, item, f"its library cannot be read ({item.error})")
+        elif torch is not None and (missing or other_abi):
+            yield _stale(context, item, f"it was compiled against another torch than {torch.version}")
+        elif item.linkage.error:
+            yield unknown(
+                f"Whether the cached {item.name} fits torch is not known.",
+                subject=item.name,
+                evidence=reason(item.linkage),
+            )
+        elif item.library is not None:
+            yield ok(
+                f"The cached {item.name} fits the installed torch.",
+                subject=item.name,
+                evidence=Evidence(item.folder, f"built {item.built}", "torch's extension cache"),
+            )
+
+
+@check("jit-cache-arch", family="extension", title="Extensions compiled at first use carry code for the GPU")
+def jit_cache_arch(context: Context) -> Iterator[Outcome]:
+    """The cache does not know for which GPU a library was compiled. After a change of the graphics card the old library
+    is loaded again, and the first kernel ends in "no kernel image is available for execution on the device"."""
+    for item in _current(context):
+        if not item.code:
+            continue
+        for target in context.targets:
+            verdict = context.judge(item.code, target.arch)
+            if not verdict.usable:
+                yield fail(
+                    f"The cached {item.name} cannot run on {target.label}: {verdict.reason}.",
+                    subject=f"{item.name} on {target.label}",
+                    evidence=(
+                        Evidence(item.folder, code_words(item.code), "fat binaries read as bytes"),
+                        *(Evidence("build.ninja", flag) for flag in item.gencode[:8]),
+                    ),
+                    remedy=_remove(context, item),
+                )
+
+
+@check("jit-cache-locked", family="extension", title="No build at first use was left locked")
+def jit_cache_locked(context: Context) -> Iterator[Outcome]:
+    """While torch compiles an extension at first use it holds a file called `lock`. A build that was killed leaves the file
+    behind, and every later import waits for it without a word. A lock younger than two hours may be a build at work."""
+    for item in _current(context):
+        if item.locked is None:
+            continue
+        age = _age(item.locked, context.facts.gathered)
+        evidence = Evidence(f"{item.folder}/lock", f"written {item.locked}", "its time stamp")
+        if age is None or age < _LONGEST_BUILD:
+            yield skip(
+                f"{item.name} is being compiled, or its build was just ended.",
+                subject=item.name,
+                evidence=evidence,
+            )
+        else:
+            yield fail(
+                f"A killed build left {item.name} locked; importing it waits for ever.",
+                subject=item.name,
+                evidence=evidence,
+                remedy=("When no build is running:", context.remove(f"{item.folder}/lock")),
+            )
+
+
+@check("gsplat-without-kernels", family="extension", title="gsplat has its kernels, or what compiles them")
+def gsplat_without_kernels(context: Context) -> Iterator[Outcome]:
+    """gsplat's wheel on PyPI holds no compiled code; it compiles at the first import where it finds nvcc. Without a toolkit it
+    prints "No CUDA toolkit found. gsplat will be disabled.", the import succeeds, and every call fails."""
+    installed = next((item for item in context.packages if item.module == "gsplat"), None)
+    toolkits, via = context.machine.toolkits, context.environment.extensions.found_via
+    if installed is None or context.torch_cuda is None:
+        return
+    compiled = [item.path for item in context.extensions if item.path.startswith("gsplat/")]
+    compiled += [item.folder for item in _current(context) if item.name.startswith("gsplat") and item.library]
+    if compiled:
+        yield ok("gsplat's kernels are compiled.", evidence=Evidence("compiled", compiled[0], via))
+    elif toolkits.value is None:
+        yield unknown("Whether gsplat can compile its kernels is not known.", evidence=reason(toolkits))
+    elif not context.toolkits:
+        yield fail(
+            "gsplat has no compiled kernels, and there is no nvcc to compile them.",
+            evidence=(
+                Evidence(installed.folder, "no compiled module", via),
+                Evidence("toolkits", "none", toolkits.found_via),
+            ),
+            remedy="Install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index.",
+        )
+    else:
+        yield skip(
+            "gsplat compiles its kernels at the first import (minutes).",
+            evidence=Evidence(installed.folder, "no compiled module, none in torch's cache", via),
+        )
+
+
+def _current(context: Context) -> Iterator[JitCache]:
+    for item in context.environment.jit_caches.value or ():
+        if item.current:
+            yield item
+
+
+def _stale(context: Context, item: JitCache, why: str) -> Outcome:
+    evidence = [Evidence(item.folder, f"built {item.built}", "torch's extension cache")]
+    if lost := ", ".join(item.linkage.torch_missing[:3]):
+        evidence.append(Evidence("not in torch", lost, "hash tables of torch's libraries"))
+    if item.torch_folder:
+        evidence.append(Evidence("built with", item.torch_folder, "build.ninja"))
+    return fail(
+        f"The cached {item.name} is stale: {why}.",
+        subject=item.name,
+        evidence=evidence,
+        remedy=_remove(context, item),
+    )
+
+
+def _remove(context: Context, item: JitCache) -> tuple[Step, ...]:
+    return (say("Remove it; the next import compiles it anew:"), context.remove(item.folder, folder=True))
+
+
+def _age(then: str, now: str) -> datetime.timedelta | None:
+    try:
+        return datetime.datetime.fromisoformat(now) - datetime.datetime.fromisoformat(then)
+    except (ValueError, TypeError):
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import reason, variable
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
@@ -27,7 +28,7 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
     if gpus.value is None:
         yield unknown(
             "The GPUs of this machine could not be determined.",
-            evidence=Evidence("reason", gpus.error),
+            evidence=reason(gpus),
             remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
         )
         return
@@ -67,12 +68,9 @@ def gpu_without_driver(context: Context) -> Iterator[Outcome]:
     if not context.has_nvidia_gpu or driver.known:
         return
     if not driver.absent:
-        yield unknown(
-            "Could not determine whether an NVIDIA driver is loaded.",
-            evidence=Evidence("reason", driver.error or "the facts do not say"),
-        )
+        yield unknown("Could not determine whether an NVIDIA driver is loaded.", evidence=reason(driver))
         return
-    cards = [gpu for gpu in context.machine.gpus.value or () if gpu.vendor == "nvidia"]
+    cards = context.nvidia_gpus
     names = ", ".join(gpu.name for gpu in cards)
     others = sorted({gpu.kernel_driver for gpu in cards if gpu.kernel_driver})
     instead = f" ({' and '.join(others)} is bound to it, without CUDA support)" if others else ""
@@ -94,14 +92,14 @@ def no_gpu_visible(context: Context) -> Iterator[Outcome]:
     """CUDA_VISIBLE_DEVICES names the GPUs that programs may see; an empty value, -1 or an index that does not exist
     (everything from the first bad entry on is dropped) leaves none, and so does a GPU that is named twice; torch then says
     that it found no GPU. Source: `_parse_visible_devices` of torch/cuda/__init__.py."""
-    value = context.machine.variables.get(visible.NAME)
-    gpus = tuple(gpu for gpu in context.machine.gpus.value or () if gpu.vendor == "nvidia")
+    value = context.variables.get(visible.NAME)
+    gpus = context.nvidia_gpus
     if value is None or not gpus:
         return
     left = visible.visible_places(value, gpus)
     hidden = sorted(context.hidden_gpus)
     evidence = (
-        Evidence(visible.NAME, repr(value), "environment variable"),
+        variable(context, visible.NAME),
         Evidence("GPUs", str(len(gpus)), context.machine.gpus.found_via),
     )
     if left == ():
@@ -144,7 +142,7 @@ def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
     """NVIDIA's images set NVIDIA_VISIBLE_DEVICES, and the container runtime puts GPUs where it says so. A container of such an
     image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your system". Where the
     host's driver shows through /proc, driver-library-missing says it."""
-    asked = context.machine.variables.get("NVIDIA_VISIBLE_DEVICES")
+    asked = context.variables.get("NVIDIA_VISIBLE_DEVICES")
     if (
         context.machine.container is None
         or asked is None
@@ -153,7 +151,7 @@ def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
     ):
         return
     evidence = (
-        Evidence("NVIDIA_VISIBLE_DEVICES", repr(asked), "environment variable"),
+        variable(context, "NVIDIA_VISIBLE_DEVICES"),
         Evidence("GPUs", "none", context.machine.gpus.found_via),
     )
     if asked in ("", "void", "none"):
@@ -182,13 +180,11 @@ def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
 @check("docker-gpu-runtime-missing", family="gpu", title="Docker can pass GPUs to containers")
 def docker_gpu_runtime_missing(context: Context) -> Iterator[Outcome]:
     """docker needs NVIDIA's container toolkit for `--gpus`; without it every start ends in "could not select device driver ""
-    with capabilities: [[gpu]]". It is no illness on a machine that uses no containers, so it is only named."""
+    with capabilities: [[gpu]]". A machine that uses no containers does not need it, so it is only a note."""
     toolkit = context.machine.container_toolkit
     if toolkit.value is None or not context.has_nvidia_gpu or context.machine.container is not None:
         return
-    evidence = (
-        Evidence("container toolkit", ", ".join(toolkit.value) or "no part of it", toolkit.found_via),
-    )
+    evidence = Evidence("container toolkit", ", ".join(toolkit.value) or "no part of it", toolkit.found_via)
     if toolkit.value:
         yield ok("NVIDIA Container Toolkit is installed.", evidence=evidence)
     else:
@@ -208,8 +204,8 @@ def wrong_cuda_device(context: Context) -> Iterator[Outcome]:
     """simple-knn and the rasterizers of Inria's family launch on the current device, whatever device their tensors are on: with
     tensors on cuda:1 they end in "an illegal memory access". One visible GPU is the safe setting. Between different GPUs the
     number itself is ambiguous: nvidia-smi counts by bus, CUDA by speed, unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
-    cards = [gpu for gpu in context.machine.gpus.value or () if gpu.vendor == "nvidia"]
-    variables = context.machine.variables
+    cards = context.nvidia_gpus
+    variables = context.variables
     chosen, order = variables.get("CUDA_VISIBLE_DEVICES"), variables.get("CUDA_DEVICE_ORDER")
     if len(cards) < 2:
         return
@@ -218,7 +214,7 @@ def wrong_cuda_device(context: Context) -> Iterator[Outcome]:
         Evidence(
             "GPUs", "; ".join(f"{gpu.index}: {gpu.name}" for gpu in cards), context.machine.gpus.found_via
         ),
-        Evidence("CUDA_VISIBLE_DEVICES", chosen if chosen is not None else "not set", "environment variable"),
+        variable(context, "CUDA_VISIBLE_DEVICES"),
         Evidence(
             "CUDA_DEVICE_ORDER", order or "not set (CUDA puts the fastest first)", "environment variable"
         ),

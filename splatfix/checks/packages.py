@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import reason
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
@@ -24,12 +25,12 @@ def splat_variant(context: Context) -> Iterator[Outcome]:
     for item in packages.value or ():
         if not stacks.variants(leaf(item)) or _swapped(context, item):
             continue
-        evidence = (Evidence(f"{item.module}/__init__.py", fingerprint(item), packages.found_via),)
+        evidence = Evidence(f"{item.module}/__init__.py", fingerprint(item), packages.found_via)
         if item.error:
             yield unknown(
                 f"Which variant {item.module} is could not be read.",
                 subject=item.module,
-                evidence=Evidence("reason", item.error),
+                evidence=reason(item),
             )
         elif not (item.settings or item.classes or item.exports):
             continue  # simple_knn's Python side is empty: it tells nothing
@@ -50,7 +51,7 @@ def compiled_part_missing(context: Context) -> Iterator[Outcome]:
     """A package can be installed without its CUDA module: built on a machine without nvcc, copied by hand, or run from its
     source folder. Some then fail at import; `import fused_ssim` succeeds where torch sees no GPU, and fails at its first
     call instead. splatfix looks for the file of every compiled module that the Python source imports."""
-    for item in context.environment.packages.value or ():
+    for item in context.packages:
         wanted = {row.extension for row in stacks.variants(leaf(item))}
         if not wanted or item.error or _swapped(context, item) or _impostor(context, item):
             continue
@@ -73,7 +74,7 @@ def compiled_part_mismatch(context: Context) -> Iterator[Outcome]:
     """Installing one variant over another can leave the Python files of one beside the compiled module of the other. The
     source then calls functions that the module does not have: "module '..._C' has no attribute ...". The names are
     looked for in the module's bytes."""
-    for item in context.environment.packages.value or ():
+    for item in context.packages:
         if item.exports_missing:
             yield fail(
                 f"{item.module} calls {', '.join(item.exports_missing)}, which its compiled part does not have.",
@@ -90,7 +91,7 @@ def module_name_clash(context: Context) -> Iterator[Outcome]:
     """Stacks ship different packages under one module name. Two of them in one environment overwrite each other's files,
     or the one that comes first on the path hides the other. Each stack needs an environment of its own."""
     by_module: dict[str, list[SplatPackage]] = {}
-    for item in context.environment.packages.value or ():
+    for item in context.packages:
         by_module.setdefault(item.module, []).append(item)
     for module, copies in by_module.items():
         owners = [name for item in copies for name in item.distributions]
@@ -124,13 +125,8 @@ def arch_below_minimum(context: Context) -> Iterator[Outcome]:
     """gsplat from 1.0 on and FastGS use warp functions that exist from compute capability 7.0 on ("labeled_partition is
     undefined"). On a Pascal card they cannot be compiled, whatever toolkit is installed. Said of what is installed and of
     sources that wait to be built."""
-    distributions = {
-        item.name.lower(): item.version for item in context.environment.distributions.value or ()
-    }
-    asking = {
-        item.module: (distributions.get("gsplat", ""), item.folder)
-        for item in context.environment.packages.value or ()
-    }
+    gsplat = context.distribution("gsplat")
+    asking = {item.module: (gsplat.version if gsplat else "", item.folder) for item in context.packages}
     for item in context.sources_to_build:
         for name in (item.source.name or "", *item.source.packages):
             asking.setdefault(name.replace("-", "_"), (item.source.version or "", item.source.folder))
@@ -155,11 +151,11 @@ def arch_below_minimum(context: Context) -> Iterator[Outcome]:
 def impostor_package(context: Context) -> Iterator[Outcome]:
     """`pip install simple-knn` brings an unrelated classifier, and `pip install gaussian-splatting` a repackaging with
     its own copies of torch's libraries. The extensions of a stack are not on PyPI; they are built from its submodules."""
-    for item in context.environment.distributions.value or ():
+    for item in context.distributions:
         known = stacks.lookalike(item.name)
         if known is None or item.made_by_splatfix or not _from_index(item):
             continue
-        native = any(one.distribution == item.name for one in context.environment.extensions.value or ())
+        native = any(one.distribution == item.name for one in context.extensions)
         if known.name == "simple-knn" and native:
             continue  # it holds CUDA code, so it is the real one
         if known.found is None:
@@ -208,15 +204,14 @@ def _variant_words(item: SplatPackage) -> str:
 def _swapped(context: Context, item: SplatPackage) -> bool:
     """It is one of splatfix's own drop-ins, which have no compiled part by design."""
     return any(
-        one.made_by_splatfix == "swap" and one.name in item.distributions
-        for one in context.environment.distributions.value or ()
+        one.made_by_splatfix == "swap" and one.name in item.distributions for one in context.distributions
     )
 
 
 def _impostor(context: Context, item: SplatPackage) -> bool:
     return any(
         one.name in item.distributions and stacks.lookalike(one.name) is not None and _from_index(one)
-        for one in context.environment.distributions.value or ()
+        for one in context.distributions
     )
 
 
@@ -232,9 +227,9 @@ _LOAD_ALONE = re.compile(r"(lib)?(torch|c10)")
 def import_torch_first(context: Context) -> Iterator[Outcome]:
     """Compiled modules link libc10 and libtorch without saying where they lie. Most packages import torch themselves before
     their compiled part; one that does not (simple_knn) must be imported after torch, else it ends in "libc10.so: cannot
-    open shared object file". That is no illness, only an order to keep."""
-    packages = {item.module: item for item in context.environment.packages.value or ()}
-    for item in context.environment.extensions.value or ():
+    open shared object file". Nothing is broken; only the order of the imports matters."""
+    packages = {item.module: item for item in context.packages}
+    for item in context.extensions:
         owner = packages.get(item.path.rpartition("/")[0].replace("/", "."))
         if not item.importable or not item.links_torch or owner is None or owner.imports_torch is not False:
             continue
@@ -256,11 +251,10 @@ def egl_missing(context: Context) -> Iterator[Outcome]:
     file or directory", or an undefined symbol eglCreateContext in its cached plugin. RasterizeCudaContext needs none of it; since
     0.3 it has a plugin of its own, so that only programs that ask for the GL one are stopped."""
     lost = context.machine.missing_graphics
-    names = {item.name.lower(): item for item in context.environment.distributions.value or ()}
     asking = [
         item.source.label for item in context.sources_to_build if {"EGL", "GL"} & set(item.source.libraries)
     ]
-    plugin = names.get("nvdiffrast")
+    plugin = context.distribution("nvdiffrast")
     if not lost.value or (plugin is None and not asking):
         return
     urgent = bool(asking) or (plugin is not None and release(plugin.version)[:2] < (0, 3))

@@ -1,20 +1,131 @@
-"""Checks of the extension sources inside a checkout: will they compile with this compiler, toolkit and torch, and for whom."""
+"""Checks of the extension sources inside a checkout: whether they compile here, for which GPUs, and how pip builds them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import torch_version
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.context.compilers import family_of
-from splatfix.core.step import set_variable
+from splatfix.core.step import run, set_variable
 from splatfix.core.versions import release
 from splatfix.facts import CheckoutSource
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.breakages import Breakage, CheckText, breakage, breakages
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
+
+
+@check("build-isolation-enabled", family="checkout", title="pip builds the sources where torch is")
+def build_isolation(context: Context) -> Iterator[Outcome]:
+    """The setup.py of a splatting extension imports torch. pip builds in a fresh environment that has none ("No module named
+    'torch'"), or, where pyproject.toml names torch, another torch than the one installed, so that the extension does not
+    fit it. pip before 25.3 did so only for sources with a pyproject.toml, or where setuptools or (from 23.1 on) wheel is
+    missing; pip 25.3 and uv do it always. Source: pip's changelog, 25.3 ("--use-pep517 is now always on"), and its
+    `load_pyproject_toml` before."""
+    torch, kind = context.torch, _who_isolates(context)
+    if torch is None or context.torch_cuda is None or not kind:
+        return
+    waiting = [item for item in context.sources_to_build if item.source.uses_torch_builder]
+    wrong = [
+        item
+        for item in waiting
+        if _isolated(item, kind, context) and not _pins_this_torch(item, torch.version)
+    ]
+    if not wrong:
+        if waiting:
+            yield ok(
+                f"{kind} builds {len(waiting)} source(s) where torch is.",
+                evidence=Evidence("build with", kind, context.environment.distributions.found_via),
+            )
+        return
+    names = ", ".join(item.source.label for item in wrong)
+    yield warn(
+        f"{kind} builds {names} apart from this environment, where torch {torch.version} is not.",
+        evidence=(
+            Evidence("build with", kind, context.environment.distributions.found_via),
+            *(
+                Evidence(
+                    "pyproject.toml" if item.path == "." else f"{item.path}/pyproject.toml",
+                    " ".join(item.source.build_requires) or "not there",
+                    "build-system.requires",
+                )
+                for item in wrong
+            ),
+        ),
+        remedy=tuple(context.pip("install", "--no-build-isolation", item.source.folder) for item in wrong),
+    )
+
+
+@check("msvc-std-ambiguous", family="checkout", title="Visual Studio reads torch's headers in CUDA files")
+def msvc_std_ambiguous(context: Context) -> Iterator[Outcome]:
+    """On Windows nvcc and Visual Studio stumble over torch/csrc/dynamo/compiled_autograd.h: "error C2872: 'std': ambiguous
+    symbol". torch has a way around it that only works with USE_CUDA defined. Source: pytorch#144707, pytorch#188952,
+    cubvh#31; seen with torch 2.9 to 2.11."""
+    torch, known = context.torch, breakage("msvc-std-ambiguous").when
+    if torch is None or context.build_toolkit is None:
+        return
+    if not known.holds({"torch": release(torch.version)[:2]}, context.machine.system):
+        return
+    for item in context.sources_to_build:
+        if item.source.uses_torch_builder and not any("USE_CUDA" in flag for flag in item.source.nvcc_flags):
+            yield warn(
+                f"{item.source.label} may end in C2872 ('std': ambiguous symbol) with torch {torch.version}.",
+                subject=item.path,
+                evidence=(
+                    torch_version(context),
+                    Evidence(f"{item.path}/setup.py", " ".join(item.source.nvcc_flags) or "no nvcc flags"),
+                ),
+                remedy=set_variable("NVCC_APPEND_FLAGS", "-DUSE_CUDA"),
+            )
+
+
+@check("submodule-over-ssh", family="checkout", title="Submodules can be fetched without a key")
+def submodule_over_ssh(context: Context) -> Iterator[Outcome]:
+    """A .gitmodules that names git@github.com:... needs a key that GitHub knows; without one git ends in "Permission denied
+    (publickey)", and the folder stays empty. The same repository is there over https. Said only of folders that are empty."""
+    found = context.checkout
+    for item in found.submodules if found else ():
+        host, _, _ = item.url.removeprefix("ssh://").removeprefix("git@").replace(":", "/").partition("/")
+        if found is None or not item.empty or not item.url.startswith(("git@", "ssh://")):
+            continue
+        written = (f"git@{host}:", f"ssh://git@{host}/")
+        over_https = [word for start in written for word in ("-c", f"url.https://{host}/.insteadOf={start}")]
+        yield warn(
+            f"{item.path} is empty, and its address needs an SSH key.",
+            subject=item.path,
+            evidence=Evidence(".gitmodules", item.url),
+            remedy=run(
+                "git", "-C", found.folder, *over_https, "submodule", "update", "--init", "--recursive"
+            ),
+        )
+
+
+def _who_isolates(context: Context) -> str:
+    """``pip 25.3``, ``uv``, or "" where it is not known who builds here."""
+    if pip := context.distribution("pip"):
+        return f"pip {pip.version}"
+    python = context.interpreter
+    return "uv" if python and python.kind == "uv" else ""
+
+
+def _isolated(item: CheckoutSource, kind: str, context: Context) -> bool:
+    """pip's own condition (``load_pyproject_toml``): since 23.1 it isolates where wheel is missing as well."""
+    return (
+        kind == "uv"
+        or release(kind)[:2] >= (25, 3)
+        or "pyproject.toml" in item.source.build_files
+        or not context.distribution("setuptools")
+        or (release(kind)[:2] >= (23, 1) and not context.distribution("wheel"))
+    )
+
+
+def _pins_this_torch(item: CheckoutSource, version: str) -> bool:
+    return any(
+        text.replace(" ", "") == f"torch=={version.partition('+')[0]}" for text in item.source.build_requires
+    )
 
 
 def _register(record: Breakage, text: CheckText) -> None:
@@ -76,10 +187,7 @@ def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
             )
             if standard is None:
                 continue
-            evidence = (
-                Evidence(_file(item), flag, "its syntax tree"),
-                Evidence("torch", torch.version, context.environment.torch.found_via),
-            )
+            evidence = (Evidence(_file(item), flag, "its syntax tree"), torch_version(context))
             if standard < needed:
                 # torch 2.13 has C++20 in its headers, the #error that refuses C++17 outright comes with 2.14
                 surely = standard < 17 or version >= (2, 14)
@@ -113,7 +221,7 @@ def arch_list_ignored(context: Context) -> Iterator[Outcome]:
         fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
         if flag is None and not fixed:
             continue
-        evidence = (Evidence(_file(item), flag or f"TORCH_CUDA_ARCH_LIST={fixed}", "its syntax tree"),)
+        evidence = Evidence(_file(item), flag or f"TORCH_CUDA_ARCH_LIST={fixed}", "its syntax tree")
         variable = next(
             (
                 name
@@ -129,7 +237,7 @@ def arch_list_ignored(context: Context) -> Iterator[Outcome]:
             and not context.goal.targets
             and "-arch=" in "".join(item.source.nvcc_flags)
         )
-        if variable and unserved and not seen_at_build and not context.machine.variables.get(variable):
+        if variable and unserved and not seen_at_build and not context.variables.get(variable):
             number = ";".join(target.arch.sm.removeprefix("sm_") for target in wanted)
             yield warn(
                 f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; without {variable} it has no code for {unserved[0].label}.",
@@ -201,7 +309,7 @@ def toolkit_dropped_arch(context: Context) -> Iterator[Outcome]:
             (name for name in named if name not in toolkit.archs and name[-1].isdigit()), key=release
         )
         if not refused or any("-arch=" in flag for flag in item.source.nvcc_flags):
-            continue  # with a road of its own, the numbers are a fallback that is not taken here
+            continue  # it chooses architectures by itself; the numbers are a fallback that is not used here
         dropped = [name for name in refused if release(name)[0] < oldest]
         why = (
             "no longer"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import reason, version_of
 from splatfix.checks.model import Evidence, Outcome, ok, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.checks.torch import torch_for
@@ -21,9 +22,7 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
     found = context.checkout
     if found is None:
         if context.facts.checkout.error:
-            yield unknown(
-                "The checkout could not be read.", evidence=Evidence("reason", context.facts.checkout.error)
-            )
+            yield unknown("The checkout could not be read.", evidence=reason(context.facts.checkout))
         return
     where = f"commit {found.commit[:7]}" if found.commit else "no git commit"
     evidence = (
@@ -97,18 +96,12 @@ def gsplat_version_mismatch(context: Context) -> Iterator[Outcome]:
     """gsplat changes its interface between releases: before 1.0 other functions, from 1.5 on radii with a last dimension of
     two, which splatfacto unpacks wrongly. A stack that pins a release means it."""
     found = context.checkout
-    have = next(
-        (item for item in context.environment.distributions.value or () if item.name.lower() == "gsplat"),
-        None,
-    )
+    have = context.distribution("gsplat")
     pin = next((item for item in (found.pins if found else ()) if item.name.lower() == "gsplat"), None)
     if have is None or pin is None or not pin.spec.startswith("=="):
         return
     wanted = pin.spec.removeprefix("==")
-    evidence = (
-        Evidence(pin.file, f"gsplat{pin.spec}", "its text"),
-        Evidence("gsplat", have.version, context.environment.distributions.found_via),
-    )
+    evidence = (Evidence(pin.file, f"gsplat{pin.spec}", "its text"), version_of(context, "gsplat"))
     if have.version.partition("+")[0] == wanted:
         yield ok(f"gsplat {have.version} is the one that is pinned.", evidence=evidence)
     else:

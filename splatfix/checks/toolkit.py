@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import reason, torch_cuda
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.checks.torch import own_archs
@@ -36,13 +37,8 @@ def cuda_toolkit_missing(context: Context) -> Iterator[Outcome]:
     if found or context.torch_cuda is None:
         return
     if toolkits.value is None:
-        yield unknown(
-            "The CUDA toolkits of this machine could not be determined.",
-            evidence=Evidence("reason", toolkits.error or "the facts do not say"),
-        )
+        yield unknown("The CUDA toolkits of this machine could not be determined.", evidence=reason(toolkits))
         return
-    cuda = context.torch
-    version = cuda.cuda if cuda and cuda.cuda else ""
     yield outcome(
         Status.SKIP if context.made_to_run else Status.WARN,
         "No CUDA toolkit with a working nvcc was found: extensions cannot be built here.",
@@ -53,18 +49,18 @@ def cuda_toolkit_missing(context: Context) -> Iterator[Outcome]:
                 for item in toolkits.value or ()
             ),
         ),
-        remedy=_a_toolkit(context, version),
+        remedy=_a_toolkit(context),
     )
 
 
-def _a_toolkit(context: Context, version: str) -> tuple[Step, ...]:
+def _a_toolkit(context: Context) -> tuple[Step, ...]:
     """A conda environment can take a toolkit without administrator rights; NVIDIA labels its channel by release."""
-    python = context.environment.interpreter.value
+    python, version = context.interpreter, (context.torch and context.torch.cuda) or ""
     step = say(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
     if python is None or python.kind != "conda" or not version:
         return (step,)
     # on Windows conda keeps what is no Python in Library
-    home = f"{python.prefix}\\Library" if context.machine.system == "windows" else python.prefix
+    home = f"{python.prefix}\\Library" if context.windows else python.prefix
     return (
         conda_toolkit(python.prefix, version, "Into this conda environment"),
         set_variable("CUDA_HOME", home, "Then"),
@@ -75,7 +71,7 @@ def _a_toolkit(context: Context, version: str) -> tuple[Step, ...]:
 def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
     """When CUDA_HOME is not set, torch takes the folder above the one in which the first `nvcc` on PATH lies. It follows
     neither links nor wrapper scripts, so an nvcc in /usr/local/bin makes it look for headers in /usr/local/include.
-    A CUDA_HOME that names a folder without a toolkit is the same illness."""
+    A CUDA_HOME that names a folder without a toolkit fails in the same way."""
     choice = context.environment.toolkit_choice.value
     torch = context.torch
     if choice is not None and choice.root is not None:
@@ -93,14 +89,13 @@ def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
         best = choice.real_root or getattr(best_toolkit(context.facts, context.torch_cuda), "root", None)
         if choice.real_root:
             evidence += (Evidence("nvcc's own root", choice.real_root, "nvcc --dryrun (TOP)"),)
-        remedy = (
-            (set_variable("CUDA_HOME", best),)
-            if best
-            else (say("Install a CUDA toolkit and set CUDA_HOME."),)
-        )
+        remedy = set_variable("CUDA_HOME", best) if best else "Install a CUDA toolkit and set CUDA_HOME."
         if choice.has_headers:
-            summary = f"CUDA_HOME would be {choice.root}, but its nvcc belongs to {choice.real_root}."
-            yield warn(summary, evidence=evidence, remedy=remedy)
+            yield warn(
+                f"CUDA_HOME would be {choice.root}, but its nvcc belongs to {choice.real_root}.",
+                evidence=evidence,
+                remedy=remedy,
+            )
             return
         why = "its nvcc is a wrapper script or link" if choice.real_root else "no CUDA headers are there"
         yield fail(
@@ -110,7 +105,7 @@ def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
         )
         return
     # A CPU build of torch sets no CUDA_HOME; a CUDA build installed later would stumble over the wrapper.
-    if torch is not None and torch.cuda is None and not context.machine.variables.get("CUDA_HOME"):
+    if torch is not None and torch.cuda is None and not context.variables.get("CUDA_HOME"):
         for toolkit in context.toolkits:
             if toolkit.wrapper:
                 yield warn(
@@ -131,12 +126,10 @@ def cuda_torch_mismatch(context: Context) -> Iterator[Outcome]:
     """torch refuses to build an extension when nvcc's CUDA major differs from its own (`_check_cuda_version`). A different
     minor is only warned about and works: 12.9 beside 12.8 is fine."""
     cuda, torch = context.torch_cuda, context.torch
-    toolkit = context.cuda_home
     if cuda is None or torch is None or not context.toolkits:
         return
     fitting = best_toolkit(context.facts, cuda)
-    if toolkit is None:
-        toolkit = fitting
+    toolkit = context.cuda_home or fitting
     if toolkit is not None and release(toolkit.version)[0] == cuda[0]:
         minor = "" if release(toolkit.version)[1] == cuda[1] else " (the minors differ, which works)"
         yield ok(
@@ -145,20 +138,13 @@ def cuda_torch_mismatch(context: Context) -> Iterator[Outcome]:
         )
         return
     shown = toolkit or context.toolkits[0]
-    remedy = (
-        (set_variable("CUDA_HOME", fitting.root),)
-        if fitting
-        else (
-            say(
-                f"Install a CUDA {cuda[0]}.x toolkit and set CUDA_HOME to it, or a torch build for CUDA "
-                f"{release(shown.version)[0]}."
-            ),
-        )
-    )
+    install = f"Install a CUDA {cuda[0]}.x toolkit and set CUDA_HOME to it, or a torch build for CUDA "
     yield fail(
         f"The toolkit is CUDA {shown.version}, torch was built for {torch.cuda}: torch refuses to build with it.",
         evidence=_mismatch_evidence(context, shown),
-        remedy=remedy,
+        remedy=set_variable("CUDA_HOME", fitting.root)
+        if fitting
+        else f"{install}{release(shown.version)[0]}.",
     )
 
 
@@ -170,7 +156,7 @@ def toolkit_arch(context: Context) -> Iterator[Outcome]:
     toolkit = context.build_toolkit
     if toolkit is None or not toolkit.archs:
         return
-    evidence = (Evidence(f"nvcc {toolkit.version}", " ".join(toolkit.archs), "nvcc --list-gpu-code"),)
+    evidence = Evidence(f"nvcc {toolkit.version}", " ".join(toolkit.archs), "nvcc --list-gpu-code")
     for target in context.targets:
         if target.arch.plain.sm in toolkit.archs:
             yield ok(
@@ -206,14 +192,11 @@ def toolkit_arch(context: Context) -> Iterator[Outcome]:
 
 
 def _mismatch_evidence(context: Context, toolkit: Toolkit) -> tuple[Evidence, ...]:
-    torch = context.torch
     wrapped = context.wrapper_choice
     note = f" (behind {wrapped.nvcc})" if wrapped and wrapped.real_root == toolkit.root else ""
     return (
         Evidence("nvcc", f"{toolkit.version} in {toolkit.root}{note}", "nvcc --version"),
-        Evidence(
-            "torch.version.cuda", str(torch.cuda if torch else None), context.environment.torch.found_via
-        ),
+        torch_cuda(context),
     )
 
 
@@ -229,11 +212,7 @@ def _sibling(toolkit: Toolkit, arch: Arch) -> Arch | None:
 def _stops_at(context: Context, toolkit: Toolkit) -> bool:
     """With no list set torch would ask this nvcc for an architecture that it does not know."""
     torch = context.torch
-    if (
-        torch is None
-        or not torch.code
-        or context.machine.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native"
-    ):
+    if torch is None or not torch.code or context.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native":
         return False
     built = visible_gpu_arch_list(
         [item.arch for item in context.own_targets], own_archs(torch), torch.version
@@ -242,13 +221,11 @@ def _stops_at(context: Context, toolkit: Toolkit) -> bool:
 
 
 def _by_ptx(context: Context, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:
-    """The road by the newest PTX of this nvcc, where neither the driver nor torch is known to refuse it."""
+    """Build the newest PTX of this nvcc, where neither the driver nor torch is known to refuse it."""
     torch = context.torch
     older = max((one for one in _plain_archs(toolkit) if ptx_runs_on(one, arch)), default=None)
-    isa, level = (
-        drivers.ptx_isa_of_cuda(major_minor(toolkit.version) or (0, 0)),
-        major_minor(context.driver_level(arch)),
-    )
+    isa = drivers.ptx_isa_of_cuda(major_minor(toolkit.version) or (0, 0))
+    level = major_minor(context.driver_level(arch))
     fits = drivers.ptx_jit_ok(isa, level) if isa and level else None
     if older is None or fits is False or (torch and torch.knows_archs and older.cc not in torch.knows_archs):
         return ()
@@ -269,26 +246,21 @@ def _which_toolkit(arch: Arch) -> str:
 def cuda_headers_missing(context: Context) -> Iterator[Outcome]:
     """`ATen/cuda/CUDAContext.h` includes cuBLAS, cuSPARSE and cuSOLVER headers; a partial toolkit (conda, apt, PyPI wheels)
     compiles simple kernels and then dies on them. Each missing part is named."""
-    if context.torch_cuda is None:
-        return
     toolkit = context.build_toolkit
-    if toolkit is None:
+    if context.torch_cuda is None or toolkit is None:
         return
-    evidence = (Evidence(toolkit.root, ", ".join(toolkit.missing) or "complete", "files looked for"),)
+    looked_for = Evidence(toolkit.root, ", ".join(toolkit.missing) or "complete", "files looked for")
     if not toolkit.missing:
-        yield ok(f"The toolkit at {toolkit.root} is complete.", evidence=evidence)
+        yield ok(f"The toolkit at {toolkit.root} is complete.", evidence=looked_for)
         return
+    found = (
+        Evidence(header, folder, "the environment's own NVIDIA packages")
+        for header, folder in toolkit.elsewhere.items()
+    )
+    names = ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
     yield warn(
-        f"The toolkit at {toolkit.root} lacks {len(toolkit.missing)} file(s) that extensions may need: "
-        + ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
-        + ".",
-        evidence=(
-            *evidence,
-            *(
-                Evidence(header, folder, "the environment's own NVIDIA packages")
-                for header, folder in toolkit.elsewhere.items()
-            ),
-        ),
+        f"The toolkit at {toolkit.root} lacks {len(toolkit.missing)} file(s) that extensions may need: {names}.",
+        evidence=(looked_for, *found),
         remedy=_missing_parts(context, toolkit),
     )
 

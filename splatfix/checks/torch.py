@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from splatfix.checks.evidence import reason, torch_cuda, torch_version, variable, version_of
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context, Target
 from splatfix.context.commands import python_option
-from splatfix.context.coverage import code_words, judge
+from splatfix.context.coverage import code_words
 from splatfix.context.readings import torch_family
 from splatfix.context.torch_wheels import builds_for
 from splatfix.core.step import Step, run, say, set_variable, unset_variable
-from splatfix.core.versions import major_minor, release
+from splatfix.core.versions import release
 from splatfix.facts import Torch
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
@@ -25,9 +26,7 @@ def torch_installed(context: Context) -> Iterator[Outcome]:
     """Every splatting stack stands on torch. splatfix reads its version and build from its own files."""
     installed, torch = context.environment.torch_installed, context.environment.torch
     if installed.value is None:
-        yield unknown(
-            "Could not determine whether torch is installed.", evidence=Evidence("reason", installed.error)
-        )
+        yield unknown("Could not determine whether torch is installed.", evidence=reason(installed))
     elif not installed.value:
         yield fail(
             "torch is not installed in this environment.",
@@ -62,12 +61,10 @@ def torch_imports(context: Context) -> Iterator[Outcome]:
     for probe in context.environment.imports:
         if probe.module != "torch":
             continue
-        evidence = (
-            Evidence(
-                "import torch",
-                f"{probe.outcome}: {probe.detail}" if probe.detail else probe.outcome,
-                "child process",
-            ),
+        evidence = Evidence(
+            "import torch",
+            f"{probe.outcome}: {probe.detail}" if probe.detail else probe.outcome,
+            "child process",
         )
         if probe.ok:
             yield ok(f"torch imports ({probe.seconds:.1f} s).", evidence=evidence)
@@ -89,7 +86,7 @@ def cpu_only_torch(context: Context) -> Iterator[Outcome]:
         return
     if torch.hip and not (context.has_nvidia_gpu or context.goal.targets):
         return  # an AMD machine that nobody asked to serve NVIDIA's
-    evidence = (Evidence("torch.version.cuda", "None", context.environment.torch.found_via),)
+    evidence = torch_cuda(context)
     if context.has_nvidia_gpu or context.goal.targets:
         wanted = "this machine's GPU" if context.has_nvidia_gpu else " ".join(context.goal.targets)
         yield fail(
@@ -124,30 +121,24 @@ def torch_arch_unsupported(context: Context) -> Iterator[Outcome]:
             evidence=Evidence("libtorch_cuda", torch.code_error or "no fat binary in it"),
         )
         return
-    evidence = (Evidence("libtorch_cuda", code_words(torch.code), "fat binaries read as bytes"),)
+    evidence = Evidence("libtorch_cuda", code_words(torch.code), "fat binaries read as bytes")
     for target in context.targets:
-        verdict = judge(
-            torch.code,
-            target.arch,
-            driver_cuda=context.driver_level(target.arch),
-            build_cuda=major_minor(torch.cuda),
-        )
+        verdict = context.judge(torch.code, target.arch)
         if verdict.usable:
             # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
             status = Status.UNKNOWN if verdict.ptx_unsure and not context.goal.targets else Status.PASS
             yield outcome(
                 status, f"torch {torch.version} {verdict.reason}.", subject=target.label, evidence=evidence
             )
-        elif verdict.too_new_ptx and not verdict.missing:
-            yield fail(
-                f"torch {torch.version} has no machine code for {target.label}, and {verdict.reason}.",
-                subject=target.label,
-                evidence=evidence,
-                remedy=torch_for(context, (target,)),
-            )
         else:
+            too_new = verdict.too_new_ptx and not verdict.missing
+            what = (
+                f"machine code for {target.label}, and {verdict.reason}"
+                if too_new
+                else f"code for {target.label}"
+            )
             yield fail(
-                f"torch {torch.version} has no code for {target.label}.",
+                f"torch {torch.version} has no {what}.",
                 subject=target.label,
                 evidence=evidence,
                 remedy=torch_for(context, (target,)),
@@ -162,7 +153,7 @@ def arch_unknown_to_torch(context: Context) -> Iterator[Outcome]:
     torch = context.torch
     if torch is None or not torch.cuda or not torch.knows_archs:
         return
-    evidence = (Evidence("supported_arches", " ".join(torch.knows_archs), "torch/utils/cpp_extension.py"),)
+    evidence = Evidence("supported_arches", " ".join(torch.knows_archs), "torch/utils/cpp_extension.py")
     for target in context.targets:
         if target.arch.cc in torch.knows_archs:
             continue
@@ -205,7 +196,7 @@ def _known_sibling(torch: Torch, arch: Arch) -> Arch | None:
 
 def _stops_over_visible_gpus(context: Context, torch: Torch) -> bool:
     """With no list set torch would end a build here, because it works out a number that it does not know itself."""
-    if context.machine.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native" or not torch.code:
+    if context.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native" or not torch.code:
         return False
     wanted = [item.arch for item in context.own_targets]
     return isinstance(visible_gpu_arch_list(wanted, own_archs(torch), torch.version), ArchListError)
@@ -258,15 +249,11 @@ def numpy2_abi(context: Context) -> Iterator[Outcome]:
     """torch before 2.3 (2.4.1 on Windows) was compiled for numpy 1. With numpy 2 it warns "_ARRAY_API not found" at import,
     and from then on `torch.from_numpy` and `.numpy()` raise "Numpy is not available", which ends every data loader."""
     torch = context.torch
-    distributions = context.environment.distributions
-    numpy = next((item for item in distributions.value or () if item.name.lower() == "numpy"), None)
+    numpy = context.distribution("numpy")
     if torch is None or numpy is None:
         return
-    first = (2, 4, 1) if context.machine.system == "windows" else (2, 3)
-    evidence = (
-        Evidence("numpy", numpy.version, distributions.found_via),
-        Evidence("torch", torch.version, context.environment.torch.found_via),
-    )
+    first = (2, 4, 1) if context.windows else (2, 3)
+    evidence = (version_of(context, "numpy"), torch_version(context))
     if release(numpy.version) >= (2,) and release(torch.version.partition("+")[0]) < first:
         yield fail(
             f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
@@ -282,7 +269,7 @@ def torch_companions(context: Context) -> Iterator[Outcome]:
     """torchvision and torchaudio are compiled against one exact torch, torch against one exact triton; their metadata names
     it. Another one fails at import ("operator torchvision::nms does not exist") or at the first compiled kernel. The
     CUDA part of the version (`+cu128`) has to agree as well."""
-    distributions = {item.name.lower(): item for item in context.environment.distributions.value or ()}
+    distributions = {item.name.lower(): item for item in context.distributions}
     torch = context.torch
     if torch is None:
         return
@@ -342,7 +329,7 @@ def alloc_conf_crash(context: Context) -> Iterator[Outcome]:
     Source: pytorch#119452, pytorch#123548, pytorch PR#134338, wild-gaussians#16."""
     torch = context.torch
     for name in _ALLOC:
-        text = context.machine.variables.get(name, "")
+        text = context.variables.get(name, "")
         if (
             torch is None
             or context.torch_cuda is None
@@ -352,11 +339,8 @@ def alloc_conf_crash(context: Context) -> Iterator[Outcome]:
         version = release(torch.version)[:2]
         clash = re.search(r"max_split_size_mb|garbage_collection_threshold", text)
         rest = ",".join(part for part in text.split(",") if "expandable_segments" not in part)
-        evidence = (
-            Evidence(name, repr(text), "environment variable"),
-            Evidence("torch", torch.version, context.environment.torch.found_via),
-        )
-        remedy = (set_variable(name, rest) if rest else unset_variable(name),)
+        evidence = (variable(context, name), torch_version(context))
+        remedy = set_variable(name, rest) if rest else unset_variable(name)
         if version < (2, 1):
             yield fail(
                 f"torch {torch.version} does not support expandable_segments and stops "
@@ -374,7 +358,7 @@ def alloc_conf_crash(context: Context) -> Iterator[Outcome]:
         else:
             words = (
                 "is not supported on Windows and ignored"
-                if context.machine.system == "windows"
+                if context.windows
                 else "is on: take it out first when a kernel reports an illegal memory access"
             )
             yield skip(f"expandable_segments {words}.", evidence=evidence, remedy=remedy)
@@ -386,7 +370,7 @@ def msvc_runtime_missing(context: Context) -> Iterator[Outcome]:
     """torch's Windows wheels load vcruntime140_1.dll and msvcp140.dll from System32. Without the Visual C++ redistributable
     `import torch` ends in "[WinError 126] The specified module could not be found. Error loading c10.dll". Source: torch's
     own message in torch/__init__.py, which asks for the redistributable."""
-    lost, python = context.machine.missing_msvc_runtime, context.environment.interpreter.value
+    lost, python = context.machine.missing_msvc_runtime, context.interpreter
     if context.torch is None or not lost.value or (python is not None and python.kind == "conda"):
         return  # conda's Python brings its own copy
     yield warn(

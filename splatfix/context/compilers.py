@@ -104,7 +104,7 @@ def _no_compiler(
 ) -> Problem:
     compilers = facts.machine.compilers
     seen = (
-        "; ".join(f"{road.what.removeprefix('compiler ')}: {road.why}" for road in rejected)
+        "; ".join(f"{item.what.removeprefix('compiler ')}: {item.why}" for item in rejected)
         if rejected
         else "none was found"
         if compilers.value is not None
@@ -115,7 +115,7 @@ def _no_compiler(
         f"No host compiler fits nvcc {toolkit.version} and torch: {seen}.",
         meaning="nvcc hands the C++ half of every file to a host compiler, and both nvcc and torch limit its version.",
         todo=compiler_to_install(facts, torch, toolkit, version),
-        details={"rejected": [{"what": road.what, "why": road.why} for road in rejected]},
+        details={"rejected": [{"what": item.what, "why": item.why} for item in rejected]},
     )
 
 

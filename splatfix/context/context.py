@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from packaging.utils import canonicalize_name
+
 from splatfix.context import commands, compilers, readings, targets, toolkits, torch_wheels
 from splatfix.context.compilers import HostCompilers
+from splatfix.context.coverage import Coverage, judge
 from splatfix.context.model import Choice, Goal, Target
 from splatfix.context.toolkits import BuildToolkit
 from splatfix.core.errors import Problem
@@ -15,9 +19,15 @@ from splatfix.facts import (
     Checkout,
     CheckoutSource,
     Compiler,
+    Distribution,
     EnvironmentFacts,
+    Extension,
     Facts,
+    FatbinGroup,
+    Gpu,
+    Interpreter,
     MachineFacts,
+    SplatPackage,
     Toolkit,
     ToolkitChoice,
     Torch,
@@ -43,6 +53,44 @@ class Context:
     def environment(self) -> EnvironmentFacts:
         """The target environment's facts."""
         return self.facts.environment
+
+    @property
+    def interpreter(self) -> Interpreter | None:
+        """The target environment's Python, where it answered."""
+        return self.environment.interpreter.value
+
+    @property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """Installed distributions, as far as they are known."""
+        return self.environment.distributions.value or ()
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Distribution]:
+        return {canonicalize_name(item.name): item for item in reversed(self.distributions)}
+
+    def distribution(self, name: str) -> Distribution | None:
+        """The installed distribution of that name, in any of its spellings."""
+        return self._by_name.get(canonicalize_name(name))
+
+    @property
+    def packages(self) -> tuple[SplatPackage, ...]:
+        """Installed splatting packages, as far as they are known."""
+        return self.environment.packages.value or ()
+
+    @property
+    def extensions(self) -> tuple[Extension, ...]:
+        """Native modules of installed packages, as far as they are known."""
+        return self.environment.extensions.value or ()
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Environment variables where splatfix was started."""
+        return self.machine.variables
+
+    @property
+    def nvidia_gpus(self) -> tuple[Gpu, ...]:
+        """NVIDIA GPUs in this machine, visible or hidden."""
+        return tuple(gpu for gpu in self.machine.gpus.value or () if gpu.vendor == "nvidia")
 
     @property
     def checkout(self) -> Checkout | None:
@@ -125,6 +173,10 @@ class Context:
     def driver_level(self, arch: Arch) -> str | None:
         """The CUDA level whose PTX this machine's driver compiles for a GPU; None: not known, as for a GPU elsewhere."""
         return targets.driver_level(self.facts, arch)
+
+    def judge(self, code: Iterable[FatbinGroup], arch: Arch) -> Coverage:
+        """Whether code in this environment runs on a GPU, with this machine's driver and torch's CUDA."""
+        return judge(code, arch, driver_cuda=self.driver_level(arch), build_cuda=self.torch_cuda)
 
     @property
     def torch(self) -> Torch | None:

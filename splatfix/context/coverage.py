@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from splatfix.core.versions import release
+from splatfix.core.versions import major_minor, release
 from splatfix.facts import EntryKind, FatbinGroup
 from splatfix.knowledge import archs, drivers
 
@@ -79,27 +79,27 @@ def judge(
         driver_cuda: CUDA level of the driver, such as ``13.0``, to judge PTX; None when it is not known.
         build_cuda: the toolkit that built the file, which decides Tegra exceptions from CUDA 13.2 on.
     """
-    level = _level(driver_cuda)
+    level = major_minor(driver_cuda)
     missing: list[int] = []
     too_new: list[int] = []
-    roads: set[str] = set()
+    ways: set[str] = set()
     unsure = False
     filled = [fatbin for fatbin in fatbins if fatbin.entries]
     for number, fatbin in enumerate(filled):
-        road, certain = _road(fatbin, target, level, build_cuda)
-        if road == "none":
+        way, certain = _way(fatbin, target, level, build_cuda)
+        if way == "none":
             missing.append(number)
-        elif road == "too-new":
+        elif way == "too-new":
             too_new.append(number)
         else:
-            roads.add(road)
+            ways.add(way)
             unsure |= not certain
     usable = bool(filled) and not missing and not too_new
-    via = "none" if not roads else ("mixed" if len(roads) > 1 else next(iter(roads)))
+    via = "none" if not ways else ("mixed" if len(ways) > 1 else next(iter(ways)))
     return Coverage(target.sm, usable, via, tuple(missing), tuple(too_new), unsure, len(filled))
 
 
-def _road(
+def _way(
     fatbin: _Fatbin, target: archs.Arch, level: tuple[int, int] | None, build_cuda: tuple[int, int] | None
 ) -> tuple[str, bool]:
     """How this fatbin runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
@@ -115,13 +115,6 @@ def _road(
             elif outcome[0] != "ptx" or not outcome[1]:
                 outcome = ("ptx", fits is True)
     return outcome
-
-
-def _level(text: str | None) -> tuple[int, int] | None:
-    if not text:
-        return None
-    major, _, minor = text.partition(".")
-    return (int(major), int(minor or 0)) if major.isdigit() and (minor or "0").isdigit() else None
 
 
 def code_words(groups: tuple[FatbinGroup, ...]) -> str:

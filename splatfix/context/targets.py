@@ -72,7 +72,7 @@ def hidden_gpus(facts: Facts) -> frozenset[int]:
     value = variables.get(NAME)
     places = visible_places(value, gpus) if value is not None else None
     if value is None or not places:
-        return frozenset()  # none at all is an illness of its own, and hides nothing that one could choose
+        return frozenset()  # none is left: no-gpu-visible reports it, and there is nothing to choose
     certain = value.startswith("GPU-") or variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     if not certain:
         return frozenset()

@@ -192,7 +192,7 @@ def candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Pro
 def what_was_seen(facts: Facts, rejected: Sequence[Rejected]) -> str:
     """What was looked at, for a sentence; that nothing could be looked at is another thing than that nothing is there."""
     if rejected:
-        return "; ".join(f"{road.what.removeprefix('toolkit ')}: {road.why}" for road in rejected)
+        return "; ".join(f"{item.what.removeprefix('toolkit ')}: {item.why}" for item in rejected)
     toolkits = facts.machine.toolkits
     return (
         "none was found" if toolkits.value is not None else f"which are here is not known ({toolkits.error})"
@@ -218,7 +218,7 @@ def _no_toolkit(
         f"{where} torch's CUDA {cuda} and {', '.join(arch.sm for arch in targets)}: {seen}.",
         meaning="Extensions must be compiled by a toolkit of the same CUDA major as torch, and it must know the GPU.",
         todo=todo,
-        details={"rejected": [{"what": road.what, "why": road.why} for road in rejected]},
+        details={"rejected": [{"what": item.what, "why": item.why} for item in rejected]},
     )
 
 
@@ -259,7 +259,7 @@ def choose_ptx(
     Machine code runs within one major only, so a sm_90 cubin does not load on sm_120; PTX for compute_90 does, if the
     driver reads the PTX version that this toolkit writes. Source: CUDA's compatibility guides; CUDA error 222.
 
-    Where there is none, the problem is ``no-ptx-road`` with every candidate and why it was rejected;
+    Where there is none, the problem is ``ptx-unavailable`` with every candidate and why it was rejected;
     ``arch-unknown-to-torch`` for a target with a letter (``sm_100a``), in whose place no PTX of another can stand.
     """
     looked_at = candidates(facts, cuda_home)
@@ -279,7 +279,7 @@ def choose_ptx(
     if not fitting:
         words = ", ".join(arch.sm for arch in targets)
         problem = Problem(
-            "no-ptx-road",
+            "ptx-unavailable",
             f"No toolkit here makes PTX that serves {words}: {what_was_seen(facts, rejected)}.",
             meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",
             todo=(say("Use a toolkit that knows the GPU: splatfix install --dry-run --why names the ways."),),

@@ -60,7 +60,7 @@ def gsplat(*more: Distribution) -> Fact[tuple[Distribution, ...]]:
 def test_the_installer_and_the_check_count_the_same_memory(changed: Changer) -> None:
     room = Resources(cores=16, memory_total=16 * GIB, memory_available=9 * GIB, swap_total=0)
     facts = with_checkout(changed(resources=room), sources=(files(12),))
-    jobs, _ = build_environment.job_count(facts)
+    jobs = build_environment.job_count(facts).count
     assert of(facts, "build-out-of-memory")[0].remedy[0] == set_variable("MAX_JOBS", f"{jobs}")
 
 

@@ -34,7 +34,7 @@ def status_of(facts: Facts) -> str:
         (Driver("570.86.10", "12.8", True, "570.86.10"), "12.9", "pass"),
     ],
 )
-def test_libcuda_decides_where_it_is_newer_than_the_kernel_module(
+def test_newer_libcuda_decides_over_the_kernel_module(
     changed: Changer, torch_with: TorchWith, driver: Driver, torch_cuda: str, status: str
 ) -> None:
     facts = changed(
@@ -54,7 +54,7 @@ def test_libcuda_decides_where_it_is_newer_than_the_kernel_module(
         (Driver("575.57.08", "12.2"), "fail"),
     ],
 )
-def test_a_driver_that_only_proc_shows_still_tells_whose_ptx_it_compiles(
+def test_driver_known_from_proc_alone_judges_ptx(
     changed: Changer, driver: Driver, status: str
 ) -> None:
     """PTX 8.4 is CUDA 12.4's; branch 535 is 12.2, branch 575 is 12.9."""
@@ -68,7 +68,7 @@ def test_a_driver_that_only_proc_shows_still_tells_whose_ptx_it_compiles(
     (said,) = found.values()
     assert said.status.value == status
     if status == "fail":
-        assert "leans on PTX of CUDA 12.4" in said.summary and "compiles up to CUDA 12.2" in said.summary
+        assert said.evidence[1].value.endswith("(CUDA 12.2)") and "PTX of CUDA 12.4" in said.summary
 
 
 def test_this_driver_says_nothing_of_a_gpu_elsewhere(changed: Changer) -> None:
