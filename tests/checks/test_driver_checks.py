@@ -54,9 +54,7 @@ def test_newer_libcuda_decides_over_the_kernel_module(
         (Driver("575.57.08", "12.2"), "fail"),
     ],
 )
-def test_driver_known_from_proc_alone_judges_ptx(
-    changed: Changer, driver: Driver, status: str
-) -> None:
+def test_driver_known_from_proc_alone_judges_ptx(changed: Changer, driver: Driver, status: str) -> None:
     """PTX 8.4 is CUDA 12.4's; branch 535 is 12.2, branch 575 is 12.9."""
     leans = extension("leans", ptx("sm_90", (8, 4)))
     facts = changed(driver=Fact(driver, "/proc/driver/nvidia/version"), extensions=Fact((leans,), ""))
