@@ -64,12 +64,8 @@ class Reader:
         start = self.base + offset
         return self.buffer[start : start + length]
 
-    def cstring(self, offset: int, what: str, limit: int = 4096, end: int | None = None) -> str:
-        """Decode a zero-terminated string of at most `limit` bytes that ends before `end` (default: the window's end)."""
-        return decode(self.craw(offset, what, limit, end))
-
     def craw(self, offset: int, what: str, limit: int = 4096, end: int | None = None) -> bytes:
-        """As `cstring`, undecoded."""
+        """A zero-terminated string of at most `limit` bytes that ends before `end` (default: the window's end)."""
         end = self.size if end is None else min(end, self.size)
         if not 0 <= offset < end:
             raise BinaryError(f"{what} at offset {offset:#x} lies outside its string table")

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from splatfix.binaries import fatbin
-from splatfix.binaries._bytes import Reader
+from splatfix.binaries._bytes import Reader, decode
 from splatfix.binaries.model import BinaryError, Fatbin
 
 MAGIC = b"MZ"
@@ -103,7 +103,7 @@ class Pe:
         raise BinaryError(f"{what} at address {address:#x} lies in no section")
 
     def _name_at(self, address: int, what: str, limit: int = 1024) -> str:
-        return self.reader.cstring(self.offset(address, what), what, limit)
+        return decode(self.reader.craw(self.offset(address, what), what, limit))
 
     def _directory(self, index: int) -> int:
         """Address of a data directory, 0 if the file has none."""

@@ -7,6 +7,7 @@ from splatfix.binaries.paths import NativeFiles, read_files
 from splatfix.facts.collect import gather, load, probe_environment, with_checkout
 from splatfix.facts.environment.interpreter import refuse_other_program, resolve_python
 from splatfix.facts.environment.linkage import of_torch
+from splatfix.facts.machine.toolkits import lending_folders
 from splatfix.facts.model import SCHEMA_VERSION, Facts
 from splatfix.facts.model.environment import (
     BuildRecord,
@@ -126,6 +127,7 @@ __all__ = [
     "is_clone",
     "is_empty",
     "is_file",
+    "lending_folders",
     "load",
     "loaded_fatbins",
     "of_torch",

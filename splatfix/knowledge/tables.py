@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from splatfix.core.resources import bundled
+from splatfix.core.toml import parse_toml
 
 DATA = Path(__file__).parent / "data"
 SCHEMA = Path(__file__).parent / "schema.json"
@@ -91,7 +91,7 @@ def load_overrides(path: Path) -> Overrides:
     except (OSError, UnicodeDecodeError) as error:
         raise KnowledgeError(f"The override file {path} cannot be read: {error}.") from error
     try:
-        document = json.loads(text) if path.suffix == ".json" else _toml().loads(text)
+        document = json.loads(text) if path.suffix == ".json" else parse_toml(text)
     except (ValueError, RecursionError) as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise KnowledgeError(f"The override file {path} is not valid {kind}: {error}.") from error
@@ -213,7 +213,7 @@ def _shipped(name: str) -> Mapping[str, Any]:
 
 def _read(path: Path) -> Mapping[str, Any]:
     text = path.read_text(encoding="utf-8")
-    document: Mapping[str, Any] = json.loads(text) if path.suffix == ".json" else _toml().loads(text)
+    document: Mapping[str, Any] = json.loads(text) if path.suffix == ".json" else parse_toml(text)
     return document
 
 
@@ -250,7 +250,3 @@ def _merge(ours: Any, theirs: Any) -> Any:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return {**ours, **{key: _merge(ours.get(key), value) for key, value in theirs.items()}}
     return theirs
-
-
-def _toml() -> Any:
-    return importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")

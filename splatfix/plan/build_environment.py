@@ -8,14 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from splatfix.checks.build_resources import MEMORY_PER_JOB
 from splatfix.context.compilers import HostCompilers
 from splatfix.context.toolkits import BuildToolkit
 from splatfix.core.errors import Problem
 from splatfix.core.step import run, say
-from splatfix.facts import Facts, Source, Toolkit, Torch
+from splatfix.facts import Facts, Source, Toolkit, Torch, lending_folders
 from splatfix.knowledge import Arch
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
 from splatfix.plan.provided import OWN_TOOLKIT
@@ -238,27 +238,11 @@ def _more_headers(torch: Torch | None, toolkit: Toolkit) -> dict[str, str]:
     if toolkit.found_via == OWN_TOOLKIT:
         # nvcc finds CCCL through nvcc.profile, the host compiler does not
         found[f"{toolkit.root}/include/cccl"] = "the wheels keep cub and thrust in a folder of their own"
-    if borrowed := _borrowed_headers(torch, toolkit):
-        short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
-        found[borrowed] = f"headers that the toolkit lacks ({short})"
-    return found
-
-
-def _borrowed_headers(torch: Torch | None, toolkit: Toolkit) -> str:
-    """Folders of torch's own CUDA packages with the cublas, cusparse and cusolver headers that a slim toolkit lacks."""
     headers = [item.removeprefix("include/") for item in toolkit.missing if item.startswith("include/cu")]
-    if torch is None or not headers:
-        return ""
-    major = (toolkit.version or "").partition(".")[0]
-    packages = Path(torch.folder).parent / "nvidia"
-    # CUDA 13 packages share one folder, older ones have one each
-    places = [packages / f"cu{major}", *sorted(packages.glob("cu[bs]*"))]
-    found = [
-        str(place / "include")
-        for place in places
-        if any((place / "include" / name).exists() for name in headers)
-    ]
-    return os.pathsep.join(found)
+    if torch and headers and (borrowed := lending_folders(torch, toolkit.version or "", headers)):
+        short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
+        found[os.pathsep.join(borrowed)] = f"headers that the toolkit lacks ({short})"
+    return found
 
 
 # ccache first: it needs no server, and knows nvcc's -MD.

@@ -206,10 +206,10 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
             say("Or name the extensions to build one by one."),
         )
     parts = [part for part in known.parts if part.path] if known else []
-    ours = [(folder / part.path).resolve() for part in parts if part.builder == "setup.py"]
-    others = {(folder / part.path).resolve() for part in parts if part.builder != "setup.py"}
     # a fork may have left a part out; a folder that is there and holds no source is what a plain clone or a zip leaves
-    ours = [path for path in ours if path.is_dir()]
+    there = [(part.builder, path) for part in parts if (path := resolved_folder(folder / part.path))]
+    ours = [path for builder, path in there if builder == "setup.py"]
+    others = {path for builder, path in there if builder != "setup.py"}
     lacking = [path for path in ours if not has_build_file(path)]
     if lacking:
         return usage_problem(
@@ -274,7 +274,7 @@ def _what_it_is(folder: Path, inside: list[Path], known: Recipe | None) -> list[
     name = f"a checkout of {known.name}" if known else "a checkout of an unknown stack"
     notes = [f"{folder} is {name}; its extensions: {', '.join(path.name for path in inside)}"]
     for part in known.parts if known else ():
-        if part.path and part.builder == "setup.py" and not (folder / part.path).is_dir():
+        if part.path and part.builder == "setup.py" and not resolved_folder(folder / part.path):
             notes.append(f"{part.path} is not in this checkout, although {name} has it; it is left out")
         elif part.note:
             notes.append(f"{part.path}: {part.note}" if part.path else part.note)

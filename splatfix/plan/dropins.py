@@ -43,7 +43,7 @@ def choose_dropins(sources: Iterable[str]) -> tuple[Dropin, ...] | Problem:
     ``nothing-to-swap`` (exit 2); ``same-name-twice`` when two variants of one name are asked for.
     """
     named = list(dict.fromkeys(sources))
-    if named == ["."] and not _is_source(Path.cwd()):
+    if named == ["."] and not ((here := resolved_folder(".")) and _is_source(here)):
         return usage_problem(
             "nothing-to-swap",
             "Nothing was named to be replaced, and this folder is no checkout with extensions.",

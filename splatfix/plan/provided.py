@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.core.resources import user_cache
-from splatfix.facts import Toolkit, Torch
+from splatfix.facts import Toolkit, Torch, is_file
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.toolkits import Recipe, cuda_of_torch, provision, recipe
 
@@ -70,7 +70,7 @@ def provided_toolkit(torch: Torch, system: str, cache: Path | None = None) -> Pr
         requirements=(found.requirement, *(f"{name}=={minor}.*" for name in _KEPT_IN_STEP)),
         links=tuple((fix.path, fix.links_to) for fix in found.fixes if fix.path),
         unpacked_gb=found.unpacked_gb,
-        there=(folder / MARKER).is_file(),
+        there=is_file(folder / MARKER),
     )
 
 

@@ -161,9 +161,9 @@ def test_a_reader_never_looks_outside_its_window() -> None:
     with pytest.raises(BinaryError):
         reader.unpack(word, 2, "x")
     with pytest.raises(BinaryError, match="no end within"):
-        reader.cstring(0, "x")
+        reader.craw(0, "x")
     with pytest.raises(BinaryError, match="outside its string table"):
-        reader.cstring(5, "x")
+        reader.craw(5, "x")
     with pytest.raises(BinaryError):
         list(reader.records(word, 0, 2, "x"))
     for base, size in ((11, None), (0, 11), (-1, 2), (3, -1)):

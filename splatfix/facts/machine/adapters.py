@@ -7,6 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from splatfix.core.runner import Completed
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import Adapter, Gpu
 from splatfix.facts.system.live import System, which_all
@@ -38,6 +39,7 @@ _CHIPS = (
     (r"GR100", "10.7"),
 )
 _TIMEOUT = 8.0
+MAC_DISPLAYS = ("system_profiler", "SPDisplaysDataType")
 _MANIFESTS = ("/etc/vulkan/icd.d", "/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
 _KINDS = {"DISCRETE_GPU": "discrete", "INTEGRATED_GPU": "integrated", "VIRTUAL_GPU": "virtual", "CPU": "cpu"}
 
@@ -58,12 +60,13 @@ def cards(system: System) -> tuple[Gpu, ...]:
             continue
         device = _hex(system, f"{_DEVICES}/{bus}/device")
         text = _database_name(system, vendor, device)
+        chip = next((cc for pattern, cc in _CHIPS if re.match(pattern, text)), None)
         found.append(
             Gpu(
                 index=len(found),
                 name=_marketing_name(vendor, device, text),
                 vendor=VENDORS[vendor],
-                cc=_capability(text) if vendor == "10de" else None,
+                cc=chip if vendor == "10de" else None,
                 memory_total=_vram(system, bus),
                 bus_id=bus,
                 pci_id=f"{vendor}:{device}",
@@ -127,10 +130,6 @@ def _marketing_name(vendor: str, device: str, text: str) -> str:
     return f"{brand} {text}" if text else f"{brand} PCI device {device}"
 
 
-def _capability(text: str) -> str | None:
-    return next((cc for pattern, cc in _CHIPS if re.match(pattern, text)), None)
-
-
 def probe(system: System) -> Fact[tuple[Adapter, ...]]:
     """The adapters by name; unknown, with the installed Vulkan drivers named, where nothing here can list them."""
     if system.name == "darwin":
@@ -184,14 +183,18 @@ def _summary(text: str) -> tuple[Adapter, ...]:
 
 
 def _metal(system: System) -> Fact[tuple[Adapter, ...]]:
-    done = system.run(["system_profiler", "SPDisplaysDataType"], _TIMEOUT)
+    displays, done = mac_displays(system)
     found = []
-    for block in re.split(r"^\s+Chipset Model:", done.stdout, flags=re.MULTILINE)[1:]:
-        name = block.splitlines()[0].strip()
-        metal = re.search(r"^\s+Metal(?: Support| Family)?:\s*(.+?)\s*$", block, re.MULTILINE)
-        if metal:
+    for name, block in displays:
+        if metal := re.search(r"^\s+Metal(?: Support| Family)?:\s*(.+?)\s*$", block, re.MULTILINE):
             built_in = re.search(r"^\s+Bus:\s*Built-In", block, re.MULTILINE)
             found.append(Adapter(name, "metal", "integrated" if built_in else "discrete", metal.group(1)))
-    if not found and not done.ok:
-        return unknown(f"system_profiler SPDisplaysDataType: {done.why()}")
-    return Fact(tuple(found), "system_profiler SPDisplaysDataType")
+    via = " ".join(MAC_DISPLAYS)
+    return Fact(tuple(found), via) if found or done.ok else unknown(f"{via}: {done.why()}")
+
+
+def mac_displays(system: System) -> tuple[list[tuple[str, str]], Completed]:
+    """Name and description of each GPU of a Mac, and the answer of system_profiler that they were read from."""
+    done = system.run(MAC_DISPLAYS, _TIMEOUT)
+    blocks = re.split(r"^\s+Chipset Model:", done.stdout, flags=re.MULTILINE)[1:]
+    return [(block.splitlines()[0].strip(), block) for block in blocks], done

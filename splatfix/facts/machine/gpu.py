@@ -75,20 +75,27 @@ def probe(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
 
 
 def _of_a_mac(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
-    answer = apple(system)
-    no_driver: Fact[Driver] = absent("no NVIDIA driver for macOS", "macOS")
-    if answer is None:
-        return unknown("system_profiler SPDisplaysDataType shows no GPU"), no_driver
-    return Fact(answer.gpus, answer.via), no_driver
+    gpus: list[Gpu] = []
+    for name, _ in pci.mac_displays(system)[0]:
+        vendor = next((v for v in ("AMD", "Intel", "NVIDIA") if v in name), "Apple").lower()
+        shared = _sysctl_memory(system) if vendor == "apple" else None  # one memory for CPU and GPU
+        gpus.append(Gpu(len(gpus), name, vendor, memory_total=shared))
+    via = " ".join(pci.MAC_DISPLAYS)
+    found: Fact[tuple[Gpu, ...]] = Fact(tuple(gpus), via) if gpus else unknown(f"{via} shows no GPU")
+    return found, absent("no NVIDIA driver for macOS", "macOS")
 
 
 def _from_nvml(reply: dict[str, Any]) -> Answer | None:
     """NVML's plain data (see :func:`splatfix.facts.machine.nvml.ask`) as GPUs; None when it gave none to read."""
-    items = reply.get("gpus")
-    if "error" in reply or not isinstance(items, list):
+    if "error" in reply or not isinstance(reply.get("gpus"), list):
         return None
+    return Answer("NVML", _gpus(reply["gpus"]), cuda_level(reply.get("cuda")), _text(reply.get("driver")))
+
+
+def _gpus(items: object) -> tuple[Gpu, ...]:
+    """The GPUs that NVML or our libcuda probe told of; what is damaged of one is unknown."""
     gpus: list[Gpu] = []
-    for item in items:
+    for item in items if isinstance(items, list) else ():
         if not isinstance(item, dict):
             continue
         mig_devices = item.get("mig_devices")
@@ -97,14 +104,14 @@ def _from_nvml(reply: dict[str, Any]) -> Answer | None:
                 index=len(gpus),
                 name=_text(item.get("name")) or "unknown",
                 cc=capability(item.get("cc")),
-                memory_total=_whole(item.get("memory_total")),
+                memory_total=_whole(item.get("memory_total")) or None,
                 bus_id=_text(item.get("bus_id")),
                 uuid=_text(item.get("uuid")),
                 mig=item["mig"] if isinstance(item.get("mig"), bool) else None,
                 mig_devices=tuple(map(str, mig_devices)) if isinstance(mig_devices, list) else (),
             )
         )
-    return Answer("NVML", tuple(gpus), cuda_level(reply.get("cuda")), _text(reply.get("driver")))
+    return tuple(gpus)
 
 
 def _driver(
@@ -228,7 +235,7 @@ def libcuda(system: System, misses: list[str]) -> Answer | None:
                 cuda_error=code if isinstance(code, int) else None,
             )
         else:
-            return Answer("libcuda", _cuda_gpus(reply.get("gpus")), cuda_level(reply.get("cuda")))
+            return Answer("libcuda", _gpus(reply.get("gpus")), cuda_level(reply.get("cuda")))
     return failed
 
 
@@ -282,18 +289,6 @@ def jetson(system: System) -> Answer | None:
     return Answer("/proc/device-tree/compatible", (Gpu(0, f"{family} GPU of NVIDIA {chip}", cc=cc),))
 
 
-def apple(system: System) -> Answer | None:
-    """The GPUs of a Mac, as system_profiler tells them."""
-    done = system.run(["system_profiler", "SPDisplaysDataType"], _TIMEOUT)
-    gpus: list[Gpu] = []
-    for block in re.split(r"^\s+Chipset Model:", done.stdout, flags=re.MULTILINE)[1:]:
-        name = block.splitlines()[0].strip()
-        vendor = next((v for v in ("AMD", "Intel", "NVIDIA") if v in name), "Apple").lower()
-        shared = _sysctl_memory(system) if vendor == "apple" else None  # one memory for CPU and GPU
-        gpus.append(Gpu(len(gpus), name, vendor, memory_total=shared))
-    return Answer("system_profiler SPDisplaysDataType", tuple(gpus)) if gpus else None
-
-
 def _sysctl_memory(system: System) -> int | None:
     match = re.search(r"hw\.memsize: ([0-9]{1,18})\b", system.run(["sysctl", *SYSCTL_NAMES], _TIMEOUT).stdout)
     return int(match.group(1)) if match else None
@@ -317,24 +312,6 @@ def _object(text: str) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return reply if isinstance(reply, dict) else None
-
-
-def _cuda_gpus(items: object) -> tuple[Gpu, ...]:
-    found: list[Gpu] = []
-    for item in items if isinstance(items, list) else ():
-        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-            continue
-        memory, bus = item.get("memory_total"), item.get("bus_id")
-        found.append(
-            Gpu(
-                len(found),
-                item["name"],
-                cc=capability(item.get("cc")),
-                memory_total=memory if isinstance(memory, int) and memory > 0 else None,
-                bus_id=bus if isinstance(bus, str) else None,
-            )
-        )
-    return tuple(found)
 
 
 def _smi_gpu(row: list[str]) -> Gpu | None:

@@ -21,46 +21,14 @@ LIMIT = 60.0
 _TIMEOUT = 5.0
 
 # Variables that decide something when a splatting stack is built or run.
-DECIDING_VARIABLES = (
-    "CC",
-    "CXX",
-    "CUDAHOSTCXX",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "CUB_HOME",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_ARCHITECTURES",
-    "CUDAARCHS",
-    "CONDA_PREFIX",
-    "CPATH",
-    "CPLUS_INCLUDE_PATH",
-    "DISTUTILS_USE_SDK",
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "LIBRARY_PATH",
-    "MAX_JOBS",
-    "NVCC_APPEND_FLAGS",
-    "NVCC_CCBIN",
-    "NVCC_PREPEND_FLAGS",
-    "NVIDIA_DISABLE_REQUIRE",
-    "NVIDIA_DRIVER_CAPABILITIES",
-    "NVIDIA_REQUIRE_CUDA",
-    "NVIDIA_VISIBLE_DEVICES",
-    "PYTHONPATH",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_NVCC",
-    "TCNN_CUDA_ARCHITECTURES",
-    "TORCH_CUDA_ARCH_LIST",
-    "TORCH_DONT_CHECK_COMPILER_ABI",
-    "TORCH_EXTENSIONS_DIR",
-    "VIRTUAL_ENV",
-    "VK_DRIVER_FILES",
-    "VK_ICD_FILENAMES",
-    "VSCMD_ARG_TGT_ARCH",
-    "WSL_DISTRO_NAME",
+_DECIDING = re.compile(
+    r"CC|CXX|CPATH|CPLUS_INCLUDE_PATH|CUB_HOME|LIBRARY_PATH|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|MAX_JOBS"
+    r"|CUDA_(HOME|PATH|DEVICE_ORDER|VISIBLE_DEVICES|LAUNCH_BLOCKING|ARCHITECTURES)|CUDAARCHS|CUDAHOSTCXX"
+    r"|NVCC_(APPEND_FLAGS|PREPEND_FLAGS|CCBIN)"
+    r"|NVIDIA_(DISABLE_REQUIRE|DRIVER_CAPABILITIES|REQUIRE_CUDA|VISIBLE_DEVICES)"
+    r"|PYTORCH_(ALLOC_CONF|CUDA_ALLOC_CONF|NVCC)|TCNN_CUDA_ARCHITECTURES"
+    r"|TORCH_(CUDA_ARCH_LIST|DONT_CHECK_COMPILER_ABI|EXTENSIONS_DIR)|CONDA_PREFIX|VIRTUAL_ENV"
+    r"|VK_(DRIVER_FILES|ICD_FILENAMES)|DISTUTILS_USE_SDK|VSCMD_ARG_TGT_ARCH|WSL_DISTRO_NAME"
 )
 
 
@@ -116,7 +84,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         tools=found["tools"][0] or {},
         **(found["system_libraries"][0] or {}),
         resources=found["resources"][0] or Resources(),
-        variables={name: system.env[name] for name in DECIDING_VARIABLES if name in system.env},
+        variables={name: system.env[name] for name in sorted(system.env) if _DECIDING.fullmatch(name)},
     )
 
 

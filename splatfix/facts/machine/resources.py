@@ -90,22 +90,22 @@ def _control_group(system: System) -> tuple[int | None, int | None, float | None
     """
     lines = [line.split(":", 2) for line in (system.read("/proc/self/cgroup") or "").splitlines()]
     folders = {name: parts[2] for parts in lines if len(parts) == 3 for name in (parts[1].split(",") or [""])}
-    v2 = system.exists(f"{_CGROUPS}/cgroup.controllers")
+    if system.exists(f"{_CGROUPS}/cgroup.controllers"):
+        memory = cpu = _upwards(_CGROUPS, folders.get("", "/"))
+        names = ("memory.max", "memory.current", "cpu.max")
+    else:
+        memory = _upwards(f"{_CGROUPS}/memory", folders.get("memory", "/"))
+        cpu = _upwards(f"{_CGROUPS}/cpu", folders.get("cpu", "/"))
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "cpu.cfs_quota_us")
     limit, used, quota = None, None, None
-    if v2:
-        for folder in _upwards(_CGROUPS, folders.get("", "/")):
-            here = _int(system.read(f"{folder}/memory.max"))
-            if here is not None and (limit is None or here < limit):
-                limit, used = here, _int(system.read(f"{folder}/memory.current"))
-            quota = _least(quota, _ratio((system.read(f"{folder}/cpu.max") or "").split()))
-        return limit, used, quota
-    for folder in _upwards(f"{_CGROUPS}/memory", folders.get("memory", "/")):
-        here = _int(system.read(f"{folder}/memory.limit_in_bytes"))
+    for folder in memory:
+        here = _int(system.read(f"{folder}/{names[0]}"))
         if here is not None and (limit is None or here < limit):
-            limit, used = here, _int(system.read(f"{folder}/memory.usage_in_bytes"))
-    for folder in _upwards(f"{_CGROUPS}/cpu", folders.get("cpu", "/")):
-        pair = (system.read(f"{folder}/cpu.cfs_quota_us"), system.read(f"{folder}/cpu.cfs_period_us"))
-        quota = _least(quota, _ratio([(text or "").strip() for text in pair]))
+            limit, used = here, _int(system.read(f"{folder}/{names[1]}"))
+    for folder in cpu:
+        # version 2 writes both numbers into one file
+        pair = [system.read(f"{folder}/{name}") or "" for name in (names[2], "cpu.cfs_period_us")]
+        quota = _least(quota, _ratio(" ".join(pair).split()))
     return limit, used, quota
 
 

@@ -6,9 +6,10 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from splatfix.facts.machine.libraries import cub_version
-from splatfix.facts.model.environment import ToolkitChoice
+from splatfix.facts.model.environment import ToolkitChoice, Torch
 from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import Toolkit
 from splatfix.facts.system.live import System, which_all
@@ -75,6 +76,15 @@ def packaged_includes(system: System, sites: Iterable[str]) -> tuple[str, ...]:
         for name in system.listdir(f"{site}/nvidia")
         if system.exists(folder := f"{site}/nvidia/{name}/include")
     )
+
+
+def lending_folders(torch: Torch, version: str, headers: Iterable[str]) -> tuple[str, ...]:
+    """Include folders of torch's own CUDA packages that hold one of these headers, for a toolkit of that version."""
+    packages = Path(torch.folder).parent / "nvidia"
+    # CUDA 13 packages share one folder, older ones have one each
+    places = [packages / f"cu{version.partition('.')[0]}", *sorted(packages.glob("cu[bs]*"))]
+    folders = [place / "include" for place in places]
+    return tuple(str(folder) for folder in folders if any((folder / header).exists() for header in headers))
 
 
 def torch_choice(system: System, *, torch_is_cuda: bool, needs_cuda_build: bool = True) -> ToolkitChoice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,23 +14,8 @@ from splatfix.facts.source.python_source import PackageSource, read_package_sour
 _MAX_FILE = 1 << 20
 _MAX_FILES = 600
 # Folders of a checkout that hold no code of its own.
-_NOT_CODE = frozenset(
-    [
-        "data",
-        "dataset",
-        "datasets",
-        "output",
-        "outputs",
-        "build",
-        "dist",
-        "node_modules",
-        "__pycache__",
-        "assets",
-        "SIBR_viewers",
-        "third_party",
-        "venv",
-        "env",
-    ]
+_NOT_CODE = re.compile(
+    r"data|datasets?|outputs?|build|dist|node_modules|__pycache__|assets|SIBR_viewers|third_party|venv|env"
 )
 # Folders whose contents tell stacks apart; what else lies in a checkout is the user's own.
 _TELLING = (
@@ -52,14 +37,14 @@ _NOT_EDITED = frozenset({"third_party", "build", "dist", "docs", "doc", "tests",
 _MAX_SOURCE = 2 << 20
 
 
-def resolved_folder(text: str) -> Path | None:
-    """The absolute path of the folder that ``text`` names, links followed and ``~`` expanded; None for anything else."""
+def resolved_folder(text: str | Path) -> Path | None:
+    """The absolute path of the folder that is named, links followed and ``~`` expanded; None for anything else."""
     folder = Path(text).expanduser()
     return folder.resolve() if folder.is_dir() else None
 
 
-def is_file(text: str) -> bool:
-    """``text`` names a file."""
+def is_file(text: str | Path) -> bool:
+    """A file is named."""
     return Path(text).expanduser().is_file()
 
 
@@ -150,12 +135,11 @@ def _is_source(path: Path) -> bool:
 
 
 def files_below(
-    folder: Path, endings: tuple[str, ...], *, depth: int, skip: Iterable[str] = ()
+    folder: Path, endings: tuple[str, ...], *, depth: int, skip: tuple[str, ...] = ()
 ) -> Iterator[Path]:
     """Files of these endings, ``depth`` levels down, in order of name; at most six hundred."""
     left = _MAX_FILES
     pending = [(folder, depth)]
-    skipped = _NOT_CODE | set(skip)
     while pending and left:
         here, levels = pending.pop(0)
         for item in children_of(here):
@@ -164,8 +148,14 @@ def files_below(
                 left -= 1
                 if not left:
                     return
-            elif levels and item.name not in skipped and not item.is_symlink() and item.is_dir():
+            elif (
+                levels and not (_NOT_CODE.fullmatch(item.name) or item.name in skip) and _is_own_folder(item)
+            ):
                 pending.append((item, levels - 1))
+
+
+def _is_own_folder(path: Path) -> bool:
+    return not path.is_symlink() and path.is_dir()
 
 
 def children_of(folder: Path) -> list[Path]:

@@ -24,44 +24,10 @@ _SECRET_NAME = re.compile(
 _USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
 _HOST_VARIABLES = ("HOSTNAME", "COMPUTERNAME", "HOST", "NAME")
 # Names that tell nothing about a person, or that are words of this field, which must stay what they are.
-_ORDINARY = frozenset(
-    [
-        "root",
-        "user",
-        "ubuntu",
-        "debian",
-        "admin",
-        "runner",
-        "docker",
-        "vagrant",
-        "nobody",
-        "localhost",
-        "linux",
-        "windows",
-        "python",
-        "torch",
-        "cuda",
-        "nvidia",
-        "gcc",
-        "clang",
-        "home",
-        "build",
-        "local",
-        "host",
-        "site",
-        "lib",
-        "bin",
-        "usr",
-        "opt",
-        "tmp",
-        "conda",
-        "nvcc",
-        "gsplat",
-        "splatfix",
-        "test",
-        "share",
-        "system",
-    ]
+_ORDINARY = re.compile(
+    r"root|user|ubuntu|debian|admin|runner|docker|vagrant|nobody|localhost|linux|windows|python|torch|cuda|nvidia|gcc|clang"
+    r"|home|build|local|host|site|lib|bin|usr|opt|tmp|conda|nvcc|gsplat|splatfix|test|share|system",
+    re.IGNORECASE,
 )
 _HOMES = re.compile(r"(?P<root>/home/|/Users/|[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})(?P<user>[^\\/\s:;,'\"]+)")
 _GPU = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.I)
@@ -248,4 +214,4 @@ class Redactor:
 
 
 def _telling(name: str) -> bool:
-    return len(name) > 2 and name.lower() not in _ORDINARY and not name.isdigit()
+    return len(name) > 2 and not _ORDINARY.fullmatch(name) and not name.isdigit()
