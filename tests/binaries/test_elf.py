@@ -80,7 +80,7 @@ def test_a_file_without_sections_is_searched() -> None:
     assert binary.needed == ("libc.so.6",)
 
 
-def test_a_debug_file_whose_contents_were_moved_out_has_no_device_code() -> None:
+def test_a_debug_file_has_no_device_code() -> None:
     assert read(ElfForge(nobits=((".nv_fatbin", 1 << 40),)).build()).fatbins == ()
 
 
@@ -135,7 +135,7 @@ def test_overlapping_sections_are_refused() -> None:
         read(poke(data, headers + 2 * 64 + 24, "<Q", first))
 
 
-def test_truncation_anywhere_is_an_error_or_nothing_but_a_shorter_answer() -> None:
+def test_truncation_is_an_error_or_a_shorter_answer() -> None:
     data = ElfForge(sections=((".nv_fatbin", TYPICAL),), needed=("libc.so.6",)).build()
     # the section table stands at the very end, so that every cut is noticed
     for size in range(len(data)):

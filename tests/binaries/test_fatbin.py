@@ -17,9 +17,7 @@ def walk(data: bytes, limit: int = 1000) -> list[Fatbin]:
     ("flags", "arch"), [(0, "sm_100"), (A, "sm_100a"), (F, "sm_100f"), (A | WINDOWS | LZ4, "sm_100a")]
 )
 @pytest.mark.parametrize("header", [64, 72, 80, 96, 104, 112, 120, 128])
-def test_arch_comes_from_the_number_and_the_flags_for_every_header_size(
-    flags: int, arch: str, header: int
-) -> None:
+def test_arch_from_number_and_flags_at_every_header_size(flags: int, arch: str, header: int) -> None:
     (box,) = walk(fatbin_of(entry(SASS, 100, flags=flags, header=header), entry(SASS, 75)))
     assert [one.arch for one in box.entries] == [arch, "sm_75"]
 

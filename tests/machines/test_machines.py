@@ -36,7 +36,7 @@ ILL = {
 }
 
 
-def test_the_machines_are_there_and_say_where_their_formats_come_from() -> None:
+def test_every_machine_says_where_its_formats_come_from() -> None:
     assert len(NAMES) >= 14
     assert set(ILL) < set(NAMES)
     for name in NAMES:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from splatfix import facts
+from splatfix.core.errors import SplatfixError
 from splatfix.facts import resolve_python
 
 
@@ -39,3 +41,36 @@ def test_condas_base_and_a_folder_that_is_gone_are_passed_over(
     monkeypatch.setenv("CONDA_DEFAULT_ENV", "base")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "gone"))
     assert resolve_python(None) == sys.executable
+
+
+@pytest.mark.parametrize("name", ["no/such/python", "."])
+def test_a_python_that_is_not_there_is_wrong_usage(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SplatfixError) as caught:
+        facts.resolve_python(str(tmp_path / name))
+    assert (caught.value.code, int(caught.value.exit_code)) == ("no-interpreter", 2)
+
+
+def test_the_folder_of_programs_stands_for_the_interpreter_in_it(empty_venv: Path, tmp_path: Path) -> None:
+    assert facts.resolve_python(str(empty_venv.parent)) == str(empty_venv)
+    with pytest.raises(SplatfixError):
+        facts.resolve_python(str(tmp_path))
+
+
+def test_another_program_is_refused_a_broken_python_is_not(tmp_path: Path) -> None:
+    with pytest.raises(SplatfixError) as caught:
+        facts.gather("/bin/ls")
+    assert (caught.value.code, int(caught.value.exit_code)) == ("no-interpreter", 2)
+    assert "/bin/ls is no Python interpreter" in caught.value.what
+    dead = tmp_path / "python3"
+    dead.write_text("#!/bin/sh\nexit 3\n")
+    dead.chmod(0o755)
+    answer = facts.gather(str(dead)).environment.interpreter
+    assert answer.value is None and "exit code 3" in str(answer.error)
+    wrapper = tmp_path / "my-own"
+    wrapper.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    wrapper.chmod(0o755)
+    assert facts.gather(str(wrapper)).environment.interpreter.value is not None
+
+
+def test_a_venv_folder_stands_for_its_interpreter(empty_venv: Path) -> None:
+    assert facts.resolve_python(str(empty_venv.parent.parent)) == str(empty_venv)

@@ -8,9 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import EnvironmentFacts, LiveSystem, SplatPackage, read_package_source
+from splatfix.core.codec import from_json, to_json
+from splatfix.facts import (
+    BuildRecord,
+    Distribution,
+    EnvironmentFacts,
+    LiveSystem,
+    SplatPackage,
+    read_package_source,
+)
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.packages import (
+    _imports_torch,
     claimed_modules,
     editable_source,
     read_distributions,
@@ -19,6 +28,16 @@ from splatfix.facts.environment.packages import (
 from splatfix.facts.source.python_source import guarded_imports, imported_modules, render_calls
 
 from .native_files import NEW_ABI, TAG, extension, library, needs_gcc, torch_in
+
+MANIFEST = {
+    "schema_version": 1,
+    "kind": "built",
+    "targets": ["sm_120"],
+    "edits": ["type-is-cuda"],
+    "built_with": {"torch": "2.11.0+cu130 13.0", "toolkit": "12.8.93"},
+    "cuda_mismatch": "toolkit 12.8, torch 13.0",
+}
+
 
 # A rasterizer's Python side in the shape that all of them have; the text is this test's own.
 RASTERIZER = """
@@ -338,3 +357,59 @@ def test_guarded_imports(handler: str, catches: str | None) -> None:
     if found:
         assert (found[0].module, found[0].names, found[0].line) == ("fused_ssim", ("fused_ssim",), 2)
         assert imported_modules(tree, {2}) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "imports"),
+    [
+        ("import torch\nfrom . import _C\n", True),
+        ("from torch import nn\n", True),
+        ("from . import _C\n", False),
+        ("from ._C import distCUDA2\n", False),
+        ("", False),
+        ("from .cuda import rasterize\n", None),
+        ("from . import cuda\n", None),
+    ],
+)
+def test_who_imports_torch_by_itself(text: str, imports: bool | None) -> None:
+    assert _imports_torch(text) is imports
+
+
+def read(site: Path, manifest: str) -> Distribution:
+    info = site / "tiny-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "splatfix.json").write_text(manifest)
+    (found,) = read_distributions(LiveSystem(), (str(site),))
+    return found
+
+
+def test_how_it_was_built(tmp_path: Path) -> None:
+    found = read(tmp_path, json.dumps(MANIFEST))
+    assert found.made_by_splatfix == "built"
+    assert found.built == BuildRecord(
+        ("sm_120",),
+        "toolkit 12.8, torch 13.0",
+        ("type-is-cuda",),
+        (("torch", "2.11.0+cu130 13.0"), ("toolkit", "12.8.93")),
+    )
+    assert found.built.torch == "2.11.0+cu130 13.0"
+    assert from_json(Distribution, json.loads(json.dumps(to_json(found)))) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"built_with": "torch"}', '{"targets": 3}', '{"built_with": [1]}']
+)
+def test_a_damaged_manifest_still_says_whose_it_is(tmp_path: Path, text: str) -> None:
+    found = read(tmp_path, text)
+    assert (found.made_by_splatfix, found.built) == ("built", None)
+
+
+def test_a_drop_in_is_not_built(tmp_path: Path) -> None:
+    found = read(tmp_path, '{"kind": "swap"}')
+    assert (found.made_by_splatfix, found.built) == ("swap", None)
+
+
+def test_facts_saved_before_there_was_such_a_record_still_load() -> None:
+    document = to_json(Distribution("tiny", "1.0", "/site", made_by_splatfix="built"))
+    del document["built"]
+    assert from_json(Distribution, document) == Distribution("tiny", "1.0", "/site", made_by_splatfix="built")

@@ -177,39 +177,6 @@ def test_a_damaged_module_is_a_fact_with_its_error(empty_venv: Path, site_packag
     assert extension.module == "pkg._C"
 
 
-@pytest.mark.parametrize("name", ["no/such/python", "."])
-def test_a_python_that_is_not_there_is_wrong_usage(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SplatfixError) as caught:
-        facts.resolve_python(str(tmp_path / name))
-    assert (caught.value.code, int(caught.value.exit_code)) == ("no-interpreter", 2)
-
-
-def test_the_folder_of_programs_stands_for_the_interpreter_in_it(empty_venv: Path, tmp_path: Path) -> None:
-    assert facts.resolve_python(str(empty_venv.parent)) == str(empty_venv)
-    with pytest.raises(SplatfixError):
-        facts.resolve_python(str(tmp_path))
-
-
-def test_another_program_is_wrong_usage_and_a_broken_python_is_looked_at(tmp_path: Path) -> None:
-    with pytest.raises(SplatfixError) as caught:
-        facts.gather("/bin/ls")
-    assert (caught.value.code, int(caught.value.exit_code)) == ("no-interpreter", 2)
-    assert "/bin/ls is no Python interpreter" in caught.value.what
-    dead = tmp_path / "python3"
-    dead.write_text("#!/bin/sh\nexit 3\n")
-    dead.chmod(0o755)
-    answer = facts.gather(str(dead)).environment.interpreter
-    assert answer.value is None and "exit code 3" in str(answer.error)
-    wrapper = tmp_path / "my-own"
-    wrapper.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    wrapper.chmod(0o755)
-    assert facts.gather(str(wrapper)).environment.interpreter.value is not None
-
-
-def test_a_venv_folder_stands_for_its_interpreter(empty_venv: Path) -> None:
-    assert facts.resolve_python(str(empty_venv.parent.parent)) == str(empty_venv)
-
-
 def test_facts_go_to_json_and_back_without_loss(empty_venv: Path, tmp_path: Path) -> None:
     known = facts.gather(str(empty_venv))
     text = json.dumps(to_json(known))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
 from splatfix.facts.machine import compilers
-from splatfix.facts.system.playback import PlaybackSystem
+from tests.facts.conftest import MachineOf
 
-MachineOf = Callable[..., PlaybackSystem]
 GXX = "g++ (Ubuntu 13.3.0-6ubuntu2~24.04) 13.3.0\nCopyright (C) 2023 Free Software Foundation, Inc.\n"
 CONDA = "x86_64-conda-linux-gnu-g++ (conda-forge gcc 12.4.0-2) 12.4.0\n"
 VSWHERE = "C:\\Program Files (x86)/Microsoft Visual Studio/Installer/vswhere.exe"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
 from splatfix.facts.machine import adapters as pci
 from splatfix.facts.machine import gpu as gpus
-from splatfix.facts.system.playback import PlaybackSystem
-
-MachineOf = Callable[..., PlaybackSystem]
+from tests.facts.conftest import MachineOf
 
 SMI = (
     "nvidia-smi",
@@ -118,7 +115,7 @@ def test_lines_of_proc_driver_nvidia_version(
     assert (driver.version, driver.open_module) == (version, is_open)
 
 
-def test_a_jetson_whose_libcuda_is_silent_is_known_by_its_device_tree(machine_of: MachineOf) -> None:
+def test_a_jetson_by_its_device_tree(machine_of: MachineOf) -> None:
     files = {
         "/etc/nv_tegra_release": "# R36 (release), REVISION: 4.3\n",
         "/proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0",

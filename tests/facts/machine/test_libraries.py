@@ -3,7 +3,6 @@ looked at stays unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,11 @@ from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.files import write_json
-from splatfix.facts import Colmap, LiveSystem, load, read_source
-from splatfix.facts.environment.extensions import _has_init
-from splatfix.facts.environment.packages import _imports_torch
+from splatfix.facts import Colmap, load
 from splatfix.facts.machine import libraries as look
-from splatfix.facts.machine import toolkits
-from splatfix.facts.source.extension import code_matches
-from splatfix.facts.system.playback import PlaybackSystem
-from splatfix.knowledge.breakages import source_patterns
+from tests.facts.conftest import MachineOf
 from tests.machines import facts_of
 
-MachineOf = Callable[..., PlaybackSystem]
 LIBS = "/usr/lib/x86_64-linux-gnu"
 CUB = "#define CUB_VERSION 200802 // macro expansion with ## requires this to be a single value\n"
 
@@ -49,7 +42,7 @@ def test_which_libcuda_is_loaded(machine_of: MachineOf) -> None:
     )
 
 
-def test_a_recording_that_never_saw_the_loaders_folders_says_nothing(machine_of: MachineOf) -> None:
+def test_folders_never_seen_leave_facts_unknown(machine_of: MachineOf) -> None:
     bare = machine_of()
     assert not look.loaded_libcuda(bare).known
     assert not look.missing_graphics(bare).known
@@ -85,25 +78,6 @@ def test_copies_of_cub_and_thrust(machine_of: MachineOf) -> None:
         ("CUB_HOME", "1.10.0", ""),
         ("the compiler's own search", "", "1.15.0"),
     ]
-
-
-@pytest.mark.parametrize("place", ["include/cub", "include/cccl/cub"])
-def test_a_toolkits_own_cub_and_cudart(machine_of: MachineOf, place: str) -> None:
-    root = "/usr/local/cuda-12.9"
-    box = machine_of(
-        files={
-            f"{root}/{place}/version.cuh": CUB,
-            f"{root}/include/crt/host_config.h": "#if __GNUC__ > 14\n",
-        },
-        exists=[
-            f"{root}/bin/nvcc",
-            f"{root}/include/cuda_runtime.h",
-            f"{root}/targets/x86_64-linux/lib/libcudart.so",
-        ],
-    )
-    (found,) = toolkits.probe(box).value or ()
-    assert found.cub == "2.8.2"
-    assert (found.cudart_in, found.has_lib64) == (("targets/x86_64-linux/lib",), False)
 
 
 def test_docker_and_nvidias_toolkit(machine_of: MachineOf) -> None:
@@ -144,51 +118,6 @@ def test_colmap_says_what_it_is(machine_of: MachineOf, said: str, found: Colmap 
 def test_no_colmap(machine_of: MachineOf) -> None:
     absent = look.colmap(machine_of(env={"PATH": "/usr/bin"}))
     assert (absent.value, absent.found_via) == (None, "PATH")
-
-
-def test_what_setup_links_by_name(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text(
-        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
-        "libs = ['cuda', 'cudadevrt']\n"
-        "setup(name='x', ext_modules=[CUDAExtension('x', ['a.cu'], libraries=libs, extra_link_args=['-lEGL', '-O2'])])\n"
-    )
-    assert read_source(tmp_path).libraries == ("cuda", "cudadevrt", "EGL")
-
-
-def test_thrust_sequence_without_its_header(tmp_path: Path) -> None:
-    call = "void f() { thrust::sequence(a, b); }\n"
-    (tmp_path / "bad.cu").write_text(f"#include <thrust/device_vector.h>\n{call}")
-    (tmp_path / "good.cu").write_text(f"#include <thrust/sequence.h>\n{call}")
-    (tmp_path / "through.cu").write_text(f'#include "local.h"\n{call}')
-    (tmp_path / "local.h").write_text("#include <thrust/sequence.h>\n")
-    (tmp_path / "comment.cu").write_text("// thrust::sequence\n")
-    found = [item for item in code_matches(tmp_path, source_patterns()) if item.breakage == "thrust-sequence"]
-    assert [(item.file, item.line) for item in found] == [("bad.cu", 2)]
-
-
-def test_a_python_module_is_known_by_its_init_function() -> None:
-    system = LiveSystem()
-    import _ctypes as compiled  # a real extension module of this interpreter
-
-    folder, _, name = compiled.__file__.rpartition("/")
-    assert _has_init(system, folder, name) is True
-    assert _has_init(system, folder, "nothing_there.so") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "imports"),
-    [
-        ("import torch\nfrom . import _C\n", True),
-        ("from torch import nn\n", True),
-        ("from . import _C\n", False),
-        ("from ._C import distCUDA2\n", False),
-        ("", False),
-        ("from .cuda import rasterize\n", None),
-        ("from . import cuda\n", None),
-    ],
-)
-def test_who_imports_torch_by_itself(text: str, imports: bool | None) -> None:
-    assert _imports_torch(text) is imports
 
 
 def test_facts_of_an_older_splatfix_leave_the_new_fields_unknown(tmp_path: Path) -> None:

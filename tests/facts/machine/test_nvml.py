@@ -244,11 +244,11 @@ def test_this_process_agrees_with_the_system() -> None:
     assert not alive(system, child.pid)
 
 
-def test_no_module_of_the_facts_uses_the_private_names_of_another() -> None:
+def test_no_module_uses_private_names_of_another() -> None:
     folder = Path(str(sys.modules["splatfix.facts"].__file__)).parent
     taken = [
         f"{path.name}: {node.module}.{name.name}"
-        for path in sorted(folder.glob("*.py"))
+        for path in sorted(folder.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom)
         for name in node.names

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -12,9 +11,8 @@ from splatfix.facts import LiveSystem
 from splatfix.facts.machine import adapters, nvml, resources
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.system.parallel import parallel, within
-from splatfix.facts.system.playback import PlaybackSystem
+from tests.facts.conftest import MachineOf
 
-MachineOf = Callable[..., PlaybackSystem]
 GIB = 2**30
 MEMINFO = f"MemTotal:       {64 * 1024**2} kB\nMemAvailable:   {48 * 1024**2} kB\nSwapTotal:       {8 * 1024**2} kB\n"
 STATUS = "Name:\tpython\nCpus_allowed:\tff,ffffffff\n"

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import LiveSystem
+from splatfix.facts import Fact, LiveSystem, Toolkit
 from splatfix.facts.machine import toolkits
 from splatfix.facts.system.playback import PlaybackSystem
+from tests.facts.conftest import MachineOf
 
 # Verbatim lines of nvcc 13.0.88's answers.
 NVCC_13 = """\
@@ -62,8 +63,8 @@ def system(**env: str) -> LiveSystem:
     return LiveSystem(env={"PATH": "/usr/bin:/bin", **env})
 
 
-def found_at(result: object, root: Path) -> object:
-    return next(item for item in result.value if Path(item.root) == root)  # type: ignore[attr-defined]
+def found_at(result: Fact[tuple[Toolkit, ...]], root: Path) -> Toolkit:
+    return next(item for item in result.value or () if Path(item.root) == root)
 
 
 def test_a_toolkit_describes_itself(toolkit: Path) -> None:
@@ -177,7 +178,7 @@ def test_the_real_nvcc_of_this_machine() -> None:
     assert isinstance(item.gcc_max, int)
 
 
-MachineOf = Callable[..., PlaybackSystem]
+CUB = "#define CUB_VERSION 200802 // macro expansion with ## requires this to be a single value\n"
 VERSION = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 12.4, V12.4.131\n"
 SITE = "/env/lib/python3.11/site-packages"
 LIMITS = "#if __GNUC__ > 13\n#if _MSC_VER < 1910 || _MSC_VER >= 1950\n"
@@ -242,7 +243,7 @@ def test_windows_by_the_installers_variables(machine_of: MachineOf) -> None:
     assert "lib/x64/cudart.lib" not in item.missing
 
 
-def test_missing_headers_are_found_in_the_environments_own_packages(machine_of: MachineOf) -> None:
+def test_missing_headers_in_the_environments_packages(machine_of: MachineOf) -> None:
     root = "/usr/local/cuda-12.4"
     box = machine_of(
         files={f"{root}/include/crt/host_config.h": LIMITS},
@@ -292,3 +293,22 @@ def test_headers_of_cuda_13_packages_for_a_toolkit_13(machine_of: MachineOf) -> 
         "cusparse.h": f"{SITE}/nvidia/cu13/include",
         "cub/cub.cuh": f"{SITE}/nvidia/cu13/include/cccl",
     }
+
+
+@pytest.mark.parametrize("place", ["include/cub", "include/cccl/cub"])
+def test_a_toolkits_own_cub_and_cudart(machine_of: MachineOf, place: str) -> None:
+    root = "/usr/local/cuda-12.9"
+    box = machine_of(
+        files={
+            f"{root}/{place}/version.cuh": CUB,
+            f"{root}/include/crt/host_config.h": "#if __GNUC__ > 14\n",
+        },
+        exists=[
+            f"{root}/bin/nvcc",
+            f"{root}/include/cuda_runtime.h",
+            f"{root}/targets/x86_64-linux/lib/libcudart.so",
+        ],
+    )
+    (found,) = toolkits.probe(box).value or ()
+    assert found.cub == "2.8.2"
+    assert (found.cudart_in, found.has_lib64) == (("targets/x86_64-linux/lib",), False)

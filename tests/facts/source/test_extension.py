@@ -9,6 +9,8 @@ import pytest
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.facts import Source, extension_folders, read_source, walk_extensions
+from splatfix.facts.source.extension import code_matches
+from splatfix.knowledge.breakages import source_patterns
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
@@ -182,7 +184,7 @@ def test_extensions_of_a_checkout(tmp_path: Path) -> None:
     assert found == ["submodules/deep/er/dgr", "submodules/simple-knn"]
 
 
-def test_a_look_through_folders_has_an_end_and_says_what_it_could_not_read(
+def test_a_walk_ends_and_names_what_it_could_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a/ext", "locked/ext", "z/deep/ext"):
@@ -206,3 +208,23 @@ def test_a_look_through_folders_has_an_end_and_says_what_it_could_not_read(
 def test_nothing_is_executed(tmp_path: Path) -> None:
     source(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
     assert not (tmp_path / "ran").exists()
+
+
+def test_what_setup_links_by_name(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(
+        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        "libs = ['cuda', 'cudadevrt']\n"
+        "setup(name='x', ext_modules=[CUDAExtension('x', ['a.cu'], libraries=libs, extra_link_args=['-lEGL', '-O2'])])\n"
+    )
+    assert read_source(tmp_path).libraries == ("cuda", "cudadevrt", "EGL")
+
+
+def test_thrust_sequence_without_its_header(tmp_path: Path) -> None:
+    call = "void f() { thrust::sequence(a, b); }\n"
+    (tmp_path / "bad.cu").write_text(f"#include <thrust/device_vector.h>\n{call}")
+    (tmp_path / "good.cu").write_text(f"#include <thrust/sequence.h>\n{call}")
+    (tmp_path / "through.cu").write_text(f'#include "local.h"\n{call}')
+    (tmp_path / "local.h").write_text("#include <thrust/sequence.h>\n")
+    (tmp_path / "comment.cu").write_text("// thrust::sequence\n")
+    found = [item for item in code_matches(tmp_path, source_patterns()) if item.breakage == "thrust-sequence"]
+    assert [(item.file, item.line) for item in found] == [("bad.cu", 2)]

@@ -92,7 +92,7 @@ def test_what_is_not_personal_stays(redactor: Redactor, text: str) -> None:
     assert redactor.text(text) == text
 
 
-def test_a_user_named_like_a_word_of_the_field_does_not_break_paths() -> None:
+def test_a_user_named_like_a_common_word() -> None:
     redactor = Redactor({"HOME": "/home/python", "USER": "python"}, "torch")
     assert redactor.text("/home/python/venv/bin/python") == "/home/user/venv/bin/python"
     assert redactor.text("/usr/lib/python3/torch") == "/usr/lib/python3/torch"
@@ -126,7 +126,7 @@ def test_errors_and_timeouts_are_played_back_too(tmp_path: Path, script: Callabl
         played.read_binary(str(tmp_path / "text.so"))
 
 
-def test_a_recording_never_lands_in_a_folder_with_something_in_it(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     with pytest.raises(SplatfixError) as caught:
         RecordingSystem(LiveSystem(env={}), tmp_path)

@@ -12,7 +12,7 @@ import pytest
 
 from splatfix.facts import JitCache, LiveSystem
 from splatfix.facts.environment import probe as environment
-from splatfix.facts.environment.extensions import cache_roots, own_tag
+from splatfix.facts.environment.extensions import _has_init, cache_roots, own_tag
 
 from .native_files import NEW_ABI, library, needs_gcc, torch_in
 
@@ -123,3 +123,12 @@ def test_odd_folders_are_no_caches(empty_venv: Path, tmp_path: Path) -> None:
 
 def test_without_a_home_there_is_no_cache() -> None:
     assert cache_roots(LiveSystem(env={})) == ()
+
+
+def test_a_python_module_is_known_by_its_init_function() -> None:
+    system = LiveSystem()
+    import _ctypes as compiled  # a real extension module of this interpreter
+
+    folder, _, name = compiled.__file__.rpartition("/")
+    assert _has_init(system, folder, name) is True
+    assert _has_init(system, folder, "nothing_there.so") is None
