@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import venv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ import pytest
 import setuptools  # noqa: F401 - before anything imports the standard library's distutils, which it replaces
 
 ROOT = Path(__file__).resolve().parent.parent
+# One thread each for torch, here and in what tests start: the tests' tensors are small, and xdist has a worker per core.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -38,7 +41,7 @@ def ctrl_c_is_heard() -> None:
 def empty_venv(tmp_path: Path) -> Path:
     """A venv without pip and without any package; its interpreter's path."""
     folder = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    venv.create(folder, symlinks=True, with_pip=False)
     return folder / "bin" / "python"
 
 
