@@ -74,7 +74,7 @@ def test_a_kernel_that_computes_wrongly_is_taken_back() -> None:
     assert back == ["0007-x"]
 
 
-def test_what_was_installed_already_and_computes_wrongly_is_told_and_left() -> None:
+def test_wrong_earlier_installation_is_reported_and_kept() -> None:
     there = installed("simple_knn._C")
     there = dataclasses.replace(there, items=(dataclasses.replace(there.items[0], up_to_date=True),))
     back: list[str] = []

@@ -133,9 +133,7 @@ def built(**record: Any) -> Fact[tuple[Distribution, ...]]:
         ("", Status.PASS),
     ],
 )
-def test_a_build_against_another_torch_is_told_though_all_symbols_are_there(
-    changed: Changer, torch: str, status: Status
-) -> None:
+def test_a_build_against_another_torch_with_all_symbols(changed: Changer, torch: str, status: Status) -> None:
     facts = changed(extensions=linked(), distributions=built(built_with=(("torch", torch),)))
     (finding,) = of(facts, "torch-abi-mismatch")
     assert finding.status is status

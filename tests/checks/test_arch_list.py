@@ -140,9 +140,7 @@ def test_a_minor_that_is_clamped_to_code_it_runs_is_no_alarm(changed: Changer) -
     assert not of(spark, "arch-clamped"), "12.1 is clamped to 12.0, whose machine code it runs"
 
 
-def test_single_kernels_of_other_archs_do_not_count_as_torchs_list(
-    changed: Changer, torch_with: TorchWith
-) -> None:
+def test_single_kernels_do_not_count_as_torchs_arch_list(changed: Changer, torch_with: TorchWith) -> None:
     hopper = Fact((Gpu(0, "NVIDIA H200", cc="9.0"),), "NVML")
     some = (sass("sm_80", "sm_90", count=400), sass("sm_80", "sm_90", "sm_90a", count=4))
     assert not of(changed(gpus=hopper, torch=torch_with(code=some, version="2.6.0")), "arch-clamped")

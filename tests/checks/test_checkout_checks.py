@@ -128,7 +128,7 @@ def test_submodules(rtx_5080: Facts) -> None:
     assert not only(unzipped, "submodules-missing").remedy[0].command, "git cannot fetch into an unpacked zip"
 
 
-def test_an_empty_submodule_whose_extension_is_installed_is_no_alarm(changed: Changer) -> None:
+def test_empty_submodule_of_installed_extension_is_no_alarm(changed: Changer) -> None:
     empty = Submodule("submodules/fused-ssim", "https://example.org/ssim", True)
     assert not loud(with_checkout(changed(packages=packages(ssim())), submodules=(empty,)))
     assert loud(with_checkout(changed(packages=packages()), submodules=(empty,)))

@@ -181,7 +181,7 @@ def test_pascal_on_a_torch_that_dropped_it(changed: Changer) -> None:
 
 
 @pytest.mark.parametrize("cc", ["8.9", "12.1", "8.6", "10.3"])
-def test_an_architecture_that_runs_its_siblings_code_is_no_alarm(changed: Changer, cc: str) -> None:
+def test_an_arch_that_runs_sibling_code_is_no_alarm(changed: Changer, cc: str) -> None:
     """An RTX 4090 (8.9) runs the 8.6 code; sm_121 runs 12.0; sm_103 runs 10.0."""
     facts = changed(gpus=Fact((Gpu(0, "some GPU", cc=cc),), "NVML"), extensions=Fact((), ""))
     assert "torch-arch-unsupported" not in loud(facts)

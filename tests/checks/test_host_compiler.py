@@ -52,7 +52,7 @@ def test_what_nvcc_is_given_counts_for_nvcc(changed: Changer, variable: str) -> 
     assert by_torch is not None and (by_torch.path == "/opt/bin/g++") == (variable == "CC")
 
 
-def test_a_new_compiler_named_for_nvcc_is_told_beside_a_good_one_on_path(changed: Changer) -> None:
+def test_a_too_new_nvcc_ccbin_beside_a_good_one_on_path(changed: Changer) -> None:
     assert not loud(
         changed(compilers=Fact((TWELVE, Compiler("g++", "/usr/bin/g++", "12.3.0", ("PATH",))), ""))
     )

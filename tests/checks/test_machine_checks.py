@@ -86,7 +86,7 @@ def test_visual_studio_against_nvcc(changed: Changer, version: str | None, statu
         assert "14.39" in finding.remedy[0].line()
 
 
-def test_headers_of_the_environments_own_packages_become_a_command(changed: Changer, rtx_5080: Facts) -> None:
+def test_headers_of_installed_packages_become_a_command(changed: Changer, rtx_5080: Facts) -> None:
     whole = (rtx_5080.machine.toolkits.value or ())[0]
     site = "/env/lib/python3.11/site-packages/nvidia"
     partial = dataclasses.replace(
@@ -178,7 +178,7 @@ def test_ubuntus_own_nvcc_with_its_own_gcc(changed: Changer, nvcc: str, version:
     assert finding.status is status
 
 
-def test_graphics_of_the_processor_are_not_counted_as_cuda_devices(changed: Changer) -> None:
+def test_integrated_graphics_are_no_cuda_devices(changed: Changer) -> None:
     cards = (Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0"), Gpu(1, "Intel UHD", "intel"))
     finding = found(
         changed(gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "1"}), "no-gpu-visible"
@@ -187,7 +187,7 @@ def test_graphics_of_the_processor_are_not_counted_as_cuda_devices(changed: Chan
     assert finding.status is Status.FAIL
 
 
-def test_a_compiler_below_torchs_own_bound_is_told_to_take_a_newer_one(
+def test_a_compiler_below_torchs_bound_needs_a_newer_one(
     changed: Changer, torch_with: Callable[..., Fact[Torch]]
 ) -> None:
     """torch's table has a lower end as well; what it then offers must not be the old compiler again."""

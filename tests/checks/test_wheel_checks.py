@@ -52,16 +52,14 @@ def test_a_python_for_torch(
     assert finding.status is status
 
 
-def test_the_newest_torch_for_a_python_is_the_one_that_would_be_offered(
-    changed: Changer, rtx_5080: Facts
-) -> None:
+def test_the_newest_torch_for_a_python_is_offered(changed: Changer, rtx_5080: Facts) -> None:
     facts = without_torch(changed, rtx_5080, "3.11.7", driver=Fact(None, "", "not asked"))
     (finding,) = of(facts, "python-version-unsupported")
     offered = torch_releases.builds_for_arch(Arch(12, 0), python=(3, 11))[0].build.release
     assert finding.summary == f"torch up to {offered} has wheels for Python 3.11.7."
 
 
-def test_a_release_whose_pythons_are_not_known_is_not_passed_over(
+def test_a_release_with_unknown_pythons_is_kept(
     changed: Changer, rtx_5080: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     *older, last = torch_releases.releases()

@@ -45,7 +45,7 @@ def test_what_could_not_be_removed_is_no_success(cache: WheelCache, monkeypatch:
     assert int(caught.value.exit_code) == 1
 
 
-def test_rows_tell_wheels_of_one_name_apart_and_one_of_them_can_be_removed(
+def test_wheels_of_one_name_are_apart_and_removable(
     cache: WheelCache, splatfix: Splatfix, tmp_path: Path
 ) -> None:
     wheel = tmp_path / "tiny-1.0-py3-none-any.whl"

@@ -70,7 +70,7 @@ def test_an_empty_library_in_a_folder_is_named(splatfix: Splatfix, tmp_path: Pat
     assert (alone.returncode, "an empty file" in alone.stderr) == (2, True)
 
 
-def test_what_could_not_be_read_is_counted_and_leaves_the_verdict_open() -> None:
+def test_unread_packages_are_counted_verdict_stays_open() -> None:
     entry = FatbinEntry(EntryKind.SASS, "sm_120", None, None, 1, debug=False)
     binary = Binary("/x/a.so", "elf", "x86_64", 1, (Fatbin(0, ".nv_fatbin", (entry,)),))
     native = NativeFiles(

@@ -101,7 +101,7 @@ def test_a_command_that_only_looks_says_that_nothing_changed(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_other_threads_started_is_ended_too_and_nothing_waits_for_it(
+def test_children_of_other_threads_are_ended_without_waiting(
     number: signal.Signals, endless: Callable[[str], Path], mark: Path
 ) -> None:
     """Compilers and toolkits are asked side by side."""

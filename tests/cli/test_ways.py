@@ -86,7 +86,7 @@ def test_why_for_a_source_that_is_none_is_still_wrong_usage(tmp_path: Path) -> N
     assert refusal(*wanted) == ("not-a-folder", 2)
 
 
-def test_a_project_without_gpu_code_in_the_current_folder_is_not_what_is_meant(
+def test_a_current_folder_without_gpu_code_is_not_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
@@ -111,7 +111,7 @@ def test_the_why_command_asks_about_the_same_machine(tmp_path: Path) -> None:
     assert argv(repo=tmp_path) == (str(tmp_path), "--dry-run", "--why")
 
 
-def test_only_a_named_folder_that_can_be_installed_is_read_as_a_checkout(tmp_path: Path) -> None:
+def test_only_a_named_installable_folder_is_a_checkout(tmp_path: Path) -> None:
     assert checkout_of((str(tmp_path),)) is None
     assert checkout_of(()) is None
     assert checkout_of(("gsplat==1.5.3",)) is None
@@ -120,7 +120,7 @@ def test_only_a_named_folder_that_can_be_installed_is_read_as_a_checkout(tmp_pat
     assert checkout_of((str(tmp_path), "simple_knn")) is None
 
 
-def test_a_folder_of_checkouts_is_asked_about_when_named_and_passed_over_when_not(
+def test_a_folder_of_checkouts_counts_only_when_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("one", "two"):

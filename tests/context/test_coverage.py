@@ -29,7 +29,7 @@ def test_every_container_counts_and_the_missing_are_numbered() -> None:
     assert "2 of 4 fatbins" in verdict.reason
 
 
-def test_empty_containers_do_not_count_and_nothing_at_all_is_not_usable() -> None:
+def test_empty_containers_do_not_count() -> None:
     assert judge([group(), sass("sm_120")], SM_120).usable
     assert not judge([group()], SM_120).usable
     assert not judge([], SM_120).usable

@@ -32,7 +32,7 @@ def debian_13(facts: Facts) -> Facts:
 
 
 @pytest.mark.parametrize(("root", "fits"), [("/usr", True), ("/usr/local/cuda-12.8", False)])
-def test_a_distributions_own_package_fits_its_glibc_and_the_check_agrees(root: str, fits: bool) -> None:
+def test_a_distribution_package_fits_its_glibc(root: str, fits: bool) -> None:
     """Debian 13 has patched its CUDA 12.4; NVIDIA's own 12.x does not compile there."""
     facts = debian_13(machine(torch=TORCH_128, toolkits=(dataclasses.replace(CUDA_12, root=root),)))
     assert (OptionKind.REBUILD in kinds(find_options(Goal(("sm_120",)), facts))) is fits
@@ -59,7 +59,7 @@ def gcc_of_conda(facts: Facts) -> tuple[str, ...]:
     return next(argv(step) for step in steps if type(step) is Step and step.command)
 
 
-def test_in_a_conda_environment_the_older_glibc_can_be_had_without_root() -> None:
+def test_conda_offers_the_older_glibc_without_root() -> None:
     facts = debian_13(machine(torch=TORCH_128, toolkits=(CUDA_12,), interpreter=CONDA))
     assert gcc_of_conda(facts)[:6] == ("conda", "install", "-p", CONDA.prefix, "-c", "conda-forge")
     assert gcc_of_conda(facts)[-1].startswith("gxx_linux-64=")
@@ -115,7 +115,7 @@ def test_a_letter_of_the_machines_own_gpu_is_that_gpu() -> None:
     assert find_options(Goal(("sm_120a",)), facts).notes == ()
 
 
-def test_tools_that_could_not_be_looked_for_are_not_called_absent() -> None:
+def test_tools_not_looked_for_are_not_called_absent() -> None:
     facts = with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,)), "580.95.05", "13.0")
     unknown = Fact(None, "", "nvcc did not answer in time")
     facts = dataclasses.replace(
@@ -135,9 +135,7 @@ def test_tools_that_could_not_be_looked_for_are_not_called_absent() -> None:
 @pytest.mark.parametrize(
     ("found", "words"), [((), "Install the Build Tools"), (("19.50",), "Add an older toolset")]
 )
-def test_windows_without_any_compiler_is_not_told_of_an_older_toolset(
-    found: tuple[str, ...], words: str
-) -> None:
+def test_windows_without_a_compiler_names_no_older_toolset(found: tuple[str, ...], words: str) -> None:
     host = tuple(Compiler("cl", "C:/VS/cl.exe", version, ("vswhere",)) for version in found)
     toolkit = dataclasses.replace(CUDA_12, version="12.4.131", archs=())
     facts = machine(torch=TORCH_128, toolkits=(toolkit,), host=host)
@@ -162,7 +160,7 @@ def test_condas_toolkit_is_named_by_its_labelled_channel() -> None:
         (("6.1", "12.0"), "3.11.7", "No torch in the tables serves sm_61, sm_120 here"),
     ],
 )
-def test_the_torch_named_for_a_dropped_gpu_serves_every_target_on_this_python(
+def test_torch_for_a_dropped_gpu_serves_every_target(
     targets: tuple[str, ...], python: str, words: str
 ) -> None:
     facts = machine(toolkits=(), interpreter=dataclasses.replace(INTERPRETER, version=python))
@@ -176,7 +174,7 @@ def test_the_torch_named_for_a_dropped_gpu_serves_every_target_on_this_python(
     assert caught.value.todo[0].line().startswith(words)
 
 
-def test_a_second_toolkit_of_the_same_version_is_not_called_farther() -> None:
+def test_a_second_toolkit_of_a_version_is_no_farther() -> None:
     twin = dataclasses.replace(CUDA_12, root="/opt/cuda-12.8")
     far = dataclasses.replace(CUDA_12, root="/opt/cuda-12.9", version="12.9.86")
     decision = choose_toolkit(machine(toolkits=(CUDA_12, twin, far)), TORCH_128, (SM_120,))
@@ -185,7 +183,7 @@ def test_a_second_toolkit_of_the_same_version_is_not_called_farther() -> None:
     assert "farther from torch's" in whys["toolkit /opt/cuda-12.9"]
 
 
-def test_no_older_ptx_stands_in_for_an_architecture_with_a_letter() -> None:
+def test_no_older_ptx_serves_an_arch_with_a_letter() -> None:
     """sm_100a code exists for what plain code cannot do; CUDA 12.8 can name it, this torch cannot."""
     with pytest.raises(SplatfixError) as caught:
         choose_ptx(machine(torch=TORCH_128, toolkits=(CUDA_12,)), TORCH_128, (Arch(10, 0, "a"),)).required()

@@ -122,9 +122,7 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Environment, 
     assert len(kept) == 2 and all(line.endswith("from the wheel cache") for line in kept)
 
 
-def test_one_that_fails_stops_the_other_and_nothing_is_installed(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_one_failed_build_stops_the_other(environment: Environment, tmp_path: Path) -> None:
     one, other = two(tmp_path)
     mark = tmp_path / "mark"
     slow = f"import time\ntime.sleep(300)\nopen({str(mark)!r}, 'w')\n"

@@ -34,7 +34,7 @@ with environment_lock(Path(sys.argv[1])):
 """
 
 
-def test_another_process_is_refused_and_its_death_frees_the_lock(tmp_path: Path) -> None:
+def test_lock_refuses_others_until_its_holder_dies(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=root

@@ -112,9 +112,7 @@ def test_a_module_that_ends_the_interpreter_is_taken_back(environment: Environme
     assert snapshot(environment) == before
 
 
-def test_a_module_that_prints_while_it_is_imported_is_no_failure(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_a_module_that_prints_on_import_is_no_failure(environment: Environment, tmp_path: Path) -> None:
     source = write_extension(tmp_path / "source")
     with (source / "tiny_probe" / "__init__.py").open("a") as file:
         file.write("import sys\nsys.stdout.write('loading ... 100%')\nsys.stderr.write('ready')\n")

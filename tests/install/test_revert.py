@@ -86,9 +86,7 @@ def test_it_stops_at_what_cannot_be_taken_back(
     assert [entry.active for entry in Journal(environment.state_folder).entries()] == [True, True, False]
 
 
-def test_the_preview_sees_that_an_older_one_was_replaced_by_hand(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_preview_sees_a_version_replaced_by_hand(environment: Environment, tmp_path: Path) -> None:
     """Between the two installations somebody changed the first: the backup of the second holds that, not ours."""
     install(environment, write_extension(tmp_path / "one"))
     record = environment.platlib / "tiny_probe-1.0.dist-info" / "RECORD"

@@ -234,7 +234,7 @@ def test_lines_that_say_nothing_wrong(line: str) -> None:
     assert find_root_cause(f"  {line}\n  the real reason\n").lines[-1] == "the real reason"
 
 
-def test_code_around_a_compiler_error_is_kept_and_the_next_error_is_not() -> None:
+def test_code_around_an_error_is_kept_the_next_error_not() -> None:
     cause = find_root_cause(GCC)
     assert any("tiles_touched" in line for line in cause.lines)
     assert not any("expected ';'" in line for line in cause.lines)

@@ -249,7 +249,7 @@ def test_a_temporary_folder_ends_with_its_block() -> None:
     assert not folder.exists()
 
 
-def test_in_a_folder_of_our_own_what_killed_runs_left_goes_first(tmp_path: Path) -> None:
+def test_leftovers_in_our_own_folder_go_first(tmp_path: Path) -> None:
     left, other = abandon(tmp_path / ".making-left"), abandon(tmp_path / ".fetching-left")
     with temporary_folder(".making-", tmp_path) as folder:
         assert folder.parent == tmp_path

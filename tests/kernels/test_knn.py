@@ -202,7 +202,7 @@ def test_input_order_does_not_matter(engine):
     )
 
 
-def test_running_out_of_memory_halves_the_batch_and_says_so_once(monkeypatch):
+def test_out_of_memory_halves_the_batch_and_says_so_once(monkeypatch):
     monkeypatch.setattr(module, "_warned", False)
     true_distance = module._box_distance
     refused = []

@@ -86,7 +86,7 @@ def test_images_stay_within_their_bounds(scene):
 
 @COMMON
 @given(scene=clouds, edge=st.integers(1, 16))
-def test_a_crop_of_the_background_never_changes_a_pixel_it_keeps(scene, edge):
+def test_background_crop_keeps_its_pixels_unchanged(scene, edge):
     """The gradient of pixels that nobody looks at is zero: only Gaussians that touch the looked-at corner get any."""
     view = look_at(33, 29)
     leaves = {k: v.requires_grad_() for k, v in cloud(**scene).items()}

@@ -110,9 +110,7 @@ def test_a_splatting_extension_from_source_to_proof_and_back(native: Environment
     assert content(native) == before
 
 
-def test_a_second_build_is_taken_back_to_the_first_byte_for_byte(
-    native: Environment, cuobjdump: Path
-) -> None:
+def test_revert_of_a_second_build_restores_every_byte(native: Environment, cuobjdump: Path) -> None:
     """The package that chooses its architectures itself; TORCH_CUDA_ARCH_LIST would have no effect on it."""
     before = content(native)
     source = FIXTURES / "own_choice_probe"

@@ -95,7 +95,7 @@ def test_the_commands_are_commands_of_today() -> None:
             assert option in shown, option
 
 
-def test_a_forced_build_is_branded_and_a_refusal_names_a_way_out() -> None:
+def test_a_forced_build_is_marked_a_refusal_has_options() -> None:
     for row in RECORD["forced"]:
         assert row["torch"].partition("+")[2] and row["branded"] and row["reverted"] is True
         assert "fail" in row["diagnose"]

@@ -160,13 +160,13 @@ def test_inrias_rasterizer_on_a_gpu_is_what_certify_trains_with() -> None:
 
 
 @pytest.mark.parametrize("rendering", [markdown, on_terminal])
-def test_skipped_scenes_are_named_with_their_reason_each_reason_once(rendering: Any) -> None:
+def test_skipped_scenes_are_grouped_by_reason(rendering: Any) -> None:
     text = rendering(certificate())
     assert "truck, stump" in text and text.count("not below data") == 1
     assert text.count("has images, but no reconstruction") == 1
 
 
-def test_how_a_scene_was_trained_and_what_its_files_lacked_is_told() -> None:
+def test_how_a_scene_was_trained_and_what_it_lacked() -> None:
     text = markdown(certificate())
     assert (
         "300 iterations at 320x212, strategy budget, 100 to 250 Gaussians, 4.50 iterations per second. "
@@ -176,7 +176,7 @@ def test_how_a_scene_was_trained_and_what_its_files_lacked_is_told() -> None:
 
 
 @pytest.mark.parametrize("rendering", [markdown, on_terminal])
-def test_a_scene_that_cannot_be_read_is_named_and_not_called_a_refusal(rendering: Any) -> None:
+def test_an_unreadable_scene_is_named_and_no_refusal(rendering: Any) -> None:
     why = "data/attic/transforms.json is not JSON. The file is damaged. Export the scene again."
     run = SceneRun(
         "attic",

@@ -13,7 +13,7 @@ from tests.plan.machines import make_plan
 from tests.plan.test_parts import mcmc_source, package, with_rasterizer
 
 
-def test_that_another_stacks_rasterizer_is_replaced_is_shown_with_the_plan(tmp_path: Path) -> None:
+def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None:
     source = mcmc_source(tmp_path / "dgr")
     for variant, said in (("mip", True), ("mcmc", False)):
         stream = io.StringIO()

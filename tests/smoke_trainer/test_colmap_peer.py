@@ -61,7 +61,7 @@ def rig_of_two_cameras() -> Any:
 
 
 @pytest.mark.parametrize("kind", ["binary", "text"])
-def test_a_model_with_rigs_and_frames_is_read_as_colmap_reads_it(kind: str, tmp_path: Path) -> None:
+def test_rigs_and_frames_are_read_as_colmap_reads_them(kind: str, tmp_path: Path) -> None:
     model, folder = rig_of_two_cameras(), tmp_path / "sparse" / "0"
     folder.mkdir(parents=True)
     (model.write_binary if kind == "binary" else model.write_text)(str(folder))

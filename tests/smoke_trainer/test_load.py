@@ -172,7 +172,7 @@ def keep_two(folder):
     return points
 
 
-def test_one_training_view_still_has_a_scale_and_points_in_sight(scene_folder, short_run):
+def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_run):
     points = keep_two(scene_folder("colmap-text"))
     scene = load_scene(str(points.parents[2]))
     assert len(scene.train) == 1 and len(scene.points.xyz) == 5000

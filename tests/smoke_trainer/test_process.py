@@ -47,7 +47,7 @@ def test_only_what_is_missing_is_named(monkeypatch):
         ("import no_such_part_of_torch", "no_such_part_of_torch"),
     ],
 )
-def test_a_package_that_is_there_and_does_not_load_is_told_apart(line, words, tmp_path, monkeypatch):
+def test_a_package_that_does_not_load_is_told_apart(line, words, tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text(f"{line}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch")

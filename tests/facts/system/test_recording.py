@@ -26,7 +26,7 @@ def timeless(facts: Facts) -> object:
     return to_json(dataclasses.replace(facts, gathered=""))
 
 
-def test_this_machine_played_back_gives_equal_facts_and_findings(tmp_path: Path) -> None:
+def test_played_back_machine_gives_equal_facts_and_findings(tmp_path: Path) -> None:
     recording = RecordingSystem(LiveSystem(), tmp_path / "machine")
     facts = gather(sys.executable, system=recording)
     assert facts.environment.interpreter.known, "the comparison must be about something"
