@@ -1,13 +1,13 @@
-"""What only a machine with an NVIDIA GPU can show: `make gpu-check`.
+"""What only a machine with an NVIDIA GPU can verify: `make gpu-check`.
 
-Needs no network: it uses the Python it is run with (torch with CUDA, numpy, Pillow, ninja, setuptools), builds into a
-throw-away folder, and writes `gpu-check.json` with every step's outcome. Exit codes: 0 all steps held, 1 a step failed,
-3 there is no usable GPU (said in the JSON too).
+Needs no network: it uses the Python it is run with (torch with CUDA, numpy, Pillow, ninja, setuptools), builds in a
+temporary folder, and writes `gpu-check.json` with the outcome of every step. Exit codes: 0 all steps passed, 1 a step
+failed, 3 there is no usable GPU (stated in the JSON too).
 
-Steps: diagnose; build our small CUDA extension for this GPU and prove its binary; run its kernel against a reference;
-kernels in plain PyTorch on CUDA against float64; train a sample scene on CUDA; time the kernels on CUDA against CPU; the
-tests of the kernels that need a GPU (with pytest and hypothesis in that Python); and, where `diff_gaussian_rasterization` is
-installed as a CUDA build, arrays of its results for tests/records, written beside the JSON.
+Steps: diagnose; build a small CUDA extension for this GPU and verify its binary; run its kernels against a reference;
+check the plain PyTorch kernels on CUDA against float64 and train sample scenes (`splatfix certify`); time the kernels on
+CUDA and CPU; run the kernel tests that need a GPU (with pytest and hypothesis in that Python); and, where a CUDA build of
+`diff_gaussian_rasterization` is installed, write its results beside the JSON as arrays for tests/records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROBE = ROOT / "tests" / "fixtures" / "splat_probe"
 def run(
     words: list[str], *, timeout: float, env: dict[str, str] | None = None, cwd: Path | None = None
 ) -> dict[str, Any]:
-    """Run a command and keep what matters of how it ended."""
+    """Run a command; exit code (None after a timeout), output, end of standard error, and seconds."""
     started = time.monotonic()
     try:
         done = subprocess.run(
@@ -43,7 +43,7 @@ def run(
         return {
             "returncode": None,
             "stdout": "",
-            "stderr": f"no answer within {timeout} s",
+            "stderr": f"timed out after {timeout} s",
             "seconds": timeout,
         }
     seconds = round(time.monotonic() - started, 2)
@@ -55,7 +55,7 @@ def run(
     }
 
 
-ASK_GPU = """
+QUERY_GPU = """
 import json, torch
 ok = torch.cuda.is_available()
 print(json.dumps({
@@ -104,7 +104,7 @@ print(json.dumps({name: {**t, "cpu_over_cuda": t["cpu"] / t["cuda"]} for name, t
 
 
 class Checks:
-    """Runs the steps one after the other and keeps each outcome."""
+    """Runs the steps in order and records their outcomes."""
 
     def __init__(self, work: Path, capability: list[int]) -> None:
         self.work = work
@@ -114,7 +114,7 @@ class Checks:
         self.python = Path(sys.executable)  # replaced by `prepare`; without it nothing is installed
 
     def step(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
-        """One step: `work` returns its details with `ok`; what it raises is a failure with its words."""
+        """Run one step: `work` returns its details with `ok`; an exception is a failure."""
         started = time.monotonic()
         try:
             details = work()
@@ -131,7 +131,7 @@ class Checks:
         return {"ok": True}
 
     def environment(self) -> Path:
-        """A venv that sees this Python's packages, so that installing the probe changes nothing outside."""
+        """A venv that sees this Python's packages, so that installing the extension changes nothing outside."""
         folder = self.work / "venv"
         subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", str(folder)], check=True)
         (site,) = (folder / "lib").glob("python*/site-packages")
@@ -143,7 +143,7 @@ class Checks:
         done = self.splatfix("diagnose", "--json", timeout=60)
         document = json.loads(done["stdout"])
         bad = [
-            f"{f['code']}: {f['summary']}" for f in document["findings"] if f["status"] in ("fail", "crash")
+            f"{f['check']}: {f['summary']}" for f in document["findings"] if f["status"] in ("fail", "crash")
         ]
         driver = document["facts"]["machine"]["driver"]
         return {
@@ -167,11 +167,9 @@ class Checks:
             timeout=400,
         )
         document = json.loads(done["stdout"])
-        kept = {
-            name: document.get(name)
-            for name in ("kind", "exit_code", "proof", "rungs", "error")
-            if name in document
-        }
+        kept = {name: document.get(name) for name in ("exit_code", "error")}
+        if outcome := document.get("outcome"):
+            kept["proof"] = [item["proof"] for item in outcome["items"]]
         return {
             "ok": done["returncode"] == 0,
             "arch": self.arch,
@@ -213,7 +211,7 @@ class Checks:
         return {"ok": True, "times": json.loads(done["stdout"].splitlines()[-1])}
 
     def tests(self) -> dict[str, Any]:
-        """What is marked `gpu` among the tests of the kernels."""
+        """The kernel tests marked `gpu`."""
         there = run([sys.executable, "-c", "import pytest, hypothesis, numpy"], timeout=60)
         if there["returncode"] != 0:
             return {"ok": True, "skipped": there["stderr"].strip().splitlines()[-1]}
@@ -230,17 +228,25 @@ class Checks:
             "tests/kernels",
         ]
         done = run(words, timeout=400, env=self.env, cwd=ROOT)
-        return {"ok": done["returncode"] == 0, "said": done["stdout"].splitlines()[-12:]}
+        return {"ok": done["returncode"] == 0, "output": done["stdout"].splitlines()[-12:]}
 
     def golden(self, target: Path) -> dict[str, Any]:
-        """Arrays of the CUDA rasterizer, to be kept under tests/records."""
+        """Write arrays of the CUDA rasterizer for tests/records."""
         there = run([sys.executable, "-c", "import torch, diff_gaussian_rasterization"], timeout=60)
         if there["returncode"] != 0:
             return {"ok": True, "skipped": there["stderr"].strip().splitlines()[-1]}
         target.parent.mkdir(parents=True, exist_ok=True)
         words = [sys.executable, "-m", "tests.kernels.rasterizer_golden", str(target.resolve())]
         done = run(words, timeout=200, env=self.env, cwd=ROOT)
-        return {"ok": done["returncode"] in (0, 3), "said": (done["stdout"] + done["stderr"])[-1500:]}
+        return {"ok": done["returncode"] in (0, 3), "output": (done["stdout"] + done["stderr"])[-1500:]}
+
+
+def why_not(gpu: dict[str, Any]) -> str:
+    """Why nothing can be run on a GPU."""
+    listed = run(["nvidia-smi", "-L"], timeout=20)["stdout"] if shutil.which("nvidia-smi") else ""
+    if not listed.startswith("GPU "):
+        return "no NVIDIA GPU on this machine"
+    return "the torch of this Python sees no GPU" if gpu["torch"] else "this Python has no torch"
 
 
 def main() -> int:
@@ -251,12 +257,12 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("gpu-check"))
     out: Path = parser.parse_args().out
     document: dict[str, Any] = {
-        "schema_version": 1,
+        "schema_version": 2,
         "kind": "gpu-check",
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "python": platform.python_version(),
     }
-    said = run([sys.executable, "-c", ASK_GPU], timeout=120)
+    said = run([sys.executable, "-c", QUERY_GPU], timeout=120)
     gpu = (
         json.loads(said["stdout"].splitlines()[-1])
         if said["returncode"] == 0
@@ -264,10 +270,10 @@ def main() -> int:
     )
     document["gpu"] = gpu
     if not gpu["available"]:
-        why = "torch sees no CUDA GPU" if gpu["torch"] else "torch is not installed in this Python"
+        why = why_not(gpu)
         document.update(ran=False, exit_code=3, why=why)
         sys.stderr.write(
-            f"not run on a GPU: {why}. A Python whose torch sees the GPU: make gpu-check PYTHON=path\n"
+            f"Nothing was run: {why}.\nRun it where there is one: make gpu-check PYTHON=path/to/python\n"
         )
     else:
         with tempfile.TemporaryDirectory(prefix="splatfix-gpu-") as folder:
@@ -288,7 +294,7 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     target = out / "gpu-check.json"
     target.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    sys.stderr.write(f"written: {target}\n")
+    sys.stderr.write(f"Report: {target}\n")
     return int(document["exit_code"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from splatfix.core.errors import usage_error
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from splatfix.certify.monitor import Summary
 
 
 def monitor(
@@ -24,7 +27,7 @@ def monitor(
     Raises:
         SplatfixError: a process or command that cannot be watched.
     """
-    from splatfix.certify.monitor import lines, target_of, watch
+    from splatfix.certify.monitor import target_of, watch
 
     if math.isnan(interval):
         raise usage_error("no-interval", "--interval nan is not a number of seconds.")
@@ -39,7 +42,29 @@ def monitor(
 
         from splatfix.report.console import err, paragraph
 
-        for line in lines(summary):
+        for line in summary_lines(summary):
             paragraph(err(), escape(line), first=0, then=4)
 
     return Result("monitor", data, text, summary.exit_code or 0)
+
+
+def summary_lines(summary: Summary) -> list[str]:
+    """The summary for people."""
+
+    def show(value: float | None, form: str) -> str:
+        return "not measured" if value is None else form.format(value)
+
+    code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
+    share = None if summary.share_above_97_percent is None else 100 * summary.share_above_97_percent
+    return [
+        f"{summary.target}: {summary.seconds:.1f} s, {summary.samples} samples{code}",
+        f"  VRAM peak        {show(summary.vram_peak_gb, '{:.2f} GiB')}",
+        f"  settled baseline {show(summary.vram_settled_gb, '{:.2f} GiB')}",
+        f"  creep above it   {show(summary.vram_creep_gb, '{:.2f} GiB')}",
+        f"  above 97 %       {show(share, '{:.1f} % of the samples')}",
+        f"  GPU utilisation  {show(summary.gpu_utilisation_mean, '{:.0f} % on average')}",
+        f"  host memory peak {show(summary.rss_peak_gb, '{:.2f} GiB')}",
+        f"  CPU              {show(summary.cpu_percent_mean, '{:.0f} % on average (100 % is one core)')}",
+        *(f"  note: {note}" for note in summary.notes),
+        f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118
+    ]

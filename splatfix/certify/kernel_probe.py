@@ -295,7 +295,7 @@ def dropins() -> FrozenSet[str]:
             manifest = json.loads(text) if text else None
         except ValueError:  # a damaged manifest is none
             continue
-        if isinstance(manifest, dict) and manifest.get("kind") == "swap":
+        if isinstance(manifest, dict) and manifest.get("kind") == "drop-in":
             found.append(str(manifest.get("replaces")))
     return frozenset(found)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -351,25 +350,3 @@ def summarize(target: Target, seconds: float, meter: Meter, folder: Path) -> Sum
         notes=tuple(notes),
         folder=str(folder),
     )
-
-
-def lines(summary: Summary) -> list[str]:
-    """The summary for people."""
-
-    def show(value: float | None, form: str) -> str:
-        return "not measured" if value is None else form.format(value)
-
-    code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
-    share = None if summary.share_above_97_percent is None else 100 * summary.share_above_97_percent
-    return [
-        f"{summary.target}: {summary.seconds:.1f} s, {summary.samples} samples{code}",
-        f"  VRAM peak        {show(summary.vram_peak_gb, '{:.2f} GiB')}",
-        f"  settled baseline {show(summary.vram_settled_gb, '{:.2f} GiB')}",
-        f"  creep above it   {show(summary.vram_creep_gb, '{:.2f} GiB')}",
-        f"  above 97 %       {show(share, '{:.1f} % of the samples')}",
-        f"  GPU utilisation  {show(summary.gpu_utilisation_mean, '{:.0f} % on average')}",
-        f"  host memory peak {show(summary.rss_peak_gb, '{:.2f} GiB')}",
-        f"  CPU              {show(summary.cpu_percent_mean, '{:.0f} % on average (100 % is one core)')}",
-        *(f"  note: {note}" for note in summary.notes),
-        f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118
-    ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 from splatfix.certify.model import KernelCheck, Outcome
-from splatfix.context.targets import NAME, hidden_gpus, visible_places
+from splatfix.context import make_context
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.step import run, say
-from splatfix.facts import Facts, Gpu
+from splatfix.facts import Facts
 
 AUTO = "auto"
 CERTIFY_NEEDS = ("torch", "numpy", "pillow")
@@ -70,10 +70,12 @@ def require_gpu(renderer: str, device: str, facts: Facts) -> None:
     if device != "cpu" or renderer == "torch":
         return
     installed = facts.environment.distributions.value or ()
-    dropins = {item.name.lower().replace("_", "-") for item in installed if item.made_by_splatfix == "swap"}
+    dropins = {
+        item.name.lower().replace("_", "-") for item in installed if item.made_by_splatfix == "drop-in"
+    }
     if renderer == "inria" and _RASTERIZER in dropins:
         return
-    why = _torch_lacks(facts) if visible_gpus(facts) else ""
+    why = _torch_lacks(facts) if make_context(facts).visible_gpus else ""
     raise usage_error(
         "renderer-needs-gpu",
         f"The renderer {renderer} needs a GPU{f', and {why}' if why else ''}.",
@@ -88,25 +90,15 @@ def device_for(asked: str, facts: Facts) -> str:
     """
     if asked != AUTO:
         return asked
-    return "cuda" if visible_gpus(facts) and not _torch_lacks(facts) else "cpu"
+    return "cuda" if make_context(facts).visible_gpus and not _torch_lacks(facts) else "cpu"
 
 
 def idle_gpu(facts: Facts, device: str) -> str:
     """One sentence on a GPU that is present and was not used; "" otherwise."""
-    gpus = visible_gpus(facts)
+    gpus = make_context(facts).visible_gpus
     if device != "cpu" or not gpus:
         return ""
     return f"The {gpus[0].name} was not used: {_torch_lacks(facts) or 'the device is cpu'}."
-
-
-def visible_gpus(facts: Facts) -> tuple[Gpu, ...]:
-    """The NVIDIA GPUs that a program started here would see."""
-    gpus = [gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
-    value = facts.machine.variables.get(NAME)
-    if value is not None and visible_places(value, gpus) == ():
-        return ()
-    hidden = hidden_gpus(facts)
-    return tuple(gpu for gpu in gpus if gpu.index not in hidden)
 
 
 def _torch_lacks(facts: Facts) -> str:

@@ -23,7 +23,7 @@ def splat_variant(context: Context) -> Iterator[Outcome]:
     values a forward returns, and the functions of their compiled part."""
     packages = context.environment.packages
     for item in packages.value or ():
-        if not stacks.variants(leaf(item)) or _swapped(context, item):
+        if not stacks.variants(leaf(item)) or _is_dropin(context, item):
             continue
         evidence = Evidence(f"{item.module}/__init__.py", fingerprint(item), packages.found_via)
         if item.error:
@@ -53,7 +53,7 @@ def compiled_part_missing(context: Context) -> Iterator[Outcome]:
     call instead. splatfix looks for the file of every compiled module that the Python source imports."""
     for item in context.packages:
         wanted = {row.extension for row in stacks.variants(leaf(item))}
-        if not wanted or item.error or _swapped(context, item) or _impostor(context, item):
+        if not wanted or item.error or _is_dropin(context, item) or _impostor(context, item):
             continue
         lost = list(item.native_missing)
         if not item.native and not lost:
@@ -201,10 +201,10 @@ def _variant_words(item: SplatPackage) -> str:
     return f"the variant {' or '.join(names)}" if names else "an unknown variant"
 
 
-def _swapped(context: Context, item: SplatPackage) -> bool:
+def _is_dropin(context: Context, item: SplatPackage) -> bool:
     """It is one of splatfix's own drop-ins, which have no compiled part by design."""
     return any(
-        one.made_by_splatfix == "swap" and one.name in item.distributions for one in context.distributions
+        one.made_by_splatfix == "drop-in" and one.name in item.distributions for one in context.distributions
     )
 
 

@@ -152,6 +152,11 @@ class Context:
         """Index of each NVIDIA GPU that no program started here would see; empty where that is not certain."""
         return targets.hidden_gpus(self.facts)
 
+    @property
+    def visible_gpus(self) -> tuple[Gpu, ...]:
+        """The NVIDIA GPUs that a program started here would see; none where CUDA_VISIBLE_DEVICES leaves none."""
+        return targets.visible_gpus(self.facts)
+
     @cached_property
     def no_target(self) -> Problem | None:
         """Why there is no target, where the machine's own GPUs are meant and there is none."""

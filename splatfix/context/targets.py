@@ -79,6 +79,16 @@ def hidden_gpus(facts: Facts) -> frozenset[int]:
     return frozenset(gpu.index for place, gpu in enumerate(gpus) if place not in places)
 
 
+def visible_gpus(facts: Facts) -> tuple[Gpu, ...]:
+    """The NVIDIA GPUs that a program started here would see."""
+    gpus = [gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
+    value = facts.machine.variables.get(NAME)
+    if value is not None and visible_places(value, gpus) == ():
+        return ()
+    hidden = hidden_gpus(facts)
+    return tuple(gpu for gpu in gpus if gpu.index not in hidden)
+
+
 def own_gpus(facts: Facts) -> dict[Arch, list[str]]:
     """The architectures of this machine's NVIDIA GPUs with the GPUs' names, in the driver's order.
 

@@ -21,7 +21,7 @@ from splatfix.install.environment import Environment, child_environment, writabl
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, wheel_key
-from splatfix.install.wheels import add_manifest
+from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
 from splatfix.plan.steps import BuildWheel
 
 # A rasterizer for four architectures takes minutes; half a day means that something hangs.
@@ -201,7 +201,7 @@ def _take_wheel(
             todo=(say(f"Read the full log: {log}"),),
         )
     manifest = {
-        "schema_version": 1,
+        "schema_version": MANIFEST_VERSION,
         "kind": "built",
         "splatfix": __version__,
         "source": action.source,

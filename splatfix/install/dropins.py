@@ -11,7 +11,7 @@ from splatfix import __version__
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import kernels_folder
 from splatfix.core.step import run
-from splatfix.install.wheels import add_manifest, write_wheel
+from splatfix.install.wheels import MANIFEST_VERSION, add_manifest, write_wheel
 from splatfix.knowledge.stacks import Variant, variant
 from splatfix.plan.dropin_table import Dropin
 
@@ -215,8 +215,8 @@ def make_dropin_wheel(dropin: Dropin, version: str, folder: Path) -> Path:
     summary = f"Drop-in for {dropin.name} in plain PyTorch, by splatfix"
     path = write_wheel(folder, dropin.distribution, version, files, summary)
     manifest = {
-        "schema_version": 1,
-        "kind": "swap",
+        "schema_version": MANIFEST_VERSION,
+        "kind": "drop-in",
         "splatfix": __version__,
         "replaces": dropin.module,
         "variant": dropin.variant,

@@ -24,7 +24,8 @@ from splatfix.core.step import say
 from splatfix.install.environment import Environment
 
 MANIFEST = "splatfix.json"
-"""File in a dist-info folder that marks what splatfix made; ``kind`` is ``built`` or ``swap``."""
+"""File in a dist-info folder that marks what splatfix made; ``kind`` is ``built`` or ``drop-in``."""
+MANIFEST_VERSION = 2
 
 # The earliest time a zip file can hold; equal inputs then give equal wheels.
 _EPOCH = (1980, 1, 1, 0, 0, 0)

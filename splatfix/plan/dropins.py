@@ -39,13 +39,13 @@ _SHARED_NAME = "diff-gaussian-rasterization"
 def choose_dropins(sources: Iterable[str]) -> tuple[Dropin, ...] | Problem:
     """The drop-ins for names, source folders or whole checkouts, each once.
 
-    Refused: ``nothing-replaces-it`` (exit 1) with the reason; ``variant-not-said``, ``unknown-swap``,
-    ``nothing-to-swap`` (exit 2); ``same-name-twice`` when two variants of one name are asked for.
+    Refused: ``nothing-replaces-it`` (exit 1) with the reason; ``variant-not-said``, ``unknown-drop-in``,
+    ``nothing-to-replace`` (exit 2); ``same-name-twice`` when two variants of one name are asked for.
     """
     named = list(dict.fromkeys(sources))
     if named == ["."] and not ((here := resolved_folder(".")) and _is_source(here)):
         return usage_problem(
-            "nothing-to-swap",
+            "nothing-to-replace",
             "Nothing was named to be replaced, and this folder is no checkout with extensions.",
             say(f"Name one or more of: {known_names()}"),
         )
@@ -173,7 +173,7 @@ def _by_name(text: str) -> Dropin | Problem:
     if name in IRREPLACEABLE:
         return _nothing_replaces(text, IRREPLACEABLE[name], name)
     return usage_problem(
-        "unknown-swap",
+        "unknown-drop-in",
         f"splatfix has no drop-in for {text}.",
         say(f"There are drop-ins for: {known_names()}"),
     )
@@ -186,7 +186,7 @@ def _named_variant(text: str, kind: str) -> Dropin | Problem:
     if kind in IRREPLACEABLE_VARIANTS:
         return _by_variant(kind)
     return usage_problem(
-        "unknown-swap",
+        "unknown-drop-in",
         f"{text} is not a variant that splatfix knows.",
         say(f"Name one of: {_variant_names()}"),
     )

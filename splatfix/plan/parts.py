@@ -80,7 +80,9 @@ def _installed(context: Context, meant: Mapping[str, tuple[str, ...]]) -> Iterab
     """The splatting packages of the environment, with the GPU code of their native files put together."""
     facts, environment = context.facts, context.environment
     findings = _findings(context)
-    dropins = {item.name for item in environment.distributions.value or () if item.made_by_splatfix == "swap"}
+    dropins = {
+        item.name for item in environment.distributions.value or () if item.made_by_splatfix == "drop-in"
+    }
     for package in environment.packages.value or ():
         files = files_of(package, facts)
         dropin = any(name in dropins for name in package.distributions)

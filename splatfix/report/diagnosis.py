@@ -199,9 +199,11 @@ def _overview(facts: Facts) -> Iterator[tuple[str, str]]:
     yield ("torch", torch.version if torch else environment.torch.error or "not known")
     extensions = [item for item in environment.extensions.value or () if item.links_torch or item.importable]
     yield ("extensions", ", ".join(item.distribution or item.path for item in extensions) or "none")
-    swaps = [item.name for item in environment.distributions.value or () if item.made_by_splatfix == "swap"]
-    if swaps:
-        yield ("swaps", ", ".join(swaps) + " (pure PyTorch, installed by splatfix)")
+    dropins = [
+        item.name for item in environment.distributions.value or () if item.made_by_splatfix == "drop-in"
+    ]
+    if dropins:
+        yield ("drop-ins", ", ".join(dropins) + " (pure PyTorch, installed by splatfix)")
 
 
 def show_check_page(console: Console, code: str, family: str, title: str, page: str) -> None:

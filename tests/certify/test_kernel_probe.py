@@ -31,9 +31,9 @@ def test_manifests_are_read_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     there = [
         distribution(tmp_path, "plain", None),
         distribution(tmp_path, "damaged", '{"kind": "swa'),
-        distribution(tmp_path, "odd", '["swap"]'),
+        distribution(tmp_path, "odd", '["drop-in"]'),
         distribution(tmp_path, "built", '{"kind": "build", "replaces": "simple_knn"}'),
-        distribution(tmp_path, "swap", '{"kind": "swap", "replaces": "fused_ssim"}'),
+        distribution(tmp_path, "mine", '{"kind": "drop-in", "replaces": "fused_ssim"}'),
     ]
     scans = []
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.app.monitor import summary_lines
 from splatfix.certify.monitor import (
     HIDDEN,
     Command,
     Meter,
     Running,
     board_series,
-    lines,
     summarize,
     target_of,
     watch,
@@ -78,13 +78,16 @@ def run(recorded: Readings, count: int) -> Meter:
 
 @linux
 def test_command_is_watched_to_its_end(tmp_path: Path) -> None:
-    work = "import time; held = bytearray(60 << 20); end = time.time() + 0.8\nwhile time.time() < end: pass\nraise SystemExit(7)"
+    work = (
+        "import time; held = bytearray(60 << 20)\nwhile time.process_time() < 0.8: pass\nraise SystemExit(7)"
+    )
     summary = watch(
         Command((sys.executable, "-c", work)), tmp_path, interval=0.1, tensorboard=True, gpus=NO_DRIVER
     )
     assert summary.exit_code == 7 and summary.samples >= 4
     assert summary.rss_peak_gb is not None and 60 * MIB / GIB < summary.rss_peak_gb < 1.0
-    assert summary.cpu_percent_mean is not None and summary.cpu_percent_mean > 20
+    # CPU seconds, not the load: on a busy machine the command runs longer
+    assert summary.cpu_percent_mean is not None and summary.cpu_percent_mean / 100 * summary.seconds > 0.3
     assert summary.vram_peak_gb is None and summary.notes == (
         "VRAM is not measured: NVML: Driver Not Loaded",
     )
@@ -236,7 +239,7 @@ def test_driver_that_stops_answering_is_noted() -> None:
 
 
 def test_summary_says_what_was_not_measured(tmp_path: Path) -> None:
-    text = lines(summarize(Ended(), 1.0, run(NO_DRIVER, 2), tmp_path))
+    text = summary_lines(summarize(Ended(), 1.0, run(NO_DRIVER, 2), tmp_path))
     assert text[0].endswith("exit code 0") and text[1].split() == ["VRAM", "peak", "not", "measured"]
     assert any("Driver Not Loaded" in line for line in text)
 

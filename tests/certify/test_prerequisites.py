@@ -25,7 +25,7 @@ ROCM = Torch("2.11.0+rocm7.0", None, "7.0", "")
 
 def facts(*gpus: Gpu, torch: Torch | None = CUDA, visible: str | None = None, dropin: str = "") -> Facts:
     variables = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    installed = (Distribution(dropin, "0", "site-packages", made_by_splatfix="swap"),) if dropin else ()
+    installed = (Distribution(dropin, "0", "site-packages", made_by_splatfix="drop-in"),) if dropin else ()
     return Facts(
         MachineFacts("linux", "x86_64", gpus=Fact(gpus, "nvidia-smi"), variables=variables),
         EnvironmentFacts(torch=Fact(torch, "files"), distributions=Fact(installed, "metadata")),

@@ -75,7 +75,7 @@ def test_the_compiled_part(changed: Changer) -> None:
 
 
 def test_our_own_drop_ins_need_no_compiled_part(changed: Changer) -> None:
-    mine = Distribution("simple_knn", "0.0.0", SITE, made_by_splatfix="swap")
+    mine = Distribution("simple_knn", "0.0.0", SITE, made_by_splatfix="drop-in")
     setup = tuple(Distribution(name, "80", SITE) for name in ("setuptools", "wheel"))
     facts = changed(
         packages=packages(SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))),
@@ -124,7 +124,7 @@ def test_the_classifier_called_simple_knn(changed: Changer) -> None:
     [
         Distribution("simple_knn", "0.0.0", SITE),
         Distribution("simple_knn", "1.0", SITE, origin="file:///src/simple-knn"),
-        Distribution("simple_knn", "2.0.1", SITE, made_by_splatfix="swap"),
+        Distribution("simple_knn", "2.0.1", SITE, made_by_splatfix="drop-in"),
         Distribution("simple-knn", "1.2", SITE, editable=True),
     ],
 )

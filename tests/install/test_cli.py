@@ -130,8 +130,8 @@ BAD_INPUT = [
     (["{source}", "--python", "{dead}"], 1, "interpreter-unusable", "3"),
     (["/"], 2, "not-a-checkout", "/"),
     (["fused_ssim", "--backend", "pure"], 1, "no-torch", "torch"),
-    (["numpy", "--backend", "pure"], 2, "unknown-swap", "fused_ssim, simple_knn"),
-    (["--backend", "pure"], 2, "nothing-to-swap", "fused_ssim, simple_knn"),
+    (["numpy", "--backend", "pure"], 2, "unknown-drop-in", "fused_ssim, simple_knn"),
+    (["--backend", "pure"], 2, "nothing-to-replace", "fused_ssim, simple_knn"),
     (
         ["diff_surfel_rasterization", "--backend", "pure"],
         1,

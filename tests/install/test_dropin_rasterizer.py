@@ -32,7 +32,7 @@ torch = pytest.importorskip("torch")
 from splatfix.kernels import helpers, rasterizer  # noqa: E402
 
 NAME = "diff_gaussian_rasterization"
-VARIANTS = [swap.variant for swap in DROPINS if swap.variant]
+VARIANTS = [dropin.variant for dropin in DROPINS if dropin.variant]
 
 
 @pytest.fixture
@@ -277,12 +277,12 @@ def test_visible_filter(drop_in: ModuleType) -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_api_has_the_fingerprint_of_its_variant(name: str, tmp_path: Path) -> None:
     """What diagnose reads of an original is what it reads of the drop-in."""
-    swap = dropin_of("diff-gaussian-rasterization", name)
-    wheel = open_wheel(make_dropin_wheel(swap, "0+splatfix.1", tmp_path))
+    dropin = dropin_of("diff-gaussian-rasterization", name)
+    wheel = open_wheel(make_dropin_wheel(dropin, "0+splatfix.1", tmp_path))
     with zipfile.ZipFile(wheel.path) as archive:
-        shown = read_package_source(NAME, archive.read(swap.api).decode())
+        shown = read_package_source(NAME, archive.read(dropin.api).decode())
         compiled = archive.read(f"{NAME}/_C.py").decode()
-    row = variant(swap.serves[0])
+    row = variant(dropin.serves[0])
     assert row is not None
     assert explain_mismatch(row.key, settings=shown.settings, forward=shown.forward) == ()
     assert shown.forward_required == 3 and shown.settings_defaults == 0
@@ -299,8 +299,8 @@ def test_every_rasterizer_variant_is_served_or_refused() -> None:
 def face_text(name: str) -> str:
     from splatfix.install.dropins import _templates
 
-    swap = dropin_of("diff-gaussian-rasterization", name)
-    return _templates(swap)[swap.api]
+    dropin = dropin_of("diff-gaussian-rasterization", name)
+    return _templates(dropin)[dropin.api]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -321,7 +321,7 @@ def source_folder(folder: Path, text: str) -> Path:
 
 def as_original(name: str, **changes: Any) -> str:
     """A package with the shape that the sources of this variant have: settings, autograd function, rasterizer."""
-    key = next(swap.serves[0] for swap in DROPINS if swap.variant == name) if name in VARIANTS else name
+    key = next(dropin.serves[0] for dropin in DROPINS if dropin.variant == name) if name in VARIANTS else name
     row = variant(key)
     assert row and row.settings and row.forward and row.returns
     lines = ["from typing import NamedTuple", "import torch", "from torch import nn", "from . import _C"]
@@ -369,7 +369,7 @@ def test_a_refusal_names_the_drop_ins_of_its_stack(named: str, beside: str) -> N
     advice = [command.argv for command in commands(problem.todo) if "pure" in command.argv]
     assert advice == ([("splatfix", "install", *beside.split(), "--backend", "pure")] if beside else [])
     if beside:
-        assert [swap.name for swap in choose_dropins(beside.split())] == beside.split(), (
+        assert [dropin.name for dropin in choose_dropins(beside.split())] == beside.split(), (
             "the advice can be followed"
         )
 
@@ -379,7 +379,7 @@ def test_names_and_checkouts(tmp_path: Path) -> None:
     for text, code in (
         (NAME, "variant-not-said"),
         (f"{NAME}@taming", "nothing-replaces-it"),
-        (f"{NAME}@nonsense", "unknown-swap"),
+        (f"{NAME}@nonsense", "unknown-drop-in"),
     ):
         problem = choose_dropins([text])
         assert isinstance(problem, Problem)
@@ -393,7 +393,7 @@ def test_names_and_checkouts(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
     for name in ("train.py", "full_eval.py", "convert.py", "results.md"):
         (tmp_path / name).write_text("")
-    assert {swap.name for swap in choose_dropins([str(tmp_path)])} == {
+    assert {dropin.name for dropin in choose_dropins([str(tmp_path)])} == {
         f"{NAME}@dr_aa",
         "simple_knn",
         "fused_ssim",

@@ -71,7 +71,7 @@ def test_drop_ins_from_the_command_line_to_removal(
         item.name: item.made_by_splatfix
         for item in gather(target.python).environment.distributions.value or ()
     }
-    assert seen["fused_ssim"] == seen["simple_knn"] == "swap"
+    assert seen["fused_ssim"] == seen["simple_knn"] == "drop-in"
 
     assert splatfix("revert", "--python", target.python) == 0
     assert snapshot(target) == before
@@ -80,10 +80,10 @@ def test_drop_ins_from_the_command_line_to_removal(
 @pytest.mark.slow
 def test_pip_can_uninstall_a_drop_in(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
-    for swap in DROPINS:
-        path = make_dropin_wheel(swap, "0+splatfix.1", tmp_path / "wheels")
+    for dropin in DROPINS:
+        path = make_dropin_wheel(dropin, "0+splatfix.1", tmp_path / "wheels")
         assert pip(environment, "install", "--no-index", "--no-deps", str(path)).ok
-        assert pip(environment, "uninstall", "-y", swap.distribution).ok
+        assert pip(environment, "uninstall", "-y", dropin.distribution).ok
     assert snapshot(environment) == before
 
 
@@ -93,8 +93,8 @@ def test_a_drop_in_stands_alone(tmp_path: Path) -> None:
     import sys
     import zipfile
 
-    for swap in DROPINS:
-        wheel = open_wheel(make_dropin_wheel(swap, "0+splatfix.1", tmp_path))
+    for dropin in DROPINS:
+        wheel = open_wheel(make_dropin_wheel(dropin, "0+splatfix.1", tmp_path))
         with zipfile.ZipFile(wheel.path) as archive:
             for member in wheel.members:
                 if not member.endswith(".py"):

@@ -39,7 +39,7 @@ def test_a_rebuild_compiles_only_what_changed(
 
     code, planned = splatfix(*arguments, "--dry-run")
     assert code == 0, planned
-    (build,) = (action for action in planned["plan"]["actions"] if action["kind"] == "build-wheel")
+    (build,) = (step for step in planned["plan"]["steps"] if step["kind"] == "build-wheel")
     assert build["variables"]["PYTORCH_NVCC"].startswith("ccache ")
     assert any("ccache" in reason["text"] for reason in build["reasons"])
 

@@ -62,13 +62,13 @@ def test_drop_ins_are_kept_for_what_they_are() -> None:
     (package,) = facts.environment.packages.value or ()
     (distribution,) = (d for d in facts.environment.distributions.value or () if d.name == "fused_ssim")
     others = tuple(d for d in facts.environment.distributions.value or () if d.name != "fused_ssim")
-    swapped = dataclasses.replace(
+    replaced = dataclasses.replace(
         facts.environment,
         extensions=Fact((), "test"),
         packages=Fact((dataclasses.replace(package, native=()),), "test"),
-        distributions=Fact((*others, dataclasses.replace(distribution, made_by_splatfix="swap")), "test"),
+        distributions=Fact((*others, dataclasses.replace(distribution, made_by_splatfix="drop-in")), "test"),
     )
-    options = find_options(Goal(), dataclasses.replace(facts, environment=swapped))
+    options = find_options(Goal(), dataclasses.replace(facts, environment=replaced))
     assert kinds(options)[0] is OptionKind.KEEP
     option = plan(options, OptionKind.KEEP)
     assert option.steps[0] == Keep(subjects=("fused_ssim",))

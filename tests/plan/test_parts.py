@@ -52,7 +52,7 @@ def with_rasterizer(shown: SplatPackage, *, linkage: Linkage | None = None, drop
     """A healthy RTX 5080 with this rasterizer: compiled for it, or one of splatfix's drop-ins."""
     facts = healthy()
     environment = facts.environment
-    one = Distribution(NAME, "0.0.0", SITE, made_by_splatfix="swap" if dropin else "")
+    one = Distribution(NAME, "0.0.0", SITE, made_by_splatfix="drop-in" if dropin else "")
     file = Extension(f"{NAME}/_C.so", SITE, NAME, code("sm_120"), (), True, True, 1, linkage=linkage)
     return dataclasses.replace(
         facts,

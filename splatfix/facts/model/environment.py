@@ -72,7 +72,7 @@ class Distribution:
     origin: str = ""
     """Where it was installed from, when pip wrote it down (``direct_url.json``), or where an egg-link points."""
     made_by_splatfix: str = ""
-    """``built`` or ``swap`` when splatfix installed it; "" otherwise."""
+    """``built`` or ``drop-in`` when splatfix installed it; "" otherwise."""
     built: BuildRecord | None = None
     """How splatfix built it; None for what it did not compile."""
     source_gone: bool = False
