@@ -405,8 +405,8 @@ def test_a_damaged_manifest_still_says_whose_it_is(tmp_path: Path, text: str) ->
 
 
 def test_a_drop_in_is_not_built(tmp_path: Path) -> None:
-    found = read(tmp_path, '{"kind": "swap"}')
-    assert (found.made_by_splatfix, found.built) == ("swap", None)
+    found = read(tmp_path, '{"kind": "drop-in"}')
+    assert (found.made_by_splatfix, found.built) == ("drop-in", None)
 
 
 def test_facts_saved_before_there_was_such_a_record_still_load() -> None:
