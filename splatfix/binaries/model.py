@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
@@ -84,7 +84,7 @@ class Binary:
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
     soname: str | None = None
-    delay_needed: tuple[str, ...] = field(default=())
+    delay_needed: tuple[str, ...] = ()
 
     @property
     def archs(self) -> tuple[tuple[EntryKind, str], ...]:

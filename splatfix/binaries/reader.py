@@ -29,27 +29,27 @@ _PREFIX_VARIANT_A = 0x100000
 _ABI7_A = 0x800
 
 
-def read_binary(path: StrPath, *, fatbin: bool = True, links: bool = True) -> Binary:
+def read_binary(path: StrPath) -> Binary:
     """Read one ELF or PE file, bare cubin or bare fatbin: header-hopping over a memory map, nothing decompressed.
 
-    `fatbin=False` leaves the device code unread, `links=False` what the file links to.
     Raises `BinaryError`.
     """
     name = os.fspath(path)
     with opened(path) as reader:
-        return parse(reader, name, fatbin=fatbin, links=links)
+        return parse(reader, name)
 
 
-def parse(reader: Reader, path: str, *, fatbin: bool = True, links: bool = True) -> Binary:
+def parse(reader: Reader, path: str) -> Binary:
     """As `read_binary`, from bytes that are already at hand; `path` is only a label."""
     try:
         head = reader.take(0, min(4, reader.size), "the file's first bytes")
         if head == ELF_MAGIC:
-            return _parse_elf(reader, path, fatbin, links)
+            return _parse_elf(reader, path)
         if head[:2] == PE_MAGIC:
-            return _parse_pe(reader, path, fatbin, links)
+            return _parse_pe(reader, path)
         if head == FATBIN_MAGIC:
-            return _parse_fatbin(reader, path, fatbin)
+            boxes = walk(reader, "(fatbin)", 0, reader.size, Budget())
+            return Binary(path, "fatbin", "cuda", reader.size, tuple(boxes))
     except BinaryError as error:
         raise BinaryError(f"{path}: {error}") from error
     raise BinaryError(
@@ -57,40 +57,34 @@ def parse(reader: Reader, path: str, *, fatbin: bool = True, links: bool = True)
     )
 
 
-def _parse_elf(reader: Reader, path: str, device: bool, links: bool) -> Binary:
+def _parse_elf(reader: Reader, path: str) -> Binary:
     elf = Elf(reader)
     if elf.machine_number == MACHINE_CUDA:
-        fatbins = (_cubin(elf),) if device else ()
-        return Binary(path, "elf", elf.machine, reader.size, fatbins)
+        return Binary(path, "elf", elf.machine, reader.size, (_cubin(elf),))
     return Binary(
         path=path,
         format="elf",
         machine=elf.machine,
         size=reader.size,
-        fatbins=elf.fatbins() if device else (),
-        needed=elf.needed() if links else (),
-        rpath=elf.rpath() if links else (),
-        soname=elf.soname() if links else None,
+        fatbins=elf.fatbins(),
+        needed=elf.needed(),
+        rpath=elf.rpath(),
+        soname=elf.soname(),
     )
 
 
-def _parse_pe(reader: Reader, path: str, device: bool, links: bool) -> Binary:
+def _parse_pe(reader: Reader, path: str) -> Binary:
     pe = Pe(reader)
     return Binary(
         path=path,
         format="pe",
         machine=pe.machine,
         size=reader.size,
-        fatbins=pe.fatbins() if device else (),
-        needed=pe.imported_libraries() if links else (),
-        soname=pe.own_name() if links else None,
-        delay_needed=pe.delayed_libraries() if links else (),
+        fatbins=pe.fatbins(),
+        needed=pe.imported_libraries(),
+        soname=pe.own_name(),
+        delay_needed=pe.delayed_libraries(),
     )
-
-
-def _parse_fatbin(reader: Reader, path: str, device: bool) -> Binary:
-    found = walk(reader, "(fatbin)", 0, reader.size, Budget()) if device else []
-    return Binary(path, "fatbin", "cuda", reader.size, tuple(found))
 
 
 def is_binary(path: StrPath) -> bool:

@@ -50,7 +50,7 @@ def gather(
         facts = _gather(CachingSystem(live), python, try_imports)
         answer = facts.environment.interpreter
         if system is None and python and answer.value is None:
-            refuse_other_program(python, str(answer.error).rpartition(" did not describe itself: ")[2])
+            refuse_other_program(python, answer.error)
         return facts
     from splatfix.facts.system.recording import RecordingSystem
 
@@ -72,7 +72,6 @@ def with_checkout(facts: Facts, folder: Path, patterns: Iterable[SourcePattern])
 
 
 def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
-
     interpreter = python or live.python
     folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))
     environment_job = Job(lambda: environment.probe(live, interpreter))
@@ -103,7 +102,6 @@ def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
 
 def probe_environment(system: System, python: str) -> EnvironmentFacts:
     """Only the environment's facts, for those who changed it and look again."""
-
     return environment.probe(system, python)[0]
 
 

@@ -39,7 +39,7 @@ def test_links_of_every_library(libraries: list[Path]) -> None:
     readelf = oracle.tool("readelf")
     for path in libraries:
         text = oracle.run(readelf, "-dW", path)
-        binary = read_binary(path, fatbin=False)
+        binary = read_binary(path)
         assert list(binary.needed) == re.findall(r"\(NEEDED\).*\[(.*)\]", text), path
         assert [binary.soname] == (re.findall(r"\(SONAME\).*\[(.*)\]", text) or [None]), path
         searched = re.findall(r"\(RUNPATH\).*\[(.*)\]", text) or re.findall(r"\(RPATH\).*\[(.*)\]", text)

@@ -50,12 +50,12 @@ def refuse_other_program(python: str, why: str) -> None:
 def _activated() -> str | None:
     """The interpreter of the environment that is activated in this shell; None where none is."""
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        folder = os.environ.get(variable)
+        folder = os.environ.get(variable, "")
         if variable == "CONDA_PREFIX" and os.environ.get("CONDA_DEFAULT_ENV") == "base":
             continue  # many shells activate it by themselves; nobody asked for it
-        for name in _IN_ENVIRONMENT if folder else ():
-            if (Path(folder or "") / name).exists():
-                return str((Path(folder or "") / name).absolute())
+        for path in (Path(folder, name) for name in _IN_ENVIRONMENT if folder):
+            if path.exists():
+                return str(path.absolute())
     return None
 
 

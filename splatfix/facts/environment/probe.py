@@ -55,11 +55,9 @@ def probe(
     done = system.run([python, str(_PROBE)], timeout)
     raw = _answer(done)
     if raw is None:
-        reason = (
-            f"the interpreter {python} did not describe itself: {done.why() or 'its answer is not readable'}"
-        )
-        lost = unknown(reason, python)
-        return EnvironmentFacts(lost, lost, lost, lost, lost, lost), {}
+        why = done.why() or "its answer is not readable"
+        lost = unknown(f"the interpreter {python} did not describe itself: {why}", python)
+        return EnvironmentFacts(unknown(why, python), lost, lost, lost, lost, lost), {}
     sites = tuple(raw["site_packages"])
     distributions = tuple(read_distributions(system, sites))
     torch_folder = next(

@@ -145,12 +145,10 @@ class GpuMeter(Protocol):
 
     def read(self) -> tuple[GpuUse, ...]:
         """Every GPU now; () where nothing can be measured."""
-        ...
 
     @property
     def problem(self) -> str:
         """Why nothing can be measured, in words; "" when it can."""
-        ...
 
 
 class NvmlMeter:
@@ -160,20 +158,15 @@ class NvmlMeter:
         self._timeout = timeout
         self._nvml: Any = None
         started, problem = within(timeout, self._start)
-        self._problem = problem or (started or "")
-
-    @property
-    def problem(self) -> str:
-        """See :class:`GpuMeter`."""
-        return self._problem
+        self.problem = problem or (started or "")
 
     def read(self) -> tuple[GpuUse, ...]:
         """See :class:`GpuMeter`. A driver that stops answering is not asked again."""
-        if self._problem:
+        if self.problem:
             return ()
         gpus, problem = within(self._timeout, self._read)
         if gpus is None:
-            self._problem = f"NVML: {problem}"
+            self.problem = f"NVML: {problem}"
             return ()
         return gpus
 

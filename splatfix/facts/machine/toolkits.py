@@ -87,7 +87,7 @@ def lending_folders(torch: Torch, version: str, headers: Iterable[str]) -> tuple
     return tuple(str(folder) for folder in folders if any((folder / header).exists() for header in headers))
 
 
-def torch_choice(system: System, *, torch_is_cuda: bool, needs_cuda_build: bool = True) -> ToolkitChoice:
+def torch_choice(system: System, *, torch_is_cuda: bool) -> ToolkitChoice:
     """The CUDA_HOME that torch's ``_find_cuda_home`` arrives at on this machine, by its own rules.
 
     Rules, read from ``torch/utils/cpp_extension.py`` of 16 releases: CUDA_HOME or CUDA_PATH as they stand; else the
@@ -95,10 +95,9 @@ def torch_choice(system: System, *, torch_is_cuda: bool, needs_cuda_build: bool 
     ``/usr/local/cuda``; else nothing. A test holds this function and torch's own code together.
 
     Args:
-        torch_is_cuda: the installed torch is a CUDA build.
-        needs_cuda_build: this torch release sets CUDA_HOME only in CUDA builds (2.3.1 and later).
+        torch_is_cuda: the installed torch is a CUDA build; releases from 2.3.1 on set no CUDA_HOME in others.
     """
-    if needs_cuda_build and not torch_is_cuda:
+    if not torch_is_cuda:
         return ToolkitChoice(None, "this torch is a build without CUDA, so it sets no CUDA_HOME at all")
     # `get("CUDA_HOME") or get("CUDA_PATH")`, taken when it is not None: an empty CUDA_PATH stops the search
     home, path = system.env.get("CUDA_HOME"), system.env.get("CUDA_PATH")

@@ -11,7 +11,7 @@ from typing import Any
 
 from splatfix.core.source_pattern import SourcePattern, without_comments
 from splatfix.facts.model.source import CodeMatch, NativeModule, Source
-from splatfix.facts.source.folder import files_below, text_of
+from splatfix.facts.source.folder import files_below, read_submodules, text_of
 from splatfix.facts.source.setup_py import SetupScript, read_setup_script
 
 # A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.
@@ -134,7 +134,7 @@ def _needs_cuda(folder: Path, script: SetupScript, modules: tuple[NativeModule, 
 
 def _missing_folders(folder: Path, script: SetupScript) -> Iterator[str]:
     """Submodules git has not fetched, and include folders named in setup.py that hold nothing."""
-    wanted = list(_submodule_paths(folder / ".gitmodules"))
+    wanted = [item.path for item in read_submodules(folder)]
     # "-I" + os.path.join(here, "third_party/glm/") is how the whole Inria family names its one include folder
     wanted += [
         text
@@ -152,14 +152,6 @@ def _missing_folders(folder: Path, script: SetupScript) -> Iterator[str]:
             yield clean
 
 
-def _submodule_paths(file: Path) -> Iterator[str]:
-    try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    yield from (match.strip() for match in re.findall(r"^\s*path\s*=\s*(.+)$", text, re.MULTILINE))
-
-
 def _pyproject(file: Path) -> tuple[dict[str, Any], str]:
     from splatfix.core.toml import parse_toml  # few sources need it
 
@@ -173,9 +165,7 @@ def _pyproject(file: Path) -> tuple[dict[str, Any], str]:
 
 def _in_setup_cfg(file: Path, section: str, name: str) -> str:
     """One entry of setup.cfg; "" where there is none, also because the file cannot be read: its build will say so."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, ValueError):
+    if not (text := text_of(file)):
         return ""
     import configparser  # slow to import, and few sources have the file
 

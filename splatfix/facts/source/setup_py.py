@@ -144,14 +144,9 @@ def own_path_in_flags(script: SetupScript) -> bool:
         return False
 
     for node in ast.walk(script.tree):
-        parts = (
-            node.values
-            if isinstance(node, ast.JoinedStr)
-            else [node.left]
-            if isinstance(node, ast.BinOp)
-            else []
-        )
-        first = parts[0] if parts else None
+        first = node.left if isinstance(node, ast.BinOp) else None
+        if isinstance(node, ast.JoinedStr):
+            first = next(iter(node.values), None)
         if isinstance(first, ast.Constant) and str(first.value).startswith("-I") and speaks_of_itself(node):
             return True
     return False

@@ -26,42 +26,33 @@ class System(Protocol):
     @property
     def name(self) -> str:
         """``linux``, ``windows`` or ``darwin``."""
-        ...
 
     @property
     def machine(self) -> str:
         """``x86_64``, ``aarch64``, ``arm64``..."""
-        ...
 
     @property
     def env(self) -> Mapping[str, str]:
         """The environment variables."""
-        ...
 
     @property
     def python(self) -> str:
         """splatfix's own interpreter, for children that load native libraries."""
-        ...
 
     def read(self, path: str) -> str | None:
         """A text file's content; None when it is not there or not readable."""
-        ...
 
     def exists(self, path: str) -> bool:
         """The file or folder is there."""
-        ...
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """Sorted names in a folder; empty when it is not there."""
-        ...
 
     def realpath(self, path: str) -> str:
         """The path with every symbolic link followed."""
-        ...
 
     def run(self, argv: Sequence[str], timeout: float) -> Completed:
         """Run a program (seconds until it is given up)."""
-        ...
 
     def read_binary(self, path: str) -> Binary:
         """Links and fat binaries of a native file.
@@ -69,7 +60,6 @@ class System(Protocol):
         Raises:
             BinaryError: when the file is not one, or is damaged.
         """
-        ...
 
     def symbol_needs(self, path: str) -> SymbolNeeds:
         """Symbols and symbol versions that a native file wants from others.
@@ -77,7 +67,6 @@ class System(Protocol):
         Raises:
             BinaryError: when the file is not one, or is damaged.
         """
-        ...
 
     def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
         """Those of ``names`` that none of the libraries exports.
@@ -85,7 +74,6 @@ class System(Protocol):
         Raises:
             BinaryError: when a library is not one, or is damaged.
         """
-        ...
 
     def provided_versions(self, path: str) -> tuple[str, ...]:
         """Symbol versions that a library defines.
@@ -93,7 +81,6 @@ class System(Protocol):
         Raises:
             BinaryError: when the file is not one, or is damaged.
         """
-        ...
 
     def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
         """Those of ``texts`` that the file's bytes hold, each ended by a zero byte as a C string is.
@@ -101,19 +88,15 @@ class System(Protocol):
         Raises:
             OSError, BinaryError: when the file cannot be read.
         """
-        ...
 
     def modified(self, path: str) -> float | None:
         """When the file was last written, in seconds since 1970; None when it is not there."""
-        ...
 
     def starts_with_script(self, path: str) -> bool:
         """The file begins with ``#!``: it is a script, not a program."""
-        ...
 
     def nvml(self) -> dict[str, Any]:
         """NVML's raw answers; see :func:`splatfix.facts.machine.nvml.ask`."""
-        ...
 
 
 class LiveSystem:
@@ -121,24 +104,11 @@ class LiveSystem:
 
     def __init__(self, runner: Runner | None = None, env: Mapping[str, str] | None = None) -> None:
         self._runner = runner or ProcessRunner()
-        self._env = dict(os.environ if env is None else env)
-
-    @property
-    def name(self) -> str:
-        return {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
-
-    @property
-    def machine(self) -> str:
+        self.name = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
         found = platform.machine()
-        return {"AMD64": "x86_64", "ARM64": "arm64"}.get(found, found)
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        return self._env
-
-    @property
-    def python(self) -> str:
-        return sys.executable
+        self.machine = {"AMD64": "x86_64", "ARM64": "arm64"}.get(found, found)
+        self.env: Mapping[str, str] = dict(os.environ if env is None else env)
+        self.python = sys.executable
 
     def read(self, path: str) -> str | None:
         # hundreds of files are read and asked for: a Path object would cost as much as the answer
@@ -161,7 +131,7 @@ class LiveSystem:
         return os.path.realpath(path)
 
     def run(self, argv: Sequence[str], timeout: float) -> Completed:
-        return self._runner.run(argv, timeout=timeout, env=self._env)
+        return self._runner.run(argv, timeout=timeout, env=self.env)
 
     def read_binary(self, path: str) -> Binary:
         return read_binary(path)
@@ -235,7 +205,8 @@ class CachingSystem:
 
     def __init__(self, system: System) -> None:
         self._system = system
-        self._env: Mapping[str, str] = system.env
+        self.name, self.machine, self.python = system.name, system.machine, system.python
+        self.env = system.env
         self._kept: dict[str, dict[Any, Any]] = {}
         self._under_way: set[tuple[str, Any]] = set()
         self._changed = threading.Condition()
@@ -270,22 +241,6 @@ class CachingSystem:
     def answers(self, kind: str) -> dict[Any, Any]:
         """What was asked of one kind, with its answer or the error that came instead."""
         return dict(self._kept.get(kind, {}))
-
-    @property
-    def name(self) -> str:
-        return self._system.name
-
-    @property
-    def machine(self) -> str:
-        return self._system.machine
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        return self._env
-
-    @property
-    def python(self) -> str:
-        return self._system.python
 
     def read(self, path: str) -> str | None:
         return self._ask("read", path, lambda: self._system.read(path))

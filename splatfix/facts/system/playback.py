@@ -100,7 +100,11 @@ class PlaybackSystem:
     """A :class:`splatfix.facts.system.live.System` that answers from a :class:`RawMachine`; what that lacks is absent."""
 
     def __init__(self, raw: RawMachine) -> None:
-        self.raw = raw
+        self.raw, self.env = raw, raw.env
+        self.name, self.machine = str(raw.machine["system"]), str(raw.machine["machine"])
+        self.python = str(raw.machine["own_python"])
+        self.target = str(raw.machine["python"])
+        """The interpreter whose environment was probed."""
         self._windows = raw.machine["system"] == "windows"
         paths = raw.paths
         self._links = self._keyed(paths.get("links", {}))
@@ -145,27 +149,6 @@ class PlaybackSystem:
                 known.add(path)
                 path = posixpath.dirname(path)
         return known
-
-    @property
-    def name(self) -> str:
-        return str(self.raw.machine["system"])
-
-    @property
-    def machine(self) -> str:
-        return str(self.raw.machine["machine"])
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        return self.raw.env
-
-    @property
-    def python(self) -> str:
-        return str(self.raw.machine["own_python"])
-
-    @property
-    def target(self) -> str:
-        """The interpreter whose environment was probed."""
-        return str(self.raw.machine["python"])
 
     def _spellings(self, path: str) -> tuple[str, ...]:
         """The path as asked for, then with its links followed."""

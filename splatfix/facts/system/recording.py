@@ -72,7 +72,7 @@ class RecordingSystem(CachingSystem):
         super().__init__(system)
         self._folder = folder
         self._asked = _AskedVariables(system.env)
-        self._env = self._asked
+        self.env = self._asked
 
     def write(self, python: str, *, redact: bool = True, imports: bool = False) -> Redactor | None:
         """Write all answers into the folder, in the form that :meth:`RawMachine.read` takes.
