@@ -34,7 +34,6 @@ from splatfix.binaries.pe import Pe
 
 StrPath = str | os.PathLike[str]
 
-
 _LOCAL, _WEAK = 0, 2
 # Mangled names of deep C++ templates run to tens of kilobytes.
 _NAME_LIMIT = 1 << 16

@@ -62,12 +62,7 @@ class Machine:
         self.windows = system == "windows"
         self.about: dict[str, Any] = {"source": f"simulated: {source}", "system": system, "machine": machine}
         self.env: dict[str, str] = {}
-        self.paths: dict[str, Any] = {
-            "exists": [],
-            "links": {},
-            "scripts": [],
-            "modified": {},
-        }
+        self.paths: dict[str, Any] = {"exists": [], "links": {}, "scripts": [], "modified": {}}
         self.commands: list[dict[str, Any]] = []
         self.binaries: dict[str, Any] = {}
         self.symbols: list[dict[str, Any]] = []

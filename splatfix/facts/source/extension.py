@@ -16,11 +16,7 @@ from splatfix.facts.source.setup_py import SetupScript, read_setup_script
 
 # A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.
 MOST_FOLDERS = 3000
-
-
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
-
-
 _OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
 
 
