@@ -145,7 +145,7 @@ def _write_checks(folder: Path) -> None:
 
 
 def _check_page(item: Check) -> str:
-    text = item.page.partition("\n\nForesees:")[0]
+    text = item.page.partition("\n\nPredicts:")[0]
     parts = [
         f"# {item.code}",
         f"**{_escaped(item.title)}** (family: {item.family})",
@@ -160,7 +160,7 @@ def _check_page(item: Check) -> str:
             ", ".join(map(_report_link, known.examples)),
         )
         for known in failure_classes()
-        if known.name in item.foresees
+        if known.name in item.predicts
     ]
     if rows:
         parts += [

@@ -1,6 +1,6 @@
 """Writes ``splatfix/report/schemas``: a JSON Schema for the document of every command, made from the dataclasses in it.
 
-``python -m tools.schemas`` writes them anew; a test holds the committed files and the documents of the commands to them.
+``python -m tools.schemas`` regenerates them; a test holds the committed files and the documents of the commands to them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Check(typing.TypedDict):
 class CheckPage(Check):
     """``checks show``."""
 
-    foresees: list[str]
+    predicts: list[str]
 
 
 class Sample(typing.TypedDict):

@@ -42,7 +42,7 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
     if chosen:
         size = sum(entry.size for entry in chosen) / 2**20
         confirm(f"Remove {number}, {size:.1f} MiB, from {cache.folder}?")
-    with on_interrupt(lambda: f"Interrupted: {len(cache.entries())} wheel(s) are still in {cache.folder}."):
+    with on_interrupt(lambda: f"Interrupted: {cache.folder} still has {len(cache.entries())} wheels."):
         removed = cache.clear(chosen if name else None)
     return Result(
         "cache clear",

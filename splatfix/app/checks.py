@@ -40,7 +40,7 @@ def show_check(code: str) -> Result:
         raise usage_error("unknown-check", f"There is no check {code!r}.", run("splatfix", "checks", "list"))
     return Result(
         "checks show",
-        lambda: {"check": {**_row(item), "foresees": list(item.foresees)}},
+        lambda: {"check": {**_row(item), "predicts": list(item.predicts)}},
         lambda console: show_check_page(console, item.code, item.family, item.title, item.page),
     )
 

@@ -57,10 +57,10 @@ def summary_lines(summary: Summary) -> list[str]:
     code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
     share = None if summary.share_above_97_percent is None else 100 * summary.share_above_97_percent
     return [
-        f"{summary.target}: {summary.seconds:.1f} s, {summary.samples} samples{code}",
+        f"{summary.target}: {summary.seconds:.1f} s, {summary.samples} {'sample' if summary.samples == 1 else 'samples'}{code}",
         f"  VRAM peak        {show(summary.vram_peak_gb, '{:.2f} GiB')}",
         f"  settled baseline {show(summary.vram_settled_gb, '{:.2f} GiB')}",
-        f"  creep above it   {show(summary.vram_creep_gb, '{:.2f} GiB')}",
+        f"  growth above it  {show(summary.vram_creep_gb, '{:.2f} GiB')}",
         f"  above 97 %       {show(share, '{:.1f} % of the samples')}",
         f"  GPU utilisation  {show(summary.gpu_utilisation_mean, '{:.0f} % on average')}",
         f"  host memory peak {show(summary.rss_peak_gb, '{:.2f} GiB')}",

@@ -42,7 +42,7 @@ def require_packages(facts: Facts, python: str, command: str, needs: tuple[str, 
             # splatfix's own environment is seldom the one that is meant
             todo=(
                 run(*other, text="Choose the environment of your splatting stack"),
-                run(*install, text="Or install into splatfix's own"),
+                run(*install, text="Or install them into splatfix's own environment"),
             )
             if python == sys.executable
             else (run(*install), run(*other, text="Or choose the environment of your splatting stack")),

@@ -103,7 +103,7 @@ def cxx11_abi_mismatch(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("ext-link-incomplete", family="extension", title="Extensions hold all of their own code")
+@check("ext-link-incomplete", family="extension", title="Extensions contain all of their own code")
 def ext_link_incomplete(context: Context) -> Iterator[Outcome]:
     """A .cu file that was left out of the build, or a build folder with objects of two versions, gives a module that
     links but misses its own functions: the import ends in an undefined symbol that is not torch's."""
@@ -117,7 +117,7 @@ def ext_link_incomplete(context: Context) -> Iterator[Outcome]:
                     item.path, "imports " + _few(linkage.own_missing), "its dynamic symbol table"
                 ),
                 remedy=(
-                    "Remove its build folder, then build the right commit anew from its source folder.",
+                    "Remove its build folder, then rebuild the right commit from its source folder.",
                     *_rebuild(context, item),
                 ),
             )
@@ -127,7 +127,7 @@ def ext_link_incomplete(context: Context) -> Iterator[Outcome]:
 def shared_lib_not_found(context: Context) -> Iterator[Outcome]:
     """Every library named in an extension's dynamic section is looked for where the loader would look: its RPATH or
     RUNPATH, LD_LIBRARY_PATH, the libraries that torch has loaded by then, conda's lib folder, ld.so.conf, the system
-    folders. One that lies nowhere ends the import with "cannot open shared object file"."""
+    folders. A missing one ends the import with "cannot open shared object file"."""
     cuda = context.torch_cuda
     for item, linkage in _linked(context):
         if not _is_module(item):

@@ -97,7 +97,7 @@ def arch_list_unbuildable(context: Context) -> Iterator[Outcome]:
 @check(
     "arch-list-below-minimum",
     family="build",
-    title="TORCH_CUDA_ARCH_LIST asks for no GPU that the source cannot serve",
+    title="TORCH_CUDA_ARCH_LIST names only GPUs that the source supports",
 )
 def arch_list_below_minimum(context: Context) -> Iterator[Outcome]:
     """gsplat from 1.0 on and FastGS use cooperative groups that begin with compute capability 7.0. One older entry in the list
@@ -138,7 +138,7 @@ def arch_list_misses_gpu(context: Context) -> Iterator[Outcome]:
 @check("arch-clamped", family="build", title="torch's builder does not clamp the GPU's architecture")
 def arch_clamped(context: Context) -> Iterator[Outcome]:
     """With TORCH_CUDA_ARCH_LIST unset torch compiles for the visible GPUs, but clamps each to the newest architecture of its
-    own code: an RTX 5090 beside a torch that ends at sm_90 gets "9.0+PTX", which is compiled anew at the first use and
+    own code: an RTX 5090 beside a torch that ends at sm_90 gets "9.0+PTX", which is compiled at the first use and
     lacks everything that is newer. A list that is set is not clamped. Source: `_get_cuda_arch_flags` (torch 2.0 to 2.15)."""
     torch, wanted = context.torch, context.own_targets
     if context.variables.get(_NAME, "native") != "native" or context.goal.targets:
@@ -170,7 +170,7 @@ def arch_clamped(context: Context) -> Iterator[Outcome]:
             )
 
 
-@check("no-gpu-at-build", family="build", title="torch's builder knows for which GPU to compile")
+@check("no-gpu-at-build", family="build", title="The build knows which GPU to compile for")
 def no_gpu_at_build(context: Context) -> Iterator[Outcome]:
     """With TORCH_CUDA_ARCH_LIST unset and no GPU visible (docker build, a login node, CI) torch's builder ends in "IndexError:
     list index out of range"; fused-ssim falls back to 7.5, 8.0 and 8.9 without PTX. Source: `_get_cuda_arch_flags`.
@@ -187,7 +187,7 @@ def no_gpu_at_build(context: Context) -> Iterator[Outcome]:
     what = f" of {', '.join(ahead)}" if ahead else ""
     yield outcome(
         Status.WARN if ahead else Status.SKIP,
-        f"No GPU is visible and {_NAME} is not set: a build{what} would not know for which GPU to compile.",
+        f"No GPU is visible and {_NAME} is not set: a build{what} would not know which GPU to compile for.",
         evidence=evidence,
         remedy=_for_targets(context),
     )
@@ -229,7 +229,7 @@ def _what_is_wrong(item: str) -> str:
         return f"{item!r} is one entry to torch, which separates by ';' or blanks"
     if re.fullmatch(r"(sm_|compute_)?\d{2,3}[af]?(\+PTX)?", item):
         return f"{item!r} is not written as 8.6"
-    return f"{item!r} is none that this torch knows"
+    return f"{item!r} is not one that this torch knows"
 
 
 def _mended(context: Context, text: str, torch: Torch) -> tuple[Step, ...]:

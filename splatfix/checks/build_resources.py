@@ -18,7 +18,7 @@ The installer plans with the same number."""
 _GSPLAT_JOBS = 10
 
 
-@check("build-out-of-memory", family="build", title="Memory holds as many compilers as ninja will start")
+@check("build-out-of-memory", family="build", title="Enough memory for the compilers that ninja starts")
 def build_out_of_memory(context: Context) -> Iterator[Outcome]:
     """ninja starts as many compilers as there are cores and two more, unless MAX_JOBS says otherwise; each nvcc on a file with
     torch's headers may take 2.5 GiB. When memory and swap end, the kernel kills one: "nvcc error: 'cicc' died due to signal
@@ -146,7 +146,7 @@ def linker_cudart_missing(context: Context) -> Iterator[Outcome]:
         return
     folder = f"{toolkit.root}/{toolkit.cudart_in[0]}"
     yield warn(
-        f"torch {torch.version} has the linker look in {toolkit.root}/{searched}; libcudart.so lies in {toolkit.cudart_in[0]}.",
+        f"torch {torch.version} makes the linker search {toolkit.root}/{searched}; libcudart.so is in {toolkit.cudart_in[0]}.",
         evidence=Evidence(
             toolkit.root, f"libcudart.so in {', '.join(toolkit.cudart_in)}", "; ".join(toolkit.found_via)
         ),
@@ -154,7 +154,7 @@ def linker_cudart_missing(context: Context) -> Iterator[Outcome]:
     )
 
 
-@check("linker-libcuda-missing", family="build", title="The linker finds libcuda where a source asks for it")
+@check("linker-libcuda-missing", family="build", title="The linker finds libcuda where a source needs it")
 def linker_libcuda_missing(context: Context) -> Iterator[Outcome]:
     """tiny-cuda-nn and a few more link the driver's library by `-lcuda`. The file libcuda.so comes with the driver's development
     package; in containers and on build machines only the toolkit's stub has it, in WSL2 it lies in /usr/lib/wsl/lib. The
@@ -172,7 +172,7 @@ def linker_libcuda_missing(context: Context) -> Iterator[Outcome]:
         if folder
         else (
             say(
-                "Install a CUDA toolkit, whose lib64/stubs holds one to link against, and put that into LIBRARY_PATH."
+                "Install a CUDA toolkit, whose lib64/stubs has one to link against, and add that folder to LIBRARY_PATH."
             ),
         ),
     )

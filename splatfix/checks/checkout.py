@@ -79,7 +79,7 @@ def source_incomplete(context: Context) -> Iterator[Outcome]:
                 f"{item.source.label} lacks {', '.join(lost)}.",
                 subject=item.path,
                 evidence=Evidence(item.path, "named in setup.py, not there: " + ", ".join(lost), "setup.py"),
-                remedy="Fetch the source anew: git checkout the commit's files, or clone again.",
+                remedy="Restore the commit's files with git checkout, or clone again.",
             )
 
 
@@ -226,9 +226,7 @@ def _does_without(found: Checkout, module: str) -> str:
 
 def _fetch(found: Checkout, folder: str) -> tuple[Step, ...]:
     if found.commit is None:
-        return (
-            say("It was not cloned with git (a zip holds no submodules). Clone it anew with --recursive."),
-        )
+        return (say("It was not cloned with git (a zip has no submodules). Clone it with --recursive."),)
     return (run("git", "-C", folder, "submodule", "update", "--init", "--recursive"),)
 
 
@@ -328,7 +326,7 @@ def colmap_missing(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("colmap-option-mismatch", family="checkout", title="convert.py calls COLMAP by names that it knows")
+@check("colmap-option-mismatch", family="checkout", title="convert.py uses options that this COLMAP has")
 def colmap_option_mismatch(context: Context) -> Iterator[Outcome]:
     """COLMAP 3.13 renamed --SiftExtraction.use_gpu to --FeatureExtraction.use_gpu (and matching likewise) and dropped the old
     names: "Failed to parse options - unrecognised option '--SiftExtraction.use_gpu'". convert.py of Inria's family uses the
@@ -344,7 +342,7 @@ def colmap_option_mismatch(context: Context) -> Iterator[Outcome]:
     wrong = old if renamed and not new else new if not renamed and not old else []
     if wrong:
         yield warn(
-            f"convert.py gives COLMAP --{wrong[0]}, which COLMAP {colmap.version} does not know.",
+            f"convert.py gives COLMAP --{wrong[0]}, which COLMAP {colmap.version} does not have.",
             evidence=(
                 Evidence("convert.py", " ".join(f"--{name}" for name in found.colmap_options), "its text"),
                 Evidence("colmap", colmap.version, context.machine.colmap.found_via),

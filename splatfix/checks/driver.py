@@ -87,7 +87,7 @@ def driver_library_mismatch(context: Context) -> Iterator[Outcome]:
     yield fail(
         f"The NVIDIA driver was upgraded without a reboot: {versions}.",
         evidence=Evidence("driver", "; ".join([versions, *codes]), context.machine.driver.found_via),
-        remedy=("Reboot the machine.", run("nvidia-smi")),
+        remedy=("Reboot the machine.", run("nvidia-smi", text="Then check that the driver answers")),
     )
 
 

@@ -169,7 +169,7 @@ def extension_damaged(context: Context) -> Iterator[Outcome]:
                 f"{item.path} cannot be read as a native module: {item.error}",
                 subject=_name(item),
                 evidence=Evidence(item.path, item.error, "its bytes"),
-                remedy=f"Install {_name(item)} anew.",
+                remedy=f"Reinstall {_name(item)}.",
             )
 
 
@@ -373,7 +373,7 @@ def _stale(context: Context, item: JitCache, why: str) -> Outcome:
 
 
 def _remove(context: Context, item: JitCache) -> tuple[Step, ...]:
-    return (say("Remove it; the next import compiles it anew:"), context.remove(item.folder, folder=True))
+    return (say("Remove it; the next import recompiles it:"), context.remove(item.folder, folder=True))
 
 
 def _age(then: str, now: str) -> datetime.timedelta | None:

@@ -82,7 +82,7 @@ def gpu_without_driver(context: Context) -> Iterator[Outcome]:
         ),
         remedy=(
             "Install the NVIDIA driver with your system's package manager, then reboot.",
-            run("nvidia-smi"),
+            run("nvidia-smi", text="Then check that the driver answers"),
         ),
     )
 
@@ -104,13 +104,13 @@ def no_gpu_visible(context: Context) -> Iterator[Outcome]:
     )
     if left == ():
         yield fail(
-            f"CUDA_VISIBLE_DEVICES={value!r} hides all {len(gpus)} GPU(s) from every program.",
+            f"CUDA_VISIBLE_DEVICES={value!r} hides every GPU from all programs.",
             evidence=evidence,
             remedy=unset_variable(visible.NAME),
         )
     elif left is not None:
         apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked" if hidden else ""
-        yield ok(f"{len(left)} of {len(gpus)} GPU(s) visible{apart}.", evidence=evidence)
+        yield ok(f"{len(left)} of {len(gpus)} GPUs visible{apart}.", evidence=evidence)
 
 
 def _instances(gpu: Gpu) -> str:

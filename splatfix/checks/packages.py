@@ -40,7 +40,7 @@ def splat_variant(context: Context) -> Iterator[Outcome]:
             )
         else:
             yield skip(
-                f"{item.module} is none of the variants that splatfix knows.",
+                f"{item.module} is not a variant that splatfix knows.",
                 subject=item.module,
                 evidence=evidence,
             )
@@ -53,7 +53,7 @@ def compiled_part_missing(context: Context) -> Iterator[Outcome]:
     call instead. splatfix looks for the file of every compiled module that the Python source imports."""
     for item in context.packages:
         wanted = {row.extension for row in stacks.variants(leaf(item))}
-        if not wanted or item.error or _is_dropin(context, item) or _impostor(context, item):
+        if not wanted or item.error or _is_dropin(context, item) or _is_lookalike(context, item):
             continue
         lost = list(item.native_missing)
         if not item.native and not lost:
@@ -98,7 +98,7 @@ def module_name_clash(context: Context) -> Iterator[Outcome]:
         if len(copies) < 2 and len({name.lower().replace("-", "_") for name in owners}) < 2:
             continue
         what = (
-            f"lies in {len(copies)} places; {copies[0].folder} is the one that is imported"
+            f"is in {len(copies)} places; {copies[0].folder} is the one imported"
             if len(copies) > 1
             else f"belongs to {' and '.join(owners)} at once"
         )
@@ -114,13 +114,13 @@ def module_name_clash(context: Context) -> Iterator[Outcome]:
                 for item in copies
             ),
             remedy=(
-                f"Uninstall all but the {module} that your stack calls, then install that one anew; "
+                f"Uninstall all but the {module} that your stack calls, then reinstall that one; "
                 "give every stack an environment of its own."
             ),
         )
 
 
-@check("arch-below-minimum", family="extension", title="The GPU is not older than what the code asks for")
+@check("arch-below-minimum", family="extension", title="The GPU is new enough for the code")
 def arch_below_minimum(context: Context) -> Iterator[Outcome]:
     """gsplat from 1.0 on and FastGS use warp functions that exist from compute capability 7.0 on ("labeled_partition is
     undefined"). On a Pascal card they cannot be compiled, whatever toolkit is installed. Said of what is installed and of
@@ -148,7 +148,7 @@ def arch_below_minimum(context: Context) -> Iterator[Outcome]:
 
 
 @check("lookalike-package", family="extension", title="Packages are what their names promise")
-def impostor_package(context: Context) -> Iterator[Outcome]:
+def lookalike_package(context: Context) -> Iterator[Outcome]:
     """`pip install simple-knn` brings an unrelated classifier, and `pip install gaussian-splatting` a repackaging with
     its own copies of torch's libraries. The extensions of a stack are not on PyPI; they are built from its submodules."""
     for item in context.distributions:
@@ -165,7 +165,7 @@ def impostor_package(context: Context) -> Iterator[Outcome]:
             f"{item.name} {item.version} is {known.really}.",
             subject=item.name,
             evidence=Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),
-            remedy=(f"What a stack wants is {known.wanted}.", context.pip("uninstall", item.name)),
+            remedy=(f"The stack needs {known.wanted}.", context.pip("uninstall", item.name)),
         )
 
 
@@ -208,7 +208,7 @@ def _is_dropin(context: Context, item: SplatPackage) -> bool:
     )
 
 
-def _impostor(context: Context, item: SplatPackage) -> bool:
+def _is_lookalike(context: Context, item: SplatPackage) -> bool:
     return any(
         one.name in item.distributions and stacks.lookalike(one.name) is not None and _from_index(one)
         for one in context.distributions

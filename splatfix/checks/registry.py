@@ -27,16 +27,16 @@ class Check:
 
     @property
     def page(self) -> str:
-        """What it looks at and why it matters, from the function's docstring; then the failure classes it foresees, each
+        """What it looks at and why it matters, from the function's docstring; then the failure classes it predicts, each
         with reports that show it."""
         # whoever shows it breaks the lines
         parts = [" ".join(part.split()) for part in (inspect.getdoc(self.run) or "").split("\n\n")]
         if classes := [_with_reports(row) for row in foreseen_by(self.code)]:
-            parts.append(f"Foresees: {', '.join(classes)}")
+            parts.append(f"Predicts: {', '.join(classes)}")
         return "\n\n".join(parts)
 
     @property
-    def foresees(self) -> tuple[str, ...]:
+    def predicts(self) -> tuple[str, ...]:
         """Names of the failure classes (:mod:`splatfix.knowledge.breakages`) that it tells before they happen."""
         return tuple(row.name for row in foreseen_by(self.code))
 

@@ -193,7 +193,7 @@ def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
                 surely = standard < 17 or version >= (2, 14)
                 yield outcome(
                     Status.FAIL if surely else Status.WARN,
-                    f"{item.source.label} forces {flag}; torch {torch.version} wants C++{needed}.",
+                    f"{item.source.label} forces {flag}; torch {torch.version} needs C++{needed}.",
                     subject=item.path,
                     evidence=evidence,
                     remedy=(
@@ -203,7 +203,7 @@ def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
                 )
             elif standard >= 20 and cuda is not None and cuda < (12, 0):
                 yield fail(
-                    f"{item.source.label} forces {flag}; nvcc {_dotted(cuda)} knows no C++20.",
+                    f"{item.source.label} forces {flag}; nvcc {_dotted(cuda)} does not support C++20.",
                     subject=item.path,
                     evidence=(*evidence, Evidence("nvcc", _dotted(cuda))),
                     remedy=f"Remove {flag} from {_file(item)}, or build with CUDA 12 or newer.",
@@ -279,7 +279,7 @@ def arch_in_path(context: Context) -> Iterator[Outcome]:
     for item in context.sources_to_build:
         if item.own_path_in_flags and "arch" in item.source.folder:
             yield fail(
-                f'{item.source.label} lies in a folder with "arch" in its path; torch then ignores TORCH_CUDA_ARCH_LIST.',
+                f'{item.source.label} is in a folder with "arch" in its path; torch then ignores TORCH_CUDA_ARCH_LIST.',
                 subject=item.path,
                 evidence=Evidence(_file(item), f"-I{item.source.folder}/...", "its syntax tree"),
                 remedy=(
@@ -343,7 +343,7 @@ def setup_unreadable(context: Context) -> Iterator[Outcome]:
                 f"{item.path}: {item.source.error}.",
                 subject=item.path,
                 evidence=Evidence(item.path, item.source.error, "parsed"),
-                remedy="Repair that file, or check out the commit anew.",
+                remedy="Repair that file, or check out the commit again.",
             )
 
 

@@ -34,7 +34,7 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
     )
     stack = stack_of(found)
     if stack is None:
-        yield skip(f"{found.folder} is no stack that splatfix knows ({where}).", evidence=evidence)
+        yield skip(f"{found.folder} is not a stack that splatfix knows ({where}).", evidence=evidence)
     else:
         yield ok(
             f"{stack.name}, {where}.",
@@ -112,7 +112,7 @@ def gsplat_version_mismatch(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("vram-too-small", family="checkout", title="The GPU's memory holds the stack's defaults")
+@check("vram-too-small", family="checkout", title="The GPU has enough memory for the stack's defaults")
 def vram_for_stack(context: Context) -> Iterator[Outcome]:
     """Published runs tell how much GPU memory a stack takes with its defaults, on average and at most. A GPU below the
     average runs out of memory on most scenes unless images are kept on the CPU or made smaller."""

@@ -62,8 +62,8 @@ def _a_toolkit(context: Context) -> tuple[Step, ...]:
     # on Windows conda keeps what is no Python in Library
     home = f"{python.prefix}\\Library" if context.windows else python.prefix
     return (
-        conda_toolkit(python.prefix, version, "Into this conda environment"),
-        set_variable("CUDA_HOME", home, "Then"),
+        conda_toolkit(python.prefix, version, "Install it into this conda environment"),
+        set_variable("CUDA_HOME", home, "Then point CUDA_HOME to it"),
     )
 
 
@@ -170,7 +170,7 @@ def toolkit_arch(context: Context) -> Iterator[Outcome]:
             stops = not context.goal.targets and _stops_at(context, toolkit)
             yield outcome(
                 Status.WARN if stops else Status.SKIP,
-                f"Toolkit {toolkit.version} does not know {target.arch.cc}"
+                f"Toolkit {toolkit.version} does not support {target.arch.cc}"
                 + (", for which torch would compile" if stops else "")
                 + f"; {instead.cc} is what to build, and runs on {target.label}.",
                 subject=target.label,
@@ -259,7 +259,7 @@ def cuda_headers_missing(context: Context) -> Iterator[Outcome]:
     )
     names = ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
     yield warn(
-        f"The toolkit at {toolkit.root} lacks {len(toolkit.missing)} file(s) that extensions may need: {names}.",
+        f"The toolkit at {toolkit.root} lacks header files that extensions may need: {names}.",
         evidence=(looked_for, *found),
         remedy=_missing_parts(context, toolkit),
     )

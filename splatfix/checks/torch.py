@@ -23,7 +23,7 @@ from splatfix.knowledge.cpp_extension import ArchListError, visible_gpu_arch_lis
 
 @check("torch-missing", family="torch", title="torch is installed")
 def torch_installed(context: Context) -> Iterator[Outcome]:
-    """Every splatting stack stands on torch. splatfix reads its version and build from its own files."""
+    """Every splatting stack needs torch. splatfix reads its version and build from its own files."""
     installed, torch = context.environment.torch_installed, context.environment.torch
     if installed.value is None:
         yield unknown("Could not determine whether torch is installed.", evidence=reason(installed))
@@ -32,7 +32,7 @@ def torch_installed(context: Context) -> Iterator[Outcome]:
             "torch is not installed in this environment.",
             evidence=Evidence("torch", "not found", installed.found_via),
             remedy=(
-                "To look at another environment: splatfix diagnose --python path/to/venv",
+                "Diagnose another environment: splatfix diagnose --python path/to/venv",
                 *torch_for(context, context.targets),
             ),
         )
@@ -213,7 +213,7 @@ def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
             say(
                 run(
                     *("splatfix", "diagnose", *python_option(context.facts), "--target", "ARCH"),
-                    text="Install a torch build for your GPU; this names the exact command",
+                    text="Show the command that installs torch for your GPU",
                 ).line(windows=context.windows)
             ),
         )
@@ -222,7 +222,7 @@ def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
     if best is None:
         return (
             say(
-                "No torch build in splatfix's tables serves these GPUs with this driver and Python together."
+                "No torch build in splatfix's tables supports these GPUs with this driver and Python together."
             ),
         )
     _, words = torch_releases.replacing_words(best.torch, best.tag, torch_family(context.facts))
@@ -234,7 +234,7 @@ def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
         say(
             run(
                 *("FOLDER/bin/python", "-m", "pip", "install", *words),
-                text=f"No one torch build serves {' and '.join(item.label for item in context.targets)}. For "
+                text=f"No single torch build supports {' and '.join(item.label for item in context.targets)}. For "
                 f"{wanted[0].arch.sm}, in an environment of its own",
             ).line(windows=context.windows)
         ),

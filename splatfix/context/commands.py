@@ -9,7 +9,7 @@ from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts
 from splatfix.knowledge import Arch
 
-SOURCE = "path/to/source"
+SOURCE = "SOURCE"
 """Stands where only the person knows the source folder."""
 
 
@@ -21,7 +21,7 @@ def install_source(facts: Facts, archs: Iterable[Arch], source: str = SOURCE, *,
     names = [arch.sm for arch in dict.fromkeys(archs)]
     targets = (word for name in names or ("ARCH",) for word in ("--target", name))
     step = run("splatfix", "install", source, *python_option(facts), *targets, text=text)
-    if names and source not in (SOURCE, "SOURCE") and not source.startswith("path/to/"):
+    if names and source != SOURCE and not source.startswith("path/to/"):
         return step
     line = step.line(windows=is_windows(facts))
     return say(line if names else f"{line} (ARCH: the GPU it is for, such as sm_120)")

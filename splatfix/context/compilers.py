@@ -138,7 +138,7 @@ def compiler_to_install(
             ),
         )
     best = majors[-1]
-    ways = [say(f"Install gcc {best} ({majors[0]} at least).")]
+    ways = [say(f"Install gcc {best} (at least gcc {majors[0]}).")]
     interpreter = facts.environment.interpreter.value
     if interpreter and interpreter.kind == "conda":
         # no root, and an older glibc comes along
@@ -150,7 +150,7 @@ def compiler_to_install(
         ways = [say(f"Install conda's gcc {best}, which brings an older glibc, and name it with CC and CXX.")]
     elif re.search(r"Red Hat|Rocky|Alma|CentOS|Oracle", facts.machine.distribution):
         ways.append(run("sudo", "dnf", "install", f"gcc-toolset-{best}-gcc-c++"))
-        ways.append(run("source", f"/opt/rh/gcc-toolset-{best}/enable", text="Then"))
+        ways.append(run("source", f"/opt/rh/gcc-toolset-{best}/enable", text="Then enable it"))
     elif re.search(r"Debian|Ubuntu|Mint", facts.machine.distribution) or not facts.machine.distribution:
         ways.append(run("sudo", "apt-get", "install", f"g++-{best}", text="On Debian and Ubuntu"))
     return tuple(ways)

@@ -109,7 +109,7 @@ def _unserved(targets: Iterable[Arch], torch: Torch) -> Problem | None:
         return None
     return Problem(
         "arch-unknown-to-torch",
-        f"torch {torch.version} does not know {target.sm}: its TORCH_CUDA_ARCH_LIST takes "
+        f"torch {torch.version} does not support {target.sm}: its TORCH_CUDA_ARCH_LIST takes "
         f"{', '.join(torch.knows_archs)}.",
         meaning="It would stop with 'Unknown CUDA arch' before compiling, and it has no kernels for this GPU either.",
         todo=(_newer_torch(target),),
@@ -216,7 +216,7 @@ def _no_toolkit(
     return Problem(
         "no-matching-toolkit",
         f"{where} torch's CUDA {cuda} and {', '.join(arch.sm for arch in targets)}: {seen}.",
-        meaning="Extensions must be compiled by a toolkit of the same CUDA major as torch, and it must know the GPU.",
+        meaning="Extensions must be compiled by a toolkit of the same CUDA major as torch, and it must support the GPU.",
         todo=todo,
         details={"rejected": [{"what": item.what, "why": item.why} for item in rejected]},
     )
@@ -240,13 +240,15 @@ def _needs_older_cuda(facts: Facts, cuda: str, targets: Sequence[Arch], lost: Se
         )
         if older
         else (
-            say(f"No torch in the tables serves {words} here; splatfix install --dry-run --why says more."),
+            say(
+                f"No torch build in the tables supports {words} here; for details run splatfix install --dry-run --why."
+            ),
         )
     )
     return Problem(
         "arch-dropped-by-cuda",
         f"No CUDA {cuda.partition('.')[0]} toolkit compiles for {names}: the last that does is CUDA {last}.",
-        meaning="torch's CUDA and the toolkit's must have one major, so this torch cannot serve that GPU.",
+        meaning="torch's CUDA and the toolkit's must have one major, so this torch cannot support that GPU.",
         todo=todo,
     )
 
@@ -280,9 +282,13 @@ def choose_ptx(
         words = ", ".join(arch.sm for arch in targets)
         problem = Problem(
             "ptx-unavailable",
-            f"No toolkit here makes PTX that serves {words}: {what_was_seen(facts, rejected)}.",
+            f"No toolkit here produces PTX that runs on {words}: {what_was_seen(facts, rejected)}.",
             meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",
-            todo=(say("Use a toolkit that knows the GPU: splatfix install --dry-run --why names the ways."),),
+            todo=(
+                say(
+                    "Use a toolkit that supports the GPU; splatfix install --dry-run --why lists the options."
+                ),
+            ),
         )
         return Choice(None, tuple(rejected), problem)
     return Choice(min(fitting, key=lambda item: item[0])[1], tuple(rejected))
@@ -304,7 +310,7 @@ def _ptx_with(
         return BuildToolkit(toolkit, version, tuple(named), why)
     base = _ptx_base(toolkit, version, torch, below=min(lacking).plain)
     if base is None:
-        return f"CUDA {toolkit.version} knows no older architecture whose PTX {lacking[0].sm} could take"
+        return f"CUDA {toolkit.version} supports no older architecture whose PTX {lacking[0].sm} could take"
     isa, unsure = ptx_isa_of_cuda((version[0], version[1])), ""
     for arch in lacking:
         level = driver_level(facts, arch)

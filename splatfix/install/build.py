@@ -117,7 +117,7 @@ def build_wheel(
         jobs = int(action.variables.get("MAX_JOBS", "1"))
         if cause.kind != "killed" or jobs == 1:
             raise _failed(action, cause, log)
-        doing(f"a compiler was killed for memory; again with {jobs // 2} job(s)")
+        doing(f"out of memory: a compiler was killed; retrying with MAX_JOBS={jobs // 2}")
         action = replace(action, variables={**action.variables, "MAX_JOBS": str(jobs // 2)})
 
 

@@ -252,7 +252,7 @@ class _Run:
         step = self._begin(StepRecord(action.kind, action.subject, backup=place, source=action.source))
         apply_edits(source, action.edits)
         self._finish(step, digest=digest_of(files))
-        return f"{len(files)} file(s) in {source}"
+        return f"{len(files)} {'file' if len(files) == 1 else 'files'} in {source}"
 
     def _install(self, action: InstallWheel, item: _Item) -> str:
         wheel = item.wheel

@@ -210,7 +210,7 @@ def _load(path: Path) -> Entry:
         raise SplatfixError(
             "journal-too-new" if newer else "journal-too-old",
             f"{path} was written by {'a newer' if newer else 'an older'} splatfix (version {version} of the journal).",
-            meaning="This splatfix cannot tell how to undo it.",
+            meaning="This version of splatfix does not know how to undo it.",
             todo=(
                 run("pip", "install", "--upgrade", "splatfix", text="Upgrade splatfix")
                 if newer
@@ -227,7 +227,7 @@ def _damaged(path: Path, why: str) -> SplatfixError:
     return SplatfixError(
         "journal-damaged",
         f"{path} is not a valid journal entry ({why.rstrip('.')}).",
-        meaning="It does not tell any more what that run changed.",
+        meaning="What that run changed can no longer be read from it.",
         todo=(move_away(path, "Move the file away"),),
     )
 

@@ -689,7 +689,7 @@ def _library_search(engine: str, points: Tensor) -> _Answer:
 
     def answer(queries: Tensor, k: int) -> Tuple[Tensor, Tensor]:
         index = torch.as_tensor(ask(queries.contiguous().numpy(), k).astype("int64")).view(-1, k)
-        # Computed anew, as differences: some libraries round theirs.
+        # Recomputed as differences: some libraries round theirs.
         squared = [_squared_distance(points[column].t(), queries.t()) for column in index.unbind(1)]
         return torch.stack(squared, 1), index
 

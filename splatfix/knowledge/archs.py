@@ -286,7 +286,7 @@ def _help(text: str) -> str:
             f"{text!r} is a generation and no architecture: it may mean {words}. Name the one that is meant."
         )
     names = ", ".join(arch.sm for arch in known_archs() if arch.number >= _SHOWN_FROM)
-    return f"{text!r} is no GPU that splatfix knows. Write {names}, an older one, or a product such as 'RTX 5080'."
+    return f"{text!r} is not a GPU that splatfix knows. Use {names}, an older one, or a product such as 'RTX 5080'."
 
 
 def _generation(text: str) -> list[tuple[Arch, tuple[str, ...]]]:

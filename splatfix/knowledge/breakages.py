@@ -145,9 +145,9 @@ class FailureClass:
     examples: tuple[str, ...]
     """Issues that show it (``owner/repository#number``)."""
     checks: tuple[str, ...]
-    """Codes of the checks that foresee it."""
+    """Codes of the checks that predict it."""
     limit: str
-    """What of it no check can foresee, and why; "" when the checks see all of it."""
+    """What of it no check can predict, and why; "" when the checks see all of it."""
 
 
 @cached
@@ -227,7 +227,7 @@ def failure_class(name: str) -> FailureClass | None:
 
 
 def foreseen_by(code: str) -> tuple[FailureClass, ...]:
-    """The failure classes that the check of this code foresees, the commonest first."""
+    """The failure classes that the check of this code predicts, the commonest first."""
     return tuple(row for row in failure_classes() if code in row.checks)
 
 

@@ -114,10 +114,10 @@ def _also_needed(finding: Finding, options: Options, found: Assessment) -> AlsoN
     """What to do about a failure that no option cures."""
     if finding.family not in _BUILDING:
         return AlsoNeeded(finding.code, finding.summary, finding.remedy)
-    text = "matters only when CUDA code is built"
-    text += "; what is installed serves as it is" if _serves_as_it_is(options) else ""
+    text = "matters only for building CUDA code"
+    text += "; what is installed needs no rebuild" if _serves_as_it_is(options) else ""
     if _install_sets_it(finding, found):
-        text += "; splatfix install sets this itself, any other build needs it"
+        text += "; splatfix install sets this itself; other builds need it set"
     return AlsoNeeded(finding.code, text, finding.remedy)
 
 

@@ -68,7 +68,7 @@ def choose_archs(
         return choice
     return Problem(
         "ptx-not-possible",
-        f"{source.label} cannot be told to carry PTX: {choice.why}.",
+        f"{source.label} cannot be built with PTX: {choice.why}.",
         meaning="Only a package that leaves its architectures to torch takes 9.0+PTX from TORCH_CUDA_ARCH_LIST.",
         todo=(
             say("Use a toolkit that supports the GPU."),

@@ -93,14 +93,14 @@ def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] 
 def _no_folder(text: str) -> Problem:
     if other := _other_spellings(text):
         return usage_problem(
-            "not-a-folder", f"{text} is not a folder, which is what splatfix installs from.", *other
+            "not-a-folder", f"{text} is not a folder; splatfix installs from source folders.", *other
         )
-    todo = [say("Give the folder that holds the extension's setup.py, or a checkout.")]
+    todo = [say("Name the folder with the extension's setup.py, or a checkout.")]
     if text.replace("-", "_") in known_names():
         todo.append(
             run("splatfix", "install", text, "--backend", "pure", text="For the drop-in of that name")
         )
-    what = "is a file, not a folder" if is_file(text) else "is not there"
+    what = "is a file, not a folder" if is_file(text) else "does not exist"
     return usage_problem("not-a-folder", f"{text} {what}.", *todo)
 
 
@@ -143,7 +143,7 @@ def _whole_disk(folder: Path) -> Problem | None:
         "not-a-checkout",
         f"{folder} is {what}, not a checkout.",
         run(
-            *("splatfix", "install", "PATH/TO/CHECKOUT", "--target", "ARCH"),
+            *("splatfix", "install", "CHECKOUT", "--target", "ARCH"),
             text="Go into the checkout first, or name it",
         ),
     )
@@ -171,7 +171,7 @@ def no_checkout(folder: Path, *options: str) -> Problem:
         return usage_problem(
             "not-an-extension",
             f"{what}, and none was found in it.",
-            say("Give the folder that holds the extension's setup.py, or a checkout."),
+            say("Name the folder with the extension's setup.py, or a checkout."),
         )
     commands = [run("splatfix", "install", as_typed(path), *options) for path in below[:_NAMED]]
     more = (say("There are more of them."),) if len(below) > _NAMED else ()
@@ -233,8 +233,8 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
     if not walk.complete:
         return usage_problem(
             "not-a-checkout",
-            f"{folder} is not a checkout: it holds more than {MOST_FOLDERS} folders.",
-            say("Name the checkout, or the folder that holds the extension's setup.py."),
+            f"{folder} is not a checkout: it has more than {MOST_FOLDERS} folders.",
+            say("Name the checkout, or the folder with the extension's setup.py."),
         )
     found = [path for path in walk.found if path not in others]
     if not found and known:
@@ -242,8 +242,8 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
     if not found:
         return usage_problem(
             "not-an-extension",
-            f"{folder} holds neither setup.py nor pyproject.toml, and no extension below it has one.",
-            say("Give the folder that holds the extension's setup.py, or a checkout."),
+            f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one.",
+            say("Name the folder with the extension's setup.py, or a checkout."),
             *(say(f"Not looked into, because it cannot be read: {path}") for path in walk.unreadable),
         )
     return [*ours, *(path for path in found if path not in ours)], walk.unreadable
@@ -306,7 +306,7 @@ def _same_names(sources: Iterable[Source]) -> Problem | None:
             return Problem(
                 "same-name-twice",
                 f"{other} and {source.folder} are both called {source.label}.",
-                meaning="One environment holds one of them; the second would replace the first.",
+                meaning="An environment can have only one of them; the second would replace the first.",
                 todo=(say("Name the one you want."),),
             )
     return None

@@ -40,7 +40,7 @@ def make_option(
         can += UPPER_RUNGS
         if away:
             cannot += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
-    first = "do the first step by hand, then " if kind is OptionKind.KEEP and found.repairs else ""
+    first = "one manual step, then " if kind is OptionKind.KEEP and found.repairs else ""
     return Option(
         kind,
         f"{first}{kind.label}",

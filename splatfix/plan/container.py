@@ -41,7 +41,7 @@ def _run(found: Assessment, lane: Lane, unsure: Sequence[str]) -> Option:
     reason = Reason("torch and everything else come from the image; only the driver is this machine's")
     step = RunLane(command=command, lane=lane.name, torch=lane.torch)
     made = make_option(found, OptionKind.CONTAINER, (step,), (reason,), unsure, native=False)
-    limit = Limit(RungName.REPRODUCES, "the environment itself stays as it is")
+    limit = Limit(RungName.REPRODUCES, "the environment itself is not changed")
     return replace(
         made,
         proves=tuple(rung for rung in made.proves if rung is not limit.rung),
@@ -53,7 +53,7 @@ def _objection(found: Assessment, lane: Lane) -> tuple[str, list[str]]:
     """Why a lane does not serve the targets, or "" and what is not known about it."""
     known = build(lane.torch.rpartition("==")[2])
     if not found.here:
-        return f"no {found.words} GPU is in this machine to be passed in", []
+        return f"this machine has no {found.words} GPU to pass in", []
     if known is None:
         return "", [f"what GPU code {lane.torch} carries"]
     unsure = []

@@ -30,7 +30,7 @@ def driver(found: Assessment, first_with: Callable[[Facts], Option | None], *, o
     """
     kind = OptionKind.DRIVER
     if not found.here:
-        return rejected(kind, "no target is a GPU of this machine, so its driver plays no part")
+        return rejected(kind, "no target GPU is in this machine, so its driver does not matter")
     if found.repairs:
         return rejected(kind, "what the driver needs is the first step of every option that uses the GPU")
     if found.driver is None:

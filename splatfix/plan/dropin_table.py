@@ -76,12 +76,12 @@ DROPINS: tuple[Dropin, ...] = (
 # Asked for, and honestly refused, by variant. Source: what they return, read from their sources (stacks.json).
 IRREPLACEABLE_VARIANTS = {
     "taming": "its forward also returns eleven lists and counts of its own, which decide where taming-3dgs densifies",
-    "gof": "its nine-channel output and integrate() have no stand-in here (Gaussian opacity fields)",
-    "rade": "its depth, coordinate and normal maps and integrate() have no stand-in here (RaDe-GS)",
+    "gof": "its nine-channel output and integrate() have no drop-in (Gaussian opacity fields)",
+    "rade": "its depth, coordinate and normal maps and integrate() have no drop-in (RaDe-GS)",
     "speedy": "its backward pass fills per-Gaussian scores by which Speedy-Splat prunes",
-    "fastgs": "its per-Gaussian metric counts, by which FastGS densifies, have no stand-in here",
-    "2dgs-surfel": "its depth, normal and distortion maps have no stand-in here (2D Gaussian splatting)",
-    "pgsr": "its plane and normal outputs have no stand-in here (PGSR)",
+    "fastgs": "its per-Gaussian metric counts, by which FastGS densifies, have no drop-in",
+    "2dgs-surfel": "its depth, normal and distortion maps have no drop-in (2D Gaussian splatting)",
+    "pgsr": "its plane and normal outputs have no drop-in (PGSR)",
     "triangle": "it draws triangles, not Gaussians",
     "mesh": "it draws triangles, not Gaussians",
     "fused-ssim-fastgs": "its functions are not those of fused_ssim (FastGS ships its own)",

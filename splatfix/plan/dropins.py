@@ -60,7 +60,7 @@ def choose_dropins(sources: Iterable[str]) -> tuple[Dropin, ...] | Problem:
                 return Problem(
                     "same-name-twice",
                     f"{other.name} and {dropin.name} are one distribution.",
-                    meaning="One environment holds one of them; the second would replace the first.",
+                    meaning="An environment can have only one of them; the second would replace the first.",
                     todo=(say("Name the one that your trainer calls."),),
                 )
     return tuple(found.values())
@@ -163,7 +163,7 @@ def _by_name(text: str) -> Dropin | Problem:
             f"At least nine incompatible packages are called {text}; which of them does your trainer call?",
             say(f"Name it: {_variant_names()}"),
             run(
-                *("splatfix", "install", "PATH/TO/CHECKOUT", "--backend", "pure"),
+                *("splatfix", "install", "CHECKOUT", "--backend", "pure"),
                 text="Or give the trainer's checkout",
             ),
         )
@@ -200,12 +200,12 @@ def _nothing_replaces(what: str, why: str, name: str, variant_key: str = "") -> 
     beside = companions(name, variant_key)
     others = run(
         *("splatfix", "install", *beside, "--backend", "pure"),
-        text="What is used beside it can be replaced by name",
+        text="The packages used with it can be replaced by name",
     )
     return Problem(
         "nothing-replaces-it",
         f"There is no drop-in for {what}: {why}.",
-        meaning="Only a native build serves it.",
+        meaning="Only a native build works for it.",
         todo=(
             run("splatfix", "install", install_name(name), "--target", "sm_120"),
             *([others] if beside else []),
@@ -239,7 +239,7 @@ def use_dropins(found: Assessment) -> Option:
     """Plain PyTorch in place of the extensions: no toolkit, no architecture, the same numbers, far slower."""
     kind = OptionKind.DROPIN
     if found.kept:
-        return rejected(kind, f"{', '.join(found.kept)} is to be left as it is (--keep)")
+        return rejected(kind, f"{', '.join(found.kept)} must not change (--keep)")
     if found.goal.no_dropins:
         return rejected(kind, found.goal.no_dropins)
     names, refused = _dropins_of(found)
@@ -249,7 +249,9 @@ def use_dropins(found: Assessment) -> Option:
         return rejected(kind, "every extension is one of splatfix's drop-ins already")
     reasons = [Reason("same values and gradients within rounding; far slower than CUDA, for small scenes")]
     if not found.parts:
-        text = "which rasterizer your trainer calls decides whether it has a drop-in; the checkout tells"
+        text = (
+            "whether there is a drop-in depends on the rasterizer that your trainer calls: name the checkout"
+        )
         reasons.append(Reason(text))
     against, unsure = torch_obstacles(found)
     first: tuple[InstallTorch, ...] = ()
@@ -265,7 +267,7 @@ def use_dropins(found: Assessment) -> Option:
         # ROCm and Metal run plain PyTorch; whether all of it was never tried
         against = []
         unsure = [f"whether the drop-ins run on anything but the CPU with torch {found.torch.version}"]
-    sources = found.goal.sources or tuple(names) or ("PATH/TO/CHECKOUT",)
+    sources = found.goal.sources or tuple(names) or ("CHECKOUT",)
     use = UseDropins(command=splatfix(found, "install", *sources, "--backend", "pure"), subjects=tuple(names))
     steps = (*first, use, *_confirm(found, names, on_the_cpu=bool(against)))
     made = make_option(found, kind, steps, reasons, unsure, native=False)
@@ -331,7 +333,7 @@ def _dropin_for(part: NativePart) -> tuple[str, str]:
     if len(fitting) == 1:
         return fitting[0].name, ""
     if fitting:
-        return "", "which of the packages of that name it is cannot be told from here"
+        return "", "several packages share this name, and which one it is cannot be determined here"
     return "", "it has no drop-in"
 
 

@@ -51,7 +51,7 @@ _NOT_HERE = frozenset(
     {"cpu-only-torch", "no-gpu-to-target", "no-matching-toolkit", "no-host-compiler", "arch-unknown-to-torch"}
 )
 _NOT_RUN = (
-    Limit(RungName.COMPUTES, "nothing of it is run beyond the import"),
+    Limit(RungName.COMPUTES, "it is imported, not run"),
     Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
 )
 

@@ -27,7 +27,7 @@ class OptionKind(str, Enum):
     INSTALL_TOOLKIT = "install-toolkit"
     """A toolkit that only the user can install."""
     OTHER_TORCH = "other-torch"
-    """Another build of torch, and every extension compiled anew."""
+    """Another build of torch, and every extension recompiled."""
     CONTAINER = "container"
     """A lane: a container with a torch of its own."""
     DROPIN = "drop-in"
@@ -50,7 +50,7 @@ _TITLES = {
     OptionKind.OTHER_TORCH: "another build of torch, then rebuild",
     OptionKind.CONTAINER: "a container lane",
     OptionKind.DROPIN: "pure-PyTorch drop-ins",
-    OptionKind.DRIVER: "another NVIDIA driver",
+    OptionKind.DRIVER: "driver upgrade (suggested only)",
 }
 
 

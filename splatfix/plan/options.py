@@ -167,25 +167,23 @@ def _torch_failures(found: Assessment) -> list[str]:
 def _notes(found: Assessment, *, opened: bool) -> tuple[str, ...]:
     notes = []
     if not opened and len(found.targets) > 1:
-        notes.append(
-            f"no option for native code serves {found.words} at once: name one at a time with --target"
-        )
+        notes.append(f"no native option covers {found.words} together: name one at a time with --target")
     if found.away:
         words, one = ", ".join(arch.sm for arch in found.away), len(found.away) == 1
         is_it = f"{words} is not in this machine: it" if one else f"{words} are not in this machine: they"
-        notes.append(f"{is_it} can be built for here, and must be verified elsewhere")
+        notes.append(f"{is_it} can be built for here but must be verified elsewhere")
     lost = [own for own in found.not_asked_for if not any(cubin_runs_on(arch, own) for arch in found.archs)]
     if lost and any(part.code for part in found.parts):
         words = ", ".join(arch.sm for arch in lost)
         notes.append(
-            f"to keep serving this machine's own {words}, add --target auto: a rebuild carries only what is named"
+            f"a rebuild has code for the named targets only: to keep this machine's own {words}, add --target auto"
         )
     if found.kept and found.goal.sources and len(found.kept) < len(found.parts):
         source, kept = " ".join(found.goal.sources), ", ".join(found.kept)
         notes.append(f"{source} may hold {kept} too: name the folders of the others in its place")
     known = {"torch", *(canonicalize_name(name) for name in found.subjects)}
     notes += [
-        f"--keep {name} names nothing that is here"
+        f"--keep {name} does not match anything here"
         for name in found.goal.keep
         if canonicalize_name(name) not in known
     ]

@@ -174,7 +174,7 @@ def _torch_to_build_for(found: Assessment) -> tuple[Torch, list[str]] | str:
     """The torch that is here and what is not known about it; else what rules out compiling anything beside it."""
     against, unsure = torch_obstacles(found)
     if found.kept and len(found.kept) == len(found.parts):
-        against.append(f"{', '.join(found.kept)} is to be left as it is (--keep)")
+        against.append(f"{', '.join(found.kept)} must not change (--keep)")
     if against or found.torch is None:
         return "; ".join(against)
     return found.torch, unsure
@@ -217,7 +217,7 @@ def _why_ptx(found: Assessment, decision: BuildToolkit, ptx: Arch) -> str:
     served = decision.build_archs
     newer = ", ".join(arch.sm for arch in found.archs if not any(cubin_runs_on(own, arch) for own in served))
     return (
-        f"CUDA {decision.toolkit.version} does not know {newer}, and {ptx.sm} machine code does not load there "
+        f"CUDA {decision.toolkit.version} does not support {newer}, and {ptx.sm} machine code does not load there "
         f"(it runs within one major only), so {ptx.compute} PTX is embedded"
     )
 

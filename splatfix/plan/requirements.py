@@ -97,7 +97,7 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch | Problem:
             todo=(
                 run(
                     *("splatfix", "install", "--dry-run", "--why", "--target", "sm_120", "--python", where),
-                    text="Install a CUDA build of torch; this names the exact command",
+                    text="Show the command that installs a CUDA build of torch",
                 ),
                 run(
                     *("splatfix", "install", "fused_ssim", "simple_knn", "--backend", "pure"),

@@ -92,7 +92,8 @@ class Rebuild(PlannedStep):
         what = ", ".join(self.subjects) or "the extensions"
         place = f" in {self.toolkit}" if self.toolkit else ""
         by = f" and {self.compiler}" if self.compiler else ""
-        return f"rebuild {what} for {self.arch_list} with CUDA {self.cuda}{place}{by}"
+        ptx = f" (TORCH_CUDA_ARCH_LIST={self.arch_list})" if "PTX" in self.arch_list else ""
+        return f"rebuild {what} for {', '.join(self.targets)}{ptx} with CUDA {self.cuda}{place}{by}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +225,9 @@ class EditSource(PlannedStep):
 
     def _text(self) -> str:
         files = dict.fromkeys(name for edit in self.edits for name in edit.files)
-        return f"edit {len(files)} file(s) in {self.source}, which are backed up"
+        return (
+            f"edit {len(files)} {'file' if len(files) == 1 else 'files'} in {self.source} (backed up first)"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

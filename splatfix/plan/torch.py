@@ -93,7 +93,7 @@ def _option(found: Assessment, best: Offer, offers: Sequence[Offer]) -> Option:
 
 def _asks(tools: Tools) -> str:
     if tools.manual:
-        return "a toolkit or compiler to be installed by hand"
+        return "a toolkit or compiler that you install"
     return "a toolkit from PyPI wheels" if tools.before else "an installed toolkit"
 
 
@@ -119,9 +119,9 @@ def _why_build(found: Assessment, ranked: RankedBuild, version: str) -> str:
 def _why_no_build(found: Assessment) -> str:
     here = other_builds(found)
     text = (
-        "no toolkit compiles here beside any torch build that may serve"
+        "no toolkit works here with any torch build that would fit"
         if here
-        else "no torch build in the tables serves"
+        else "no torch build in the tables supports"
     )
     text += f" {found.words} on {found.platform} {found.facts.machine.machine}"
     text += f" with Python {found.python[0]}.{found.python[1]}" if found.python else ""
@@ -202,10 +202,10 @@ def _linked_to_torch(found: Assessment) -> list[str]:
 def why_torch_stays(found: Assessment) -> str:
     """What rules out another torch before any is looked for; "" where nothing does."""
     if "torch" in found.goal.keep:
-        return "torch is to be left as it is (--keep torch)"
+        return "torch must not change (--keep torch)"
     kept = [p.name for p in found.parts if p.installed and not p.dropin and p.name in found.kept]
     if kept:
-        return f"{', '.join(kept)} is to be left as it is (--keep), and was compiled against the torch here"
+        return f"{', '.join(kept)} must not change (--keep), and was compiled against the torch here"
     if found.platform is None:
         return f"PyTorch publishes no CUDA build for {found.facts.machine.system}"
     return found.no_wheels

@@ -161,7 +161,7 @@ def environment_paths(facts: Facts) -> Callable[[str], str]:
     prefix = interpreter.prefix
     folders = re.split(r"[/\\]", prefix)
     common = folders[-1].lstrip(".") in ("venv", "env")
-    name = "/".join(folders[-2:]) if common else folders[-1]
+    name = ("\\" if "\\" in prefix else "/").join(folders[-2:]) if common else folders[-1]
     home = re.match(r"(/home/[^/]+|/Users/[^/]+|/root|[A-Za-z]:\\Users\\[^\\]+)(?=[/\\])", prefix)
 
     def short(text: str) -> str:
@@ -196,7 +196,14 @@ def _overview(facts: Facts) -> Iterator[tuple[str, str]]:
     yield ("CUDA toolkits", toolkits or "none")
     interpreter, torch = environment.interpreter.value, environment.torch.value
     yield ("Python", f"{interpreter.version} ({interpreter.executable})" if interpreter else "not known")
-    yield ("torch", torch.version if torch else environment.torch.error or "not known")
+    yield (
+        "torch",
+        torch.version
+        if torch
+        else "not installed"
+        if environment.torch_installed.value is False
+        else environment.torch.error or "not known",
+    )
     extensions = [item for item in environment.extensions.value or () if item.links_torch or item.importable]
     yield ("extensions", ", ".join(item.distribution or item.path for item in extensions) or "none")
     dropins = [

@@ -61,7 +61,7 @@ def _show_verdict(console: Console, result: Inspection) -> None:
     judged = [item for item in result.files if item.verdicts]
     total = _count(len(result.files), "file")
     if result.targets and not judged:
-        prose(console, "[magenta]?[/] ", "[bold]No GPU code found, so there is nothing to judge[/]")
+        prose(console, "[magenta]?[/] ", "[bold]No GPU code found, so there is nothing to check[/]")
     elif not judged:
         with_code = sum(item.carries_gpu_code for item in result.files)
         prose(console, "", f"[bold]{with_code} of {total} with GPU code[/]")

@@ -134,7 +134,7 @@ def _restored(item: Restored, would: str) -> str:
         removed = f"{item.subject} was {'not installed yet' if item.incomplete else 'already gone'}"
     if item.restored:
         return f"{removed}; {item.subject} {item.restored} {would or 'was'} restored"
-    return f"{removed}; there was none before"
+    return f"{removed}; it was not installed before"
 
 
 def show_journal(console: Console, entries: Sequence[Entry], prefix: str) -> None:

@@ -32,8 +32,10 @@ def show_suggestion(
         if others:
             prose(console, "  [dim]Alternatives:[/] ", escape("; ".join(item.title for item in others)))
     for number, item in enumerate(advice.also_needed):
-        opening = "Also needed" if advice.option is not None or number else "Suggested fix"
-        prose(console, f"[bold]{opening}:[/] ", f"{escape(item.text)} [dim]\\[{item.code}][/]")
+        if advice.option is None and not number:
+            prose(console, f"[bold]Suggested fix[/] for {item.code}: ", escape(item.text))
+        else:
+            prose(console, "[bold]Also needed:[/] ", f"{escape(item.text)} [dim]\\[{item.code}][/]")
         for step in item.steps:
             show_step(console, step, indent=2, windows=windows)
     if options.available and why:
@@ -66,8 +68,10 @@ def show_options(console: Console, options: Options, *, windows: bool = _WINDOWS
 def show_steps(console: Console, option: Option, *, why: bool = False, windows: bool = _WINDOWS) -> None:
     """The steps in order, each with its command on a line of its own; what a build sets and edits, and with ``why``
     the reasons of each."""
-    for number, step in enumerate(option.steps, 1):
+    number = 0
+    for step in option.steps:
         if step.text:
+            number += 1
             prose(console, f"  {number}. ", escape(step.text))
         if step.command:
             show_command(console, step.command, indent=5, windows=windows)

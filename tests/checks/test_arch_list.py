@@ -36,7 +36,7 @@ def listed(changed: Changer, text: str, **values: object) -> Facts:
         ("8.6  12.0", "empty", "8.6;12.0"),
         ("sm_120", "not written as", "12.0"),
         ("86", "not written as", "8.6"),
-        ("8.6;17.0", "none that this torch knows", "8.6"),
+        ("8.6;17.0", "not one that this torch knows", "8.6"),
     ],
 )
 def test_a_list_that_stops_torch(changed: Changer, text: str, words: str, mended: str) -> None:

@@ -369,7 +369,7 @@ def test_forced_standards(
 def test_a_standard_too_new_for_nvcc(changed: Changer, torch_with: TorchWith) -> None:
     facts = changed(torch=torch_with(version="2.0.1+cu118", cuda="11.8"), **cuda("11.8.89"))
     facts = with_checkout(facts, sources=(source(cxx_flags=("-std=c++20",)),))
-    assert "knows no C++20" in of(facts, "cxx-standard-forced")[0].summary
+    assert "does not support C++20" in of(facts, "cxx-standard-forced")[0].summary
 
 
 FUSED = (

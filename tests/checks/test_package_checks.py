@@ -128,7 +128,7 @@ def test_the_classifier_called_simple_knn(changed: Changer) -> None:
         Distribution("simple-knn", "1.2", SITE, editable=True),
     ],
 )
-def test_the_real_simple_knn_is_no_impostor(changed: Changer, real: Distribution) -> None:
+def test_the_real_simple_knn_is_no_lookalike(changed: Changer, real: Distribution) -> None:
     assert not of(changed(distributions=installed(real)), "lookalike-package")
 
 

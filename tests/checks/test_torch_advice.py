@@ -137,7 +137,7 @@ def test_a_torch_for_one_gpu_is_not_taken_from_the_other(changed: Changer, torch
         "every command would take the RTX 5090's torch away"
     )
     assert (
-        "No one torch build serves sm_61" in said.remedy[0].line()
+        "No single torch build supports sm_61" in said.remedy[0].line()
         and "environment of its own" in said.remedy[0].line()
     )
 

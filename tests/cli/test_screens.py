@@ -1,6 +1,6 @@
 """Whole screens at 80 columns, as a reader sees them: the verdict and the next command come first.
 
-``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/cli/test_screens.py`` writes them anew; read them before they are committed.
+``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/cli/test_screens.py`` regenerates them; read them before they are committed.
 """
 
 from __future__ import annotations

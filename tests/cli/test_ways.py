@@ -44,7 +44,7 @@ def test_why_of_saved_facts_names_the_plan_and_the_shut_roads() -> None:
 
 def test_keep_leaves_torch_alone() -> None:
     done = run("install", "--dry-run", "--why", "--keep", "torch", "--facts", folder("gtx-1080-ti-dropped"))
-    assert "is to be left as it is" in done.output
+    assert "must not change" in done.output
     assert "install torch" not in done.output.split("Not applicable")[0]
 
 

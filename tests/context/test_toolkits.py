@@ -157,7 +157,7 @@ def test_condas_toolkit_is_named_by_its_labelled_channel() -> None:
     [
         (("6.1",), "3.11.7", "/env/bin/python -m pip install torch==2.11.0+cu126"),
         (("6.1",), "3.9.1", "/env/bin/python -m pip install 'torch==2.8.*'"),
-        (("6.1", "12.0"), "3.11.7", "No torch in the tables serves sm_61, sm_120 here"),
+        (("6.1", "12.0"), "3.11.7", "No torch build in the tables supports sm_61, sm_120 here"),
     ],
 )
 def test_torch_for_a_dropped_gpu_serves_every_target(

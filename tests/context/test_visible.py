@@ -87,7 +87,7 @@ def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
     )
     assert not loud(chosen)
     (said,) = [item for item in run_checks(make_context(chosen)) if item.code == "no-gpu-visible"]
-    assert said.summary == "1 of 2 GPU(s) visible; GPU 0 is hidden and not checked."
+    assert said.summary == "1 of 2 GPUs visible; GPU 0 is hidden and not checked."
     other = changed(
         gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     )

@@ -80,7 +80,7 @@ def test_install_and_revert_as_typed(
     assert splatfix("revert", "--list", "--python", environment.python) == 0
     assert "done" in capsys.readouterr().out
     assert splatfix("revert", "0001", "--python", environment.python) == 0
-    assert "tiny_probe 1.0 removed; there was none before" in capsys.readouterr().out
+    assert "tiny_probe 1.0 removed; it was not installed before" in capsys.readouterr().out
 
 
 def test_typed_inside_a_checkout_it_installs_every_extension(

@@ -123,7 +123,7 @@ def test_what_pip_removed_by_hand_was_gone_already(
     for words in (["--dry-run"], []):
         assert splatfix("revert", *words, "--python", environment.python) == 0
         said = capsys.readouterr().out
-        assert "tiny_probe was already gone; there was none before" in said and " removed;" not in said
+        assert "tiny_probe was already gone; it was not installed before" in said and " removed;" not in said
 
 
 def test_as_typed(

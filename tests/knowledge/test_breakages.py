@@ -142,7 +142,7 @@ def test_a_class_has_checks_or_a_reason(row: object) -> None:
     assert len(set(row.checks)) == len(row.checks)
     for code in row.checks:
         assert code in CODES, f"{code} is no check"
-        assert row.name in CODES[code].page.rpartition("Foresees:")[2], "its page does not name the class"
+        assert row.name in CODES[code].page.rpartition("Predicts:")[2], "its page does not name the class"
 
 
 def test_what_no_facts_foretell() -> None:
@@ -168,7 +168,7 @@ def test_foreseen_by() -> None:
     assert [row.name for row in foreseen_by("ninja-not-on-path")] == ["ninja_missing"]
     assert foreseen_by("nvidia-gpu-missing") == ()
     assert "nerfstudio-project/gsplat#1053" in CODES["no-kernel-image"].page, "reports that show the class"
-    assert "Foresees" not in CODES["nvidia-gpu-missing"].page
+    assert "Predicts" not in CODES["nvidia-gpu-missing"].page
 
 
 def test_a_user_may_change_a_record(tmp_path: Path) -> None:

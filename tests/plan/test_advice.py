@@ -59,7 +59,7 @@ def test_cuda_home_matters_only_when_building() -> None:
     assert advice and advice.option is None
     (said,) = advice.also_needed
     assert said.code == "cuda-home-wrong"
-    assert "what is installed serves as it is" in said.text and "install sets this itself" in said.text
+    assert "what is installed needs no rebuild" in said.text and "install sets this itself" in said.text
     (step,) = said.steps
     assert step.command and step.command.env == (("CUDA_HOME", CUDA_13.root),)
 
@@ -118,7 +118,7 @@ def test_keep_is_advised_only_after_a_repair(name: str) -> None:
     advice = advised_options(run_checks(context), context).advice
     assert advice and (advice.option or advice.also_needed)
     if advice.option and advice.option.kind is OptionKind.KEEP:
-        assert type(advice.option.steps[0]) is Step and advice.option.title.startswith("do the first step")
+        assert type(advice.option.steps[0]) is Step and advice.option.title.startswith("one manual step")
 
 
 def test_submodules_are_fetched_before_the_build(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.plan.test_options import (
 )
 
 OLD = Gpu(1, "NVIDIA GeForce GTX 1080 Ti", cc="6.1")
-STILL_SERVED = "to keep serving this machine's own"
+STILL_SERVED = "to keep this machine's own"
 
 
 def notes(facts: Facts, *targets: str) -> str:
@@ -42,7 +42,7 @@ def test_gpus_nothing_serves_at_once_are_named_singly() -> None:
     facts = with_driver(
         machine(torch=TORCH_128, gpus=(RTX_5080, OLD), toolkits=(CUDA_12,)), "580.95.05", "13.0"
     )
-    assert "no option for native code serves sm_120, sm_61 at once" in notes(facts)
+    assert "no native option covers sm_120, sm_61 together" in notes(facts)
     assert "at once" not in notes(facts, "sm_120") and "at once" not in notes(healthy())
 
 
@@ -53,7 +53,7 @@ def test_what_is_kept_is_known_under_either_spelling() -> None:
     options = find_options(Goal(keep=("Simple-KNN",), sources=("./gs",)), facts)
     step = step_of(plan(options, OptionKind.REBUILD), Rebuild)
     assert step.subjects == ("fused_ssim",)
-    assert "simple_knn is to be left as it is" in why_not(options, "another build")
+    assert "simple_knn must not change" in why_not(options, "another build")
     assert options.notes == ("./gs may hold simple_knn too: name the folders of the others in its place",)
 
 

@@ -116,7 +116,7 @@ def test_the_next_step_is_below_the_verdict() -> None:
         ("/home/me/work/.venv", "/home/me/work/.venv/bin/python", "work/.venv/bin/python"),
         ("/home/me/work/.venv", "/home/me2/work/.venv/bin", "/home/me2/work/.venv/bin"),
         ("/usr", "/usr/bin/python", "/usr/bin/python"),
-        (r"C:\Users\me\gs\env", r"C:\Users\me\gs\env\python.exe", r"gs/env\python.exe"),
+        (r"C:\Users\me\gs\env", r"C:\Users\me\gs\env\python.exe", r"gs\env\python.exe"),
     ],
 )
 def test_paths_are_shortened_to_the_environment_or_home(prefix: str, text: str, expected: str) -> None:

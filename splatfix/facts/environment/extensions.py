@@ -198,7 +198,7 @@ def _read_cache(
     names = system.listdir(folder)
     name = folder.rsplit("/", 1)[-1]
     libraries = [f"{folder}/{item}" for item in names if item.endswith((".so", ".pyd"))]
-    # torch numbers a library anew (name_v1.so) when it recompiles in one process; the newest is what it loads
+    # torch renumbers a library (name_v1.so) when it recompiles in one process; the newest is what it loads
     library = max(libraries, key=lambda path: system.modified(path) or 0.0, default=None)
     if library is None and not {"build.ninja", "lock"} & set(names):
         return None
