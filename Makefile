@@ -104,7 +104,7 @@ docker-test: $(VENV)/.dev ## Container lanes on a real engine
 benchmarks: $(VENV)/.dev ## Ratios against peers, each in one run
 	@for script in tests/benchmarks/bench_*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
-gpu-check: ## What only a GPU can show: build, verify, compute, train; JSON into gpu-check/ (3 without a GPU)
+gpu-check: ## Build, verify, compute and train on a GPU; report in gpu-check/ (error 3 without a GPU)
 	@$(PYTHON) tests/gpu_check.py --out gpu-check
 
 clean: ## Remove the venv and what builds left here

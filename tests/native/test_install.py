@@ -134,7 +134,7 @@ def test_revert_of_a_second_build_restores_every_byte(native: Environment, cuobj
     assert content(native) == before
 
 
-def test_a_build_that_ignores_what_it_was_told_is_refused(native: Environment, tmp_path: Path) -> None:
+def test_a_build_that_ignores_its_target_is_refused(native: Environment, tmp_path: Path) -> None:
     """setup.py reads the variable and then compiles for sm_80 all the same: only the binary tells."""
     source = tmp_path / "liar"
     shutil.copytree(FIXTURES / "own_choice_probe", source)

@@ -26,7 +26,7 @@ def lone(target: Environment) -> tuple[Extension, Linkage]:
     return item, item.linkage
 
 
-def test_a_real_torch_exports_what_it_exports(native: Environment, cuda_site: Path) -> None:
+def test_symbols_of_a_real_torch(native: Environment, cuda_site: Path) -> None:
     lib = cuda_site / "torch" / "lib"
     # names that libc10 really exports, taken from its own table by binutils
     listed = ProcessRunner().run(["nm", "-D", "--defined-only", lib / "libc10.so"], timeout=120)
@@ -41,7 +41,7 @@ def test_a_real_torch_exports_what_it_exports(native: Environment, cuda_site: Pa
     assert linkage.cxx11_abi is True
 
 
-def test_what_is_missing_is_what_the_loader_misses(native: Environment, cuda_site: Path) -> None:
+def test_missing_symbols_are_those_of_the_loader(native: Environment, cuda_site: Path) -> None:
     lib = cuda_site / "torch" / "lib"
     built = extension(
         native.purelib, [NEW_ABI, GONE], lib / "libc10.so", flags=["-Wl,--allow-shlib-undefined"]
@@ -58,7 +58,7 @@ def test_what_is_missing_is_what_the_loader_misses(native: Environment, cuda_sit
     assert finding.status is Status.FAIL
 
 
-def test_the_other_string_is_told(native: Environment, cuda_site: Path) -> None:
+def test_the_old_string_abi_is_found(native: Environment, cuda_site: Path) -> None:
     extension(native.purelib, [OLD_ABI], cuda_site / "torch" / "lib" / "libc10.so")
     facts = gather(str(native.python))
     assert facts.environment.torch.value is not None and facts.environment.torch.value.cxx11_abi is True
@@ -68,7 +68,7 @@ def test_the_other_string_is_told(native: Environment, cuda_site: Path) -> None:
 
 
 def test_one_library_of_each_kind(native: Environment) -> None:
-    """The environment itself is healthy: no second runtime, nothing bundled."""
+    """A healthy environment has no second runtime and bundles nothing."""
     found, _ = environment.probe(LiveSystem(), str(native.python))
     copies = [item for item in found.runtime_copies.value or () if item.library in ("libc10", "libcudart")]
     assert sorted(item.library for item in copies) == ["libc10", "libcudart"]
