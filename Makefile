@@ -55,10 +55,10 @@ demo: $(VENV)/.demo ## Diagnose this machine, then certify a real training on th
 	@echo; echo "The report is in $(REPORT)/: certificate.md to read, certificate.json for programs."
 
 test: $(VENV)/.dev ## The tests that need neither CUDA nor Docker
-	$(PY) -m pytest -q -n auto -m "not native and not gpu and not docker and not slow"
+	$(PY) -m pytest -q -n auto --dist worksteal -m "not native and not gpu and not docker and not slow"
 
 coverage: $(VENV)/.dev ## The same tests with branch coverage, into build/coverage
-	$(PY) -m pytest -q -n auto -m "not native and not gpu and not docker and not slow" \
+	$(PY) -m pytest -q -n auto --dist worksteal -m "not native and not gpu and not docker and not slow" \
 	  --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 $(VENV)/.docs: $(VENV)/.dev

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Optional
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
 
 import pytest
 import torch
@@ -28,7 +28,9 @@ VALUE = 1e-5
 GRADIENT = 1e-4
 
 
-def look_at(width, height, fov=0.9, distance=4.0, roll=0.3, **options) -> GaussianRasterizationSettings:
+def look_at(
+    width: int, height: int, fov: float = 0.9, distance: float = 4.0, roll: float = 0.3, **options: Any
+) -> GaussianRasterizationSettings:
     """A tilted camera `distance` in front of the origin, matrices transposed as the family passes them."""
     tanx = math.tan(fov / 2)
     tany = tanx * height / width
@@ -61,12 +63,18 @@ def look_at(width, height, fov=0.9, distance=4.0, roll=0.3, **options) -> Gaussi
 
 
 def cloud(
-    count, seed=0, spread=1.0, size=(0.05, 0.4), degree=3, precomputed=False, covariance=False
+    count: int,
+    seed: int = 0,
+    spread: float = 1.0,
+    size: tuple[float, float] = (0.05, 0.4),
+    degree: int = 3,
+    precomputed: bool = False,
+    covariance: bool = False,
 ) -> dict[str, Tensor]:
     """Random Gaussians about the origin, float64: keyword arguments of `rasterize` without means2D."""
     gen = torch.Generator().manual_seed(seed)
 
-    def rand(*shape):
+    def rand(*shape: int) -> Tensor:
         return torch.rand(*shape, generator=gen, dtype=torch.float64)
 
     inputs = {
@@ -88,7 +96,7 @@ def cloud(
     return inputs
 
 
-def weights_for(settings, seed=1) -> list[Tensor]:
+def weights_for(settings: GaussianRasterizationSettings, seed: int = 1) -> list[Tensor]:
     """Random upstream gradients of colour, inverse depth, alpha and depth."""
     gen = torch.Generator().manual_seed(seed)
     size = (settings.image_height, settings.image_width)
@@ -99,7 +107,15 @@ def weights_for(settings, seed=1) -> list[Tensor]:
 IMAGES = ("color", "invdepth", "alpha", "depth")
 
 
-def run(render, settings, inputs, upstream, dtype=torch.float64, outputs=IMAGES, **extra):
+def run(
+    render: Callable[..., Any],
+    settings: GaussianRasterizationSettings,
+    inputs: dict[str, Tensor],
+    upstream: list[Tensor],
+    dtype: torch.dtype = torch.float64,
+    outputs: tuple[str, ...] = IMAGES,
+    **extra: Any,
+) -> tuple[Any, dict[str, Optional[Tensor]]]:
     """Render, pull the gradient back: (result, {input: gradient})."""
     leaves = {k: v.detach().to(dtype).requires_grad_() for k, v in inputs.items()}
     result = render(settings, **leaves, **extra)
@@ -117,7 +133,7 @@ def run(render, settings, inputs, upstream, dtype=torch.float64, outputs=IMAGES,
     return result, dict(zip([*leaves, "means2D"], gradients, strict=True))
 
 
-def assert_close(name, got: Optional[Tensor], expected: Optional[Tensor], tolerance):
+def assert_close(name: str, got: Optional[Tensor], expected: Optional[Tensor], tolerance: float) -> None:
     """Largest difference relative to the largest expected magnitude."""
     expected = torch.zeros(1) if expected is None else expected
     got = torch.zeros_like(expected) if got is None else got
@@ -128,7 +144,13 @@ def assert_close(name, got: Optional[Tensor], expected: Optional[Tensor], tolera
     assert error <= tolerance * scale + 1e-12, f"{name}: error {error:.2e} of {scale:.2e}"
 
 
-def compare(settings, inputs, dtype=torch.float64, outputs=IMAGES, **options):
+def compare(
+    settings: GaussianRasterizationSettings,
+    inputs: dict[str, Tensor],
+    dtype: torch.dtype = torch.float64,
+    outputs: tuple[str, ...] = IMAGES,
+    **options: Any,
+) -> Any:
     """Hold the rasterizer against the reference, images and every gradient; 1e-5 and 1e-4 in float32."""
     value, gradient = (1e-9, 1e-7) if dtype == torch.float64 else (VALUE, GRADIENT)
     inputs = {name: tensor.to(dtype).double() for name, tensor in inputs.items()}

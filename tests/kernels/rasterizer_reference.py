@@ -8,7 +8,7 @@ damped conic) are spelled out with detached terms, because the contract is v1's 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -28,12 +28,12 @@ class _Damp(torch.autograd.Function):
     """Identity whose gradient is multiplied by a fixed factor."""
 
     @staticmethod
-    def forward(ctx, value, factor):
+    def forward(ctx: Any, value: Tensor, factor: Tensor) -> Tensor:
         ctx.factor = factor
         return value.clone()
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient * ctx.factor, None
 
 
@@ -71,7 +71,15 @@ def sh_color(degree: int, sh: Tensor, direction: Tensor) -> Tensor:
     return torch.where(value < 0, torch.zeros_like(value), value)
 
 
-def _one_splat(settings, mean, opacity, scale, rotation, cov3d, clamp_is_constant):
+def _one_splat(
+    settings: Any,
+    mean: Tensor,
+    opacity: Tensor,
+    scale: Optional[Tensor],
+    rotation: Optional[Tensor],
+    cov3d: Optional[Tensor],
+    clamp_is_constant: bool,
+) -> Optional[tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor, Tensor], Tensor, int]]:
     """(x, y, z, conic, opacity, radius) of one Gaussian, or None where v1 culls it."""
     view, proj = settings.viewmatrix.double(), settings.projmatrix.double()
     point = torch.cat([mean, torch.ones(1, dtype=mean.dtype)])
@@ -125,10 +133,10 @@ def _one_splat(settings, mean, opacity, scale, rotation, cov3d, clamp_is_constan
     return x, y, tz, conic, opacity, radius
 
 
-def _tile_rectangle(settings, x, y, radius):
+def _tile_rectangle(settings: Any, x: float, y: float, radius: int) -> tuple[int, int, int, int]:
     columns, rows = (settings.image_width + 15) // 16, (settings.image_height + 15) // 16
 
-    def clamp(value, top):
+    def clamp(value: float, top: int) -> int:
         return min(top, max(0, int(value)))
 
     return (
@@ -140,7 +148,7 @@ def _tile_rectangle(settings, x, y, radius):
 
 
 def render(
-    settings,
+    settings: Any,
     means3D: Tensor,
     opacities: Tensor,
     shs: Optional[Tensor] = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -306,7 +307,7 @@ def test_sh_basis_is_orthonormal_on_the_sphere():
     assert torch.allclose(product, torch.eye(25, dtype=torch.float64), atol=1e-12)
 
 
-def _gauss_legendre_8():
+def _gauss_legendre_8() -> tuple[Any, Any]:
     import numpy as np
 
     return np.polynomial.legendre.leggauss(8)

@@ -16,14 +16,16 @@ pytestmark = [
 ]
 
 
-def gradients(color, leaves, means2D):
+def gradients(
+    color: torch.Tensor, leaves: dict[str, torch.Tensor], means2D: torch.Tensor
+) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(3)
     upstream = torch.randn(color.shape, generator=generator).to(color.device)
     found = torch.autograd.grad(color, [*leaves.values(), means2D], upstream)
     return dict(zip([*leaves, "means2D"], (g.cpu() for g in found), strict=True))
 
 
-def close(ours, theirs, tolerance):
+def close(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], tolerance: float) -> None:
     for name, expected in theirs.items():
         error = (ours[name] - expected).abs().max() / expected.abs().max().clamp_min(1e-9)
         assert error < tolerance, f"{name}: {error:.1e}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -18,11 +20,16 @@ from .rasterizer_compare import cloud, compare, look_at, one_thread, run, weight
 BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 
 
-def background(settings) -> Tensor:
+def background(settings: Any) -> Tensor:
     return settings.bg[:, None, None].expand(3, settings.image_height, settings.image_width)
 
 
-def one(position, scale=(0.2, 0.2, 0.2), rotation=(1.0, 0.0, 0.0, 0.0), opacity=0.8) -> dict[str, Tensor]:
+def one(
+    position: Sequence[float],
+    scale: Sequence[float] = (0.2, 0.2, 0.2),
+    rotation: Sequence[float] = (1.0, 0.0, 0.0, 0.0),
+    opacity: float = 0.8,
+) -> dict[str, Tensor]:
     """A single red Gaussian, float64."""
     return {
         "means3D": torch.tensor([position], dtype=torch.float64),
@@ -33,7 +40,7 @@ def one(position, scale=(0.2, 0.2, 0.2), rotation=(1.0, 0.0, 0.0, 0.0), opacity=
     }
 
 
-def joined(*scenes) -> dict[str, Tensor]:
+def joined(*scenes: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: torch.cat([scene[name] for scene in scenes]) for name in scenes[0]}
 
 

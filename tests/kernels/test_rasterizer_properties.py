@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -98,7 +100,7 @@ def test_background_crop_keeps_its_pixels_unchanged(scene, edge):
     assert bool((gradient == 0).all()) == bool(untouched)
 
 
-def smooth_scene(**kind):
+def smooth_scene(**kind: Any) -> dict[str, torch.Tensor]:
     """Three well-visible Gaussians whose alpha crosses no threshold inside the image."""
     inputs = cloud(3, seed=3, spread=0.25, size=(2.0, 3.0), **kind)
     inputs["opacities"] = inputs["opacities"] * 0.5 + 0.2

@@ -49,7 +49,7 @@ def reference(x: torch.Tensor, y: torch.Tensor, padding: str) -> tuple[torch.Ten
     return mean.detach(), grad
 
 
-def ours(x: torch.Tensor, y, padding: str) -> tuple[torch.Tensor, torch.Tensor]:
+def ours(x: torch.Tensor, y: torch.Tensor, padding: str) -> tuple[torch.Tensor, torch.Tensor]:
     x = x.detach().clone().requires_grad_()
     value = (fused_ssim if x.dim() == 4 else fused_ssim3d)(x, y, padding)
     (grad,) = torch.autograd.grad(value, x)
@@ -79,7 +79,7 @@ WAYS = ["onednn", "shifts", "depthwise"]
 
 
 @pytest.fixture(params=WAYS)
-def way(request, monkeypatch):
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each way to blur, on CPU tensors: the code that runs on CUDA too."""
     if request.param == "onednn" and not torch.backends.mkldnn.is_available():
         pytest.skip("torch without oneDNN")
@@ -120,7 +120,9 @@ images = st.tuples(
 )
 
 
-def make_pair(spec, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+def make_pair(
+    spec: tuple[int, int, int, int, str, int], dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
     b, c, h, w, kind, seed = spec
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(b, c, h, w, generator=generator, dtype=dtype)

@@ -18,6 +18,7 @@ from tools.scenes.recipes import RECIPES, Recipe, orbit
 from tools.scenes.sfm import Observed, reconstruct
 from tools.scenes.write import write_scene
 
+ShortRun = Callable[..., TrainConfig]
 TINY = Camera(48, 36, 45.0, 46.0, 25.0, 17.0)
 LENS = Distortion(k1=-0.3, k2=0.05, p1=0.002, p2=-0.001)
 
@@ -109,7 +110,7 @@ def scene_folder(written_scenes: Callable[[str], Path], tmp_path: Path) -> Calla
 
 
 @pytest.fixture(scope="session")
-def short_run_in(written_scenes: Callable[[str], Path]) -> Callable[[Path], Callable[..., TrainConfig]]:
+def short_run_in(written_scenes: Callable[[str], Path]) -> Callable[[Path], ShortRun]:
     """Makes `short_run` for an output folder."""
 
     def in_folder(folder: Path) -> Callable[..., TrainConfig]:
@@ -125,8 +126,6 @@ def short_run_in(written_scenes: Callable[[str], Path]) -> Callable[[Path], Call
 
 
 @pytest.fixture
-def short_run(
-    short_run_in: Callable[[Path], Callable[..., TrainConfig]], tmp_path: Path
-) -> Callable[..., TrainConfig]:
+def short_run(short_run_in: Callable[[Path], Callable[..., TrainConfig]], tmp_path: Path) -> ShortRun:
     """A configuration for a few iterations on the tiny COLMAP scene."""
     return short_run_in(tmp_path)

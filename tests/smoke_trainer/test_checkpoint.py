@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from smoke_trainer.train import train
+from tests.smoke_trainer.conftest import ShortRun
 
 FUZZ = settings(
     max_examples=25,
@@ -23,19 +25,19 @@ FUZZ = settings(
 
 
 @pytest.fixture(scope="module")
-def trained(short_run_in, tmp_path_factory) -> Path:
+def trained(short_run_in: Callable[[Path], ShortRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = short_run_in(tmp_path_factory.mktemp("trained"))(9, checkpoint_every=9)
     assert train(config).status == "ok"
     return config.out
 
 
 @pytest.fixture
-def written(trained, tmp_path) -> Path:
+def written(trained: Path, tmp_path: Path) -> Path:
     """The checkpoint of a finished run, in a folder of its own."""
     return Path(shutil.copytree(trained, tmp_path / "written")) / "checkpoint.pt"
 
 
-def resumed(short_run, path: Path, **changes: Any) -> Any:
+def resumed(short_run: ShortRun, path: Path, **changes: Any) -> Any:
     """The document of a run that goes on from a checkpoint for two iterations."""
     return train(short_run(11, out="resumed", resume=path, **changes)).document
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from smoke_trainer.__main__ import config_from, parser
@@ -10,7 +13,7 @@ from smoke_trainer.train import train
 from tools.scenes.recipes import RECIPES
 
 
-def run(scene, preset, seed, tmp_path):
+def run(scene: str, preset: str, seed: int, tmp_path: Path) -> dict[str, Any]:
     arguments = [scene, "--preset", preset, "--seed", str(seed), "--out", str(tmp_path / scene)]
     return train(config_from(parser().parse_args(arguments))).document
 

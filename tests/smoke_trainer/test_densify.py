@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from smoke_trainer.renderers import RenderOutput
 CONFIG = DensifyConfig(refine_start_iter=0, refine_stop_iter=100, refine_every=10, reset_every=50)
 
 
-def model_of(count=6, scale=0.001, opacity=0.5, seed=0):
+def model_of(count: int = 6, scale: float = 0.001, opacity: float = 0.5, seed: int = 0) -> Gaussians:
     g = torch.Generator().manual_seed(seed)
     params = {
         "xyz": torch.randn(count, 3, generator=g),
@@ -36,12 +38,12 @@ def model_of(count=6, scale=0.001, opacity=0.5, seed=0):
     return model
 
 
-def strategy_of(name, count=6, **changes):
+def strategy_of(name: str, count: int = 6, **changes: Any) -> Any:
     config = dataclasses.replace(CONFIG, **changes)
     return make_strategy(name, config, 1.0, count, torch.Generator().manual_seed(0))
 
 
-def output_of(gradients, radii=None):
+def output_of(gradients: Sequence[float], radii: Sequence[int] | None = None) -> RenderOutput:
     """A render output whose screen gradients have the given norms."""
     points = torch.zeros(len(gradients), 3, requires_grad=True)
     points.grad = torch.tensor([[g, 0.0, 9.0] for g in gradients])
@@ -53,15 +55,15 @@ def output_of(gradients, radii=None):
     return RenderOutput(torch.zeros(3, 4, 4), shown, points)
 
 
-def step(strategy, iteration, model, output=None):
+def step(strategy: Any, iteration: int, model: Gaussians, output: RenderOutput | None = None) -> Any:
     return strategy.step_post_backward(iteration, model, output, 0.0)
 
 
-def moments(model, name, key="exp_avg"):
+def moments(model: Gaussians, name: str, key: str = "exp_avg") -> torch.Tensor:
     return model.optimizer.state[model.params[name]][key]
 
 
-def assert_in_step(model, state):
+def assert_in_step(model: Gaussians, state: dict[str, torch.Tensor]) -> None:
     """Parameters, optimizer groups, moments and strategy rows all speak of the same Gaussians."""
     for group in model.optimizer.param_groups:
         assert group["params"] == [model.params[group["name"]]]

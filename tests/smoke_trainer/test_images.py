@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from smoke_trainer.errors import SceneError
 CPU = torch.device("cpu")
 
 
-def store(scene, images: float) -> ImageStore:
+def store(scene: Any, images: float) -> ImageStore:
     camera = scene.train[0].camera
     return ImageStore(CPU, CPU, int(images * 3 * camera.width * camera.height))
 

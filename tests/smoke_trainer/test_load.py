@@ -163,7 +163,7 @@ def test_a_scene_nearer_than_the_near_plane_has_a_note(scene_folder):
     assert any("10 of 10 views show none" in note for note in load_scene(str(folder)).notes)
 
 
-def keep_two(folder):
+def keep_two(folder: Path) -> Path:
     """One view to train on, one held out, and no points."""
     for path in sorted((folder / "images").iterdir())[2:]:
         path.unlink()

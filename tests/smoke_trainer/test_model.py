@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,14 +26,14 @@ from smoke_trainer.model import GROUPS, SH_C0, gaussians_from_points, set_xyz_lr
 CPU = torch.device("cpu")
 
 
-def cloud(count=20, seed=0):
+def cloud(count: int = 20, seed: int = 0) -> PointCloud:
     rng = np.random.default_rng(seed)
     return PointCloud(
         rng.normal(size=(count, 3)).astype(np.float32), rng.integers(0, 256, (count, 3)).astype(np.uint8)
     )
 
 
-def born(points=None, sh_degree=3):
+def born(points: PointCloud | None = None, sh_degree: int = 3) -> Any:
     return gaussians_from_points(
         points or cloud(), sh_degree, LearningRates(), make_knn("kernels", CPU).function, CPU
     )

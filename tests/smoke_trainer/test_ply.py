@@ -20,7 +20,7 @@ FUZZ = settings(
 )
 
 
-def gaussians(count=7, rest=15, seed=0):
+def gaussians(count: int = 7, rest: int = 15, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     shapes = {
         "xyz": (3,),

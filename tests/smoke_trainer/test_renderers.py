@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 import types
 from collections import namedtuple
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +36,9 @@ B = (
 )
 
 
-def splats_at(points, scale=0.01, color=(1.0, 1.0, 1.0), grad=False):
+def splats_at(
+    points: Any, scale: float = 0.01, color: tuple[float, float, float] = (1.0, 1.0, 1.0), grad: bool = False
+) -> Splats:
     means = torch.tensor(points, dtype=torch.float32).reshape(-1, 3).requires_grad_(grad)
     count = len(means)
     rotation = torch.tensor([[1.0, 0.0, 0.0, 0.0]]).repeat(count, 1)
@@ -43,7 +48,7 @@ def splats_at(points, scale=0.01, color=(1.0, 1.0, 1.0), grad=False):
 
 
 @pytest.fixture
-def camera_and_view(scene_folder):
+def camera_and_view(scene_folder: Callable[[str], Path]) -> tuple[RenderCamera, Any]:
     view = load_scene(str(scene_folder("colmap-binary"))).train[1]
     return RenderCamera.of(view, CPU), view
 
@@ -134,7 +139,7 @@ def test_variants_are_recognised_by_their_fields(fields, variant):
     assert variant_of(fields) == variant
 
 
-def fake_module(fields, extra=(), arity=2):
+def fake_module(fields: Sequence[str], extra: Sequence[str] = (), arity: int = 2) -> Any:
     """A stand-in for an installed variant: its settings and signature, drawn by our kernel."""
     Settings = namedtuple("GaussianRasterizationSettings", fields)
 

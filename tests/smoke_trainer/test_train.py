@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,21 +18,25 @@ from smoke_trainer import ply, report
 from smoke_trainer import train as training
 from smoke_trainer.__main__ import main
 from smoke_trainer.checkpoint import read_checkpoint
+from smoke_trainer.config import TrainConfig
 from smoke_trainer.errors import SceneError
 from smoke_trainer.model import GROUPS
 from smoke_trainer.train import train
+from tests.smoke_trainer.conftest import ShortRun
 
 
-def lines(config):
+def lines(config: TrainConfig) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (config.out / "metrics.jsonl").read_text().splitlines()]
 
 
-def cloud(config, iteration):
+def cloud(config: TrainConfig, iteration: int) -> Any:
     return ply.read_gaussians(config.out / "point_cloud" / f"iteration_{iteration}" / "point_cloud.ply")
 
 
 @pytest.fixture(scope="module")
-def finished(short_run_in, tmp_path_factory):
+def finished(
+    short_run_in: Callable[[Path], ShortRun], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[TrainConfig, Any]:
     config = short_run_in(tmp_path_factory.mktemp("finished"))(40)
     return config, train(config)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,14 +15,15 @@ from smoke_trainer.model import xyz_lr_at
 from smoke_trainer.renderers import TorchRenderer
 from smoke_trainer.train import evaluate, prepare, train_step
 from splatfix.kernels import knn
+from tests.smoke_trainer.conftest import ShortRun
 
 
 @pytest.fixture
-def prepared(short_run):
+def prepared(short_run: ShortRun) -> Iterator[Callable[..., Any]]:
     """Runs that are ready for their first step."""
-    runs = []
+    runs: list[Any] = []
 
-    def make(**changes):
+    def make(**changes: Any) -> Any:
         runs.append(prepare(short_run(20, out=f"run{len(runs)}", **changes)))
         return runs[-1]
 
@@ -28,7 +32,7 @@ def prepared(short_run):
         run.monitor.close()
 
 
-def rates(run):
+def rates(run: Any) -> dict[str, float]:
     return {group["name"]: group["lr"] for group in run.model.optimizer.param_groups}
 
 

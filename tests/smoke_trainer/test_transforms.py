@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,7 +27,7 @@ FUZZ = settings(
 )
 
 
-def edit(folder, change, name="transforms.json"):
+def edit(folder: Path, change: Callable[[dict[str, Any]], object], name: str = "transforms.json") -> None:
     document = json.loads((folder / name).read_text())
     change(document)
     (folder / name).write_text(json.dumps(document))
@@ -84,7 +87,7 @@ def test_a_mask_that_is_not_there_is_named(scene_folder):
     assert any("masks/gone.png of images/view_002.png is not on disk" in note for note in scene.notes)
 
 
-def nerf_synthetic(folder):
+def nerf_synthetic(folder: Path) -> Path:
     """The folder as the field's Blender scenes are laid out: train/r_0.png and test/r_0.png are two photos."""
     (folder / "images").rename(folder / "all")
     for split in ("train", "test"):

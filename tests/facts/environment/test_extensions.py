@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -28,18 +26,6 @@ cuda_cflags = -DTORCH_EXTENSION_NAME=gsplat_cuda -isystem {torch}/include -genco
 -gencode=arch=compute_90,code=compute_90 --compiler-options '-fPIC'
 """
 
-ASK_TORCH = """
-import json, os, sys
-from torch.utils import cpp_extension
-answers = []
-for env in json.loads(sys.argv[1]):
-    for name in ("TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):
-        os.environ.pop(name, None)
-    os.environ.update(env)
-    answers.append(cpp_extension._get_build_directory("some_cuda", False))
-print(json.dumps(answers))
-"""
-
 
 def caches(python: Path, **env: str) -> dict[str, JitCache]:
     system = LiveSystem(env={"PATH": "/usr/bin:/bin", **env})
@@ -51,19 +37,20 @@ def caches(python: Path, **env: str) -> dict[str, JitCache]:
 def test_the_folder_is_torchs_own(tmp_path: Path) -> None:
     """torch's `_get_build_directory` and ours, over the variables that decide."""
     torch = pytest.importorskip("torch")
+    cpp_extension = pytest.importorskip("torch.utils.cpp_extension")
     grid = [
         {"HOME": str(tmp_path / "home")},
         {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "xdg")},
         {"HOME": str(tmp_path / "home"), "TORCH_EXTENSIONS_DIR": str(tmp_path / "own")},
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", ASK_TORCH, json.dumps(grid)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    wanted = json.loads(done.stdout.splitlines()[-1])
+    wanted = []
+    for env in grid:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):
+                patch.delenv(name, raising=False)
+            for name, value in env.items():
+                patch.setenv(name, value)
+            wanted.append(cpp_extension._get_build_directory("some_cuda", False))
     found, raw = environment.probe(LiveSystem(), sys.executable)
     tag = own_tag(raw, found.torch.value)
     assert tag.endswith("_cpu" if torch.version.cuda is None else f"_cu{torch.version.cuda.replace('.', '')}")

@@ -50,7 +50,7 @@ def test_a_python_that_is_not_there_is_wrong_usage(tmp_path: Path, name: str) ->
     assert (caught.value.code, int(caught.value.exit_code)) == ("no-interpreter", 2)
 
 
-def test_the_folder_of_programs_stands_for_the_interpreter_in_it(empty_venv: Path, tmp_path: Path) -> None:
+def test_the_bin_folder_selects_its_interpreter(empty_venv: Path, tmp_path: Path) -> None:
     assert facts.resolve_python(str(empty_venv.parent)) == str(empty_venv)
     with pytest.raises(SplatfixError):
         facts.resolve_python(str(tmp_path))

@@ -120,7 +120,7 @@ def test_no_colmap(machine_of: MachineOf) -> None:
     assert (absent.value, absent.found_via) == (None, "PATH")
 
 
-def test_facts_of_an_older_splatfix_leave_the_new_fields_unknown(tmp_path: Path) -> None:
+def test_older_facts_leave_new_fields_unknown(tmp_path: Path) -> None:
     """A facts.json that was saved before these fields were there still loads, and checks say nothing of them."""
     new = facts_of("rtx-5060-ti-wsl2")
     document = to_json(new)
