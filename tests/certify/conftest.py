@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from smoke_trainer.__main__ import main as trainer_main
 from splatfix.certify import Suite
 from splatfix.certify.trainer import stage
 from splatfix.core.runner import Completed, ProcessRunner
@@ -61,6 +64,23 @@ class RecordedTrainer(RecordedKernels):
         result = self.results.get(words[words.index("smoke_trainer") + 1], RESULT)
         (out / "result.json").write_text(json.dumps(result), encoding="utf-8")
         return Completed(tuple(words), 0, "", "", 0.0)
+
+
+class TrainingHere(RecordedKernels):
+    """Answers for the kernel probe; the trainer runs in this process, which has imported torch already."""
+
+    def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
+        """See :meth:`splatfix.core.runner.Runner.run`."""
+        words = [str(word) for word in argv]
+        if words[1:3] != ["-m", "smoke_trainer"]:
+            return super().run(argv, **options)
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+            code = trainer_main(words[3:])
+        Path(options["log"]).write_text(shown.getvalue(), encoding="utf-8")
+        for line in shown.getvalue().splitlines():
+            options["on_line"](line)
+        return Completed(tuple(words), code, shown.getvalue(), "", 0.0)
 
 
 def sabotage(file: str, lines: str) -> Stage:

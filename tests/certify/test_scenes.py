@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from splatfix.certify import SUITES, Outcome, Request, Verdict, certify, data_su
 from splatfix.certify.scenes import CPU_ITERATIONS, CPU_WIDTH, GPU_ITERATIONS, samples_folder
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts
-from tests.certify.conftest import RecordedKernels
+from tests.certify.conftest import TrainingHere
 
 LENGTH, WIDTH = 60, 64  # enough for every criterion on the samples below
 
@@ -46,7 +47,7 @@ def test_data_folder_is_certified_without_floors(tmp_path: Path, known: Facts) -
     assert len(suite.skipped) == 12
     assert {item.scene for item in suite.skipped} >= {"bicycle", "truck", "playroom"}
     asked = Request(sys.executable, suite, tmp_path / "out")
-    certificate, _ = certify(asked, facts=known, runner=RecordedKernels())
+    certificate, _ = certify(asked, facts=known, runner=TrainingHere())
     assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
     assert certificate.skipped == suite.skipped
     runs = {run.scene: run for run in certificate.scenes}
@@ -103,7 +104,7 @@ def test_damaged_scenes_are_undetermined(tmp_path: Path, known: Facts) -> None:
         damage(root / damage.__name__)
     suite = data_suite(root, sys.executable, "cpu", LENGTH, WIDTH)
     asked = Request(sys.executable, suite, tmp_path / "out")
-    certificate, _ = certify(asked, facts=known, runner=RecordedKernels())
+    certificate, _ = certify(asked, facts=known, runner=TrainingHere())
     assert (certificate.verdict, certificate.reasons) == (Verdict.UNDETERMINED, ())
     reasons = {item.scene: item.reason for item in certificate.unreadable}
     assert set(reasons) == {damage.__name__ for damage in DAMAGES}
@@ -143,11 +144,11 @@ def test_folder_without_scenes(tmp_path: Path, folder: str, code: str, exit_code
     ("words", "code"),
     [(["--suite", "quick"], "suite-and-data"), (["--container", "cpu"], "not-in-a-container")],
 )
-def test_conflicting_options(words: list[str], code: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "splatfix", "certify", "--data", str(tmp_path), *words, "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_conflicting_options(
+    words: list[str],
+    code: str,
+    tmp_path: Path,
+    splatfix: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = splatfix("certify", "--data", tmp_path, *words, "--json")
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, code)
