@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.context import Goal, make_context
 from splatfix.facts import (
     Code,
     Compiler,
@@ -30,6 +32,32 @@ from splatfix.facts import (
 # cubins of the cu128 wheels of torch 2.9 on Linux x86_64 (knowledge/data/torch_releases.json)
 TORCH_29_CU128 = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
 KNOWN_TO_29 = ("7.5", "8.0", "8.6", "8.9", "9.0", "9.0a", "10.0", "10.3", "11.0", "12.0", "12.0a", "12.1")
+
+LOUD = {Status.FAIL, Status.WARN, Status.UNKNOWN, Status.CRASH}
+
+
+def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
+    """The findings of one check."""
+    return list(run_checks(make_context(facts, Goal(targets)), select([code])))
+
+
+def loud(facts: Facts, *targets: str) -> dict[str, Finding]:
+    """The findings that ask for attention, by code; each must have evidence and a remedy where it fails."""
+    found = {
+        item.code: item for item in run_checks(make_context(facts, Goal(targets))) if item.status in LOUD
+    }
+    for item in found.values():
+        assert item.evidence, item
+        assert item.remedy or item.status is Status.UNKNOWN, item
+        assert "\n" not in item.summary
+    return found
+
+
+def only(facts: Facts, code: str, *targets: str) -> Finding:
+    """The one finding that is loud, which must be this one."""
+    found = loud(facts, *targets)
+    assert set(found) == {code}, found
+    return found[code]
 
 
 def sass(*archs: str, count: int = 1) -> FatbinGroup:

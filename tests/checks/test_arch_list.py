@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from splatfix.checks import Finding, Status, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.checks import Status
 from splatfix.core.step import set_variable
-from splatfix.facts import Distribution, Driver, Fact, Facts, FatbinGroup, Gpu, Toolkit, ToolkitChoice, Torch
+from splatfix.facts import Distribution, Driver, Fact, Facts, FatbinGroup, Gpu, Toolkit, ToolkitChoice
 from splatfix.knowledge.cpp_extension import ArchList, expand_arch_list
 
-from .conftest import Changer, ptx, sass
-from .test_checkout_checks import source, with_checkout
-from .test_checks import loud, only
-
-TorchWith = Callable[..., "Fact[Torch]"]
-
-
-def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
-    return [item for item in run_checks(make_context(facts, Goal(targets))) if item.code == code]
+from .conftest import Changer, TorchWith, loud, of, only, ptx, sass
+from .test_checkout import source, with_checkout
 
 
 def listed(changed: Changer, text: str, **values: object) -> Facts:

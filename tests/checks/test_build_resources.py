@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from splatfix.checks import Finding, Status, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.checks import Status
 from splatfix.core.step import prepend_variable, set_variable
-from splatfix.facts import (
-    Compiler,
-    Distribution,
-    Fact,
-    Facts,
-    HeaderCopy,
-    NativeModule,
-    Resources,
-    Source,
-    Torch,
-)
+from splatfix.facts import Compiler, Distribution, Fact, Facts, HeaderCopy, NativeModule, Resources, Source
 from splatfix.plan import build_environment
 
-from .conftest import Changer
-from .test_checkout_checks import CheckoutSource, with_checkout
-from .test_checks import only
+from .conftest import Changer, TorchWith, of, only
+from .test_checkout import CheckoutSource, with_checkout
 
-TorchWith = Callable[..., "Fact[Torch]"]
 GIB = 2**30
 PIP = tuple(Distribution(name, "80.9", "/env") for name in ("setuptools", "wheel", "ninja"))
-
-
-def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 def files(count: int, **values: Any) -> CheckoutSource:

@@ -1,13 +1,12 @@
-"""Every check: quiet on a healthy machine, loud with evidence and a way out on a sick one, unknown without its facts."""
+"""All checks together: a healthy machine, single problems, missing facts."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Status, all_checks, run_checks, select
+from splatfix.checks import Status, all_checks, run_checks, select
 from splatfix.checks.model import Outcome
 from splatfix.checks.registry import FAMILIES, Check
 from splatfix.context import Context, Goal, make_context
@@ -16,39 +15,19 @@ from splatfix.core.step import commands, set_variable
 from splatfix.facts import (
     Compiler,
     Driver,
+    EnvironmentFacts,
     Extension,
     Fact,
     Facts,
     Gpu,
     ImportProbe,
+    MachineFacts,
     Toolkit,
     ToolkitChoice,
-    Torch,
 )
+from tests.machines import NAMES, facts_of
 
-from .conftest import Changer, extension, ptx, sass
-
-LOUD = {Status.FAIL, Status.WARN, Status.UNKNOWN, Status.CRASH}
-TorchWith = Callable[..., "Fact[Torch]"]
-
-
-def loud(facts: Facts, *targets: str) -> dict[str, Finding]:
-    """The findings that ask for attention, by code; each must have evidence and a way out where it fails."""
-    found = {
-        item.code: item for item in run_checks(make_context(facts, Goal(targets))) if item.status in LOUD
-    }
-    for item in found.values():
-        assert item.evidence, item
-        assert item.remedy or item.status is Status.UNKNOWN, item
-        assert "\n" not in item.summary
-    return found
-
-
-def only(facts: Facts, code: str, *targets: str) -> Finding:
-    """The one finding that is loud, which must be this one."""
-    found = loud(facts, *targets)
-    assert set(found) == {code}, found
-    return found[code]
+from .conftest import LOUD, Changer, TorchWith, extension, loud, only, ptx, sass
 
 
 def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
@@ -411,3 +390,88 @@ def test_selection_by_code_and_family() -> None:
     assert "driver-too-old" not in {item.code for item in select(skip=["driver"])}
     with pytest.raises(SplatfixError):
         select(only=["no-such"])
+
+
+PARTS = [
+    ("machine", field.name)
+    for field in dataclasses.fields(MachineFacts)
+    if field.name not in ("system", "machine")
+]
+PARTS += [("environment", field.name) for field in dataclasses.fields(EnvironmentFacts)]
+
+
+def without(facts: Facts, part: str, field: str) -> Facts:
+    """The facts with one field as an older splatfix, or a probe that failed, leaves it."""
+    owner = getattr(facts, part)
+    blank = next(item for item in dataclasses.fields(owner) if item.name == field)
+    default = blank.default if blank.default is not dataclasses.MISSING else blank.default_factory()  # type: ignore[misc]
+    lost = Fact(None, "", "the probe failed") if isinstance(default, Fact) else default
+    return dataclasses.replace(facts, **{part: dataclasses.replace(owner, **{field: lost})})
+
+
+def loud_codes(facts: Facts) -> set[tuple[str, str]]:
+    return {
+        (item.code, item.status.value)
+        for item in run_checks(make_context(facts, Goal()))
+        if item.status in (Status.FAIL, Status.WARN, Status.CRASH)
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lost_fact_adds_no_alarm(name: str) -> None:
+    facts = facts_of(name)
+    before = loud_codes(facts)
+    # an interpreter that does not answer, and a torch whose files are there but cannot be read, are findings themselves
+    expected = {
+        ("environment", "interpreter"): {("interpreter-broken", "fail")},
+        ("environment", "torch"): {("torch-missing", "fail")},
+    }
+    worse = {}
+    for part, field in PARTS:
+        added = loud_codes(without(facts, part, field)) - before - expected.get((part, field), set())
+        if added:
+            worse[field] = added
+    assert not worse
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "targets", [("sm_120",), ("sm_90",), ("sm_75",), ("sm_120", "sm_61"), ("sm_120f",)], ids=" ".join
+)
+def test_no_goal_breaks_a_check(name: str, targets: tuple[str, ...]) -> None:
+    assert not [
+        item
+        for item in run_checks(make_context(facts_of(name), Goal(targets)))
+        if item.status is Status.CRASH
+    ]
+
+
+def test_nothing_known_at_all(rtx_5080: Facts) -> None:
+    bare = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
+    found = run_checks(make_context(bare, Goal(("sm_120",))))
+    assert not [item for item in found if item.status in (Status.CRASH, Status.WARN)]
+    assert [item.code for item in found if item.status is Status.FAIL] == ["interpreter-broken"]
+
+
+@pytest.mark.parametrize("text", ["", "(", "unknown", "12", "\u00e9", "1.2.3.4.5"])
+def test_what_is_no_version_and_no_architecture_breaks_no_check(rtx_5080: Facts, text: str) -> None:
+    """A self-built torch, a driver or a toolkit newer than anything may name itself in ways that nobody foresaw."""
+    machine, environment = rtx_5080.machine, rtx_5080.environment
+    (gpu,), (toolkit,) = machine.gpus.value or (), machine.toolkits.value or ()
+    torch = environment.torch.value
+    assert torch is not None and machine.driver.value is not None
+    strange = [
+        {"gpus": Fact((dataclasses.replace(gpu, cc=text),), "NVML")},
+        {"toolkits": Fact((dataclasses.replace(toolkit, version=text),), "PATH")},
+        {"driver": Fact(dataclasses.replace(machine.driver.value, version=text, cuda=text), "NVML")},
+        {"torch": Fact(dataclasses.replace(torch, version=text), "")},
+        {"torch": Fact(dataclasses.replace(torch, cuda=text), "")},
+        {"torch": Fact(dataclasses.replace(torch, knows_archs=(text, "9.0")), "")},
+    ]
+    for change in strange:
+        part = "environment" if "torch" in change else "machine"
+        owner = dataclasses.replace(getattr(rtx_5080, part), **change)
+        facts = dataclasses.replace(rtx_5080, **{part: owner})
+        assert not [
+            item for item in run_checks(make_context(facts, Goal())) if item.status is Status.CRASH
+        ], change

@@ -34,14 +34,14 @@ from splatfix.facts import (
 from tests.machines import NAMES, facts_of
 
 from .conftest import extension, ptx, sass
-from .test_checkout_checks import source, with_checkout
+from .test_checkout import source, with_checkout
 
 _PLACEHOLDERS = ("path/to", "SOURCE", "DATA", "...", "<", ">", "YOUR")
 _FORCE = ("sudo ", "rm -rf", "--force", " -y", "--yes", "| sh", "curl ", "reboot")
 
 
 def sick(facts: Facts) -> Facts:
-    """As many illnesses at once as one machine can have."""
+    """As many problems at once as one machine can have."""
     old = Toolkit(
         "/opt/cuda 11",
         "11.8.89",

@@ -63,7 +63,7 @@ def test_one_ptx_the_driver_can_read_is_enough() -> None:
     assert judge([mixed], SM_120, driver_cuda="12.8").usable
 
 
-def test_mixed_roads_are_told() -> None:
+def test_native_code_and_ptx_mixed() -> None:
     assert judge([sass("sm_120"), ptx("sm_90", (8, 0))], SM_120, driver_cuda="13.0").via == "mixed"
 
 

@@ -178,7 +178,7 @@ def test_a_second_toolkit_of_a_version_is_no_farther() -> None:
     twin = dataclasses.replace(CUDA_12, root="/opt/cuda-12.8")
     far = dataclasses.replace(CUDA_12, root="/opt/cuda-12.9", version="12.9.86")
     decision = choose_toolkit(machine(toolkits=(CUDA_12, twin, far)), TORCH_128, (SM_120,))
-    whys = {road.what: road.why for road in decision.rejected}
+    whys = {item.what: item.why for item in decision.rejected}
     assert "no nearer to torch's" in whys["toolkit /opt/cuda-12.8"]
     assert "farther from torch's" in whys["toolkit /opt/cuda-12.9"]
 

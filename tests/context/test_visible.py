@@ -10,8 +10,7 @@ from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.context.targets import hidden_gpus, visible_places
 from splatfix.facts import Fact, Gpu
-from tests.checks.conftest import Changer
-from tests.checks.test_checks import loud, only
+from tests.checks.conftest import Changer, loud, only
 
 UUIDS = ("GPU-1a2b3c4d-0000", "GPU-1a2b9999-1111", "GPU-77777777-2222")
 CARDS = tuple(Gpu(place, f"card {place}", cc="12.0", uuid=uuid) for place, uuid in enumerate(UUIDS))

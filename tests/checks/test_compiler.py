@@ -1,4 +1,4 @@
-"""Which host compiler is judged by whom: nvcc's own way to one, torch's, and the one that a remedy names."""
+"""The host compiler against nvcc's and torch's limits, and Visual Studio's prompt."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import run_checks
+from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.context.compilers import host_compiler, nvcc_host_compiler
-from splatfix.core.step import commands
-from splatfix.facts import Compiler, Fact, Facts, Toolkit
-from tests.knowledge.torch_sources import torch_sources
+from splatfix.core.step import commands, set_variable
+from splatfix.facts import Compiler, Distribution, Fact, Facts, Toolkit
+from tests.knowledge.torch_sources import TorchSource, torch_sources
 
-from .conftest import Changer, TorchWith
-from .test_checks import loud, only
+from .conftest import Changer, TorchWith, loud, of, only
+from .test_checkout import source, with_checkout
 
 OLD = Compiler("g++", "/usr/bin/g++-9", "9.5.0", ("PATH",))
 TWELVE = Compiler("g++", "/usr/bin/g++-12", "12.3.0", ("PATH",))
@@ -108,18 +108,18 @@ def test_nvcc_takes_the_compiler_that_we_say(tmp_path: Path, changed: Changer) -
         if os.environ.get("SPLATFIX_NATIVE_LANE") == "1":
             pytest.fail("the native lane is not complete: no nvcc, or no gcc")
         pytest.skip("no nvcc, or no gcc")
-    roads = {
+    settings = {
         "NVCC_APPEND_FLAGS": "NVCC_APPEND_FLAGS -ccbin",
         "CC": "CC",
         "NVCC_PREPEND_FLAGS": "NVCC_PREPEND_FLAGS -ccbin",
         "NVCC_CCBIN": "NVCC_CCBIN",
     }
     (tmp_path / "k.cu").write_text("__global__ void k() {}\n")
-    for name in roads:
+    for name in settings:
         (tmp_path / f"of_{name}").symlink_to(gcc)
-    for number in range(2 ** len(roads)):
-        chosen = [name for place, name in enumerate(roads) if number >> place & 1]
-        env = {key: value for key, value in os.environ.items() if key not in roads}
+    for number in range(2 ** len(settings)):
+        chosen = [name for place, name in enumerate(settings) if number >> place & 1]
+        env = {key: value for key, value in os.environ.items() if key not in settings}
         flags = []
         for name in chosen:
             path = str(tmp_path / f"of_{name}")
@@ -136,7 +136,7 @@ def test_nvcc_takes_the_compiler_that_we_say(tmp_path: Path, changed: Changer) -
             check=False,
         )
         called = set(re.findall(r'^#\$ "?\S*/of_(\w+)"? -', done.stderr, re.MULTILINE))
-        here = (*(Compiler("gcc", name, "12.2.0", (roads[name],)) for name in chosen), FIFTEEN)
+        here = (*(Compiler("gcc", name, "12.2.0", (settings[name],)) for name in chosen), FIFTEEN)
         ours = nvcc_host_compiler(changed(compilers=Fact(here, "")))
         assert ours is not None
         assert called == ({ours.path} if chosen else set()), (chosen, done.stderr[:400])
@@ -191,3 +191,85 @@ def test_nvcc_that_is_told_to_take_any_compiler(changed: Changer, flags: str, to
     facts = changed(compilers=Fact((FIFTEEN,), ""), variables={"NVCC_APPEND_FLAGS": flags})
     (said,) = [item for item in run_checks(make_context(facts, Goal())) if item.code == "host-gcc-too-new"]
     assert said.status.value == told
+
+
+X64 = "C:\\VS\\VC\\Tools\\MSVC\\14.39.33519\\bin\\Hostx64\\x64\\cl.exe"
+GSPLAT = Fact(
+    (Distribution("gsplat", "1.5.3", "C:/env"), Distribution("setuptools", "80", "C:/env")), "site-packages"
+)
+
+
+def cl(path: str, *via: str) -> Fact[tuple[Compiler, ...]]:
+    return Fact((Compiler("cl", path, "19.39", via),), "PATH, vswhere")
+
+
+def test_cl_off_the_path(changed: Changer) -> None:
+    studio = cl(X64, "vswhere: Visual Studio 2022")
+    facts = changed(system="windows", compilers=studio, distributions=GSPLAT)
+    assert of(facts, "msvc-not-on-path")[0].status is Status.WARN
+    assert not of(changed(system="windows", compilers=studio), "msvc-not-on-path"), (
+        "setup.py finds it by itself"
+    )
+    on_path = changed(system="windows", compilers=cl(X64, "PATH"), distributions=GSPLAT)
+    assert not of(on_path, "msvc-not-on-path")
+
+
+@pytest.mark.parametrize(
+    ("path", "via", "prompt", "fails"),
+    [
+        (X64, "PATH", "x64", False),
+        (X64, "PATH", "x86", True),
+        (X64.replace("x64\\cl", "x86\\cl"), "PATH", "", True),
+        (X64.replace("Hostx64", "Hostx86"), "PATH", "", True),
+        (X64.replace("x64\\cl", "x86\\cl"), "vswhere: Visual Studio", "", False),
+        ("C:/VS/bin/Hostx86/x86/cl.exe", "PATH", "", True),
+    ],
+)
+def test_the_32_bit_compiler(changed: Changer, path: str, via: str, prompt: str, fails: bool) -> None:
+    facts = changed(system="windows", compilers=cl(path, via), variables={"VSCMD_ARG_TGT_ARCH": prompt})
+    found = of(facts, "msvc-x86-host")
+    assert [item.status for item in found] == ([Status.FAIL] if fails else [])
+
+
+def test_the_visual_cpp_runtime(changed: Changer, rtx_5080: Facts) -> None:
+    lost: Fact[tuple[str, ...]] = Fact(("vcruntime140_1.dll",), "C:/Windows/System32")
+    assert (
+        of(changed(system="windows", missing_msvc_runtime=lost), "msvc-runtime-missing")[0].status
+        is Status.WARN
+    )
+    assert not of(changed(missing_msvc_runtime=Fact((), "C:/Windows/System32")), "msvc-runtime-missing")
+    assert not of(changed(), "msvc-runtime-missing"), "not looked at"
+    python = rtx_5080.environment.interpreter.value
+    assert python is not None
+    conda = Fact(dataclasses.replace(python, kind="conda"), "probe")
+    assert not of(changed(missing_msvc_runtime=lost, interpreter=conda), "msvc-runtime-missing"), (
+        "it brings its own"
+    )
+
+
+@pytest.mark.parametrize(
+    ("system", "variables", "waits", "status"),
+    [
+        ("windows", {"VSCMD_ARG_TGT_ARCH": "x64"}, True, Status.WARN),
+        ("windows", {"VSCMD_ARG_TGT_ARCH": "x64"}, False, Status.SKIP),
+        ("windows", {"VSCMD_ARG_TGT_ARCH": "x64", "DISTUTILS_USE_SDK": "1"}, True, None),
+        ("windows", {}, True, None),
+        ("linux", {"VSCMD_ARG_TGT_ARCH": "x64"}, True, None),
+    ],
+)
+def test_a_prompt_that_torch_does_not_build_from(
+    changed: Changer, system: str, variables: dict[str, str], waits: bool, status: Status | None
+) -> None:
+    facts = changed(system=system, variables=variables, compilers=cl(X64, "PATH"))
+    facts = with_checkout(facts, sources=(source("other"),)) if waits else facts
+    found = of(facts, "distutils-use-sdk-unset")
+    assert [item.status for item in found] == ([status] if status else [])
+    assert [step for item in found for step in item.remedy] == (
+        [set_variable("DISTUTILS_USE_SDK", "1")] if status else []
+    )
+
+
+@pytest.mark.parametrize("torch", torch_sources(), ids=lambda item: item.version)
+def test_torch_does_stop_there(torch: TorchSource) -> None:
+    text = torch.text("utils/cpp_extension.py")
+    assert "'VSCMD_ARG_TGT_ARCH' in os.environ and 'DISTUTILS_USE_SDK' not in os.environ" in text

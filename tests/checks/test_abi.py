@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from splatfix.checks import Finding, Status, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.checks import Status
 from splatfix.core.step import Command, commands, run
 from splatfix.facts import (
     BuildRecord,
@@ -21,13 +19,10 @@ from splatfix.facts import (
     Linkage,
     RuntimeCopy,
     RuntimeLibrary,
-    Torch,
 )
 
-from .conftest import Changer, extension, sass
-from .test_checks import loud, only
+from .conftest import Changer, TorchWith, extension, loud, of, only, sass
 
-TorchWith = Callable[..., "Fact[Torch]"]
 GONE = "_ZN3c1010TensorImpl4goneEv"
 LIBC = RuntimeLibrary("libc.so.6", "/lib/libc.so.6", ("GLIBC_2.36",))
 LIBSTDCXX = RuntimeLibrary("libstdc++.so.6", "/lib/libstdc++.so.6", ("CXXABI_1.3.13", "GLIBCXX_3.4.30"))
@@ -36,10 +31,6 @@ LIBSTDCXX = RuntimeLibrary("libstdc++.so.6", "/lib/libstdc++.so.6", ("CXXABI_1.3
 def linked(**values: Any) -> Fact[tuple[Extension, ...]]:
     linkage = Linkage(**{"torch_symbols": 40, "cxx11_abi": True, **values})
     return Fact((dataclasses.replace(extension("dgr", sass("sm_120")), linkage=linkage),), "site-packages")
-
-
-def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 def test_an_extension_that_fits(changed: Changer) -> None:

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Status, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.checks import Status
 from splatfix.core.step import set_variable, unset_variable
-from splatfix.facts import Distribution, Driver, Extension, Fact, Facts, Gpu, SplatPackage, Torch
+from splatfix.facts import Distribution, Driver, Extension, Fact, Gpu, SplatPackage
 
-from .conftest import Changer, extension, ptx, sass
-from .test_checks import only
-
-TorchWith = Callable[..., "Fact[Torch]"]
-
-
-def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
+from .conftest import Changer, TorchWith, extension, of, only, ptx, sass
 
 
 @pytest.mark.parametrize(

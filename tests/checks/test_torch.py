@@ -6,26 +6,20 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Finding, Status, run_checks
+from splatfix.checks import Status
 from splatfix.checks.torch import own_archs
-from splatfix.context import Goal, make_context
 from splatfix.core.step import run, set_variable
 from splatfix.facts import Distribution, Driver, Fact, Facts, Gpu, Pin
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
 from splatfix.knowledge.cpp_extension import ArchList, behaviour, visible_gpu_arch_list
 
-from .conftest import Changer, TorchWith, extension, ptx, sass
-from .test_checkout_checks import with_checkout
-from .test_checks import loud
+from .conftest import Changer, TorchWith, extension, loud, of, ptx, sass
+from .test_checkout import with_checkout
 
 RTX_4090 = Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9")
 TORCH_113 = ("sm_37", "sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86")
 OLD = ("5.0", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6")
-
-
-def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
-    return [item for item in run_checks(make_context(facts, Goal(targets))) if item.code == code]
 
 
 def with_torch_113(changed: Changer, torch_with: TorchWith, gpu: Gpu = RTX_4090, **more: object) -> Facts:

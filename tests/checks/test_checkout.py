@@ -1,20 +1,20 @@
-"""Checkouts: complete or not, calling what is installed or not, compiling here or not."""
+"""Checkouts: complete or not, calls that fit what is installed, COLMAP."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from splatfix.checks import Finding, Status, run_checks
+from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.step import set_variable
 from splatfix.facts import (
     Checkout,
     CheckoutSource,
     CodeMatch,
+    Colmap,
     Compiler,
     Distribution,
     Fact,
@@ -29,15 +29,12 @@ from splatfix.facts import (
     Submodule,
     Toolkit,
     ToolkitChoice,
-    Torch,
 )
 from splatfix.knowledge import stacks
 
-from .conftest import Changer, extension, sass
-from .test_checks import loud, only
-from .test_package_checks import package, packages
+from .conftest import Changer, TorchWith, extension, loud, of, only, sass
+from .test_packages import package, packages
 
-TorchWith = Callable[..., "Fact[Torch]"]
 INRIA = stacks.stack("inria-v1")
 assert INRIA is not None
 
@@ -47,10 +44,6 @@ def with_checkout(facts: Facts, **values: Any) -> Facts:
         **{"folder": "/home/u/gs", "paths": INRIA.recognise, "commit": "472689c" + "0" * 33, **values}
     )
     return dataclasses.replace(facts, checkout=Fact(found, "text"))
-
-
-def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
-    return [item for item in run_checks(make_context(facts, Goal(targets))) if item.code == code]
 
 
 def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any) -> CheckoutSource:
@@ -214,7 +207,7 @@ def test_what_a_call_hides_is_not_held_against_it(changed: Changer, values: dict
     assert not loud(facts)
 
 
-def test_one_of_several_roads_is_enough(changed: Changer) -> None:
+def test_one_of_several_calls_is_enough(changed: Changer) -> None:
     """Inria's 2024 renderer passes ``dc`` only where the accelerated rasterizer is installed."""
     settings = (*BASE, "antialiasing")
     fast = call(settings=settings, forward=(*F, "dc"), unpacks=3)
@@ -475,3 +468,50 @@ def test_a_pinned_gsplat(changed: Changer) -> None:
     assert only(having("1.5.3"), "gsplat-version-mismatch").status is Status.WARN
     loose = with_checkout(having("1.5.3"), pins=(Pin("requirements.txt", "gsplat", ">=1.4"),))
     assert not of(loose, "gsplat-version-mismatch")
+
+
+OLD = ("SiftExtraction.use_gpu", "SiftMatching.use_gpu")
+NEW = ("FeatureExtraction.use_gpu", "FeatureMatching.use_gpu")
+
+
+def stack(changed: Changer, colmap: Fact[Colmap] | None, options: tuple[str, ...] = OLD) -> Facts:
+    assert INRIA is not None
+    facts = changed(colmap=colmap) if colmap else changed()
+    return with_checkout(facts, paths=(*INRIA.recognise, "convert.py"), colmap_options=options)
+
+
+def test_no_colmap_is_only_named(changed: Changer) -> None:
+    absent: Fact[Colmap] = Fact(None, "PATH", "no colmap on PATH", absent=True)
+    assert of(stack(changed, absent), "colmap-missing")[0].status is Status.SKIP
+    assert (
+        of(stack(changed, Fact(Colmap("3.9", True), "colmap help")), "colmap-missing")[0].status
+        is Status.PASS
+    )
+    assert not of(stack(changed, None), "colmap-missing"), "facts of an older splatfix"
+    assert not of(changed(colmap=absent), "colmap-missing"), "no checkout that calls it"
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "warns"),
+    [
+        ("3.7", OLD, False),
+        ("3.12.6", OLD, False),
+        ("3.13.0", OLD, True),
+        ("3.14.0", OLD, True),
+        ("3.7", NEW, True),
+        ("3.13.0", NEW, False),
+        ("3.13.0", OLD + NEW, False),
+        ("3.13.0", (), False),
+    ],
+)
+def test_options_that_changed_their_names(
+    changed: Changer, version: str, options: tuple[str, ...], warns: bool
+) -> None:
+    found = of(stack(changed, Fact(Colmap(version, True), "colmap help"), options), "colmap-option-mismatch")
+    assert bool(found) is warns
+
+
+@pytest.mark.parametrize(("cuda", "said"), [(False, True), (True, False), (None, False)])
+def test_colmap_without_cuda(changed: Changer, cuda: bool | None, said: bool) -> None:
+    found = of(stack(changed, Fact(Colmap("3.8", cuda), "colmap help")), "colmap-no-gpu")
+    assert [item.status for item in found] == ([Status.SKIP] if said else [])

@@ -1,25 +1,19 @@
-"""Containers with and without their GPU, docker with and without NVIDIA's toolkit, and whose libcuda is loaded."""
+"""GPUs passed to containers, and the libcuda that programs load there."""
 
 from __future__ import annotations
 
 import pytest
 
-from splatfix.checks import Finding, Status, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.checks import Status
 from splatfix.core.step import prepend_variable
-from splatfix.facts import Driver, Fact, Facts, Gpu
+from splatfix.facts import Driver, Fact, Gpu
 
-from .conftest import Changer
-from .test_checks import only
+from .conftest import Changer, of, only
 
 NO_GPU: dict[str, object] = {
     "gpus": Fact((), "PCI"),
     "driver": Fact(None, "PCI", "no NVIDIA driver", absent=True),
 }
-
-
-def of(facts: Facts, code: str) -> list[Finding]:
-    return [item for item in run_checks(make_context(facts, Goal())) if item.code == code]
 
 
 @pytest.mark.parametrize(

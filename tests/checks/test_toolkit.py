@@ -69,9 +69,9 @@ def test_where_torch_would_ask_for_the_number_the_build_stops(
     )
 
 
-@pytest.mark.parametrize(("driver_cuda", "road"), [("12.8", True), ("11.4", False), (None, True)])
-def test_another_major_fails_with_the_road_by_ptx(
-    changed: Changer, torch_with: TorchWith, driver_cuda: str | None, road: bool
+@pytest.mark.parametrize(("driver_cuda", "by_ptx"), [("12.8", True), ("11.4", False), (None, True)])
+def test_another_major_fails_and_suggests_ptx(
+    changed: Changer, torch_with: TorchWith, driver_cuda: str | None, by_ptx: bool
 ) -> None:
     facts = changed(
         toolkits=toolkit("12.4.131", (*TO_117, "sm_89", "sm_90")),
@@ -82,7 +82,7 @@ def test_another_major_fails_with_the_road_by_ptx(
     assert finding.status is Status.FAIL
     assert "needs a CUDA toolkit from 12.8" in first.text and first.command is None
     assert [command.env for command in commands(others)] == (
-        [(("TORCH_CUDA_ARCH_LIST", "9.0+PTX"),)] if road else []
+        [(("TORCH_CUDA_ARCH_LIST", "9.0+PTX"),)] if by_ptx else []
     )
 
 
