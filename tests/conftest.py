@@ -81,6 +81,16 @@ def splatfix(capfd: pytest.CaptureFixture[str]) -> Callable[..., subprocess.Comp
     return run
 
 
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output is as wide as for a pipe, whatever COLUMNS the runner of the tests sets."""
+    from splatfix.report import console
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    console.out.cache_clear()
+    console.err.cache_clear()
+
+
 def _main() -> int:
     from splatfix.cli import main
 
