@@ -258,7 +258,7 @@ def test_a_list_as_torch_and_as_people_write_it(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["sm_999", "12.9", "RTX 9090", "", "gpu", ",", "9999"])
 def test_the_error_is_one_line_of_what_is_written_today(text: str) -> None:
-    with pytest.raises(ValueError, match=r"Write sm_75, .*sm_121, an older one, or a product") as caught:
+    with pytest.raises(ValueError, match=r"Use sm_75, .*sm_121, an older one, or a product") as caught:
         parse_targets(text)
     assert len(str(caught.value)) < 240 and "sm_61" not in str(caught.value)
 
