@@ -58,16 +58,21 @@ class Job:
 
     def value(self) -> Any:
         """The value, however long it takes; raises what the work raised."""
-        self._thread.join()
+        self._wait(float("inf"))
         if self._error:
             raise self._error
         return self._value
 
     def result(self, deadline: float, seconds: float) -> tuple[Any, str]:
         """The value, or None and the reason; waits until ``deadline`` (:func:`time.monotonic`) at most."""
-        self._thread.join(max(0.0, deadline - time.monotonic()))
+        self._wait(deadline)
         if self._thread.is_alive():
             return None, f"no answer within {seconds:g} s"
         if self._error:
             return None, f"the probe itself broke: {type(self._error).__name__}: {self._error}"
         return self._value, ""
+
+    def _wait(self, deadline: float) -> None:
+        """Wait in slices: a signal that comes just before the main thread blocks is heard only when it wakes."""
+        while self._thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+            self._thread.join(min(left, 0.1))
