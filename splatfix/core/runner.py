@@ -94,9 +94,10 @@ class ProcessRunner:
         words = tuple(str(word) for word in argv)
         merged = on_line is not None or log is not None
         started = time.monotonic()
-        if _no_more.is_set():
-            return Completed(words, None, "", "", 0.0, f"{words[0]} was not started: interrupted")
+        _starting.add(threading.get_ident())
         try:
+            if _no_more.is_set():
+                return Completed(words, None, "", "", 0.0, f"{words[0]} was not started: interrupted")
             process = _start(
                 words,
                 stdin=subprocess.DEVNULL,
@@ -112,6 +113,8 @@ class ProcessRunner:
         except OSError as error:
             reason = f"could not start {words[0]}: {error.strerror or error}"
             return Completed(words, None, "", "", time.monotonic() - started, reason)
+        finally:
+            _starting.discard(threading.get_ident())
         try:
             with _ended_by(stop, process):
                 if merged:
@@ -134,6 +137,8 @@ class ProcessRunner:
 
 
 _living: set[subprocess.Popen[str]] = set()
+_starting: set[int] = set()
+"""Threads that are just starting a child, which is not in ``_living`` yet."""
 _no_more = threading.Event()
 
 
@@ -179,8 +184,16 @@ def interrupt() -> None:
 
 
 @atexit.register
+def _end_children() -> None:
+    """A thread that was given up because its child hangs leaves that child behind; one that is just starting a child
+    would not come to ending it any more."""
+    until = time.monotonic() + 5
+    while _starting and time.monotonic() < until:
+        time.sleep(0.005)
+    _end_living()
+
+
 def _end_living() -> None:
-    """A thread that was given up because its child hangs leaves that child behind."""
     for process in tuple(_living):
         if process.returncode is None:
             _end(process)
