@@ -15,6 +15,7 @@ from splatfix.core.step import Step, run, say
 if TYPE_CHECKING:
     from splatfix.certify import Certificate, Request
     from splatfix.facts import Facts
+    from splatfix.plan import Options
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,12 @@ def certify(asked: CertifyRequest) -> Result:
         request = Request(target, suite, asked.out.absolute(), asked.renderer, device, asked.seed, baseline)
         with training(console.err()) as progress:
             result, _ = run_and_report(request, progress, known)
+    options = suggested_options(result, known)
     return Result(
         "certify",
-        lambda: certificate.document(result, known),
+        lambda: certificate.document(result, known, options),
         lambda console: certificate.show(
-            console, result, asked.out / "certificate.md", next_step(result, asked.python)
+            console, result, asked.out / "certificate.md", next_step(result, asked.python), options
         ),
         exit_code_of(result),
     )
@@ -96,10 +98,23 @@ def run_and_report(
     from splatfix.report.documents import envelope
 
     result, known = train_and_judge(request, progress, facts)
-    document = envelope("certify", exit_code_of(result), certificate.document(result, known))
+    options = suggested_options(result, known)
+    document = envelope("certify", exit_code_of(result), certificate.document(result, known, options))
     write_json(request.out / "certificate.json", document)
-    write_text(request.out / "certificate.md", certificate.markdown(result))
+    write_text(request.out / "certificate.md", certificate.markdown(result, options))
     return result, known
+
+
+def suggested_options(certificate: Certificate, facts: Facts) -> Options | None:
+    """Where a diagnosis of the same facts finds what may have failed the certification: the options that answer it."""
+    from splatfix.app.options import options_after
+    from splatfix.certify import Verdict
+    from splatfix.checks import run_checks
+    from splatfix.context import Goal, make_context
+
+    if certificate.verdict is not Verdict.NOT_CERTIFIED:
+        return None
+    return options_after(run_checks(make_context(facts, Goal())), (), facts)
 
 
 def next_step(certificate: Certificate, python: str | None) -> Step | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from splatfix.core.codec import to_json
 from splatfix.core.proof import Rung
 from splatfix.core.step import Step
 from splatfix.facts.model import Facts
+from splatfix.plan.option import Options
 from splatfix.report.console import paragraph, prose, show_step
+from splatfix.report.options import show_suggestion
 
 _MARKS = {
     Outcome.MET: "[green]✓[/]",
@@ -38,12 +41,16 @@ _COLORS = {
 }
 
 
-def document(certificate: Certificate, facts: Facts) -> dict[str, Any]:
-    """The content of ``certify``'s JSON document, with the facts it is valid for."""
-    return {**to_json(certificate), "facts": to_json(facts)}
+def document(certificate: Certificate, facts: Facts, options: Options | None = None) -> dict[str, Any]:
+    """The content of ``certify``'s JSON document, with the facts it is valid for.
+
+    Args:
+        options: where a diagnosis of these facts explains a failed certification: what to do about it.
+    """
+    return {**to_json(certificate), "options": to_json(options), "facts": to_json(facts)}
 
 
-def markdown(certificate: Certificate) -> str:
+def markdown(certificate: Certificate, options: Options | None = None) -> str:
     """The report for people, as Markdown."""
     lines = [
         f"# splatfix certificate: {_TITLES[certificate.verdict]}",
@@ -58,6 +65,10 @@ def markdown(certificate: Certificate) -> str:
             *(f"- {_cell(reason)}" for reason in certificate.reasons),
             "",
         ]
+    if options is not None:
+        text = io.StringIO()
+        show_suggestion(Console(file=text, width=80), options, None)
+        lines += ["## What to do", "", "```text", text.getvalue().rstrip(), "```", ""]
     if certificate.unreadable:
         lines += ["## Scenes that cannot be read", ""]
         lines += [f"- {item.scene}: {_cell(item.reason)}" for item in certificate.unreadable]
@@ -111,15 +122,24 @@ def markdown(certificate: Certificate) -> str:
     return "\n".join(lines)
 
 
-def show(console: Console, certificate: Certificate, report: Path, next_step: Step | None = None) -> None:
+def show(
+    console: Console,
+    certificate: Certificate,
+    report: Path,
+    next_step: Step | None = None,
+    options: Options | None = None,
+) -> None:
     """The outcome in a screenful: verdict, levels, and per scene what was not met; the report has every criterion.
 
     Args:
         report: where the Markdown report is.
+        options: see :func:`document`.
     """
     _show_verdict(console, certificate.verdict, certificate.summary, certificate.reasons, report)
     for scene in certificate.unreadable:
         prose(console, "  [bold yellow]?[/] ", f"{escape(scene.scene)}: {escape(scene.reason)}")
+    if options is not None:
+        show_suggestion(console, options, None)
     if next_step is not None:
         show_step(console, next_step, indent=2)
     console.print("\n[bold]Levels[/]")

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import typer.main
 from referencing import Registry, Resource
 
 from splatfix import __version__
-from splatfix.app.certify import exit_code_of
+from splatfix.app.certify import exit_code_of, suggested_options
 from splatfix.app.result import Result, deliver
 from splatfix.certify import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
 from splatfix.cli import app
@@ -142,8 +143,15 @@ def test_certify(capsys: pytest.CaptureFixture[str]) -> None:
         seconds=9.0,
         skipped=(Skipped("truck", "not there"),),
     )
-    content = certificate.document(subject, facts_of("h200"))
-    check(envelope("certify", exit_code_of(subject), json.loads(json.dumps(content))))
+    failed = replace(subject, verdict=Verdict.NOT_CERTIFIED)
+    for made, machine in ((subject, "h200"), (failed, "h200"), (failed, "rtx-3090-and-5090")):
+        facts = facts_of(machine)
+        options = suggested_options(made, facts)
+        content = certificate.document(made, facts, options)
+        document = check(envelope("certify", exit_code_of(made), json.loads(json.dumps(content))))
+        assert bool(document["options"]) is (machine == "rtx-3090-and-5090")
+    assert options and options.advice and options.advice.option
+    assert options.advice.option.title in certificate.markdown(failed, options)
 
 
 def test_monitor_ends_with_the_code_of_the_command(splatfix: Splatfix, tmp_path: Path) -> None:
