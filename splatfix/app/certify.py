@@ -70,8 +70,7 @@ def certify(asked: CertifyRequest) -> Result:
         baseline = _baseline(asked.baseline, asked.renderer, device) if asked.baseline else None
         request = Request(target, suite, asked.out.absolute(), asked.renderer, device, asked.seed, baseline)
         with training(console.err()) as progress:
-            result, _ = run_and_report(request, progress, known)
-    options = suggested_options(result, known)
+            result, options = run_and_report(request, progress, known)
     return Result(
         "certify",
         lambda: certificate.document(result, known, options),
@@ -86,8 +85,11 @@ def run_and_report(
     request: Request,
     progress: Callable[[str, Mapping[str, Any]], None] = lambda where, state: None,
     facts: Facts | None = None,
-) -> tuple[Certificate, Facts]:
+) -> tuple[Certificate, Options | None]:
     """Certify, and write ``certificate.json`` and ``certificate.md`` into the request's folder.
+
+    Returns:
+        The certificate, and what :func:`suggested_options` says of it.
 
     Raises:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
@@ -102,7 +104,7 @@ def run_and_report(
     document = envelope("certify", exit_code_of(result), certificate.document(result, known, options))
     write_json(request.out / "certificate.json", document)
     write_text(request.out / "certificate.md", certificate.markdown(result, options))
-    return result, known
+    return result, options
 
 
 def suggested_options(certificate: Certificate, facts: Facts) -> Options | None:
