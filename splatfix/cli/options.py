@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
+import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
@@ -56,8 +59,41 @@ def confirm_unless(yes: bool, question: str, *, default: bool = True) -> None:
     """Ask on a terminal before something is changed; elsewhere nobody could answer."""
     from splatfix.app.result import is_terminal
 
-    if not yes and is_terminal():
-        typer.confirm(question, default=default, abort=True)
+    if yes or not is_terminal():
+        return
+    try:
+        while (answer := _answer(f"{question} {'[Y/n]' if default else '[y/N]'}: ")) not in ("y", "yes"):
+            if answer in ("n", "no") or (not answer and not default):
+                raise typer.Abort
+            if not answer:
+                return
+            typer.echo("Please answer y or n.")
+    except KeyboardInterrupt:
+        typer.echo()
+        raise KeyboardInterrupt("Interrupted: nothing was changed.") from None
+
+
+def _answer(question: str) -> str:
+    """The line that was typed.
+
+    Python runs a signal handler only after the read that it interrupts, and a signal that comes just before a read does
+    not interrupt it; so this waits for either of the two first.
+    """
+    typer.echo(question, nl=False)
+    if os.name == "posix" and sys.stdin.isatty():  # a Windows console cannot be waited for
+        heard, rings = os.pipe()
+        os.set_blocking(rings, False)
+        before = signal.set_wakeup_fd(rings)
+        try:
+            select.select([sys.stdin, heard], [], [])
+        finally:
+            signal.set_wakeup_fd(before)
+            os.close(heard)
+            os.close(rings)
+    line = sys.stdin.readline()
+    if not line:
+        raise typer.Abort
+    return line.strip().lower()
 
 
 def arch_names(targets: list[str] | None) -> tuple[str, ...]:

@@ -35,10 +35,7 @@ class Commands(TyperGroup):
 
             show_message(str(stop) or NO_RESULT)
             raise typer.Exit(INTERRUPTED) from None
-        except typer.Abort as no:  # to a question; typer also raises it for Ctrl-C
-            if isinstance(no.__context__, KeyboardInterrupt):
-                typer.echo("\nInterrupted: nothing was changed.", err=True)
-                raise typer.Exit(INTERRUPTED) from None
+        except typer.Abort:  # no, to a question
             typer.echo("Nothing was changed.", err=True)
             raise typer.Exit(1) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
 import subprocess
 from collections.abc import Callable
@@ -72,18 +73,24 @@ def test_wheels_of_one_name_are_apart_and_removable(
     assert [one.key for one in cache.entries()] == ["a1"]
 
 
-def test_a_terminal_is_asked_first(cache: WheelCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def no(question: str, **options: object) -> None:
-        asked.append(question)
-        raise typer.Abort
-
-    monkeypatch.setattr("typer.confirm", no)
+def test_a_terminal_is_asked_first(
+    cache: WheelCache, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("what?\n\ny\n"))
     monkeypatch.setattr("splatfix.report.console.out", lambda: Console(force_terminal=True))
     with pytest.raises(typer.Abort):
         clear()
-    assert "Remove 1 wheel," in asked[0] and len(cache.entries()) == 1
+    shown = capsys.readouterr().out
+    assert shown.count("Remove 1 wheel,") == 2 and shown.count("[y/N]: ") == 2
+    assert len(cache.entries()) == 1
+    with pytest.raises(typer.Exit):
+        clear()
+    assert not cache.entries()
+
+
+def test_yes_is_not_asked(cache: WheelCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr("splatfix.report.console.out", lambda: Console(force_terminal=True))
     with pytest.raises(typer.Exit):
         clear(yes=True)
-    assert not cache.entries() and len(asked) == 1
+    assert not cache.entries()
