@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
@@ -212,6 +213,33 @@ def test_the_trainer_knows_only_the_kernels() -> None:
         and module != "splatfix"
     ]
     assert not wrong, "\n".join(wrong)
+
+
+# Who writes to standard output or error, besides the console: the JSON exit, constant words before rich is loaded, and
+# programs of their own, which run in the target environment.
+WRITERS = {
+    "splatfix/report/console.py",
+    "splatfix/app/result.py",
+    "splatfix/cli/__init__.py",
+    "splatfix/facts/environment/probe_env.py",
+    "splatfix/facts/machine/probe_cuda.py",
+    "splatfix/certify/kernel_probe.py",
+}
+_WRITES = re.compile(
+    r"print|(sys\.)?std(out|err)\.(buffer\.)?write(lines)?|(typer|click)\.(echo|secho)|os\.write|rich\.print|_?Console"
+)
+
+
+def test_nothing_bypasses_the_console() -> None:
+    """Strangers' words are escaped there, and nowhere else."""
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "splatfix").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Call) and _WRITES.fullmatch(ast.unparse(node.func)))
+        or (isinstance(node, ast.ImportFrom) and node.module == "rich.markup")
+    }
+    assert found == WRITERS
 
 
 def test_every_room_is_in_the_table() -> None:

@@ -31,10 +31,8 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
     Raises:
         SplatfixError: ``not-in-cache`` (exit code 2), or what could not be removed.
     """
-    from rich.markup import escape
-
     from splatfix.install import WheelCache
-    from splatfix.report.console import prose
+    from splatfix.report.console import escape, prose
 
     cache = WheelCache()
     chosen = cache.named(name) if name else cache.entries()

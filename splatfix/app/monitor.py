@@ -38,9 +38,7 @@ def monitor(
         return {"command_exit_code": summary.exit_code, **content}
 
     def text(_: Console) -> None:
-        from rich.markup import escape
-
-        from splatfix.report.console import err, paragraph
+        from splatfix.report.console import err, escape, paragraph
 
         for line in summary_lines(summary):
             paragraph(err(), escape(line), first=0, then=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,11 +35,9 @@ class Result:
 def deliver(result: Result, *, as_json: bool) -> int:
     """Show a result on standard output; returns the exit code of the process."""
     if as_json:
-        from splatfix.core.files import dumps
         from splatfix.report.documents import envelope
 
-        document = envelope(result.command, result.exit_code, result.data(), result.error)
-        sys.stdout.write(dumps(document))
+        _write(envelope(result.command, result.exit_code, result.data(), result.error))
     else:
         from splatfix.report import console
 
@@ -60,12 +59,11 @@ def deliver_error(problem: SplatfixError, command: str, *, as_json: bool) -> int
 
 def _error_document(problem: SplatfixError, command: str) -> bool:
     """Write the error to standard output; False where writing there is what failed (a full disk)."""
-    from splatfix.core.files import dumps
     from splatfix.core.streams import discard_output
     from splatfix.report.documents import envelope
 
     try:
-        sys.stdout.write(dumps(envelope(command, problem.exit_code, {}, problem)))
+        _write(envelope(command, problem.exit_code, {}, problem))
         sys.stdout.flush()
     except OSError:
         discard_output()
@@ -73,17 +71,32 @@ def _error_document(problem: SplatfixError, command: str) -> bool:
     return True
 
 
+def _write(document: Mapping[str, Any]) -> None:
+    """A JSON document on standard output, as UTF-8 whatever the terminal's encoding is."""
+    from splatfix.core.files import dumps
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.write(dumps(document))
+
+
 def show_message(text: str) -> None:
     """Print lines on standard error; those that begin with a ``$`` are commands and stay whole."""
-    from rich.markup import escape
-
     from splatfix.report import console
 
     for line in text.splitlines():
         if line.lstrip().startswith("$ "):
             console.err().print(line, markup=False, soft_wrap=True)
         else:
-            console.prose(console.err(), "", escape(line))
+            console.prose(console.err(), "", console.escape(line))
+
+
+def show_question(question: str) -> None:
+    """Print a question on standard output; the answer is typed behind it."""
+    from splatfix.report import console
+
+    console.out().print(console.escape(question), end="", soft_wrap=True)
+    console.out().file.flush()
 
 
 def is_terminal() -> bool:

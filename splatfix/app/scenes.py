@@ -57,9 +57,7 @@ def check_scenes(names: tuple[str, ...], root: Path | None) -> Result:
     problems = {item.name: check_sample(item, root) for item in find_samples(names)}
 
     def text(console: Console) -> None:
-        from rich.markup import escape
-
-        from splatfix.report.console import prose
+        from splatfix.report.console import escape, prose
 
         for name, found in problems.items():
             prose(console, f"{name}: ", escape("; ".join(found) or "OK"))

@@ -74,10 +74,6 @@ app.command("monitor", rich_help_panel=PROVE, context_settings={"allow_intersper
 app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
 
 
-# What typer raises for an unknown option or a missing argument; typer does not export it under a name of its own.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-
 def main() -> None:
     """Run the command line. Only this function ends the process, and no traceback reaches a user without ``--debug``."""
     from splatfix.core.errors import SplatfixError
@@ -94,7 +90,7 @@ def main() -> None:
         if "--debug" in sys.argv:
             raise
         process.end_with(problem)
-    except _UsageError as error:
+    except process.UsageError as error:
         process.end_with(process.usage_error_of(error.format_message()))  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("Interrupted.\n")

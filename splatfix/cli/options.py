@@ -57,7 +57,7 @@ def finish(result: Result, as_json: bool) -> NoReturn:
 
 def confirm_unless(yes: bool, question: str, *, default: bool = True) -> None:
     """Ask on a terminal before something is changed; elsewhere nobody could answer."""
-    from splatfix.app.result import is_terminal
+    from splatfix.app.result import is_terminal, show_message
 
     if yes or not is_terminal():
         return
@@ -67,9 +67,9 @@ def confirm_unless(yes: bool, question: str, *, default: bool = True) -> None:
                 raise typer.Abort
             if not answer:
                 return
-            typer.echo("Please answer y or n.")
+            show_message("Please answer y or n.")
     except KeyboardInterrupt:
-        typer.echo()
+        show_message("\n")
         raise KeyboardInterrupt("Interrupted: nothing was changed.") from None
 
 
@@ -79,7 +79,9 @@ def _answer(question: str) -> str:
     Python runs a signal handler only after the read that it interrupts, and a signal that comes just before a read does
     not interrupt it; so this waits for either of the two first.
     """
-    typer.echo(question, nl=False)
+    from splatfix.app.result import show_question
+
+    show_question(question)
     if os.name == "posix" and sys.stdin.isatty():  # a Windows console cannot be waited for
         heard, rings = os.pipe()
         os.set_blocking(rings, False)

@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -15,6 +16,7 @@ from typer.core import TyperGroup
 
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import Command, Step, say
+from splatfix.core.visible import visible
 
 INTERRUPTED = 130
 """128 + SIGINT, the exit code a shell shows for a program that this signal ended."""
@@ -26,18 +28,40 @@ NO_RESULT = "Interrupted: there is no result, and nothing was changed."
 class Commands(TyperGroup):
     """The top-level group; an interrupted command says in which state it leaves things before typer ends it."""
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Parse the words before the command's name."""
+        with _showing_words():
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
-            return super().invoke(ctx)
+            with _showing_words():
+                return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             from splatfix.app.result import show_message
 
             show_message(str(stop) or NO_RESULT)
             raise typer.Exit(INTERRUPTED) from None
         except typer.Abort:  # no, to a question
-            typer.echo("Nothing was changed.", err=True)
+            from splatfix.app.result import show_message
+
+            show_message("Nothing was changed.")
             raise typer.Exit(1) from None
+
+
+@contextmanager
+def _showing_words() -> Iterator[None]:
+    """typer shows wrong usage itself, and with it what was typed: control characters in that are made visible."""
+    try:
+        yield
+    except UsageError as error:
+        error.message = visible(error.message)  # type: ignore[attr-defined]
+        raise
+
+
+# What typer raises for an unknown option or a missing argument; typer does not export it under a name of its own.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def handle_signals() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import say
+from splatfix.core.visible import visible_in_json
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -53,8 +54,11 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def dumps(document: Any) -> str:
-    """The one JSON text form splatfix prints and stores: keys in the order given, indented, final newline."""
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """The one JSON text form splatfix prints and stores: keys in the order given, indented, final newline.
+
+    What no terminal should obey is escaped, so that it is UTF-8 and reads as it was, names that are no text included.
+    """
+    return visible_in_json(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def make_folder(path: Path) -> Path:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from splatfix.core.shell import double_quoted, quoted
+from splatfix.core.visible import visible
 
 _WINDOWS = os.name == "nt"
 
@@ -41,7 +42,7 @@ class Command:
     def _cmd(self, words: str) -> str:
         lines = [f'set "{name}={value or ""}"' for name, value in self.env]
         lines += [f'set "{name}={value};%{name}%"' for name, value in self.prepend]
-        return " && ".join([*lines, words] if words else lines)
+        return " && ".join([*map(visible, lines), words] if words else map(visible, lines))
 
 
 @dataclass(frozen=True)

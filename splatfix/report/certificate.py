@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rich.console import Console
-from rich.markup import escape
 
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.proof import Rung
 from splatfix.core.step import Step
+from splatfix.core.visible import visible
 from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
-from splatfix.report.console import paragraph, prose, show_step
+from splatfix.report.console import escape, page, paragraph, prose, show_step
 from splatfix.report.options import show_suggestion
 
 _MARKS = {
@@ -55,7 +57,7 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
     lines = [
         f"# splatfix certificate: {_TITLES[certificate.verdict]}",
         "",
-        certificate.summary,
+        _cell(certificate.summary),
         "",
     ]
     if certificate.reasons:
@@ -67,11 +69,12 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
         ]
     if options is not None:
         text = io.StringIO()
-        show_suggestion(Console(file=text, width=80), options, None)
-        lines += ["## What to do", "", "```text", text.getvalue().rstrip(), "```", ""]
+        show_suggestion(page(text, width=80), options, None)
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text.getvalue())), default=0))
+        lines += ["## What to do", "", f"{fence}text", text.getvalue().rstrip(), fence, ""]
     if certificate.unreadable:
         lines += ["## Scenes that cannot be read", ""]
-        lines += [f"- {item.scene}: {_cell(item.reason)}" for item in certificate.unreadable]
+        lines += [f"- {_cell(item.scene)}: {_cell(item.reason)}" for item in certificate.unreadable]
         lines += [""]
     lines += ["## What was verified", "", "| level | verified | evidence |", "|---|---|---|"]
     lines += [
@@ -90,11 +93,13 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
             _error(item.gradient_error, item.gradient_allowed),
         )
         outcome = _cell(_kernel_words(item))
-        lines.append(f"| {item.name} | {item.implementation} | {value} | {gradient} | {outcome} |")
+        lines.append(
+            f"| {_cell(item.name)} | {_cell(item.implementation)} | {value} | {gradient} | {outcome} |"
+        )
     for run in certificate.scenes:
         lines += [
             "",
-            f"## Scene: {run.scene} ({run.seconds:.0f} s)",
+            f"## Scene: {_cell(run.scene)} ({run.seconds:.0f} s)",
             "",
             *_trained_as(run),
             "| criterion | outcome | measured | required |",
@@ -106,17 +111,19 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
         ]
         if run.images:
             lines += ["", "Held-out views, rendering on the left, ground truth on the right:", ""]
-            lines += [f"![{run.scene}]({_target(path)})" for path in run.images]
+            lines += [f"![{_cell(run.scene)}]({_target(path)})" for path in run.images]
         if run.log:
-            lines += ["", f"Log: [{run.log}]({_target(run.log)})"]
+            lines += ["", f"Log: [{_cell(run.log)}]({_target(run.log)})"]
     if certificate.skipped:
         lines += ["", "## Skipped scenes", ""]
-        lines += [f"- {', '.join(names)}: {reason}" for reason, names in _skipped(certificate).items()]
+        lines += [
+            f"- {_cell(', '.join(names))}: {_cell(reason)}" for reason, names in _skipped(certificate).items()
+        ]
     lines += ["", "## Valid for", "", "| part | version |", "|---|---|"]
     lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in certificate.environment.items()]
     lines += [
         "",
-        f"Suite `{certificate.suite}`, issued {certificate.issued}, {certificate.seconds:.0f} s.",
+        f"Suite {_cell(certificate.suite)}, issued {certificate.issued}, {certificate.seconds:.0f} s.",
         "",
     ]
     return "\n".join(lines)
@@ -277,9 +284,12 @@ def _kernel_words(item: KernelCheck) -> str:
 
 
 def _target(path: str) -> str:
-    """A path as the target of a Markdown link; a space would end it."""
-    return f"<{path}>" if any(sign in path for sign in " ()") else path
+    """A relative path as the target of a Markdown link: nothing in it ends the link or is a scheme."""
+    return quote(path, errors="surrogateescape")
 
 
 def _cell(text: str) -> str:
-    return str(text).replace("|", "\\|").replace("\n", " ")
+    """Text for a line or a table's cell of Markdown: it shows as it is, whatever it holds."""
+    return re.sub(
+        r"\\(?=[!-/:-@\[-`{-~]|$)|[`*<\[\]|]", r"\\\g<0>", visible(str(text), keep="\n").replace("\n", " ")
+    )

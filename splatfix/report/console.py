@@ -1,6 +1,7 @@
 """The console: standard output and error for people, and how lines are laid out for its width.
 
-Prose wraps between words under its own beginning; commands and paths stay whole.
+Prose wraps between words under its own beginning; commands and paths stay whole. Nothing else writes to a terminal, so
+that names and messages of strangers are text there, whatever they hold: see :func:`escape`.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import IO, Any
 
+from rich import markup
 from rich.cells import cell_len
-from rich.console import Console
-from rich.markup import escape
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Command, Step
+from splatfix.core.visible import visible
 
 _LEAST = 24
 """Columns that a hanging indent must leave to the text."""
@@ -41,13 +45,58 @@ _ENDLESS = 1 << 16
 """Columns of what is no terminal: who reads it, or searches in it, has the lines as they were meant."""
 
 
+class _Console(Console):
+    """Shows what a terminal would obey, hide or reorder; only rich's own styles and cursor movements go out as they are.
+
+    Whatever came here unescaped is caught, so nothing depends on every caller.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """A string, before rich drops bells and carriage returns from it."""
+        return super().render_str(visible(text, keep=_LAYOUT), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Any renderable."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(visible(segment.text, keep=_LAYOUT), segment.style)
+
+
+_LAYOUT = "\n\t"
+
+
 def _console(*, to_stderr: bool) -> Console:
     columns = os.environ.get("COLUMNS", "")
     asked = int(columns) if columns.isdecimal() and int(columns) else None
-    made = Console(stderr=to_stderr, highlight=False, emoji=False, width=asked)
+    made = _Console(stderr=to_stderr, width=asked)
     if asked is None and not made.is_terminal:
         made.width = _ENDLESS
     return made
+
+
+def page(file: IO[str], width: int) -> Console:
+    """A console that writes plain lines of that width into a file."""
+    return _Console(file=file, width=width, color_system=None)
+
+
+def escape(text: str) -> str:
+    """A name or message as markup that shows it in one line as it is, control characters included (``\\x1b``)."""
+    return markup.escape(visible(text))
+
+
+def escape_lines(text: str) -> str:
+    """The same for a text of several lines, such as those of a compiler."""
+    return markup.escape(visible(text, keep=_LAYOUT))
+
+
+def _text(marked_up: str) -> Text:
+    """Markup as text; rich would drop some of what is not printable."""
+    return Text.from_markup(visible(shorten_home(marked_up), keep=_LAYOUT), emoji=False)
 
 
 def shorten_home(text: str) -> str:
@@ -63,7 +112,7 @@ def prose(console: Console, head: str, body: str) -> None:
 
     Nothing is broken inside a word, such as a path. Where ``head`` leaves too little room, the body stands below it.
     """
-    first, text = Text.from_markup(head, emoji=False), Text.from_markup(shorten_home(body), emoji=False)
+    first, text = Text.from_markup(visible(head), emoji=False), _text(body)
     hang = first.cell_len
     if console.width - hang < _LEAST and text.cell_len > console.width - hang:
         margin = hang - len(first.plain.lstrip())
@@ -79,7 +128,7 @@ def prose(console: Console, head: str, body: str) -> None:
 
 def paragraph(console: Console, body: str, *, first: int, then: int) -> None:
     """Print markup indented by ``first`` columns, the lines after it by ``then``; broken where :func:`prose` breaks it."""
-    text = Text.from_markup(shorten_home(body), emoji=False)
+    text = _text(body)
     for number, line in enumerate(_lines(text, max(console.width - then, 1))):
         console.print(Text(" " * (then if number else first)) + line, soft_wrap=True)
 
@@ -119,7 +168,7 @@ def show_command(console: Console, command: Command, *, indent: int, windows: bo
 
 def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Columns of plain text, of which the last is prose; where there is no room for them, each row is two paragraphs."""
-    cells = [tuple(row) for row in rows]
+    cells = [tuple(map(visible, row)) for row in rows]
     widths = [max(len(row[at]) for row in (tuple(headings), *cells)) for at in range(len(headings) - 1)]
     parallel = console.width - sum(width + 2 for width in widths) >= _LEAST
     if parallel:
@@ -158,6 +207,6 @@ def show_error(problem: SplatfixError) -> None:
     said = f"[bold red]error[/] [dim]({problem.code})[/] {escape(problem.what)}"
     paragraph(console, said, first=0, then=2)
     if problem.meaning:
-        prose(console, "  ", escape(problem.meaning))
+        prose(console, "  ", escape_lines(problem.meaning))
     for step in problem.todo:
         show_step(console, step, indent=2)

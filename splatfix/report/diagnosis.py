@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from splatfix.checks.model import Finding, Status
 from splatfix.context.model import Goal
@@ -19,7 +18,7 @@ from splatfix.core.step import Step, step_json
 from splatfix.facts.model import Facts
 from splatfix.facts.model.machine import Gpu
 from splatfix.plan.option import Options
-from splatfix.report.console import paragraph, prose, show_step
+from splatfix.report.console import escape, escape_lines, paragraph, prose, show_step
 from splatfix.report.options import show_suggestion
 
 MARKS = {
@@ -215,4 +214,4 @@ def _overview(facts: Facts) -> Iterator[tuple[str, str]]:
 
 def show_check_page(console: Console, code: str, family: str, title: str, page: str) -> None:
     """Print the page of one check."""
-    prose(console, "", f"[bold]{code}[/] " + escape(f"({family}): {title}\n\n{page}"))
+    prose(console, "", f"[bold]{code}[/] " + escape_lines(f"({family}): {title}\n\n{page}"))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from splatfix.checks.inspection import InspectedFile, Inspection
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.facts.model.fact import group_fatbins
-from splatfix.report.console import prose, show_step
+from splatfix.report.console import escape, prose, show_step
 
 
 def document(result: Inspection) -> dict[str, Any]:

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, run
 from splatfix.install.journal import Entry, Status
 from splatfix.install.outcome import CachedWheel, Outcome, Restored, RevertOutcome
 from splatfix.plan.option import InstallPlan, Options
-from splatfix.report.console import paragraph, prose, show_step
+from splatfix.report.console import escape, paragraph, prose, show_step
 from splatfix.report.options import show_notes, show_reasons, show_rejected, show_steps
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 
 from rich.console import Console
-from rich.markup import escape
 
 from splatfix.context.model import Rejected
 from splatfix.core.step import Step
 from splatfix.plan.option import Option, OptionKind, Options
 from splatfix.plan.steps import BuildWheel, PlannedStep
-from splatfix.report.console import paragraph, prose, show_command, show_step
+from splatfix.report.console import escape, paragraph, prose, show_command, show_step
 
 _WINDOWS = os.name == "nt"
 

@@ -10,12 +10,11 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
 from splatfix.plan.steps import InstallStep
-from splatfix.report.console import prose
+from splatfix.report.console import escape, prose
 
 _TRAINING_EVERY = 15.0  # seconds between two lines where there is no terminal
 

@@ -77,7 +77,7 @@ def test_a_terminal_is_asked_first(
     cache: WheelCache, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("what?\n\ny\n"))
-    monkeypatch.setattr("splatfix.report.console.out", lambda: Console(force_terminal=True))
+    monkeypatch.setattr("splatfix.report.console.out", lambda: Console(force_terminal=True, highlight=False))
     with pytest.raises(typer.Abort):
         clear()
     shown = capsys.readouterr().out

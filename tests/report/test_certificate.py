@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome,
 from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
 from splatfix.report.certificate import markdown, show, show_kernels
+from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 
 RESULT: dict[str, Any] = {
     "iterations": 300,
@@ -202,4 +204,18 @@ def test_links_to_a_folder_with_a_space_are_whole() -> None:
         certificate().scenes[0], images=("my room/renders/1.png",), log="my room/trainer.log"
     )
     text = markdown(dataclasses.replace(certificate(), scenes=(run,)))
-    assert "(<my room/renders/1.png>)" in text and "(<my room/trainer.log>)" in text
+    assert "(my%20room/renders/1.png)" in text and "(my%20room/trainer.log)" in text
+
+
+@pytest.mark.parametrize("name", [*NAMES.values(), CONTROL + UNICODE + MARKUP, "javascript:alert(1)"])
+def test_markdown_holds_strangers_words_as_text(name: str) -> None:
+    known = certificate()
+    run = dataclasses.replace(known.scenes[0], scene=name, images=(f"{name}/1.png",), log=name)
+    text = markdown(
+        dataclasses.replace(known, scenes=(run,), summary=name, environment={name: name}, suite=name)
+    )
+    assert text.encode("utf-8") and all(sign.isprintable() or sign == "\n" for sign in text)
+    bare = re.sub(r"\\[!-/:-@\[-`{-~]", "", text)
+    assert "<b>" not in bare and "`" not in bare and "](javascript:" not in bare
+    assert bare.count("](") == 2 and bare.count("[") == 2
+    assert {line.count("|") for line in bare.splitlines() if line.startswith("| ")} == {3, 4, 5, 6}

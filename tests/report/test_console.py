@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from splatfix.core.step import Command, run, set_variable
 from splatfix.install import CachedWheel
 from splatfix.report import console as consoles
-from splatfix.report.console import paragraph, prose, show_command, show_step, table
+from splatfix.report.console import escape, page, paragraph, prose, show_command, show_step, table
 from splatfix.report.installation import show_cache
+from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 
 PIP = (
     "/home/user/my env/bin/python",
@@ -141,3 +146,40 @@ def test_the_wheel_cache_on_a_narrow_terminal() -> None:
         "  from inria/dgr at 9c5c2028f6,",
         "  2026-03-04, key a1",
     ]
+
+
+@pytest.mark.parametrize("text", [*NAMES.values(), CONTROL + UNICODE + MARKUP])
+def test_strangers_words_are_one_line_of_text(text: str) -> None:
+    for draw in (
+        lambda console: prose(console, f"[bold]{escape(text)}[/] ", f"[dim]{escape(text)}[/]"),
+        lambda console: paragraph(console, f"{escape(text)} x", first=0, then=2),
+        lambda console: table(console, ["name", text], [(text, text)]),
+        lambda console: show_step(console, run(text, text=text), indent=2, windows=False),
+        lambda console: console.print(text, markup=False, soft_wrap=True),
+        lambda console: console.print(Text(text), soft_wrap=True),
+    ):
+        stream = io.StringIO()
+        draw(page(stream, 9999))
+        assert all(sign.isprintable() or sign == "\n" for sign in stream.getvalue())
+
+
+def test_a_newline_in_a_name_begins_no_line() -> None:
+    lines = printed(200, lambda console: prose(console, "  ✗ ", escape(NAMES["newline"])))
+    assert lines == ["  ✗ a\\n  → run\\n    $ rm -rf ~"]
+
+
+def test_styles_still_reach_a_terminal() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, color_system="standard")
+    prose(console, "", f"[red]{escape(CONTROL)}[/]")
+    assert stream.getvalue().startswith("\x1b[31m\\x1b[2J") and stream.getvalue().count("\x1b") == 2
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+@pytest.mark.parametrize("width", [30, 200])
+@pytest.mark.parametrize("name", NAMES.values())
+def test_bash_runs_the_command_that_is_shown(name: str, width: int) -> None:
+    command = Command(("printf", "%s\\0", name, f"--out={name}", name))
+    lines = printed(width, lambda console: show_command(console, command, indent=2, windows=False))
+    done = subprocess.run(["bash"], input="\n".join(lines)[4:].encode(), capture_output=True, check=True)
+    assert done.stdout.split(b"\0")[:-1] == [os.fsencode(word) for word in command.argv[2:]]

@@ -1,0 +1,85 @@
+"""Names of strangers in what is printed and saved: readable, obeyed by no terminal, and exact in JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.words import NAMES, write_speaking_checkout
+
+Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="names as POSIX has them")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repo")
+    write_speaking_checkout(folder)
+    return folder
+
+
+def plain(text: str) -> bool:
+    return all(sign.isprintable() or sign == "\n" for sign in text)
+
+
+@pytest.mark.parametrize("words", [(), ("-v",), ("--json",)])
+def test_diagnose_shows_them(splatfix: Splatfix, checkout: Path, words: tuple[str, ...]) -> None:
+    done = splatfix("diagnose", "--repo", checkout, *words)
+    assert done.returncode in (1, 3) and plain(done.stdout + done.stderr)
+    assert "u001b[31m" in done.stdout if words == ("--json",) else "submodules/m0a\\x1b[31mb" in done.stdout
+
+
+def test_json_has_the_exact_names(splatfix: Splatfix, checkout: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "facts.json"
+    done = splatfix("diagnose", "--repo", checkout, "--json", "--save", saved)
+    for facts in (json.loads(done.stdout)["facts"], json.loads(saved.read_text(encoding="utf-8"))):
+        assert {*facts["checkout"]["value"]["unreadable"]} == {f"broken{name}.py" for name in NAMES.values()}
+    again = splatfix("diagnose", "--facts", saved)
+    assert again.returncode in (1, 3) and plain(again.stdout + again.stderr)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_install_shows_them(splatfix: Splatfix, checkout: Path, name: str) -> None:
+    source = checkout / "submodules" / NAMES[name]
+    words = ("install", source, "--dry-run", "--why", "--target", "sm_90")
+    done, document = splatfix(*words), json.loads(splatfix(*words, "--json").stdout)
+    assert plain(done.stdout + done.stderr) and done.returncode == document["exit_code"] == 2
+    assert document["error"]["code"] == "source-incomplete"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("verify", "--device", "\x1b[31m\u202e"), "--device"),
+        (("--kno\x1bwledge",), "No such option"),
+        (("no\x9bcommand",), "no\\x9bcommand"),
+        (("diagnose", "--only", "\x1b[31m"), "unknown-check"),
+        (("checks", "show", "\x1b[2J"), "unknown-check"),
+        (("inspect", b"\xff\x1b"), "no-such-file"),
+        (("diagnose", "--python", "/x\x07"), "no-interpreter"),
+    ],
+)
+def test_wrong_words_are_shown(splatfix: Splatfix, words: tuple[str | bytes, ...], code: str) -> None:
+    done = splatfix(*map(os.fsdecode, words))
+    assert done.returncode == 2 and done.stdout == "" and plain(done.stderr)
+    assert code in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
+def test_json_is_utf_8_whatever_the_encoding(encoding: str, tmp_path: Path) -> None:
+    place = tmp_path / "ü✓\udcff"
+    place.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "splatfix", "cache", "list", "--json"],
+        env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "XDG_CACHE_HOME": str(place)},
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(done.stdout.decode("utf-8"))["folder"].startswith(str(place))

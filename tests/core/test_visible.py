@@ -1,0 +1,58 @@
+"""What no terminal should obey is spelled out, and JSON reads as it was."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+
+import pytest
+
+from splatfix.core.files import dumps
+from splatfix.core.visible import visible
+from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
+
+HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")
+EVERY = [chr(n) for n in range(sys.maxunicode + 1)]
+
+
+def test_every_harmful_character_is_spelled_out() -> None:
+    for sign in EVERY:
+        if unicodedata.category(sign) in HARMFUL:
+            assert visible(sign).isascii() and visible(sign).isprintable() and visible(sign)[0] == "\\"
+
+
+@pytest.mark.parametrize("text", ["", "a b", "ü✓–→☠", "漢字 имя", "C:\\a\\x1b", "~'\"$`|"])
+def test_what_can_be_read_stays(text: str) -> None:
+    assert visible(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[0m", "\\x1b[0m"),
+        ("a\tb\r\n", "a\\tb\\r\\n"),
+        ("\x7f\x9b\xa0", "\\x7f\\u009b\\u00a0"),
+        ("\u202e\U000e0041", "\\u202e\\U000e0041"),
+        ("\udcff\ud800", "\\xff\\ud800"),
+    ],
+)
+def test_how_it_is_spelled(text: str, shown: str) -> None:
+    assert visible(text) == shown == visible(shown)
+
+
+def test_a_newline_can_be_kept() -> None:
+    assert visible("a\nb\x1b", keep="\n") == "a\nb\\x1b"
+
+
+@pytest.mark.parametrize("text", [*NAMES.values(), CONTROL + UNICODE + MARKUP])
+def test_json_reads_as_it_was(text: str) -> None:
+    document = dumps({text: [text, "ü"]})
+    assert json.loads(document.encode("utf-8")) == {text: [text, "ü"]}
+    assert all(sign.isprintable() or sign == "\n" for sign in document)
+    assert "ü" in document
+
+
+def test_json_reads_every_character_as_it_was() -> None:
+    text = "".join(EVERY)
+    assert json.loads(dumps(text).encode("utf-8")) == json.loads(json.dumps(text))
