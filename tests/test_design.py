@@ -255,3 +255,29 @@ def test_every_module_says_what_it_is_for() -> None:
         if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert not silent, "\n".join(silent)
+
+
+# What starts processes, and why each of them may.
+STARTS_PROCESSES = {
+    "splatfix/core/runner.py": "the one runner, which isolates every child",
+    "splatfix/core/shell.py": "only quotes words",
+    "splatfix/certify/monitor.py": "starts the command that was typed, on the user's own terminal",
+}
+
+
+def test_only_the_runner_starts_processes() -> None:
+    """Every child is isolated there from the folder in which splatfix was started."""
+    starters = {"subprocess", "multiprocessing", "pty", "asyncio"}
+    calls = ("exec", "spawn", "posix_spawn", "popen", "system", "fork", "startfile")
+    found = set()
+    for folder in ("splatfix", "smoke_trainer"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if any(module.split(".")[0] in starters for _, module in imports(path)) or any(
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "os"
+                and node.attr.startswith(calls)
+                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            ):
+                found.add(path.relative_to(ROOT).as_posix())
+    assert found == set(STARTS_PROCESSES)

@@ -24,6 +24,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from splatfix.containers.lanes import Lane
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json
+from splatfix.core.isolation import find_program
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import run, say
 
@@ -402,7 +403,7 @@ def _pip_command() -> list[str]:
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     for name in ("pip3", "pip"):
-        if found := shutil.which(name):
+        if found := find_program(name):
             return [found]
     raise SplatfixError(
         "pip-missing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
+
+from splatfix.core.isolation import EMPTY, find_program, isolated
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ class Runner(Protocol):
     ) -> Completed:
         """Run ``argv`` to its end or its timeout (seconds). Never raises for what the child does.
 
-        ``env`` is the whole environment (None: inherit); where it does not say otherwise, Python writes no bytecode.
+        ``cwd`` defaults to an empty folder: who gives another trusts all code that lies there. ``env`` is the whole
+        environment (None: inherit), from which what leads into the current folder is taken; see :func:`isolated`.
         ``on_line`` gets each line of merged stdout and stderr as it appears (both then come back in ``stdout``); ``log``
         also receives those lines.
         Another thread that sets ``stop`` ends the child and all its children; ``returncode`` is then None.
@@ -93,6 +97,12 @@ class ProcessRunner:
         """See :meth:`Runner.run`."""
         words = tuple(str(word) for word in argv)
         merged = on_line is not None or log is not None
+        variables = isolated(env)
+        program = find_program(words[0], variables["PATH"])
+        if program is None:
+            return Completed(
+                words, None, "", "", 0.0, f"could not start {words[0]}: {os.strerror(errno.ENOENT)}"
+            )
         started = time.monotonic()
         _starting.add(threading.get_ident())
         try:
@@ -103,8 +113,9 @@ class ProcessRunner:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if merged else subprocess.PIPE,
-                cwd=cwd,
-                env=_leaving_no_bytecode(env),
+                executable=program,
+                cwd=cwd or EMPTY,
+                env=variables,
                 text=True,
                 encoding="utf-8",
                 errors="replace",
@@ -197,12 +208,6 @@ def _end_living() -> None:
     for process in tuple(_living):
         if process.returncode is None:
             _end(process)
-
-
-def _leaving_no_bytecode(env: Mapping[str, str] | None) -> dict[str, str]:
-    """The environment of a child: an interpreter that is only asked something must not write into what it belongs to.
-    pip compiles what it installs all the same."""
-    return {"PYTHONDONTWRITEBYTECODE": "1", **(os.environ if env is None else env)}
 
 
 @contextmanager

@@ -135,7 +135,7 @@ def _run_pip(
         variables["PYTHONPATH"] = str(_silenced_check(scratch.root / "silenced"))
     argv = [environment.python, "-m", "pip", "--no-input", "--disable-pip-version-check"]
     argv += ["wheel", "--verbose", "--no-build-isolation", "--no-deps", "--no-index", "--no-clean"]
-    argv += ["--wheel-dir", str(scratch.wheels), "."]
+    argv += ["--wheel-dir", str(scratch.wheels), str(scratch.source)]
     lines = BuildLines()
 
     def follow(line: str) -> None:
@@ -150,7 +150,6 @@ def _run_pip(
         done = runner.run(
             argv,
             timeout=_TIMEOUT,
-            cwd=scratch.source,
             env=child_environment(variables, action.unset, action.path_first),
             on_line=follow,
             log=log,

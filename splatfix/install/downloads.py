@@ -166,7 +166,7 @@ def _download_sdist(requirement: str, python: str, folder: Path, runner: Runner)
     argv = [python, "-m", "pip", "--no-input", "--disable-pip-version-check", "download", "--no-deps"]
     argv += ["--no-binary", ":all:", "--no-build-isolation", "--dest", str(folder), requirement]
     # pip asks setup.py for the name of what it has downloaded; told to build no CUDA it needs no toolkit for that
-    done = runner.run(argv, timeout=_SDIST_TIMEOUT, cwd=folder, env={**os.environ, "BUILD_NO_CUDA": "1"})
+    done = runner.run(argv, timeout=_SDIST_TIMEOUT, env={**os.environ, "BUILD_NO_CUDA": "1"})
     found = sorted(folder.glob("*.tar.gz"))
     if not done.ok or len(found) != 1:
         said = [line for line in (done.stdout + done.stderr).splitlines() if "rror" in line]

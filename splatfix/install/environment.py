@@ -123,7 +123,7 @@ def child_environment(
     No bytecode is written that pip does not know of. A pip that a setup.py starts by itself reaches no index: it would
     change packages that are not in the plan.
     """
-    dropped = {"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONSAFEPATH", "__PYVENV_LAUNCHER__", *unset}
+    dropped = {"PYTHONPATH", "PYTHONHOME", *unset}
     kept = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("PIP_")}
     kept |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}
     kept |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
@@ -162,7 +162,7 @@ def pip_install(wheel: Path, environment: Environment, runner: Runner, log: Path
     argv += ["--no-input", "--disable-pip-version-check", "install", "--no-deps", "--no-index"]
     argv += ["--force-reinstall", "--no-warn-script-location", str(wheel)]
     with writable_log(log):
-        done = runner.run(argv, timeout=_PIP_TIMEOUT, cwd=wheel.parent, env=child_environment(), log=log)
+        done = runner.run(argv, timeout=_PIP_TIMEOUT, env=child_environment(), log=log)
     if not done.ok:
         said = [line for line in done.stdout.splitlines() if line.startswith("ERROR")] or [done.why()]
         raise SplatfixError(

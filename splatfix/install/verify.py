@@ -222,9 +222,8 @@ def check_import(
     Raises:
         SplatfixError: ``import-failed`` or ``import-shadowed``.
     """
-    with temporary_folder("splatfix-import-") as empty:
-        argv = [environment.python, "-c", _IMPORT_ALL, _MARK, *modules]
-        done = runner.run(argv, timeout=_IMPORT_TIMEOUT, cwd=empty, env=child_environment())
+    argv = [environment.python, "-c", _IMPORT_ALL, _MARK, *modules]
+    done = runner.run(argv, timeout=_IMPORT_TIMEOUT, env=child_environment())
     loaded = dict(
         json.loads(line.removeprefix(_MARK)) for line in done.stdout.splitlines() if line.startswith(_MARK)
     )

@@ -6,10 +6,12 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from splatfix.core.isolation import EMPTY
 from splatfix.core.runner import ProcessRunner
 
 RUNNER = ProcessRunner()
@@ -183,3 +185,34 @@ def test_no_child_outlives_a_process_that_ends(
     *words, pid = done.stdout.split()
     assert words == (["interrupted"] if signal_at_all else [])
     assert_gone(int(pid))
+
+
+def test_a_child_starts_in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(9)\n")
+    (tmp_path / "pip.py").write_text("raise SystemExit(9)\n")
+    monkeypatch.chdir(tmp_path)
+    assert RUNNER.run(python("import json"), timeout=20).ok
+    assert RUNNER.run([sys.executable, "-m", "pip", "--version"], timeout=20).ok
+    assert RUNNER.run(python("import json"), timeout=20, cwd=tmp_path).returncode == 9
+    assert [path.name for path in EMPTY.iterdir()] == ["README.txt"]
+
+
+@pytest.mark.parametrize("path", [".", "", "./bin"])
+def test_a_program_of_the_current_folder_is_not_found(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Callable[[Path, str], Path]
+) -> None:
+    script(tmp_path / path / "nvcc-here", "#!/bin/sh\n")
+    monkeypatch.chdir(tmp_path)
+    env = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}"}
+    assert RUNNER.run(["nvcc-here"], timeout=20, env=env).returncode is None
+    assert not RUNNER.run(["sh", "-c", "nvcc-here"], timeout=20, cwd=tmp_path, env=env).ok
+    assert RUNNER.run([f"./{path}/nvcc-here"], timeout=20, env=env).ok, "a path is what was asked for"
+
+
+def test_a_child_of_python_does_not_stay_at_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONINSPECT", "1")
+    monkeypatch.setenv("PYTHONSTARTUP", "start.py")
+    done = RUNNER.run(
+        python("import os; print(sorted({'PYTHONINSPECT', 'PYTHONSTARTUP'} & {*os.environ}))"), timeout=20
+    )
+    assert done.stdout == "[]\n"

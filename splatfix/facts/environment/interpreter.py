@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.isolation import find_program
 from splatfix.core.step import say
 
 _IN_ENVIRONMENT = ("bin/python", "Scripts/python.exe", "python.exe")
@@ -75,9 +76,8 @@ def _interpreter_at(given: str) -> str:
         if not os.access(path, os.X_OK) and not _is_python(path):
             raise _no_python(path, "it is a file that cannot be run")
         return str(path.absolute())  # links kept: a venv is known by its link
-    import shutil  # slow to import, and seldom needed
-
-    if found := shutil.which(given):
+    found = find_program(given)
+    if found and os.access(found, os.X_OK):
         return found
     raise usage_error(
         "no-interpreter",

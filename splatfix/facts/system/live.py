@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from splatfix.binaries import Binary, SymbolNeeds, missing_exports, provided_versions, read_binary, read_needs
+from splatfix.core.isolation import without_relative_path
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 
 # A program's arguments name splatfix's own scripts; where splatfix is installed differs between machines.
@@ -107,7 +108,7 @@ class LiveSystem:
         self.name = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
         found = platform.machine()
         self.machine = {"AMD64": "x86_64", "ARM64": "arm64"}.get(found, found)
-        self.env: Mapping[str, str] = dict(os.environ if env is None else env)
+        self.env: Mapping[str, str] = without_relative_path(os.environ if env is None else env)
         self.python = sys.executable
 
     def read(self, path: str) -> str | None:

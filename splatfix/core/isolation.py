@@ -1,0 +1,52 @@
+"""What a child process takes from the folder in which splatfix was started, which may be a stranger's checkout: nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+EMPTY = Path(__file__).with_name("empty")
+"""Where a child starts: ``python -c`` and ``python -m`` import from there, and options such as ``-I`` and ``-P`` are either
+too new for target interpreters or hide the user's own packages."""
+
+# They make a child of Python run a file of the user's, stay at a prompt, or take itself for another interpreter (macOS).
+_DROPPED = ("PYTHONSTARTUP", "PYTHONINSPECT", "__PYVENV_LAUNCHER__")
+
+
+def isolated(env: Mapping[str, str] | None) -> dict[str, str]:
+    """The variables of a child; None stands for this process's own.
+
+    An interpreter that is only asked something must not write bytecode into what it belongs to; pip compiles what it
+    installs all the same.
+    """
+    given = os.environ if env is None else env
+    kept = {name: value for name, value in given.items() if name not in _DROPPED}
+    return {"PYTHONDONTWRITEBYTECODE": "1", **without_relative_path(kept)}
+
+
+def without_relative_path(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables without the folders in PATH that are below the current one, such as ``.`` or an empty word."""
+    folders = env.get("PATH", os.defpath).split(os.pathsep)
+    return {**env, "PATH": os.pathsep.join(filter(_is_absolute, folders))}
+
+
+def _is_absolute(folder: str) -> bool:
+    return os.path.isabs(folder.strip('"'))  # noqa: PTH117 - before every child, and fast
+
+
+def find_program(name: str, path: str | None = None) -> str | None:
+    """The program that ``name`` stands for: a path as it is, a bare name in the folders of ``path`` (default: PATH).
+
+    Windows itself would look into the current folder first, and :func:`shutil.which` with it.
+    """
+    if any(sign in name for sign in "/\\" if sign in (os.sep, os.altsep)):
+        return os.path.abspath(name)  # noqa: PTH100 - resolve() follows links, and a venv is known by its link
+    names = [name if name.lower().endswith(".exe") else f"{name}.exe"] if os.name == "nt" else [name]
+    path = without_relative_path(os.environ)["PATH"] if path is None else path
+    for folder in path.split(os.pathsep):
+        for candidate in names:
+            found = os.path.join(folder.strip('"'), candidate)  # noqa: PTH118 - before every child, and fast
+            if os.path.isfile(found) and os.access(found, os.X_OK):  # noqa: PTH113
+                return found
+    return None
