@@ -5,87 +5,27 @@ import struct
 import time
 import tracemalloc
 import zipfile
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from splatfix.binaries import BinaryError, missing_exports, read_binary, read_needs, read_wheel
-from splatfix.binaries._bytes import Reader
-from splatfix.binaries.elf import MAGIC as ELF_MAGIC
 from splatfix.binaries.fatbin import MAX_RECORDS
-from splatfix.binaries.pe import MAGIC as PE_MAGIC
-from splatfix.binaries.reader import parse
-from splatfix.binaries.symbols import parse_exported, parse_needs, parse_provided
-from splatfix.binaries.wheel import parse_wheel
+from tests.hostile.binaries import ASKED, corpus, run
 
 from .forge_elf import ElfForge
 from .forge_fatbin import TYPICAL, entry, fatbin_of
 from .forge_pe import PeForge
-from .mutate import corpus, mutants
 
 MEMORY_LIMIT = 50 << 20
 SECONDS_LIMIT = 60.0  # a guard against hanging; some seconds are usual for the largest, under tracemalloc
-
-ASKED = ("symbol3", "PyInit__C", "malloc", "absent")
-
-
-def outcome(call: Callable[[Reader], object], data: bytes, behind: bytes) -> object:
-    """What a call answers or complains about, with other bytes lying behind the file's end."""
-    try:
-        return call(Reader(data + behind, 0, len(data)))
-    except BinaryError as error:
-        assert str(error)
-        return str(error)
-
-
-def calls_for(data: bytes) -> list[Callable[[Reader], object]]:
-    """Everything the reader can be asked about a file that starts like this one."""
-    calls: list[Callable[[Reader], object]] = [lambda reader: parse(reader, "x")]
-    if data.startswith((ELF_MAGIC, PE_MAGIC)):
-        calls += [parse_needs, parse_provided, lambda reader: parse_exported(reader, ASKED)]
-    if data.startswith(b"PK"):
-        calls.append(lambda reader: parse_wheel(reader, "x.whl", on_error=lambda *_: None))
-    return calls
-
-
-def run(files: dict[str, bytes], count: int, seed: int) -> Counter[str]:
-    """Feed mutants to every call; returns how many calls answered and how many refused."""
-    seen: Counter[str] = Counter()
-    for number, (label, data) in enumerate(mutants(files, count, seed)):
-        for call in calls_for(data):
-            try:
-                first = outcome(call, data, b"")
-                # a sample is read again with live structures behind its end: the answer must be the same
-                if number % 4 == 0:
-                    assert outcome(call, data, TYPICAL * 4) == first, label
-            except AssertionError:
-                raise
-            except BaseException as error:
-                raise AssertionError(f"{label}: {type(error).__name__} escaped: {error}") from error
-            seen["refused" if isinstance(first, str) else "answered"] += 1
-    return seen
 
 
 def test_three_thousand_mutants() -> None:
     seen = run(corpus(), 3_000, seed=1)
     # both ways out must be travelled, or the mutants are too tame or too wild to show anything
     assert seen["refused"] > 1_500 and seen["answered"] > 1_500, seen
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10, 15))
-def test_a_hundred_thousand_mutants(seed: int) -> None:
-    """Twenty thousand for each seed, with every allocation counted."""
-    tracemalloc.start()
-    try:
-        seen = run(corpus(), 20_000, seed)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert seen["refused"] > 10_000 and seen["answered"] > 10_000, seen
-    assert peak < MEMORY_LIMIT, f"{peak / 2**20:.0f} MiB"
 
 
 # -- files made to exhaust memory or time -------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from splatfix.binaries import EntryKind, read_binary, read_needs, read_path
+from tests.hostile.binaries import run
 
 from . import oracle
-from .test_hostile import run
 
 pytestmark = pytest.mark.native
 

@@ -1,10 +1,10 @@
-"""Tiny scenes in every layout, made once per session, and runs short enough for the fast tests."""
+"""Tiny scenes, made once per session, and runs short enough for the fast tests."""
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,45 +12,9 @@ import pytest
 import torch
 
 from smoke_trainer.config import TrainConfig, scaled_to
-from smoke_trainer.data.camera import Camera, Distortion
-from tools.scenes.raytrace import Picture, render_view
-from tools.scenes.recipes import RECIPES, Recipe, orbit
-from tools.scenes.sfm import Observed, reconstruct
-from tools.scenes.write import write_scene
+from tests.smoke_trainer.tiny import TinyScene, tiny_scene
 
 ShortRun = Callable[..., TrainConfig]
-TINY = Camera(48, 36, 45.0, 46.0, 25.0, 17.0)
-LENS = Distortion(k1=-0.3, k2=0.05, p1=0.002, p2=-0.001)
-
-
-@dataclasses.dataclass(frozen=True)
-class TinyScene:
-    """A recipe with what it rendered."""
-
-    recipe: Recipe
-    poses: list[Any]
-    pictures: list[Picture]
-    points: Observed
-
-
-def tiny_recipe(layout: str) -> Recipe:
-    base = RECIPES["figurine" if layout == "blender" else "fruit"]
-    reach = 4.2 if layout == "blender" else 1.9
-    target = (0.0, 0.0, 0.0) if layout == "blender" else (0.05, -0.2, 0.0)
-    nominal = TINY.resized(TINY.width * 8, TINY.height * 8) if layout == "colmap-binary" else TINY
-    if layout == "blender":  # its files state one angle only
-        nominal = Camera(40, 40, 55.0, 55.0, 20.0, 20.0)
-    return dataclasses.replace(
-        base,
-        name="tiny",
-        layout=layout,
-        camera=nominal,
-        downscale=8 if layout == "colmap-binary" else 1,
-        image_folder="images_8" if layout == "colmap-binary" else "images",
-        poses=lambda: orbit(10, reach, 0.9, target, 160.0, -80.0),
-        points=300,
-        distortion=LENS if layout == "nerfstudio" else Distortion(),
-    )
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -61,23 +25,7 @@ def _one_thread() -> None:
 
 @pytest.fixture(scope="session")
 def tiny_scenes() -> Callable[[str], TinyScene]:
-    made: dict[str, TinyScene] = {}
-
-    def get(layout: str) -> TinyScene:
-        if layout not in made:
-            recipe = tiny_recipe(layout)
-            poses, world = recipe.poses(), recipe.world()
-            pictures = [
-                render_view(world, recipe.image_camera, pose, samples=2, distortion=recipe.distortion)
-                for pose in poses
-            ]
-            points = reconstruct(
-                pictures, recipe.image_camera, poses, recipe.distortion, recipe.points, recipe.seed
-            )
-            made[layout] = TinyScene(recipe, poses, pictures, points)
-        return made[layout]
-
-    return get
+    return cache(tiny_scene)
 
 
 @pytest.fixture(scope="session")
@@ -88,10 +36,9 @@ def written_scenes(
     root = tmp_path_factory.mktemp("scenes")
 
     def get(layout: str) -> Path:
-        tiny, folder = tiny_scenes(layout), root / f"scene-{layout}"
+        folder = root / f"scene-{layout}"
         if not folder.is_dir():
-            folder.mkdir()
-            write_scene(tiny.recipe, tiny.pictures, tiny.poses, tiny.points, folder)
+            tiny_scenes(layout).write(folder)
         return folder
 
     return get

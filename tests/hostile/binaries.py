@@ -1,0 +1,127 @@
+"""Damaged ELF, PE, fat binary and wheel files: nothing but `BinaryError` escapes, and nothing is read past the end."""
+
+from __future__ import annotations
+
+import io
+import sysconfig
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from splatfix.binaries import BinaryError
+from splatfix.binaries._bytes import Reader
+from splatfix.binaries.elf import MAGIC as ELF_MAGIC
+from splatfix.binaries.pe import MAGIC as PE_MAGIC
+from splatfix.binaries.reader import parse
+from splatfix.binaries.symbols import parse_exported, parse_needs, parse_provided
+from splatfix.binaries.wheel import parse_wheel
+from tests.binaries.forge_elf import ElfForge
+from tests.binaries.forge_fatbin import LTO, TYPICAL, entry, fatbin_of
+from tests.binaries.forge_pe import PeForge
+
+from .harness import Case
+from .mutate import mutants
+
+_BATCH = 1000
+ASKED = ("symbol3", "PyInit__C", "malloc", "absent")
+_REAL_LIMIT = 200_000
+
+
+def corpus() -> dict[str, bytes]:
+    """Small files of every kind the reader knows, and a few real extension modules of this Python."""
+    fat = ((".text", b"\x90" * 64), ("__nv_relfatbin", fatbin_of(entry(LTO, 90))), (".nv_fatbin", TYPICAL))
+    everything = {
+        "needed": ("libc10.so", "libcudart.so.12"),
+        "soname": "_C.so",
+        "runpath": "$ORIGIN:/opt/cuda",
+        "imports": ("_ZN2at5emptyEv", "cudaMalloc"),
+        "weak": ("__gmon_start__",),
+        "exports": tuple(f"symbol{index}" for index in range(12)),
+        "wanted": (("libstdc++.so.6", ("GLIBCXX_3.4.32", "CXXABI_1.3")), ("libc.so.6", ("GLIBC_2.34",))),
+        "defined": ("V_1", "V_2"),
+    }
+    library = ElfForge(sections=fat, **everything).build()
+    files = {
+        "elf64": library,
+        "elf64-big-endian": ElfForge(sections=fat, order=">", hash_style="sysv", **everything).build(),
+        "elf32": ElfForge(sections=fat, bits=32, hash_style="none", **everything).build(),
+        "elf64-unnamed": ElfForge(sections=fat, section_table=False, **everything).build(),
+        "cubin": ElfForge(
+            machine=190,
+            abi_version=8,
+            flags=0x6006402,
+            dynamic=False,
+            sections=((".note.nv.tkinfo", b"ptxas\0-arch sm_100a -m 64 \0"),),
+        ).build(),
+        "fatbin": TYPICAL,
+    }
+    tables = (("cudart64_12.dll", ("cudaMalloc", 3, "cudaFree")), ("c10.dll", ("?x@@YAXXZ",)))
+    for wide in (True, False):
+        files[f"pe{64 if wide else 32}"] = PeForge(
+            wide=wide,
+            sections=((".nv_fatb", TYPICAL), ("__nv_rel", TYPICAL)),
+            imports=tables,
+            delayed=("nvcuda.dll",),
+            exports=tuple(f"symbol{index}" for index in range(12)),
+        ).build()
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", method) as archive:
+            archive.writestr("pkg/__init__.py", "x = 1")
+            archive.writestr("pkg/_C.so", library)
+        files[f"wheel-{method}"] = packed.getvalue()
+    modules = Path(sysconfig.get_path("platstdlib"), "lib-dynload")
+    small = (path for path in sorted(modules.glob("*.so")) if path.stat().st_size <= _REAL_LIMIT)
+    for path, _ in zip(small, range(3), strict=False):
+        files[path.name] = path.read_bytes()
+    return files
+
+
+def outcome(call: Callable[[Reader], object], data: bytes, behind: bytes) -> object:
+    """What a call answers or complains about, with other bytes lying behind the file's end."""
+    try:
+        return call(Reader(data + behind, 0, len(data)))
+    except BinaryError as error:
+        assert str(error)
+        return str(error)
+
+
+def calls_for(data: bytes) -> list[Callable[[Reader], object]]:
+    """Everything the reader can be asked about a file that starts like this one."""
+    calls: list[Callable[[Reader], object]] = [lambda reader: parse(reader, "x")]
+    if data.startswith((ELF_MAGIC, PE_MAGIC)):
+        calls += [parse_needs, parse_provided, lambda reader: parse_exported(reader, ASKED)]
+    if data.startswith(b"PK"):
+        calls.append(lambda reader: parse_wheel(reader, "x.whl", on_error=lambda *_: None))
+    return calls
+
+
+def run(files: dict[str, bytes], count: int, seed: int) -> Counter[str]:
+    """Feed mutants to every call; returns how many calls answered and how many refused."""
+    seen: Counter[str] = Counter()
+    for number, (label, data) in enumerate(mutants(files, count, seed)):
+        for call in calls_for(data):
+            try:
+                first = outcome(call, data, b"")
+                # a sample is read again with live structures behind its end: the answer must be the same
+                if number % 4 == 0:
+                    assert outcome(call, data, TYPICAL * 4) == first, label
+            except AssertionError:
+                raise
+            except BaseException as error:
+                raise AssertionError(f"{label}: {type(error).__name__} escaped: {error}") from error
+            seen["refused" if isinstance(first, str) else "answered"] += 1
+    return seen
+
+
+def cases(count: int, seed: int) -> Iterator[Case]:
+    """Mutants by the thousand; their seeds count on from ``seed``."""
+    for number in range(seed, seed + max(1, count // _BATCH)):
+        yield Case(f"seed-{number}", lambda _, number=number: _batch(number), _BATCH)  # type: ignore[misc]
+
+
+def _batch(seed: int) -> None:
+    seen = run(corpus(), _BATCH, seed)
+    # both ways out must be travelled, or the mutants are too tame or too wild to show anything
+    assert min(seen["refused"], seen["answered"]) > _BATCH // 2, seen

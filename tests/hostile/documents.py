@@ -1,0 +1,209 @@
+"""Damaged documents: saved facts, recorded machines, knowledge overrides, build logs, wheels and what is in them."""
+
+from __future__ import annotations
+
+import json
+import random
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from splatfix.core.codec import to_json
+from splatfix.core.errors import SplatfixError
+from splatfix.install.root_cause import find_root_cause
+from splatfix.install.wheels import add_manifest, open_wheel, write_wheel
+from splatfix.knowledge.tables import table, table_names
+from tests.install import test_root_cause
+from tests.machines import NAMES, facts_of, raw_machines
+
+from .commands import command, enter
+from .harness import Case
+from .mutate import damaged_document, damaged_text, mutants
+
+_BATCH = 50
+COMMANDS = (
+    ("diagnose", "--facts", "facts.json", "--json"),
+    ("diagnose", "--facts", "facts.json", "-v"),
+    ("install", "--dry-run", "--why", "--facts", "facts.json", "--json"),
+    ("install", "--dry-run", "--why", "--facts", "facts.json"),
+)
+
+
+def facts_cases(count: int, seed: int) -> Iterator[Case]:
+    """Saved facts of the simulated machines with nodes replaced, or bytes damaged."""
+    documents = [to_json(facts_of(name)) for name in NAMES]
+    for number in range(seed, seed + count):
+
+        def run(folder: Path, number: int = number) -> None:
+            rng = random.Random(number)
+            text = json.dumps(damaged_document(rng, documents[number % len(documents)])).encode()
+            (folder / "facts.json").write_bytes(text if rng.random() < 0.8 else damaged_text(rng, text))
+            _judge(folder, number)
+
+        yield Case(f"{NAMES[number % len(NAMES)]}-{number}", run)
+
+
+def recording_cases(count: int, seed: int) -> Iterator[Case]:
+    """Recorded machines, one to four of whose files are damaged."""
+    for number in range(seed, seed + count):
+        name = NAMES[number % len(NAMES)]
+
+        def run(folder: Path, number: int = number, name: str = name) -> None:
+            rng = random.Random(number)
+            raw_machines()[name].write(folder / "facts.json")
+            files = sorted(path for path in (folder / "facts.json").rglob("*") if path.is_file())
+            for path in rng.sample(files, min(len(files), rng.choice((1, 1, 2, 4)))):
+                data = path.read_bytes()
+                if path.suffix == ".json" and rng.random() < 0.7:
+                    path.write_text(json.dumps(damaged_document(rng, json.loads(data))))
+                else:
+                    path.write_bytes(damaged_text(rng, data))
+            _judge(folder, number)
+
+        yield Case(f"{name}-{number}", run)
+
+
+def _judge(folder: Path, number: int) -> None:
+    enter(folder)
+    command(folder, *COMMANDS[number % 2])
+    command(folder, *COMMANDS[2 + number // 2 % 2])
+
+
+def overrides(rng: random.Random) -> dict[str, Any]:
+    """Some rows of our own tables, damaged."""
+    chosen: dict[str, Any] = {}
+    for name in rng.sample(table_names(), rng.choice((1, 1, 2))):
+        rows = dict(table(name))
+        for section in rng.sample(sorted(rows), min(len(rows), 2)):
+            content = rows[section]
+            if isinstance(content, dict) and len(content) > 3:
+                content = {key: content[key] for key in rng.sample(sorted(content), 3)}
+            chosen.setdefault(name, {})[section] = content
+    document: dict[str, Any] = damaged_document(rng, chosen)
+    return document
+
+
+def override_cases(count: int, seed: int) -> Iterator[Case]:
+    """Knowledge overrides; each is used for a diagnosis where it is accepted."""
+    for number in range(seed, seed + count):
+
+        def run(folder: Path, number: int = number) -> None:
+            rng = random.Random(number)
+            text = json.dumps(overrides(rng)).encode()
+            file = folder / "extra.json"
+            if rng.random() < 0.3:
+                file, text = folder / "extra.toml", damaged_text(rng, TOML)
+            file.write_bytes(text if rng.random() < 0.8 else damaged_text(rng, text))
+            (folder / "facts.json").write_text(json.dumps(to_json(facts_of(NAMES[number % len(NAMES)]))))
+            enter(folder)
+            command(folder, "--knowledge", file.name, *COMMANDS[number % 4])
+
+        yield Case(f"seed-{number}", run)
+
+
+TOML = b"""[archs.archs.130]
+cc = [13, 0]
+name = "Example"
+gpus = ["RTX 6090"]
+first_toolkit = [14, 0]
+last_toolkit = false
+tegra = false
+variants = {}
+verified = true
+source = "release notes"
+
+[drivers.driver_levels.640]
+cuda = [14, 0]
+verified = true
+source = "nvidia-smi"
+
+[torch_releases]
+index_url = "https://mirror.example/whl/{tag}"
+
+[breakages.cstdint.when]
+gcc = ">=14"
+"""
+
+
+def logs() -> list[bytes]:
+    """The build logs of the tests of root causes."""
+    return [
+        text.encode()
+        for name, text in vars(test_root_cause).items()
+        if name.isupper() and isinstance(text, str)
+    ]
+
+
+def log_cases(count: int, seed: int) -> Iterator[Case]:
+    """Build logs by the hundred: each gives a cause, if only an unknown one."""
+    for number in range(seed, seed + max(1, count // _BATCH)):
+
+        def run(_: Path, number: int = number) -> None:
+            rng = random.Random(number)
+            for index in range(_BATCH):
+                read_log(damaged_text(rng, rng.choice(logs())), f"#{index} of seed {number}")
+
+        yield Case(f"seed-{number}", run, _BATCH)
+
+
+def read_log(data: bytes, label: str = "") -> None:
+    """Find the cause in it, as a build does with its own log."""
+    cause = find_root_cause(data.decode("utf-8", errors="replace"))
+    assert cause.kind and len(cause.lines) < 12, label
+
+
+def wheel_cases(count: int, seed: int) -> Iterator[Case]:
+    """Wheels with damaged bytes or damaged metadata: read whole, or refused as no wheel."""
+    for number in range(seed, seed + max(1, count // _BATCH)):
+
+        def run(folder: Path, number: int = number) -> None:
+            rng = random.Random(number)
+            for index in range(_BATCH):
+                wheel = damaged_wheel(rng, folder / str(index))
+                try:
+                    read_wheel(wheel)
+                except Exception as error:
+                    raise AssertionError(f"#{index} of seed {number}: {error!r}") from error
+
+        yield Case(f"seed-{number}", run, _BATCH)
+
+
+def damaged_wheel(rng: random.Random, folder: Path) -> Path:
+    """A wheel with a script, an entry point and data, damaged."""
+    folder.mkdir()
+    files = {"pkg/__init__.py": b"x = 1\n", "pkg/_C.so": b"\x7fELF", "pkg-1.data/scripts/run": b"#!python\n"}
+    files["pkg-1.dist-info/entry_points.txt"] = b"[console_scripts]\nrun = pkg:main\n"
+    path = write_wheel(folder, "pkg", "1", files, "test")
+    if rng.random() < 0.5:
+        ((_, data),) = mutants({"": path.read_bytes()}, 1, rng.getrandbits(32))
+        path.write_bytes(data)
+        return path
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    hurt = rng.choice(sorted(members))
+    members[hurt] = damaged_text(rng, members[hurt])
+    if rng.random() < 0.3:
+        members[
+            rng.choice(("../evil", "/evil", "pkg\\..\\evil", "pkg-1.data/data/../../evil", "a" * 5000))
+        ] = b""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def read_wheel(path: Path) -> None:
+    """Everything that an installation asks of a wheel before pip gets it."""
+    place = Path("/nowhere/env")
+    target: Any = SimpleNamespace(
+        purelib=place / "p", platlib=place / "l", scripts=place / "s", data=place, headers=place / "h"
+    )
+    try:
+        wheel = open_wheel(path)
+        inside = all(place in one.parents and ".." not in one.parts for one in wheel.destinations(target))
+        assert wheel.modules is not None and inside, "a member leaves the environment"
+        add_manifest(path, {"kind": "built"})
+    except SplatfixError as error:
+        assert error.code in ("not-a-wheel", "cannot-write"), error.code

@@ -1,0 +1,110 @@
+"""Runs cases one by one, each in a child with limits on time and memory, and says which of them failed and why.
+
+A case is a name from which it can be made again, and a function that gets an empty folder and asserts. The child is a
+fork of a process that has imported everything already, so that hundreds of cases cost little more than what they do.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import subprocess
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SECONDS = 20.0
+MEGABYTES = 500
+# Far above the limit, so that a case that runs away fails by itself and not the machine with it.
+_ADDRESS_SPACE = 6 << 30
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input. ``inputs`` is how many it stands for where they are small and tried many at a time."""
+
+    name: str
+    run: Callable[[Path], None]
+    inputs: int = 1
+
+
+@dataclass
+class Tally:
+    """What came of a class of cases."""
+
+    tried: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why, by the case's name."""
+    slowest: float = 0.0
+    """Seconds."""
+    largest: float = 0.0
+    """Megabytes of resident memory, of the case and of every process it started."""
+
+
+def run_all(cases: Iterable[Case]) -> Tally:
+    """Run every case; a failure ends that case only."""
+    tally = Tally()
+    for case in cases:
+        why, seconds, megabytes = run_one(case)
+        tally.tried += case.inputs
+        tally.slowest, tally.largest = max(tally.slowest, seconds), max(tally.largest, megabytes)
+        if why:
+            tally.failed[case.name] = why
+    return tally
+
+
+def run_one(case: Case) -> tuple[str, float, float]:
+    """(why it failed or "", seconds, megabytes) of one case, in a child and a folder of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="hostile-"))
+    begun = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        os._exit(_in_child(case, folder))
+    try:
+        watch = os.pidfd_open(child)
+        in_time = bool(select.select([watch], [], [], SECONDS)[0])
+        os.close(watch)
+        with suppress(ProcessLookupError):  # the child, when it hangs, and whatever it leaves behind
+            os.killpg(child, signal.SIGKILL)
+        _, status, usage = os.wait4(child, 0)
+        seconds, megabytes = time.monotonic() - begun, usage.ru_maxrss / 1024
+        said = folder / "why"
+        if not in_time:
+            why = f"not done within {SECONDS:g} s"
+        elif os.WIFSIGNALED(status):
+            why = f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
+        elif status:
+            why = said.read_text(errors="replace") if said.exists() else f"exit status {status}"
+        else:
+            why = f"{megabytes:.0f} MB of memory" if megabytes > MEGABYTES else ""
+        return why, seconds, megabytes
+    finally:
+        _remove(folder)
+
+
+def _in_child(case: Case, folder: Path) -> int:
+    """What the child does; its exit status."""
+    inside = folder / "case"
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        inside.mkdir()
+        os.chdir(inside)
+        case.run(inside)
+    except BaseException:  # noqa: BLE001 - a failure of any kind is what is looked for
+        (folder / "why").write_text(traceback.format_exc(limit=-8), errors="replace")
+        return 1
+    return 0
+
+
+def _remove(folder: Path) -> None:
+    """All of it, also what may not be listed, or is nested deeper than Python recurses."""
+    for argv in (["chmod", "-R", "u+rwX", str(folder)], ["rm", "-rf", str(folder)]):
+        subprocess.run(argv, check=False, stderr=subprocess.DEVNULL)

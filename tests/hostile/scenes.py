@@ -1,0 +1,126 @@
+"""Broken scenes: a file of any layout cut short, overwritten, emptied, removed or replaced; and PLY files by themselves."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from smoke_trainer import ply
+from smoke_trainer.data.images import ImageStore
+from smoke_trainer.data.load import load_scene
+from smoke_trainer.errors import SceneError
+from tests.smoke_trainer.tiny import LAYOUTS, tiny_scene
+
+from .harness import Case
+from .mutate import damaged_text, mutants
+
+CPU = torch.device("cpu")
+_BATCH = 100
+
+
+def cases(count: int, seed: int) -> Iterator[Case]:
+    """Scenes of each layout in turn, one damage each."""
+    made = cache(tiny_scene)  # here, so that the cases' children find them made
+    for number in range(seed, seed + count):
+        layout = LAYOUTS[number % len(LAYOUTS)]
+        scene = made(layout)
+
+        def run(folder: Path, scene=scene, number=number) -> None:  # type: ignore[no-untyped-def]
+            scene.write(folder / "scene")
+            load_damaged(folder / "scene", number)
+
+        yield Case(f"{layout}-{number}", run)
+
+
+def load_damaged(folder: Path, seed: int) -> None:
+    """Damage one file; the scene loads, or one clear error says why not."""
+    torch.set_num_threads(1)
+    rng = random.Random(seed)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    # most files are images; the others deserve as much attention
+    rest = [path for path in files if path.suffix != ".png"]
+    path = rng.choice(rest if rng.random() < 0.6 else files)
+    _damage(path, rng.choice(files), rng)
+    try:
+        scene = load_scene(str(folder), resolution=rng.choice((-1, 2, 20)))
+        photos = ImageStore(CPU, CPU)
+        for view in scene.train + scene.test:
+            assert torch.isfinite(photos.get(view).color).all()
+            assert np.isfinite(view.world_to_camera).all()
+    except SceneError as error:
+        assert str(folder) in error.message or "usable image" in error.message
+        assert "\n" not in error.message and error.note
+    else:
+        assert np.isfinite(scene.points.xyz).all() and scene.extent > 0
+
+
+def _damage(path: Path, other: Path, rng: random.Random) -> None:
+    kind = rng.choice(("bytes", "bytes", "text", "text", "cut", "empty", "remove", "folder", "swap"))
+    if kind == "bytes":
+        ((_, data),) = mutants({"": path.read_bytes()}, 1, rng.getrandbits(32))
+        path.write_bytes(data)
+    elif kind == "text":
+        path.write_bytes(damaged_text(rng, path.read_bytes()))
+    elif kind == "cut":
+        path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "swap":
+        shutil.copyfile(other, path) if other != path else None
+    else:
+        path.unlink()
+        if kind == "folder":
+            path.mkdir()
+
+
+def ply_files() -> dict[str, bytes]:
+    """Points as text, points as bytes, a Gaussian model."""
+    rng = np.random.default_rng(0)
+    head = "ply\nformat {} 1.0\nelement vertex 3\n"
+    head += "".join(f"property float {axis}\n" for axis in "xyz")
+    head += "".join(f"property uchar {name}\n" for name in ("red", "green", "blue")) + "end_header\n"
+    rows = rng.normal(size=(3, 3)).astype(">f4")
+    packed = b"".join(row.tobytes() + b"\x01\x02\x03" for row in rows)
+    names = ply.gaussian_properties(3)
+    model = "ply\nformat binary_little_endian 1.0\nelement vertex 3\n"
+    model += "".join(f"property float {name}\n" for name in names) + "end_header\n"
+    return {
+        "text": (head.format("ascii") + "1 2 3 4 5 6\n1e3 -2 .5 255 0 0\n0 0 0 0 0 0\n").encode(),
+        "big-endian": head.format("binary_big_endian").encode() + packed,
+        "gaussians": model.encode() + rng.normal(size=(3, len(names))).astype("<f4").tobytes(),
+    }
+
+
+def ply_cases(count: int, seed: int) -> Iterator[Case]:
+    """PLY files by the hundred."""
+    files = ply_files()
+    for number in range(seed, seed + max(1, count // _BATCH)):
+
+        def run(folder: Path, number=number) -> None:  # type: ignore[no-untyped-def]
+            rng = random.Random(number)
+            for label, data in mutants(files, _BATCH, number):
+                whole = data if rng.random() < 0.5 else damaged_text(rng, files[label.split(" ")[0]])
+                (folder / "p.ply").write_bytes(whole)
+                read_ply(folder / "p.ply", label)
+
+        yield Case(f"seed-{number}", run, _BATCH)
+
+
+def read_ply(path: Path, label: str = "") -> None:
+    """Read it as points and as Gaussians; each gives rows of one length, or one error that names the file."""
+    for read in (ply.read_points, ply.read_gaussians):
+        try:
+            found = read(path)
+        except SceneError as error:
+            assert path.name in str(error), label
+        except Exception as error:
+            raise AssertionError(f"{label}: {type(error).__name__} escaped: {error}") from error
+        else:
+            if not isinstance(found, dict):
+                assert np.isfinite(found.xyz).all(), label
