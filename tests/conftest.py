@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -10,9 +11,11 @@ import sys
 import textwrap
 import threading
 import venv
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -35,6 +38,41 @@ def ctrl_c_is_heard() -> None:
     """A run in the background inherits that SIGINT is ignored, and so would every process that a test interrupts."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def survived(record_property: Callable[[str, object], None]) -> Callable[[str, int], None]:
+    """Count hostile inputs that were survived: ``survived("kill -9 in install", 43)``; ``--record`` writes the sums."""
+
+    def count(what: str, number: int) -> None:
+        record_property("survived", [what, number])
+
+    return count
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--record", action="store_true", help="write counts of hostile inputs to tests/records/hostile.json"
+    )
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print how many hostile inputs of each class were survived, and write it where that was asked for."""
+    counts: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("passed", ()):
+        for name, value in getattr(report, "user_properties", ()) if report.when == "call" else ():
+            if name == "survived":
+                counts[value[0]] += value[1]
+    for what, number in sorted(counts.items()):
+        terminalreporter.write_line(f"survived {number:>7,} {what}")
+    if counts and config.getoption("--record"):
+        failed = len(terminalreporter.stats.get("failed", ()))
+        document = {
+            "made_by": "make hostile-record",
+            "failed_tests": failed,
+            "survived": dict(sorted(counts.items())),
+        }
+        (ROOT / "tests" / "records" / "hostile.json").write_text(json.dumps(document, indent=2) + "\n")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import resource
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -22,7 +23,7 @@ from pathlib import Path
 SECONDS = 20.0
 MEGABYTES = 500
 # Far above the limit, so that a case that runs away fails by itself and not the machine with it.
-_ADDRESS_SPACE = 6 << 30
+_ADDRESS_SPACE = 3 << 30
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def run_all(cases: Iterable[Case]) -> Tally:
         tally.slowest, tally.largest = max(tally.slowest, seconds), max(tally.largest, megabytes)
         if why:
             tally.failed[case.name] = why
+            print(f"{case.name}: {why.strip().splitlines()[-1]}", file=sys.stderr, flush=True)
     return tally
 
 

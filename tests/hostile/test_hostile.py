@@ -1,0 +1,67 @@
+"""Hostile input by the hundred: every class of ``python -m tests.hostile``, with limits on time and memory per case."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.hostile.__main__ import KINDS
+from tests.hostile.harness import Case, run_one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_case_survives(kind: str, survived: Callable[[str, int], None]) -> None:
+    argv = [sys.executable, "-m", "tests.hostile", kind]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    tally = json.loads(done.stdout)
+    failures = [
+        f"python -m tests.hostile {kind} --only {name}\n{why}" for name, why in tally["failed"].items()
+    ]
+    assert not failures, "\n".join(failures[:10])
+    survived(kind, tally["tried"])
+
+
+def ends(_: object) -> None:
+    """A case that is fine."""
+
+
+def fails(_: object) -> None:
+    assert 1 + 1 == 3
+
+
+def hangs(_: object) -> None:
+    while True:
+        pass
+
+
+def grows(_: object) -> None:
+    bytearray(600 << 20)
+
+
+def runs_away(_: object) -> None:
+    kept = [bytearray(1 << 20)]
+    while True:
+        kept.append(bytearray(64 << 20))
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (ends, ""),
+        (fails, "AssertionError"),
+        (hangs, "not done within"),
+        (grows, "MB of memory"),
+        (runs_away, "MemoryError"),
+    ],
+)
+def test_the_limits_hold(run: Callable[[object], None], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.hostile.harness.SECONDS", 1.0 if run is hangs else 20.0)
+    found, _, _ = run_one(Case("x", run))
+    assert why in found and bool(found) == bool(why)
