@@ -9,8 +9,10 @@ import io
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from configparser import ConfigParser, Error
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
@@ -26,6 +28,9 @@ from splatfix.install.environment import Environment
 MANIFEST = "splatfix.json"
 """File in a dist-info folder that marks what splatfix made; ``kind`` is ``built`` or ``drop-in``."""
 MANIFEST_VERSION = 2
+
+# What distributions and scripts are called: a name, never a path.
+_NAME = re.compile(r"[\w.-]*\w[\w.-]*")
 
 # The earliest time a zip file can hold; equal inputs then give equal wheels.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -44,6 +49,8 @@ class WheelFile:
     """Root-Is-Purelib"""
     tags: tuple[str, ...]
     members: tuple[str, ...]
+    scripts: tuple[str, ...] = ()
+    """Names of the launchers that pip makes for its entry points."""
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -66,7 +73,7 @@ class WheelFile:
     def destinations(self, environment: Environment) -> tuple[Path, ...]:
         """Where pip writes each member, and the launcher scripts it makes (wheel specification, PEP 427)."""
         found = [path for _, path in self.placed(environment)]
-        for script in self._launchers():
+        for script in self.scripts:
             found += [environment.scripts / script, environment.scripts / f"{script}.exe"]
         return tuple(found)
 
@@ -91,43 +98,29 @@ class WheelFile:
                 found.append((member, schemes[scheme] / rest))
         return tuple(found)
 
-    def _launchers(self) -> tuple[str, ...]:
-        member = f"{self.dist_info}/entry_points.txt"
-        if member not in self.members:
-            return ()
-        parser = ConfigParser(delimiters=("=",))
-        parser.optionxform = str  # type: ignore[assignment,method-assign]
-        with zipfile.ZipFile(self.path) as archive:
-            try:
-                parser.read_string(archive.read(member).decode("utf-8"))
-            except (Error, UnicodeDecodeError):
-                return ()
-        groups = ("console_scripts", "gui_scripts")
-        return tuple(name for group in groups if parser.has_section(group) for name in parser.options(group))
-
 
 def open_wheel(path: Path) -> WheelFile:
     """Read a wheel's metadata.
 
     Raises:
-        SplatfixError: ``not-a-wheel``.
+        SplatfixError: ``not-a-wheel``, also for one whose members or scripts would be written elsewhere.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = tuple(info.filename for info in archive.infolist() if not info.is_dir())
-            infos = {m.split("/")[0] for m in members if m.split("/")[0].endswith(".dist-info")}
-            if len(infos) != 1:
-                raise ValueError(f"it has {len(infos)} dist-info folders")
-            dist_info = infos.pop()
-            wheel = HeaderParser().parsestr(archive.read(f"{dist_info}/WHEEL").decode("utf-8"))
-            metadata = HeaderParser().parsestr(archive.read(f"{dist_info}/METADATA").decode("utf-8"))
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
-        raise SplatfixError(
-            "not-a-wheel",
-            f"{path.name} is not a valid wheel: {error}.",
-            meaning="Nothing was installed.",
-            todo=(say("Build it again; if that does not help, the source's setup.py makes broken wheels."),),
-        ) from error
+    with _archive(path) as archive:
+        members = tuple(info.filename for info in archive.infolist() if not info.is_dir())
+        infos = {m.split("/")[0] for m in members if m.split("/")[0].endswith(".dist-info")}
+        if len(infos) != 1:
+            raise ValueError(f"it has {len(infos)} dist-info folders")
+        dist_info = infos.pop()
+        wheel = HeaderParser().parsestr(_text(archive, f"{dist_info}/WHEEL"))
+        metadata = HeaderParser().parsestr(_text(archive, f"{dist_info}/METADATA"))
+        points = f"{dist_info}/entry_points.txt"
+        scripts = _launchers(_text(archive, points)) if points in members else ()
+        strange = [m for m in members if "\\" in m or PurePosixPath(m).is_absolute() or ".." in m.split("/")]
+        strange += [script for script in scripts if not _NAME.fullmatch(script)]
+        if strange:
+            raise ValueError(f"{strange[0]!r} would be written elsewhere")
+        if not _NAME.fullmatch(metadata["Name"] or "") or not metadata["Version"]:
+            raise ValueError("its METADATA has no proper Name and Version")
     return WheelFile(
         path=path,
         name=metadata["Name"],
@@ -136,7 +129,46 @@ def open_wheel(path: Path) -> WheelFile:
         pure=(wheel["Root-Is-Purelib"] or "").strip().lower() == "true",
         tags=tuple(wheel.get_all("Tag") or ()),
         members=members,
+        scripts=scripts,
     )
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The wheel opened; whatever is wrong with what is read of it is ``not-a-wheel``."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        LookupError,
+        ValueError,
+        OSError,
+        RuntimeError,
+    ) as error:
+        raise SplatfixError(
+            "not-a-wheel",
+            f"{path.name} is not a valid wheel: {error}.",
+            meaning="Nothing was installed.",
+            todo=(say("Build it again; if that does not help, the source's setup.py makes broken wheels."),),
+        ) from error
+
+
+def _text(archive: zipfile.ZipFile, member: str) -> str:
+    return archive.read(member).decode("utf-8")
+
+
+def _launchers(entry_points: str) -> tuple[str, ...]:
+    parser = ConfigParser(delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    try:
+        parser.read_string(entry_points)
+    except Error:
+        return ()
+    groups = ("console_scripts", "gui_scripts")
+    return tuple(name for group in groups if parser.has_section(group) for name in parser.options(group))
 
 
 def write_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes], summary: str) -> Path:
@@ -157,7 +189,7 @@ def write_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes
 def add_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     """Put :data:`MANIFEST` into a wheel's dist-info and update its RECORD."""
     wheel = open_wheel(path)
-    with zipfile.ZipFile(path) as archive:
+    with _archive(path) as archive:
         members = {name: archive.read(name) for name in wheel.members}
         modes = {info.filename: info.external_attr for info in archive.infolist()}
     record = f"{wheel.dist_info}/RECORD"

@@ -75,6 +75,46 @@ def test_the_manifest_goes_into_the_dist_info(tmp_path: Path) -> None:
         assert archive.read("pkg/deep/data.bin") == FILES["pkg/deep/data.bin"]
 
 
+INFO = "pkg-1.0.dist-info"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"../evil.py": b""},
+        {"/evil.py": b""},
+        {"pkg\\..\\evil.py": b""},
+        {"pkg-1.0.data/data/../../evil": b""},
+        {f"{INFO}/METADATA": b"Version: 1.0\n"},
+        {f"{INFO}/METADATA": b"Name: ../pkg\nVersion: 1.0\n"},
+        {f"{INFO}/METADATA": b"Name: pkg\n"},
+        {f"{INFO}/WHEEL": b"\xff"},
+        {f"{INFO}/entry_points.txt": b"[console_scripts]\n../../evil = pkg:run\n"},
+    ],
+    ids=lambda damage: next(iter(damage)).rpartition("/")[2],
+)
+def test_a_wheel_that_would_write_elsewhere(damage: dict[str, bytes], tmp_path: Path) -> None:
+    path = write_wheel(tmp_path, "pkg", "1.0", FILES, "A package")
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()} | damage
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    with pytest.raises(SplatfixError) as caught:
+        open_wheel(path)
+    assert caught.value.code == "not-a-wheel"
+
+
+def test_a_damaged_member(tmp_path: Path) -> None:
+    path = write_wheel(tmp_path, "pkg", "1.0", FILES, "A package")
+    data = bytearray(path.read_bytes())
+    data[: len(b"PK\3\4")] = b"XXXX"  # the first member's own header; the directory is whole
+    path.write_bytes(data)
+    with pytest.raises(SplatfixError) as caught:
+        add_manifest(path, {})
+    assert caught.value.code == "not-a-wheel"
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a zip", None])
 def test_no_wheel_no_traceback(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "x-1-py3-none-any.whl"
