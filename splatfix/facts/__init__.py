@@ -7,6 +7,7 @@ from splatfix.binaries.paths import NativeFiles, read_files
 from splatfix.facts.collect import gather, load, probe_environment, with_checkout
 from splatfix.facts.environment.interpreter import refuse_other_program, resolve_python
 from splatfix.facts.environment.linkage import of_torch
+from splatfix.facts.environment.packages import name_and_version
 from splatfix.facts.machine.toolkits import lending_folders
 from splatfix.facts.model import SCHEMA_VERSION, Facts
 from splatfix.facts.model.environment import (
@@ -130,6 +131,7 @@ __all__ = [
     "lending_folders",
     "load",
     "loaded_fatbins",
+    "name_and_version",
     "of_torch",
     "packages_in",
     "probe_environment",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatfix.core.codec import CodecError, from_json, to_json
@@ -14,9 +14,10 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, write_bytes, write_json
 from splatfix.core.step import run, say
 from splatfix.install.environment import Environment, wait_for_pip
+from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
 from splatfix.install.journal import Entry, Journal, Status, move_away
-from splatfix.install.outcome import Restored
-from splatfix.install.wheels import WheelFile, bytecode_of, find_installed
+from splatfix.install.outcome import Kept, Restored, kept_of
+from splatfix.install.wheels import WheelFile
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,17 @@ class SavedFile:
 
 
 @dataclass(frozen=True)
+class WrittenFile:
+    """One file as the installation left it."""
+
+    path: str
+    digest: str
+    """"" when it is not there any more."""
+    lines_removed: tuple[str, ...] = ()
+    """Of ``easy-install.pth``, which belongs to many distributions."""
+
+
+@dataclass(frozen=True)
 class Backup:
     """What must be known to undo one installation, written before it begins."""
 
@@ -46,6 +58,8 @@ class Backup:
     """Those of the touched folders that existed."""
     stashes_before: tuple[str, ...]
     """Left-overs of interrupted pip runs (``~name``) that were there already."""
+    written: tuple[WrittenFile, ...] = ()
+    """What it wrote, by which a later change is seen; () until an installation is finished."""
 
 
 def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Backup:
@@ -71,16 +85,47 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
     return backup
 
 
-def backup_files(environment: Environment, subject: str, files: Iterable[Path], folder: Path) -> Backup:
-    """Copy files that will be edited, and nothing else, into ``folder``, with ``backup.json`` beside it.
+def backup_files(
+    environment: Environment, subject: str, contents: Mapping[Path, bytes], folder: Path
+) -> Backup:
+    """Copy files that will get these contents, and nothing else, into ``folder``, with ``backup.json`` beside it.
 
     Raises:
         SplatfixError: ``cannot-write``; OSError when a file cannot be read.
     """
-    saved = tuple(_save(path, folder, number) for number, path in enumerate(files))
-    backup = Backup(subject, "", saved, (), (), tuple(map(str, _stashes(environment))))
+    saved = tuple(_save(path, folder, number) for number, path in enumerate(contents))
+    written = tuple(WrittenFile(str(path), _digest(content)) for path, content in contents.items())
+    backup = Backup(subject, "", saved, (), (), tuple(map(str, _stashes(environment))), written)
     write_json(folder / "backup.json", to_json(backup))
     return backup
+
+
+def note_written(folder: Path) -> None:
+    """Add to the backup what the installation, which is finished now, has left of every file that it touched."""
+    backup = read_backup(folder)
+    touched = dict.fromkeys([*_installed_files(backup), *(Path(item.path) for item in backup.saved)])
+    written = (_as_left(path, backup, folder) for path in touched if path.suffix != ".pyc")
+    write_json(folder / "backup.json", to_json(replace(backup, written=tuple(written))))
+
+
+def later_changes(
+    backup: Backup, place: Path, copy_of: Callable[[Path], Path] = lambda path: path
+) -> Iterator[Kept]:
+    """Files that were changed since the installation wrote them, and where in ``place`` a copy of each goes.
+
+    Args:
+        copy_of: where the content is found that a file has when it is this backup's turn.
+    """
+    left = {item.path: item.digest for item in backup.written}
+    before = {item.path: item.digest for item in backup.saved}
+    for path in dict.fromkeys([*_installed_files(backup), *map(Path, before)]) if left else ():
+        now = copy_of(path)
+        # bytecode is nobody's work, and the shared list gets back only its own lines
+        if path.suffix == ".pyc" or path.name == EASY_INSTALL or path.is_symlink() or not now.is_file():
+            continue
+        digest = _digest(now.read_bytes())
+        if digest not in (left.get(str(path)), before.get(str(path))):
+            yield Kept(str(path), str(place / f"{digest[:8]}-{path.name}"))
 
 
 def read_backup(folder: Path) -> Backup:
@@ -104,7 +149,7 @@ def check_backup(backup: Backup, folder: Path) -> None:
     """
     for item in backup.saved:
         blob = folder / "blobs" / item.blob
-        if item.blob and (not blob.is_file() or hashlib.sha256(blob.read_bytes()).hexdigest() != item.digest):
+        if item.blob and (not blob.is_file() or _digest(blob.read_bytes()) != item.digest):
             what = f"The backup of {item.path} in {folder} is missing or damaged."
             raise _damaged(folder, what, f"{backup.subject} {backup.version_before}".strip())
 
@@ -125,7 +170,7 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> None:
             if str(stash) not in backup.stashes_before:
                 shutil.rmtree(stash, ignore_errors=True) if stash.is_dir() else stash.unlink(missing_ok=True)
         for item in backup.saved:
-            _put_back(item, folder)
+            _put_back(item, backup, folder)
         _prune(environment, backup)
     except OSError as error:
         raise SplatfixError(
@@ -137,16 +182,30 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> None:
 
 
 def undo_changes(environment: Environment, journal: Journal, entry: Entry) -> tuple[Restored, ...]:
-    """Undo everything this entry changed, the last change first. Safe to repeat after a crash in the middle."""
+    """Undo everything this entry changed, the last change first. Safe to repeat after a crash in the middle.
+
+    What somebody has changed since is copied before, beside the journal's entry.
+    """
     done: list[Restored] = []
     for step in reversed(entry.changes):
         folder = journal.folder_of(entry) / step.backup
         backup = read_backup(folder)
+        check_backup(backup, folder)
         there = any(Path(path).exists() for path in backup.will_write)
+        place = kept_folder(folder)
+        for item in later_changes(backup, place):
+            write_bytes(Path(item.copy), Path(item.path).read_bytes())
+            entry = journal.save(replace(entry, kept=tuple(dict.fromkeys((*entry.kept, item)))))
         restore(environment, backup, folder)
         removed = step.version if there else ""
-        done.append(Restored(step.subject, removed, backup.version_before, step.source, not step.done))
+        kept = tuple(item for item in entry.kept if Path(item.copy).parent == place)
+        done.append(Restored(step.subject, removed, backup.version_before, step.source, not step.done, kept))
     return tuple(done)
+
+
+def kept_folder(backup_folder: Path) -> Path:
+    """Where copies of later changes go; beside the backup, which a repeated revert must find as it was."""
+    return backup_folder.parent / "kept" / backup_folder.name
 
 
 @dataclass(frozen=True)
@@ -173,7 +232,8 @@ def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]
             status = Status.REVERTED
         else:
             status = Status.ROLLED_BACK if items else Status.FAILED
-        done.append(Recovered(journal.end(entry, status, "its process ended before it was finished"), items))
+        ended = journal.end(entry, status, "its process ended before it was finished", kept_of(items))
+        done.append(Recovered(ended, items))
     return tuple(done)
 
 
@@ -184,10 +244,41 @@ def _save(path: Path, folder: Path, number: int) -> SavedFile:
         return SavedFile(str(path), "", "", mode, status.st_mtime_ns, str(path.readlink()))
     blob, content = f"{number:05d}", path.read_bytes()
     write_bytes(folder / "blobs" / blob, content)
-    return SavedFile(str(path), blob, hashlib.sha256(content).hexdigest(), mode, status.st_mtime_ns)
+    return SavedFile(str(path), blob, _digest(content), mode, status.st_mtime_ns)
 
 
-def _put_back(item: SavedFile, folder: Path) -> None:
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _as_left(path: Path, backup: Backup, folder: Path) -> WrittenFile:
+    content = path.read_bytes() if path.is_file() else None
+    removed: tuple[str, ...] = ()
+    saved = next((item for item in backup.saved if item.path == str(path)), None)
+    if saved is not None and saved.blob and path.name == EASY_INSTALL:
+        before, now = _lines((folder / "blobs" / saved.blob).read_bytes()), _lines(content or b"")
+        removed = tuple(line for line in before if line not in now)
+    return WrittenFile(str(path), "" if content is None else _digest(content), removed)
+
+
+def _lines(content: bytes) -> list[str]:
+    return content.decode("utf-8", "surrogateescape").splitlines()
+
+
+def _with_own_lines(item: SavedFile, before: bytes, backup: Backup) -> bytes:
+    """``easy-install.pth`` as it is now, with the lines that the installation took out; as before if that is the same."""
+    own = next((left.lines_removed for left in backup.written if left.path == item.path), None)
+    path = Path(item.path)
+    if own is None:
+        return before
+    now = _lines(path.read_bytes()) if path.is_file() else []
+    merged = [*now, *(line for line in own if line not in now)]
+    if sorted(merged) == sorted(_lines(before)):
+        return before
+    return "".join(f"{line}\n" for line in merged).encode("utf-8", "surrogateescape")
+
+
+def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
     path = Path(item.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if item.link:
@@ -199,7 +290,10 @@ def _put_back(item: SavedFile, folder: Path) -> None:
         path.unlink()
     # a name that is always the same, so that a restore killed here and done again leaves nothing behind
     temporary = path.with_name(f".{path.name}.splatfix-restoring")
-    temporary.write_bytes((folder / "blobs" / item.blob).read_bytes())
+    content = (folder / "blobs" / item.blob).read_bytes()
+    if path.name == EASY_INSTALL:
+        content = _with_own_lines(item, content, backup)
+    temporary.write_bytes(content)
     temporary.chmod(item.mode)
     os.utime(temporary, ns=(item.mtime_ns, item.mtime_ns))
     temporary.replace(path)

@@ -16,7 +16,7 @@ from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
 from splatfix.core.step import say
 from splatfix.facts import read_source
-from splatfix.install.edit import apply_edits
+from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment, child_environment, writable_log
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
@@ -102,7 +102,7 @@ def build_wheel(
         with scratch_folder(source=action.source) as scratch:
             doing("copying the source")
             copy_source(Path(action.source), scratch.source)
-            apply_edits(scratch.source, action.edits)
+            write_edits(edited_contents(scratch.source, action.edits))
             identity = identity_of(action, built_with or {}, read_source(scratch.source).reads)
             key = wheel_key(scratch.source, identity) if cache else ""
             if cache and (found := cache.take(key, wheels)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
@@ -14,14 +14,21 @@ from splatfix.plan.edits import PlannedEdit, edited
 from splatfix.plan.steps import EditSource, InstallStep
 
 
-def apply_edits(copy: Path, edits: Sequence[PlannedEdit]) -> None:
-    """Edit the files below ``copy``, each whole or not at all; edited twice they are as edited once."""
+def edited_contents(copy: Path, edits: Sequence[PlannedEdit]) -> dict[Path, bytes]:
+    """What the edits make of each file below ``copy`` that they touch."""
+    found = {}
     for name in edited_files(edits):
-        path = copy / name
-        mode = path.stat().st_mode & 0o7777
         # surrogateescape, and bytes: what is not ours to change comes back as it was
-        text = path.read_bytes().decode("utf-8", "surrogateescape")
-        write_bytes(path, edited(name, text, edits).encode("utf-8", "surrogateescape"))
+        text = (copy / name).read_bytes().decode("utf-8", "surrogateescape")
+        found[copy / name] = edited(name, text, edits).encode("utf-8", "surrogateescape")
+    return found
+
+
+def write_edits(contents: Mapping[Path, bytes]) -> None:
+    """Write edited files, each whole or not at all, with the mode it had."""
+    for path, content in contents.items():
+        mode = path.stat().st_mode & 0o7777
+        write_bytes(path, content)
         path.chmod(mode)
 
 

@@ -17,19 +17,20 @@ from splatfix.core.files import write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import Facts
-from splatfix.install.backup import backup_files, make_backup, recover, undo_changes
+from splatfix.install.backup import backup_files, make_backup, note_written, recover, undo_changes
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.downloads import provide_toolkit
 from splatfix.install.dropins import make_dropin_wheel
-from splatfix.install.edit import apply_edits, digest_of, edited_files, require_editable
+from splatfix.install.edit import digest_of, edited_contents, require_editable, write_edits
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
+from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, Journal, Status, StepRecord
-from splatfix.install.outcome import InstalledItem, Outcome, Progress, Silent
+from splatfix.install.outcome import InstalledItem, Outcome, Progress, Silent, kept_of
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
 from splatfix.install.verify import check_import, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache, versions_of
-from splatfix.install.wheels import WheelFile, find_installed, is_installed, open_wheel
+from splatfix.install.wheels import WheelFile, open_wheel
 from splatfix.plan.dropin_table import dropin_of
 from splatfix.plan.option import InstallPlan
 from splatfix.plan.steps import (
@@ -87,10 +88,11 @@ def execute(
         except BaseException as error:
             # also for Ctrl-C: whoever interrupts an installation wants the environment back
             changed = bool(work.entry.changes)
-            undo_changes(environment, journal, work.entry)
+            kept = kept_of(undo_changes(environment, journal, work.entry))
             what = error.what if isinstance(error, SplatfixError) else type(error).__name__
             with suppress(SplatfixError):  # an entry that a full disk keeps open is closed by the next run
-                journal.end(work.entry, Status.ROLLED_BACK if changed else Status.FAILED, what)
+                status = Status.ROLLED_BACK if changed else Status.FAILED
+                journal.end(work.entry, status, what, kept=kept)
             raise
         journal.end(work.entry, Status.DONE)
     return Outcome(
@@ -99,6 +101,7 @@ def execute(
         items=work.results(),
         log=str(work.folder),
         recovered=tuple(item.entry.id for item in recovered),
+        kept=kept_of(restored for item in recovered for restored in item.items),
         seconds=time.monotonic() - started,
     )
 
@@ -246,13 +249,13 @@ class _Run:
     def _edit(self, action: EditSource) -> str:
         """Edit the checkout's own files, now that the wheel built from their edited copies is verified."""
         source = Path(action.source)
-        files = [source / name for name in edited_files(action.edits)]
+        contents = edited_contents(source, action.edits)
         place = f"edits-{_file_name(action.subject)}"
-        backup_files(self.environment, action.subject, files, self.folder / place)
+        backup_files(self.environment, action.subject, contents, self.folder / place)
         step = self._begin(StepRecord(action.kind, action.subject, backup=place, source=action.source))
-        apply_edits(source, action.edits)
-        self._finish(step, digest=digest_of(files))
-        return f"{len(files)} {'file' if len(files) == 1 else 'files'} in {source}"
+        write_edits(contents)
+        self._finish(step, digest=digest_of(contents))
+        return f"{len(contents)} {'file' if len(contents) == 1 else 'files'} in {source}"
 
     def _install(self, action: InstallWheel, item: _Item) -> str:
         wheel = item.wheel
@@ -269,6 +272,7 @@ class _Run:
             )
         )
         pip_install(wheel.path, self.environment, self.runner, self.folder / "pip.log")
+        note_written(self.folder / place)
         found = find_installed(self.environment, wheel.name)
         self._finish(step, digest=found[0].digest if len(found) == 1 else "")
         return f"{wheel.name} {wheel.version}"

@@ -18,6 +18,7 @@ from splatfix.core.files import read_json, write_json
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import Step, run, say
 from splatfix.install.environment import open_environment
+from splatfix.install.outcome import Kept
 from splatfix.plan.option import Request
 
 JOURNAL_VERSION = 2
@@ -72,6 +73,8 @@ class Entry:
     ended: str = ""
     error: str = ""
     steps: tuple[StepRecord, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    """Files that were changed since they were installed, and where undoing it put them."""
     schema_version: int = JOURNAL_VERSION
 
     @property
@@ -119,9 +122,9 @@ class Journal:
         done = replace(step, done=True, digest=digest, result=result)
         return self.save(replace(entry, steps=(*entry.steps[:at], done, *entry.steps[at + 1 :])))
 
-    def end(self, entry: Entry, status: Status, error: str = "") -> Entry:
+    def end(self, entry: Entry, status: Status, error: str = "", kept: tuple[Kept, ...] = ()) -> Entry:
         """Close the entry."""
-        return self.save(replace(entry, status=status, ended=_now(), error=error))
+        return self.save(replace(entry, status=status, ended=_now(), error=error, kept=kept))
 
     def entries(self) -> tuple[Entry, ...]:
         """Every entry, oldest first.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,6 +52,15 @@ class InstalledItem:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A file that was changed after splatfix had written it, and that undoing the installation replaced or removed."""
+
+    path: str
+    copy: str
+    """Where it is kept as it was; in a dry run where it would be."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """A finished installation."""
 
@@ -63,6 +72,8 @@ class Outcome:
     """Folder with the full build logs."""
     recovered: tuple[str, ...] = ()
     """Journal entries of interrupted runs that were undone first."""
+    kept: tuple[Kept, ...] = ()
+    """Files in them that somebody had changed since."""
     seconds: float = 0.0
 
 
@@ -79,6 +90,13 @@ class Restored:
     """A checkout whose edited files were restored, instead of a distribution."""
     incomplete: bool = False
     """Its installation never finished."""
+    kept: tuple[Kept, ...] = ()
+    """Its files that were changed since it was installed."""
+
+
+def kept_of(items: Iterable[Restored]) -> tuple[Kept, ...]:
+    """The changed files of all of them."""
+    return tuple(kept for item in items for kept in item.kept)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,20 @@ from packaging.utils import canonicalize_name
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import run, say
-from splatfix.install.backup import Backup, check_backup, read_backup, recover, undo_changes
+from splatfix.install.backup import (
+    Backup,
+    check_backup,
+    kept_folder,
+    later_changes,
+    read_backup,
+    recover,
+    undo_changes,
+)
 from splatfix.install.edit import digest_of
 from splatfix.install.environment import Environment, environment_lock, open_environment
+from splatfix.install.installed import find_installed
 from splatfix.install.journal import Entry, Journal, Status, StepRecord, distribution_of
-from splatfix.install.outcome import Restored, RevertOutcome
-from splatfix.install.wheels import find_installed
+from splatfix.install.outcome import Restored, RevertOutcome, kept_of
 
 
 def revert(
@@ -127,7 +135,7 @@ class Reverter:
     def _undo(self, entry: Entry) -> RevertOutcome:
         entry = self.journal.save(replace(entry, status=Status.REVERTING))
         restored = undo_changes(self.environment, self.journal, entry)
-        self.journal.end(entry, Status.REVERTED)
+        self.journal.end(entry, Status.REVERTED, kept=kept_of(restored))
         return RevertOutcome(entry.id, str(self.environment.prefix), restored)
 
     def _copy_of(self, path: Path) -> Path:
@@ -199,7 +207,10 @@ class DryRun(Reverter):
             check_backup(backup, folder)
             there = any(self._exists.get(path, Path(path).exists()) for path in backup.will_write)
             removed = step.version if there else ""
-            items.append(Restored(step.subject, removed, backup.version_before, step.source, not step.done))
+            kept = tuple(later_changes(backup, kept_folder(folder), self._copy_of))
+            items.append(
+                Restored(step.subject, removed, backup.version_before, step.source, not step.done, kept)
+            )
             self._remember(step, backup, folder)
         return RevertOutcome(entry.id, str(self.environment.prefix), tuple(items), dry_run=True)
 
@@ -212,6 +223,7 @@ class DryRun(Reverter):
     def _remember(self, step: StepRecord, backup: Backup, folder: Path) -> None:
         self._exists |= dict.fromkeys(backup.will_write, False)
         self._exists |= {item.path: True for item in backup.saved}
+        self._copies |= {Path(path): folder / "removed" for path in backup.will_write}
         self._copies |= {Path(item.path): folder / "blobs" / item.blob for item in backup.saved if item.blob}
         if step.kind == "install-wheel":
             name = distribution_of(step)

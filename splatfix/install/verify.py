@@ -19,8 +19,9 @@ from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch
 from splatfix.install.environment import Environment, child_environment
+from splatfix.install.installed import find_installed
 from splatfix.install.scratch import temporary_folder
-from splatfix.install.wheels import WheelFile, find_installed
+from splatfix.install.wheels import WheelFile
 from splatfix.knowledge import Arch
 from splatfix.knowledge.wheel_tags import WheelTarget, extension_file_fits, python_of_file, tag_fits
 

@@ -1,4 +1,4 @@
-"""Wheels and what is installed of them: metadata, where pip puts each member, installed files, a deterministic writer."""
+"""Wheels: metadata, where pip puts each member, and a deterministic writer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from configparser import ConfigParser, Error
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,7 +114,7 @@ def open_wheel(path: Path) -> WheelFile:
         wheel = HeaderParser().parsestr(_text(archive, f"{dist_info}/WHEEL"))
         metadata = HeaderParser().parsestr(_text(archive, f"{dist_info}/METADATA"))
         points = f"{dist_info}/entry_points.txt"
-        scripts = _launchers(_text(archive, points)) if points in members else ()
+        scripts = launchers_in(_text(archive, points)) if points in members else ()
         strange = [m for m in members if "\\" in m or PurePosixPath(m).is_absolute() or ".." in m.split("/")]
         strange += [script for script in scripts if not _NAME.fullmatch(script)]
         if strange:
@@ -160,7 +160,8 @@ def _text(archive: zipfile.ZipFile, member: str) -> str:
     return archive.read(member).decode("utf-8")
 
 
-def _launchers(entry_points: str) -> tuple[str, ...]:
+def launchers_in(entry_points: str) -> tuple[str, ...]:
+    """Names of the programs that an ``entry_points.txt`` asks for; () when it cannot be read."""
     parser = ConfigParser(delimiters=("=",), interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     try:
@@ -213,133 +214,3 @@ def _write(path: Path, members: Mapping[str, bytes], record: str, modes: Mapping
             info.external_attr = modes.get(name, 0o100644 << 16)
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)
     write_bytes(path, buffer.getvalue())
-
-
-@dataclass(frozen=True)
-class InstalledDistribution:
-    """One installed distribution with its files."""
-
-    name: str
-    version: str
-    info: Path
-    """Its dist-info folder, egg-info, or egg-link file."""
-    files: tuple[Path, ...]
-    """Everything that uninstalling it would remove or change."""
-
-    @property
-    def digest(self) -> str:
-        """A fingerprint of its RECORD: it changes when anything about the installation does."""
-        record = self.info / "RECORD"
-        return hashlib.sha256(record.read_bytes()).hexdigest() if record.is_file() else ""
-
-
-def find_installed(environment: Environment, name: str) -> tuple[InstalledDistribution, ...]:
-    """Every distribution of that name in the environment's own folders (normally none or one).
-
-    Raises:
-        SplatfixError: ``cannot-back-up`` for one whose files are not recorded (installed by bare distutils).
-    """
-    wanted = canonicalize_name(name)
-    found: list[InstalledDistribution] = []
-    for site in environment.sites:
-        for info in sorted(site.iterdir()) if site.is_dir() else ():
-            stem, _, kind = info.name.rpartition(".")
-            project, _, version = stem.partition("-")
-            if kind in _READERS and canonicalize_name(project) == wanted:
-                version = re.sub(r"-py\d.*$", "", version)
-                files = tuple(dict.fromkeys(_READERS[kind](site, info)))
-                found.append(InstalledDistribution(project, version, info, files))
-    return tuple(found)
-
-
-def is_installed(wheel: WheelFile, environment: Environment) -> bool:
-    """Every file of the wheel is where pip would put it, with the same bytes, and the distribution has no others.
-
-    A script whose first line pip rewrites always differs; such a wheel is installed again.
-
-    Raises:
-        SplatfixError: ``cannot-back-up`` for a distribution of that name whose files are not recorded.
-    """
-    found = find_installed(environment, wheel.name)
-    if len(found) != 1 or found[0].info.name != wheel.dist_info:
-        return False
-    info, ours = found[0].info, set(wheel.destinations(environment))
-    listed = [path for path in found[0].files if path.suffix != ".pyc"]
-    if not all(path.is_file() and (path in ours or info in path.parents) for path in listed):
-        return False
-    with zipfile.ZipFile(wheel.path) as archive:
-        return all(
-            path.is_file() and path.read_bytes() == archive.read(member)
-            for member, path in wheel.placed(environment)
-            if member != f"{wheel.dist_info}/RECORD"  # pip writes its own
-        )
-
-
-def bytecode_of(path: Path) -> Iterator[Path]:
-    """Compiled copies of a module that lie beside it, of any Python version."""
-    if path.suffix == ".py":
-        yield from sorted((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))
-
-
-def _dist_info(site: Path, info: Path) -> Iterator[Path]:
-    record = info / "RECORD"
-    if not record.is_file():
-        raise _cannot_back_up(info, "it has no RECORD of its files")
-    with record.open(encoding="utf-8", newline="") as file:
-        for row in csv.reader(file):
-            if row:
-                yield from _with_bytecode(site / row[0])
-    yield from _files_below(info)
-
-
-def _egg_link(site: Path, info: Path) -> Iterator[Path]:
-    """A development install: the link, and the list of folders that pip edits when it removes it."""
-    yield info
-    yield site / "easy-install.pth"
-
-
-def _egg_info(site: Path, info: Path) -> Iterator[Path]:
-    listed = info / "installed-files.txt"
-    if not listed.is_file():
-        raise _cannot_back_up(info, "it was installed by distutils, which keeps no list of files")
-    for line in listed.read_text(encoding="utf-8").splitlines():
-        yield from _with_bytecode((info / line).resolve())
-    yield from _files_below(info)
-
-
-def _egg(site: Path, info: Path) -> Iterator[Path]:
-    yield site / "easy-install.pth"
-    yield from _files_below(info) if info.is_dir() else (info,)
-
-
-_READERS: Mapping[str, Callable[[Path, Path], Iterator[Path]]] = {
-    "dist-info": _dist_info,
-    "egg-link": _egg_link,
-    "egg-info": _egg_info,
-    "egg": _egg,
-}
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
-def _with_bytecode(path: Path) -> Iterator[Path]:
-    parts: list[str] = []
-    for part in path.parts:  # "a/../b" -> "b" without following links, as RECORD means it
-        if part == ".." and len(parts) > 1:
-            parts.pop()
-        else:
-            parts.append(part)
-    path = Path(*parts)
-    yield path
-    yield from bytecode_of(path)
-
-
-def _cannot_back_up(info: Path, why: str) -> SplatfixError:
-    return SplatfixError(
-        "cannot-back-up",
-        f"{info.name} cannot be replaced safely: {why}.",
-        meaning="splatfix replaces nothing that it could not restore; nothing was changed.",
-        todo=(say(f"Remove it yourself first, by deleting {info} and its module folder."),),
-    )

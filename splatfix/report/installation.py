@@ -11,7 +11,7 @@ from rich.console import Console
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, run
 from splatfix.install.journal import Entry, Status
-from splatfix.install.outcome import CachedWheel, Outcome, Restored, RevertOutcome
+from splatfix.install.outcome import CachedWheel, Kept, Outcome, Restored, RevertOutcome
 from splatfix.plan.option import InstallPlan, Options
 from splatfix.report.console import escape, paragraph, prose, show_step
 from splatfix.report.options import show_notes, show_reasons, show_rejected, show_steps
@@ -105,6 +105,7 @@ def show_outcome(console: Console, outcome: Outcome, next_step: Step | None = No
         prose(console, "  ", "To install it anyway, add --reinstall.")
     for identity in outcome.recovered:
         prose(console, "[yellow]Note:[/] ", f"the interrupted run {escape(identity)} was undone first")
+    _show_kept(console, outcome.kept)
     console.print()
     for item in outcome.items:
         instead = f" (before: {item.before})" if item.before else ""
@@ -122,6 +123,13 @@ def show_revert(console: Console, outcome: RevertOutcome) -> None:
     paragraph(console, f"{head} {escape(outcome.entry)}[/] in {escape(outcome.prefix)}", first=0, then=2)
     for item in outcome.items:
         prose(console, "  ", escape(_restored(item, "would be" if outcome.dry_run else "")))
+        _show_kept(console, item.kept)
+
+
+def _show_kept(console: Console, kept: Sequence[Kept]) -> None:
+    for item in kept:
+        said = f"{item.path} was changed since splatfix wrote it; a copy with those changes: {item.copy}"
+        prose(console, "  [yellow]Note:[/] ", escape(said))
 
 
 def _restored(item: Restored, would: str) -> str:
@@ -160,3 +168,4 @@ def show_journal(console: Console, entries: Sequence[Entry], prefix: str) -> Non
             line += "  already up to date"
         why = f"  [dim]{escape(entry.error)}[/]" if entry.error else ""
         paragraph(console, escape(line) + why, first=0, then=4)
+        _show_kept(console, entry.kept)

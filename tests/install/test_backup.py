@@ -12,7 +12,8 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import make_backup, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
-from splatfix.install.wheels import WheelFile, find_installed, open_wheel, write_wheel
+from splatfix.install.installed import find_installed
+from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
 
 from .environments import snapshot
 

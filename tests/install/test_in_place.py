@@ -12,7 +12,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
 from splatfix.install import Journal, Status, WheelCache, execute, revert
-from splatfix.install.edit import apply_edits
+from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment
 from splatfix.plan import BuildWheel, EditSource, InstallPlan, InstallWheel, Request
 from splatfix.plan.edits import PlannedEdit
@@ -140,7 +140,7 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
 
 def test_editing_twice_is_editing_once(tmp_path: Path) -> None:
     source = source_with_work(tmp_path / "source")
-    apply_edits(source, (EDIT,))
+    write_edits(edited_contents(source, (EDIT,)))
     once = files(source)
-    apply_edits(source, (EDIT,))
+    write_edits(edited_contents(source, (EDIT,)))
     assert files(source) == once

@@ -18,6 +18,7 @@ from splatfix.plan.dropin_table import dropin_of
 
 from .environments import run_in, snapshot, write_extension
 from .test_cli import fake_torch
+from .test_legacy import develop
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,10 +91,14 @@ def settle(target: Environment) -> None:
         assert recover(target, journal) == ()
 
 
-@pytest.fixture
-def prepared(environment: Environment, tmp_path: Path) -> Environment:
-    """An environment with an older drop-in, which the installation will replace."""
+@pytest.fixture(params=["drop-in", "develop"])
+def prepared(environment: Environment, tmp_path: Path, request: pytest.FixtureRequest) -> Environment:
+    """An environment with an older drop-in or a development install, which the installation will replace."""
     fake_torch(environment, "2.11.0+cpu", None)
+    if request.param == "develop":
+        for name in ("simple-knn", "fused-ssim"):
+            develop(environment, tmp_path / name, name)
+        return environment
     old = make_dropin_wheel(dropin_of("fused-ssim"), "0+older", tmp_path / "wheels")
     pip_install(old, environment, ProcessRunner(), tmp_path / "pip.log")
     return environment

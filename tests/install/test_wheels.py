@@ -15,7 +15,8 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install import Journal, revert
 from splatfix.install.environment import Environment, pip_install
-from splatfix.install.wheels import MANIFEST, add_manifest, find_installed, open_wheel, write_wheel
+from splatfix.install.installed import find_installed
+from splatfix.install.wheels import MANIFEST, add_manifest, open_wheel, write_wheel
 
 from .environments import install, run_in, snapshot, write_extension
 from .test_cli import splatfix

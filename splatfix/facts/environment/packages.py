@@ -32,9 +32,9 @@ def read_distributions(system: System, sites: Iterable[str]) -> Iterator[Distrib
             elif name.endswith(".egg-link"):
                 yield _from_egg_link(system, site, name)
             elif name.endswith(".egg-info"):
-                yield Distribution(*_egg_name(name.removesuffix(".egg-info")), site)
+                yield Distribution(*name_and_version(name), site)
             elif name.endswith(".egg") and system.exists(f"{site}/{name}/EGG-INFO"):
-                yield Distribution(*_egg_name(name.removesuffix(".egg")), site, origin=f"{site}/{name}")
+                yield Distribution(*name_and_version(name), site, origin=f"{site}/{name}")
 
 
 def editable_source(distribution: Distribution) -> str | None:
@@ -98,15 +98,20 @@ def claimed_modules(system: System, distribution: Distribution) -> frozenset[str
     return frozenset()
 
 
-def _egg_name(stem: str) -> tuple[str, str]:
-    match = re.match(r"(.+?)-([^-]+)(-py\d.*)?$", stem)
-    return (match.group(1), match.group(2)) if match else (stem, "")
+def name_and_version(metadata: str) -> tuple[str, str]:
+    """Of a distribution, from the name of its dist-info, egg-info, egg or egg-link.
+
+    In a version no hyphen is left, in an egg-link there is no version.
+    """
+    stem, _, kind = metadata.rpartition(".")
+    project, hyphen, version = re.sub(r"-py\d.*$", "", stem).rpartition("-")
+    return (project, version) if hyphen and kind != "egg-link" else (stem, "")
 
 
 def _from_egg_link(system: System, site: str, name: str) -> Distribution:
     lines = (system.read(f"{site}/{name}") or "").splitlines()
     origin = lines[0].strip() if lines else ""
-    project = name.removesuffix(".egg-link")
+    project, _ = name_and_version(name)
     info = system.read(f"{origin}/{project.replace('-', '_')}.egg-info/PKG-INFO") or ""
     version = re.search(r"^Version:\s*(\S+)", info, re.MULTILINE)
     return Distribution(
@@ -120,7 +125,7 @@ def _from_egg_link(system: System, site: str, name: str) -> Distribution:
 
 
 def _from_dist_info(system: System, site: str, name: str) -> Distribution:
-    project, _, version = name.removesuffix(".dist-info").rpartition("-")
+    project, version = name_and_version(name)
     origin, editable = "", False
     if direct := system.read(f"{site}/{name}/direct_url.json"):
         try:

@@ -1,0 +1,165 @@
+"""What is installed in an environment, and every file that replacing it would remove or change."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from packaging.utils import canonicalize_name
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.step import say
+from splatfix.facts import name_and_version
+from splatfix.install.environment import Environment
+from splatfix.install.wheels import WheelFile, launchers_in
+
+EASY_INSTALL = "easy-install.pth"
+"""The list of folders that ``setup.py develop`` and ``setup.py install`` share among all packages of an environment."""
+
+
+@dataclass(frozen=True)
+class InstalledDistribution:
+    """One installed distribution with its files."""
+
+    name: str
+    version: str
+    info: Path
+    """Its dist-info folder, egg-info, egg, or egg-link file."""
+    files: tuple[Path, ...]
+    """Everything that uninstalling it would remove or change."""
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of its RECORD: it changes when anything about the installation does."""
+        record = self.info / "RECORD"
+        return hashlib.sha256(record.read_bytes()).hexdigest() if record.is_file() else ""
+
+
+def find_installed(environment: Environment, name: str) -> tuple[InstalledDistribution, ...]:
+    """Every distribution of that name in the environment's own folders (normally none or one).
+
+    Raises:
+        SplatfixError: ``cannot-back-up`` for one whose files are not recorded (installed by bare distutils).
+    """
+    wanted = canonicalize_name(name)
+    found: list[InstalledDistribution] = []
+    for site in environment.sites:
+        for info in sorted(site.iterdir()) if site.is_dir() else ():
+            reader = _READERS.get(info.suffix)
+            project, version = name_and_version(info.name)
+            if reader and canonicalize_name(project) == wanted:
+                files = tuple(dict.fromkeys(reader(environment, site, info)))
+                found.append(InstalledDistribution(project, version, info, files))
+    return tuple(found)
+
+
+def is_installed(wheel: WheelFile, environment: Environment) -> bool:
+    """Every file of the wheel is where pip would put it, with the same bytes, and the distribution has no others.
+
+    A script whose first line pip rewrites always differs; such a wheel is installed again.
+
+    Raises:
+        SplatfixError: ``cannot-back-up`` for a distribution of that name whose files are not recorded.
+    """
+    found = find_installed(environment, wheel.name)
+    if len(found) != 1 or found[0].info.name != wheel.dist_info:
+        return False
+    info, ours = found[0].info, set(wheel.destinations(environment))
+    listed = [path for path in found[0].files if path.suffix != ".pyc"]
+    if not all(path.is_file() and (path in ours or info in path.parents) for path in listed):
+        return False
+    with zipfile.ZipFile(wheel.path) as archive:
+        return all(
+            path.is_file() and path.read_bytes() == archive.read(member)
+            for member, path in wheel.placed(environment)
+            if member != f"{wheel.dist_info}/RECORD"  # pip writes its own
+        )
+
+
+def bytecode_of(path: Path) -> Iterator[Path]:
+    """Compiled copies of a module that lie beside it, of any Python version."""
+    if path.suffix == ".py":
+        yield from sorted((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))
+
+
+def _dist_info(_: Environment, site: Path, info: Path) -> Iterator[Path]:
+    record = info / "RECORD"
+    if not record.is_file():
+        raise _cannot_back_up(info, "it has no RECORD of its files")
+    with record.open(encoding="utf-8", newline="") as file:
+        for row in csv.reader(file):
+            if row:
+                yield from _with_bytecode(site / row[0])
+    yield from _files_below(info)
+
+
+def _egg_link(environment: Environment, site: Path, info: Path) -> Iterator[Path]:
+    """A development install: the link to the source folder, and the scripts that the metadata there names."""
+    yield info
+    yield site / EASY_INSTALL
+    project = canonicalize_name(info.stem)
+    source = Path((info.read_text(encoding="utf-8", errors="replace").splitlines() or [""])[0].strip())
+    for metadata in source.glob("*.egg-info"):
+        if canonicalize_name(metadata.stem) == project:
+            yield from _scripts(environment, metadata)
+
+
+def _egg_info(_: Environment, site: Path, info: Path) -> Iterator[Path]:
+    listed = info / "installed-files.txt"
+    if not listed.is_file():
+        raise _cannot_back_up(info, "it was installed by distutils, which keeps no list of files")
+    for line in listed.read_text(encoding="utf-8").splitlines():
+        yield from _with_bytecode((info / line).resolve())
+    yield from _files_below(info)
+
+
+def _egg(environment: Environment, site: Path, info: Path) -> Iterator[Path]:
+    yield site / EASY_INSTALL
+    yield from _files_below(info) if info.is_dir() else (info,)
+    yield from _scripts(environment, info / "EGG-INFO" if info.is_dir() else zipfile.Path(info, "EGG-INFO/"))
+
+
+def _scripts(environment: Environment, metadata: Path | zipfile.Path) -> Iterator[Path]:
+    """The programs that setuptools made of a package's metadata; pip removes them with it."""
+    entry_points, folder = metadata / "entry_points.txt", metadata / "scripts"
+    names = list(launchers_in(entry_points.read_text(encoding="utf-8"))) if entry_points.is_file() else []
+    names += [item.name for item in folder.iterdir()] if folder.is_dir() else []
+    for name in (name for name in names if PurePosixPath(name).name == name):
+        yield from (environment.scripts / f"{name}{ending}" for ending in ("", ".exe", "-script.py"))
+
+
+_READERS: Mapping[str, Callable[[Environment, Path, Path], Iterator[Path]]] = {
+    ".dist-info": _dist_info,
+    ".egg-link": _egg_link,
+    ".egg-info": _egg_info,
+    ".egg": _egg,
+}
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _with_bytecode(path: Path) -> Iterator[Path]:
+    parts: list[str] = []
+    for part in path.parts:  # "a/../b" -> "b" without following links, as RECORD means it
+        if part == ".." and len(parts) > 1:
+            parts.pop()
+        else:
+            parts.append(part)
+    path = Path(*parts)
+    yield path
+    yield from bytecode_of(path)
+
+
+def _cannot_back_up(info: Path, why: str) -> SplatfixError:
+    return SplatfixError(
+        "cannot-back-up",
+        f"{info.name} cannot be replaced safely: {why}.",
+        meaning="splatfix replaces nothing that it could not restore; nothing was changed.",
+        todo=(say(f"Remove it yourself first, by deleting {info} and its module folder."),),
+    )

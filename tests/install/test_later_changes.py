@@ -1,0 +1,129 @@
+"""What a person changed after an installation is copied, and said, before a revert replaces or removes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import Rung, RungName
+from splatfix.core.runner import ProcessRunner
+from splatfix.facts import gather
+from splatfix.install import Journal, Status, execute, revert, revert_all
+from splatfix.install.environment import Environment
+from splatfix.plan import Request
+from tests.plan.machines import make_plan
+
+from .environments import snapshot, write_extension
+from .test_cli import fake_torch, splatfix
+from .test_in_place import planned, source_with_work
+
+LOADS = Rung(RungName.LOADS, True, "not looked at")
+MINE = b"# a day's work\n"
+
+
+@pytest.fixture
+def dropin(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The module of an installed drop-in."""
+    fake_torch(environment, "2.11.0+cpu", None)
+    # torch is only a folder here
+    monkeypatch.setattr(sys.modules["splatfix.install.execute"], "check_import", lambda *_: LOADS)
+    facts = gather(environment.python)
+    execute(make_plan(Request(("fused_ssim",), backend="pure"), facts), facts)
+    return environment.purelib / "fused_ssim" / "__init__.py"
+
+
+def test_an_edited_drop_in(
+    environment: Environment, dropin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dropin.write_bytes(dropin.read_bytes() + MINE)
+    edited = dropin.read_bytes()
+    (dropin.parent / "mine.py").write_bytes(MINE)
+    python = ("--python", environment.python)
+    for words in (("--dry-run",), ()):
+        assert splatfix("revert", *words, "--json", *python) == 0
+        (outcome,) = json.loads(capsys.readouterr().out)["outcomes"]
+        (kept,) = outcome["items"][0]["kept"]
+        assert kept["path"] == str(dropin)
+        assert dropin.is_file() is bool(words) and Path(kept["copy"]).is_file() is not bool(words)
+    assert Path(kept["copy"]).read_bytes() == edited and not dropin.exists()
+    assert (dropin.parent / "mine.py").read_bytes() == MINE
+    assert Path(kept["copy"]).is_relative_to(environment.state_folder / "journal")
+    assert splatfix("revert", "--list", *python) == 0
+    assert kept["copy"] in "".join(capsys.readouterr().out.split())
+
+
+def test_what_was_not_changed_is_not_kept(environment: Environment, dropin: Path) -> None:
+    (item,) = revert(environment.python).items
+    assert item.kept == () and not dropin.exists()
+    assert not list(environment.state_folder.rglob("kept"))
+
+
+def test_an_edit_under_a_later_version(environment: Environment, tmp_path: Path) -> None:
+    """The backup of the second installation holds the edited file of the first: it is kept when the first one goes."""
+    from .environments import install
+
+    before = snapshot(environment)
+    install(environment, write_extension(tmp_path / "one"))
+    module = environment.platlib / "tiny_probe" / "__init__.py"
+    module.write_bytes(module.read_bytes() + MINE)
+    edited = module.read_bytes()
+    install(environment, write_extension(tmp_path / "two", version="2.0"))
+    preview = revert_all(environment.python, dry_run=True)
+    done = revert_all(environment.python)
+    for outcomes in (preview, done):
+        assert [len(item.kept) for one in outcomes for item in one.items] == [0, 1]
+    (kept,) = done[1].items[0].kept
+    assert Path(kept.copy).read_bytes() == edited and snapshot(environment) == before
+
+
+def test_an_undoing_done_again_says_the_same(
+    environment: Environment, dropin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropin.write_bytes(MINE)
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("splatfix.install.backup._prune", dies)
+        revert(environment.python)
+    assert not dropin.exists()
+    (kept,) = revert(environment.python).items[0].kept
+    assert kept.path == str(dropin) and Path(kept.copy).read_bytes() == MINE
+    assert Journal(environment.state_folder).entries()[-1].kept == (kept,)
+
+
+def test_work_in_a_checkout_after_a_kill(environment: Environment, tmp_path: Path) -> None:
+    source = source_with_work(tmp_path / "source")
+    before = (source / "probe.c").read_bytes()
+    facts = gather(environment.python)
+    execute(planned(environment, source, facts), facts)
+    journal = Journal(environment.state_folder)
+    entry = journal.entries()[-1]
+    at = next(i for i, step in enumerate(entry.steps) if step.kind == "edit-source")
+    steps = (*entry.steps[:at], dataclasses.replace(entry.steps[at], done=False, digest=""))
+    journal.save(dataclasses.replace(entry, status=Status.RUNNING, steps=steps))
+    (source / "probe.c").write_bytes(before + MINE)
+    (kept,) = revert(environment.python).items[0].kept
+    assert (source / "probe.c").read_bytes() == before
+    assert kept.path == str(source / "probe.c") and Path(kept.copy).read_bytes() == before + MINE
+
+
+def test_a_full_disk_keeps_it_where_it_is(
+    environment: Environment, dropin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropin.write_bytes(MINE)
+    held = snapshot(environment)
+
+    def full(path: Path, data: bytes) -> None:
+        raise SplatfixError("cannot-write", f"Cannot write {path}: No space left on device.")
+
+    with monkeypatch.context() as patch, pytest.raises(SplatfixError) as caught:
+        patch.setattr("splatfix.install.backup.write_bytes", full)
+        revert(environment.python, runner=ProcessRunner())
+    assert caught.value.code == "cannot-write" and snapshot(environment) == held

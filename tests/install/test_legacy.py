@@ -1,0 +1,123 @@
+"""Development installs and eggs, as setuptools before 80 made them, are replaced and come back with all that was theirs.
+
+Their layout is that of setuptools 57.5 and 65.5, whose ``develop`` and ``install`` were run for every case here.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.runner import ProcessRunner
+from splatfix.install.backup import Backup, make_backup, note_written, read_backup, restore
+from splatfix.install.environment import Environment, pip_install
+from splatfix.install.installed import find_installed
+from splatfix.install.wheels import open_wheel, write_wheel
+
+from .environments import snapshot
+
+ENTRY_POINTS = "[console_scripts]\nold-tool = probe:run\n"
+
+
+def share(target: Environment, line: str) -> None:
+    """Add a line to the list that all of them share."""
+    with (target.purelib / "easy-install.pth").open("a") as file:
+        file.write(f"{line}\n")
+
+
+def develop(target: Environment, folder: Path, name: str) -> None:
+    """``python setup.py develop``, which writes every character but letters, digits and dots as a hyphen."""
+    info = folder / f"{name.replace('-', '_')}.egg-info"
+    info.mkdir(parents=True)
+    (info / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.9\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    (info / "SOURCES.txt").write_text("")
+    (target.purelib / f"{name.replace('_', '-')}.egg-link").write_text(f"{folder}\n.")
+    (target.scripts / "old-tool").write_text(f"#!{target.python}\n")
+    share(target, str(folder))
+
+
+def egg(target: Environment, name: str, *, zipped: bool) -> None:
+    """``python setup.py install``."""
+    stem = name.replace("-", "_")
+    place = target.purelib / f"{stem}-0.9-py3.11.egg"
+    files = {
+        f"{stem}/__init__.py": "old = True\n",
+        "EGG-INFO/PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.9\n",
+        "EGG-INFO/entry_points.txt": ENTRY_POINTS,
+        "EGG-INFO/scripts/tool.sh": "#!/bin/sh\n",
+        "EGG-INFO/top_level.txt": f"{stem}\n",
+    }
+    if zipped:
+        with zipfile.ZipFile(place, "w") as archive:
+            for path, text in files.items():
+                archive.writestr(path, text)
+    for path, text in {} if zipped else files.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text(text)
+    for script in ("old-tool", "tool.sh"):
+        (target.scripts / script).write_text(f"#!{target.python}\n")
+    share(target, f"./{place.name}")
+
+
+def replace(target: Environment, name: str, tmp_path: Path) -> tuple[Backup, Path]:
+    """Install a wheel of that name over it; the backup and its folder."""
+    stem = name.replace("-", "_").replace(".", "_")
+    path = write_wheel(tmp_path / "wheels", name, "1.0", {f"{stem}/__init__.py": b"old = False\n"}, "")
+    folder = tmp_path / f"backup-{name}"
+    make_backup(target, open_wheel(path), folder)
+    pip_install(path, target, ProcessRunner(), tmp_path / "pip.log")
+    note_written(folder)
+    return read_backup(folder), folder
+
+
+MAKERS: dict[str, Callable[[Environment, Path, str], None]] = {
+    "develop": develop,
+    "egg": lambda target, _, name: egg(target, name, zipped=False),
+    "zipped egg": lambda target, _, name: egg(target, name, zipped=True),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("name", ["fused-ssim", "diff_gaussian_rasterization", "a.b-C_d"])
+def test_it_comes_back(environment: Environment, tmp_path: Path, maker: str, name: str) -> None:
+    MAKERS[maker](environment, tmp_path / "checkout", name)
+    share(environment, "/another/checkout")
+    before = snapshot(environment)
+    backup, folder = replace(environment, name, tmp_path)
+    assert not (environment.scripts / "old-tool").exists(), "pip left it"
+    assert [item.version for item in find_installed(environment, name)] == ["1.0"]
+    for _ in range(2):
+        restore(environment, backup, folder)
+        assert snapshot(environment) == before
+
+
+def test_the_shared_list_in_any_order(environment: Environment, tmp_path: Path) -> None:
+    names = ("simple-knn", "fused-ssim", "other")
+    for name in names:
+        develop(environment, tmp_path / name, name)
+    before = snapshot(environment)
+    made = [replace(environment, name, tmp_path) for name in names]
+    for backup, folder in made:  # the first one first
+        restore(environment, backup, folder)
+    assert snapshot(environment) == before
+
+
+def test_what_others_added_to_the_shared_list_stays(environment: Environment, tmp_path: Path) -> None:
+    develop(environment, tmp_path / "fused-ssim", "fused-ssim")
+    backup, folder = replace(environment, "fused-ssim", tmp_path)
+    share(environment, "/later/checkout")
+    restore(environment, backup, folder)
+    lines = (environment.purelib / "easy-install.pth").read_text().splitlines()
+    assert sorted(lines) == sorted([str(tmp_path / "fused-ssim"), "/later/checkout"])
+
+
+def test_a_link_to_nothing(environment: Environment, tmp_path: Path) -> None:
+    for content in ("", "/gone\n.", "\x00\n", f"{tmp_path}/\udce9\n."):
+        link = environment.purelib / "fused-ssim.egg-link"
+        link.write_text(content, errors="surrogateescape")
+        (found,) = find_installed(environment, "fused_ssim")
+        assert found.files == (link, environment.purelib / "easy-install.pth")
