@@ -17,6 +17,7 @@ from typing import Protocol
 from splatfix.certify.event_file import EventFile
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside, write_json
+from splatfix.core.redact import without_credentials
 from splatfix.core.step import run, say
 from splatfix.facts import LiveSystem, System
 from splatfix.facts.machine.nvml import GpuMeter, GpuUse, NvmlMeter
@@ -53,7 +54,7 @@ class Command:
     """A command on the user's own terminal and without a time limit (so not started by the usual runner)."""
 
     def __init__(self, argv: tuple[str, ...], stdout: int | None = None) -> None:
-        self.name = " ".join(argv)
+        self.name = without_credentials(" ".join(argv))
         try:
             self._process = subprocess.Popen(argv, stdout=stdout)
         except OSError as error:

@@ -18,6 +18,7 @@ from splatfix.containers.engine import Engine, engine_errors, sdk
 from splatfix.containers.lanes import Lane
 from splatfix.containers.wheelhouse import Wheelhouse
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.redact import without_credentials
 from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
 from splatfix.core.step import Step, run, say
 
@@ -166,10 +167,11 @@ def follow_build(
 
     def hear(heard: Iterable[str]) -> None:
         for line in heard:
-            sink.write(f"{line}\n")
-            if line.strip():
-                lines.append(line)
-                progress(line.rstrip())
+            said = without_credentials(line)
+            sink.write(f"{said}\n")
+            if said.strip():
+                lines.append(said)
+                progress(said.rstrip())
         sink.flush()
 
     pending = ""  # answers are chunks, not lines

@@ -16,6 +16,7 @@ from splatfix.containers.engine import Engine, device_requests, engine_errors, e
 from splatfix.containers.image import LANE_LABEL, Image
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_bytes
+from splatfix.core.redact import without_credentials
 from splatfix.core.step import say
 
 REPORT_FOLDER = "/report"
@@ -128,19 +129,18 @@ def _follow(
 
     watchdog = threading.Timer(timeout_s, end)
     watchdog.daemon = True
-    output = _Output(progress)
-    with log.open("wb") as sink, engine_errors("running the container"):
+    with log.open("w", encoding="utf-8") as sink, engine_errors("running the container"):
+        output = _Output(progress, sink)
         # attached before the start, to get every line; streaming reads have no timeout
         stream = container.attach(stream=True, stdout=True, stderr=True, logs=True, demux=True)
         _start(engine, container)
         watchdog.start()
         try:
             for out, err in stream:
-                sink.write((out or b"") + (err or b""))
-                sink.flush()
                 output.feed(out or b"", err or b"")
         finally:
             watchdog.cancel()
+            output.finish()
     if expired.is_set():
         raise SplatfixError(
             "container-timeout",
@@ -153,31 +153,38 @@ def _follow(
 
 
 class _Output:
-    """Splits the container's streams into lines: stderr goes to ``progress``, the last lines of both are kept."""
+    """Splits the container's streams into lines, without credentials: all go to the log, stderr also to ``progress``, and the
+    last ones are kept."""
 
-    def __init__(self, progress: Callable[[str], None]) -> None:
+    def __init__(self, progress: Callable[[str], None], log: IO[str]) -> None:
         self._progress = progress
+        self._log = log
         self._partial = {"out": b"", "err": b""}
         self._lines: list[str] = []
 
     def feed(self, out: bytes, err: bytes) -> None:
-        for line in self._cut("out", out):
-            self._keep(line)
-        for line in self._cut("err", err):
-            self._keep(line)
-            self._progress(line)
+        for which, data in (("out", out), ("err", err)):
+            *whole, self._partial[which] = (self._partial[which] + data).split(b"\n")
+            for line in whole:
+                self._hear(which, line)
+        self._log.flush()
+
+    def finish(self) -> None:
+        """What came without a newline is a line too."""
+        for which, rest in self._partial.items():
+            if rest:
+                self._hear(which, rest)
 
     def last_lines(self) -> tuple[str, ...]:
-        rest = [data.decode("utf-8", "replace") for data in self._partial.values() if data.strip()]
-        return tuple([*self._lines, *rest][-20:])
+        return tuple(self._lines)
 
-    def _cut(self, which: str, data: bytes) -> list[str]:
-        *whole, self._partial[which] = (self._partial[which] + data).split(b"\n")
-        return [line.decode("utf-8", "replace").rstrip("\r") for line in whole]
-
-    def _keep(self, line: str) -> None:
+    def _hear(self, which: str, data: bytes) -> None:
+        line = without_credentials(data.decode("utf-8", "replace").rstrip("\r"))
+        self._log.write(f"{line}\n")
         if line.strip():
             self._lines = [*self._lines[-19:], line]
+        if which == "err":
+            self._progress(line)
 
 
 def _fetch_report(container: Any, out: Path) -> tuple[Path, ...]:

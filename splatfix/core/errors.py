@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeVar
 
+from splatfix.core.redact import redacted, without_credentials
 from splatfix.core.step import Step, step_json
 
 
@@ -22,7 +23,7 @@ class Exit(IntEnum):
 
 
 class SplatfixError(Exception):
-    """Anything splatfix has to tell a person instead of finishing.
+    """Anything splatfix has to tell a person instead of finishing; without the credentials of what it quotes.
 
     Args:
         code: stable kebab-case name of the error, for scripts and searches.
@@ -43,13 +44,13 @@ class SplatfixError(Exception):
         exit_code: Exit = Exit.FAILURE,
         details: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(what)
         self.code = code
-        self.what = what
-        self.meaning = meaning
-        self.todo = todo
+        self.what = without_credentials(what)
+        self.meaning = without_credentials(meaning)
+        self.todo = redacted(todo)
         self.exit_code = exit_code
-        self.details = details or {}
+        self.details = redacted(details or {})
+        super().__init__(self.what)
 
     def to_json(self) -> dict[str, Any]:
         """The error as the ``error`` object of a versioned JSON document."""

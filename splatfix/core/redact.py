@@ -1,4 +1,5 @@
-"""Takes credentials out of texts: those in addresses, tokens of known shapes, and what is assigned to a secret's name.
+"""Takes credentials out of texts: those in addresses, tokens of known shapes, what is assigned to a secret's name, and the
+secrets of this process's own environment.
 
 It is applied where text of others becomes splatfix's own: the output of child processes, facts, errors, recordings. Programs
 that splatfix starts have the real values from their own environment and configuration.
@@ -7,8 +8,10 @@ that splatfix starts have the real values from their own environment and configu
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
@@ -79,7 +82,7 @@ _BEGINNINGS = (
 )
 
 _SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASS(WORD|WD|PHRASE)?$|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_KEY$|AUTH",
+    r"TOKEN|SECRET|PASS(WORD|WD|PHRASE)?$|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_KEY$|AUTH(?!OR)",
     re.IGNORECASE,
 )
 
@@ -89,6 +92,8 @@ def without_credentials(text: str) -> str:
 
     A user name alone is none of a web address but a token; for ssh (``git@``) it is.
     """
+    for secret in own_secrets():
+        text = text.replace(secret, HIDDEN)
     if "://" in text or ":\\/" in text:
         if "@" in text:
             text = _LOGIN.sub(_without_login, text)
@@ -101,6 +106,14 @@ def without_credentials(text: str) -> str:
         for pattern in (_QUOTED, _PLAIN, _KEY, _HEADER, _PRIVATE):
             text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
+
+
+@cache
+def own_secrets() -> tuple[str, ...]:
+    """Values of this process's environment variables that have a secret's name, as far as they can be told from other text."""
+    values = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
+    found = {value for value in values if len(value) >= 8 and re.match(r"[^/\\]*[A-Za-z]", value)}
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def redacted(value: T) -> T:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from splatfix.core.isolation import EMPTY, find_program, isolated
+from splatfix.core.redact import without_credentials
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Completed:
     """How a child process ended.
 
     ``returncode`` is None when it never started or was killed at its timeout; then ``error`` says why in words.
-    A negative ``returncode`` is the number of the signal that ended it, as in :mod:`subprocess`.
+    A negative ``returncode`` is the number of the signal that ended it, as in :mod:`subprocess`. Credentials are taken out of
+    what it said.
     """
 
     argv: tuple[str, ...]
@@ -32,6 +34,10 @@ class Completed:
     stderr: str
     seconds: float
     error: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stdout", without_credentials(self.stdout))
+        object.__setattr__(self, "stderr", without_credentials(self.stderr))
 
     @property
     def ok(self) -> bool:
@@ -260,7 +266,7 @@ def _follow(
     sink: IO[str] | None = log.open("a", encoding="utf-8") if log else None
     try:
         assert process.stdout is not None
-        for line in process.stdout:
+        for line in map(without_credentials, process.stdout):
             lines.append(line)
             if sink:
                 sink.write(line)

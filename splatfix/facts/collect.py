@@ -12,6 +12,7 @@ from splatfix import __version__
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import read_json
+from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import SourcePattern
 from splatfix.core.step import run
 from splatfix.facts.environment import probe as environment
@@ -92,17 +93,19 @@ def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
     if try_imports:
         modules += [item.module for item in facts.extensions.value or () if item.importable]
     probes = tuple(environment.try_import(live, interpreter, module) for module in modules)
-    return Facts(
-        machine=machine_job.value(),
-        environment=dataclasses.replace(facts, imports=probes),
-        splatfix=__version__,
-        gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+    return redacted(
+        Facts(
+            machine=machine_job.value(),
+            environment=dataclasses.replace(facts, imports=probes),
+            splatfix=__version__,
+            gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        )
     )
 
 
 def probe_environment(system: System, python: str) -> EnvironmentFacts:
     """Only the environment's facts, for those who changed it and look again."""
-    return environment.probe(system, python)[0]
+    return redacted(environment.probe(system, python)[0])
 
 
 def playback(raw: RawMachine) -> Facts:
@@ -128,7 +131,7 @@ def load(path: Path) -> Facts:
             run("pip", "install", "--upgrade", "splatfix", text="Upgrade splatfix"),
         )
     try:
-        return from_json(Facts, document)
+        return redacted(from_json(Facts, document))
     except CodecError as error:
         raise SplatfixError(
             "not-facts",

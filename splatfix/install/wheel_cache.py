@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_bytes, write_json
+from splatfix.core.redact import redacted
 from splatfix.core.resources import user_cache
 from splatfix.core.step import say
 from splatfix.facts import Facts, commit_of, git_folder, remote_of
@@ -171,7 +172,7 @@ def identity_of(
     ignored = set(_WITHOUT_EFFECT.split())
     variables = {name: value for name, value in action.variables.items() if name not in ignored}
     theirs = {*_FLAG_VARIABLES.split(), *reads} - {*ignored, *action.unset}
-    kept = {name: os.environ[name] for name in sorted(theirs) if name in os.environ}
+    kept = redacted({name: os.environ[name] for name in sorted(theirs) if name in os.environ})
     return {
         "subject": action.subject,
         "splatfix": __version__,

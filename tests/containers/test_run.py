@@ -54,15 +54,25 @@ def test_no_links_and_nothing_outside(tmp_path: Path) -> None:
 
 def test_progress_gets_whole_lines_of_stderr() -> None:
     progress: list[str] = []
-    output = _Output(progress.append)
+    log = io.StringIO()
+    output = _Output(progress.append, log)
     output.feed(b"{", b"training sc")
     output.feed(b'"a": 1}\n', b"ene 1\r\ncaf\xc3")
     output.feed(b"", b"\xa9\nno newline")
     assert progress == ["training scene 1", "café"]
-    assert output.last_lines() == ('{"a": 1}', "training scene 1", "café", "no newline")
+    output.feed(b"\n", b" https://u:secret@host")
+    output.finish()
+    assert log.getvalue().splitlines() == [
+        '{"a": 1}',
+        "training scene 1",
+        "café",
+        "",
+        "no newline https://u:***@host",
+    ]
+    assert output.last_lines() == ('{"a": 1}', "training scene 1", "café", "no newline https://u:***@host")
 
 
 def test_last_lines_are_kept() -> None:
-    output = _Output(lambda line: None)
+    output = _Output(lambda line: None, io.StringIO())
     output.feed(b"", b"".join(b"%d\n" % n for n in range(1000)))
     assert output.last_lines() == tuple(str(n) for n in range(980, 1000))

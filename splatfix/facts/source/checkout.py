@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import SourcePattern
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.source import (
@@ -65,7 +66,7 @@ def read_checkout(folder: Path, patterns: Iterable[SourcePattern]) -> Fact[Check
         colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(text_of(root / "convert.py")))),
         unreadable=python.unreadable,
     )
-    return Fact(checkout, "files of the checkout, read as text")
+    return Fact(redacted(checkout), "files of the checkout, read as text")
 
 
 def _sources(root: Path, patterns: Iterable[SourcePattern]) -> Iterator[CheckoutSource]:

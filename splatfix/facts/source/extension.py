@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import SourcePattern, without_comments
 from splatfix.facts.model.source import CodeMatch, NativeModule, Source
 from splatfix.facts.source.folder import files_below, read_submodules, text_of
@@ -34,7 +35,7 @@ def read_source(folder: Path, setup_text: str | None = None) -> Source:
     project = pyproject.get("project", {})
     system = pyproject.get("build-system", {})
     modules = tuple(_modules(folder, script))
-    return Source(
+    source = Source(
         folder=str(folder),
         build_files=files,
         name=script.text("name") or _text(project.get("name")),
@@ -56,6 +57,7 @@ def read_source(folder: Path, setup_text: str | None = None) -> Source:
         missing_folders=tuple(_missing_folders(folder, script)),
         error="; ".join(filter(None, (script.error, toml_error))),
     )
+    return redacted(source)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
+from splatfix.core.redact import without_credentials
 from splatfix.facts.model.source import Submodule
 from splatfix.facts.source.python_source import PackageSource, read_package_source
 
@@ -208,17 +208,12 @@ def commit_of(git: Path | None) -> str | None:
 
 
 def remote_of(git: Path | None) -> str:
-    """The address of ``origin``, without a user name or token in it."""
+    """The address of ``origin``, without credentials."""
     config = text_of(git / "config") if git else ""
-    match = re.search(r'\[remote "origin"\][^\[]*?^\s*url\s*=\s*(\S+)', config, re.MULTILINE | re.DOTALL)
-    if not match:
-        return ""
-    url = match.group(1)
-    parts = urlsplit(url)
-    if parts.scheme in ("http", "https"):
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit((parts.scheme, host, parts.path, "", ""))
-    return url
+    match = re.search(
+        r'\[remote "origin"\][^\[]*?^\s*url\s*=\s*"?([^\s"]+)', config, re.MULTILINE | re.DOTALL
+    )
+    return without_credentials(match.group(1)) if match else ""
 
 
 def read_submodules(root: Path) -> tuple[Submodule, ...]:
@@ -226,14 +221,14 @@ def read_submodules(root: Path) -> tuple[Submodule, ...]:
     found = []
     text = text_of(root / ".gitmodules")
     for block in re.split(r"^\s*\[submodule\b.*$", text, flags=re.MULTILINE)[1:]:
-        values = dict(re.findall(r"^\s*(path|url)\s*=\s*(\S.*?)\s*$", block, re.MULTILINE))
+        values = dict(re.findall(r'^\s*(path|url)\s*=\s*"?(\S.*?)"?\s*$', block, re.MULTILINE))
         if "path" not in values:
             continue
         place = root / values["path"]
         found.append(
             Submodule(
                 path=values["path"],
-                url=values.get("url", ""),
+                url=without_credentials(values.get("url", "")),
                 empty=is_empty(place),
                 commit=commit_of(git_folder(place)),
             )

@@ -12,15 +12,12 @@ from splatfix import __version__
 from splatfix.binaries import Binary
 from splatfix.core.codec import to_json
 from splatfix.core.errors import usage_error
+from splatfix.core.redact import HIDDEN, redacted, without_credentials
 from splatfix.core.runner import Completed
 from splatfix.core.step import say
 from splatfix.facts.system.live import CachingSystem, System
 from splatfix.facts.system.playback import RawMachine, packed
 
-HIDDEN = "(redacted)"
-_SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASS(WORD|WD|PHRASE)?$|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_KEY$|AUTH", re.I
-)
 _USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
 _HOST_VARIABLES = ("HOSTNAME", "COMPUTERNAME", "HOST", "NAME")
 # Names that tell nothing about a person, or that are words of this field, which must stay what they are.
@@ -32,11 +29,6 @@ _ORDINARY = re.compile(
 _HOMES = re.compile(r"(?P<root>/home/|/Users/|[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})(?P<user>[^\\/\s:;,'\"]+)")
 _GPU = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.I)
 _IN_URL = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
-# Shapes of access tokens that are recognised wherever they stand: Hugging Face, GitHub, GitLab, OpenAI, AWS, PyPI, W&B.
-_TOKEN = re.compile(
-    r"\b(hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{20,}|"
-    r"A(?:KIA|SIA)[A-Z0-9]{16}|pypi-[\w-]{20,})\b"
-)
 
 
 class _AskedVariables(Mapping[str, str]):
@@ -80,14 +72,13 @@ class RecordingSystem(CachingSystem):
         Args:
             python: the target interpreter that the probes were asked about.
             imports: the probes also imported torch and the extensions.
-            redact: replace user and host names, home folders, GPU UUIDs, tokens and keys.
+            redact: replace user and host names, home folders and GPU UUIDs; credentials are never written.
 
         Returns:
             The redactor that was used, or None.
         """
         redactor = Redactor(self._system.env, platform.node()) if redact else None
-        env = redactor.variables(self._asked.asked) if redactor else self._asked.asked
-        clean: Callable[[Any], Any] = redactor.data if redactor else lambda value: value
+        clean: Callable[[Any], Any] = redactor.data if redactor else redacted
         about = {
             "source": "recorded on a real machine by splatfix diagnose --record",
             "system": self.name,
@@ -100,7 +91,7 @@ class RecordingSystem(CachingSystem):
         }
         RawMachine(
             machine=clean(about),
-            env=dict(sorted(env.items())),
+            env=dict(sorted(clean(self._asked.asked).items())),
             paths=clean(self._paths()),
             commands=clean([_command(*item) for item in self.answers("run").items()]),
             nvml=clean(next(iter(self.answers("nvml").values()), {"error": "not asked"})),
@@ -177,29 +168,26 @@ class Redactor:
         self._gpus: dict[str, str] = {}
         self._homes: dict[str, str] = {}
 
-    def variables(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Environment variables; those whose name promises a secret keep only the name."""
-        return {
-            name: HIDDEN if _SECRET_NAME.search(name) else self.text(value) for name, value in env.items()
-        }
-
     def text(self, text: str) -> str:
-        """Any text: a path, a file's content, a program's output."""
+        """Any text without credentials: a path, a file's content, a program's output."""
+        text = without_credentials(text)
         for home in self._moved:
             text = re.sub(rf"{re.escape(home)}(?![\w.-])", "/home/user", text)
         text = _HOMES.sub(self._home, text)
         text = _GPU.sub(self._gpu, text)
         text = _IN_URL.sub(HIDDEN, text)
-        text = _TOKEN.sub(HIDDEN, text)
         return self._words.sub(lambda match: self._people[match.group(0)], text) if self._words else text
 
     def data(self, value: object) -> object:
         """Every text inside plain JSON data, keys included."""
+        return self._data(redacted(value))
+
+    def _data(self, value: object) -> object:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {self.text(str(key)): self.data(item) for key, item in value.items()}
-        return [self.data(item) for item in value] if isinstance(value, (list, tuple)) else value
+            return {self.text(str(key)): self._data(item) for key, item in value.items()}
+        return [self._data(item) for item in value] if isinstance(value, (list, tuple)) else value
 
     def _home(self, match: re.Match[str]) -> str:
         name = match.group("user")

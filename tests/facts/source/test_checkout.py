@@ -85,15 +85,31 @@ def test_a_worktree_knows_its_commit(repository: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("https://someone:secret-token@example.org/a/b.git", "https://example.org/a/b.git"),
-        ("https://example.org/a/b.git?key=secret", "https://example.org/a/b.git"),
+        ("https://someone:secret-token@example.org/a/b.git", "https://someone:***@example.org/a/b.git"),
+        ("https://example.org/a/b.git?key=secret", "https://example.org/a/b.git?key=***"),
         ("git@example.org:a/b.git", "git@example.org:a/b.git"),
+        ("ssh://git:secret@example.org/a/b.git", "ssh://git:***@example.org/a/b.git"),
+        ("ssh://git@example.org/a/b.git", "ssh://git@example.org/a/b.git"),
+        ("https://u:secret;b@example.org/a.git", "https://u:***@example.org/a.git"),  # git puts it in quotes
+        ("https://[x/", "https://[x/"),
     ],
 )
 def test_the_remote_without_credentials(repository: Path, url: str, told: str) -> None:
     git(repository, "remote", "add", "origin", url)
     assert read(repository).remote == told
     assert "secret" not in json.dumps(to_json(read(repository)))
+
+
+def test_addresses_of_submodules_without_credentials(tmp_path: Path) -> None:
+    text = """[submodule "a"]\n path = "a b"\n url = "https://u:secret@example.org/a"\n
+[submodule "c"]\n path = c\n url = ssh://git:secret@example.org/c\n
+[submodule "d"]\n path = d\n url = git@example.org:d\n"""
+    (tmp_path / ".gitmodules").write_text(text)
+    assert [(item.path, item.url) for item in read(tmp_path).submodules] == [
+        ("a b", "https://u:***@example.org/a"),
+        ("c", "ssh://git:***@example.org/c"),
+        ("d", "git@example.org:d"),
+    ]
 
 
 @needs_git

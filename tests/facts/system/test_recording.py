@@ -15,9 +15,10 @@ from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
+from splatfix.core.redact import HIDDEN
 from splatfix.facts import Facts, LiveSystem, gather, load
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
-from splatfix.facts.system.recording import HIDDEN, RecordingSystem, Redactor
+from splatfix.facts.system.recording import RecordingSystem, Redactor
 
 UUID = "GPU-e24bed87-5853-1036-cbfc-b54eac6acda1"
 
@@ -71,7 +72,8 @@ def redactor() -> Redactor:
 
 
 def test_what_is_personal_is_replaced_and_stays_consistent(redactor: Redactor) -> None:
-    env = redactor.variables(PERSON)
+    env = redactor.data(PERSON)
+    assert isinstance(env, dict)
     assert env["HF_TOKEN"] == HIDDEN
     assert env["TORCH_CUDA_ARCH_LIST"] == "12.0"
     assert env["PIP_INDEX_URL"] == f"https://{HIDDEN}@packages.example/simple"

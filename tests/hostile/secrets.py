@@ -1,0 +1,195 @@
+"""One secret in everything that a machine, an environment and a checkout can hold, in every form it has there."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+from tests.install.environments import write_extension
+
+from .checkouts import FILES, SETUP, write_checkout
+
+CANARY = "c4NaRyQ7w2Vb8Lk3TrZ9"
+"""No word of anything; a token of a known shape is a prefix and two of these."""
+
+LOGIN = f"https://user:{CANARY}@git.example/x"
+ADDRESSES = (
+    LOGIN,
+    f"https://{CANARY}@git.example/x.git",
+    f"https://{CANARY}:x-oauth-basic@git.example/x",
+    f"ssh://git:{CANARY}@git.example:22/x.git",
+    f"https://git.example/x?access_token={CANARY}&a=b",
+    f"https://git.example/x?sig={CANARY}",
+    f"https://conda.example/t/{CANARY}/channel",
+    f"git+https://user:{CANARY}@git.example/x@v1#egg=x",
+)
+_BEGINNINGS = (
+    "hf_",
+    "ghp_",
+    "github_pat_",
+    "glpat-",
+    "sk-",
+    "sk-ant-api03-",
+    "xoxb-",
+    "xoxa-",
+    "xoxp-",
+    "pypi-",
+)
+TOKENS = (
+    *(beginning + CANARY * 2 for beginning in _BEGINNINGS),
+    f"eyJ{CANARY}.eyJ{CANARY}.{CANARY}",
+    f"AKIA{CANARY.upper()[:16]}",
+)
+ASSIGNED = (f"API_KEY={CANARY}", f"MY_TOKEN={CANARY}", f"--password={CANARY}", f"SECRET='{CANARY} {CANARY}'")
+FLAGS = (f"-D{ASSIGNED[0]}", f"-D{ASSIGNED[1]}", f"-DX={TOKENS[0]}", f"-DURL={LOGIN}")
+EVERYTHING = (*ADDRESSES, *TOKENS, *ASSIGNED)
+
+
+_SAY = "    print(text)\n    print(text, file=sys.stderr)\n"
+
+
+def found_in(data: bytes | str) -> list[str]:
+    """The lines that hold the secret."""
+    text = os.fsdecode(data)
+    signs = (CANARY, TOKENS[-1])
+    return [line.strip()[:300] for line in text.splitlines() if any(sign in line for sign in signs)]
+
+
+def environment_variables() -> dict[str, str]:
+    """Variables that decide something in a build, and some that only hold a secret."""
+    names = (
+        "CC",
+        "CXX",
+        "CPATH",
+        "LIBRARY_PATH",
+        "PYTHONPATH",
+        "TORCH_CUDA_ARCH_LIST",
+        "MAX_JOBS",
+        "CUDAHOSTCXX",
+    )
+    flags = " ".join(FLAGS)
+    return {
+        "NVCC_APPEND_FLAGS": flags,
+        "NVCC_PREPEND_FLAGS": flags,
+        "CFLAGS": flags,
+        "CXXFLAGS": flags,
+        "CUDA_VISIBLE_DEVICES": TOKENS[0],
+        "PYTORCH_CUDA_ALLOC_CONF": f"token={CANARY}",
+        "NVIDIA_REQUIRE_CUDA": LOGIN,
+        "VK_DRIVER_FILES": f"/x/{TOKENS[1]}.json",
+        "PIP_INDEX_URL": LOGIN,
+        "PIP_EXTRA_INDEX_URL": LOGIN,
+        "UV_INDEX_URL": LOGIN,
+        "HF_TOKEN": TOKENS[0],
+        "WANDB_API_KEY": CANARY,
+        "GIT_ASKPASS": LOGIN,
+        "HTTPS_PROXY": f"http://user:{CANARY}@proxy.example:3128",
+        "DOCKER_HOST": f"tcp://user:{CANARY}@127.0.0.1:1",
+        **{name: f"/no/{TOKENS[0]}" for name in names if name in ("CPATH", "LIBRARY_PATH", "CUDAHOSTCXX")},
+    }
+
+
+def write_secret_home(folder: Path) -> None:
+    """What pip, git and others keep of a person."""
+    for name, text in {
+        ".config/pip/pip.conf": f"[global]\nindex-url = {LOGIN}\nextra-index-url = {LOGIN}\n",
+        ".netrc": f"machine git.example login user password {CANARY}\n",
+        ".gitconfig": f'[url "{LOGIN}"]\n\tinsteadOf = https://git.example/\n[http]\n'
+        f"\textraHeader = Authorization: Basic {CANARY}\n",
+        ".condarc": f"channels:\n  - {ADDRESSES[6]}\n",
+        ".cache/huggingface/token": TOKENS[0],
+        ".pypirc": f"[pypi]\nusername = __token__\npassword = {TOKENS[9]}\n",
+    }.items():
+        _write(folder / name, text)
+
+
+def write_secret_checkout(folder: Path) -> None:
+    """A checkout with the secret in every file that is read."""
+    write_checkout(folder)
+    many = "\n".join(EVERYTHING)
+    flags = ", ".join(map(repr, (*FLAGS, *EVERYTHING)))
+    script = SETUP.replace('{"nvcc": [', f'{{"cxx": ["-std=c++14", {flags}], "nvcc": [{flags}, ').replace(
+        "    cmdclass",
+        f"    install_requires=[{flags}],\n    url={LOGIN!r},\n    description={TOKENS[0]!r},\n    cmdclass",
+    )
+    _write(
+        folder / "setup.py",
+        f"os_environ = {LOGIN!r}\n{script}import os\nos.environ['CFLAGS'] = {ASSIGNED[0]!r}\n",
+    )
+    _write(folder / "pyproject.toml", f'[build-system]\nrequires = ["setuptools", "x @ {LOGIN}"]\n')
+    _write(
+        folder / "setup.cfg",
+        f"[options]\ninstall_requires =\n  x @ {LOGIN}\n[metadata]\nversion = {TOKENS[0]}\n",
+    )
+    _write(
+        folder / "requirements.txt",
+        f"--extra-index-url {LOGIN}\nx @ {LOGIN}\ntorch==1.0+{TOKENS[0]}\n",
+    )
+    _write(
+        folder / "environment.yml",
+        f"channels:\n  - {ADDRESSES[6]}\ndependencies:\n  - {ADDRESSES[6]}::a=1\n  - b={TOKENS[0]}\n",
+    )
+    _write(
+        folder / ".git/config",
+        f'[remote "origin"]\n\turl = "{LOGIN}"\n[http]\n\textraHeader = AUTHORIZATION: basic {CANARY}\n',
+    )
+    modules = "".join(
+        f'[submodule "m{i}"]\n\tpath = submodules/m{i}\n\turl = {text}\n'
+        for i, text in enumerate((*ADDRESSES, f'"{LOGIN}"'))
+    )
+    _write(folder / ".gitmodules", modules)
+    _write(folder / "train.py", f"URL = {LOGIN!r}\n{FILES['train.py']}")
+    _write(folder / "submodules/simple-knn/setup.py", script.replace("splat_probe", "simple_knn"))
+    _write(folder / "ext.cu", f"// {LOGIN}\n#include <cub/cub.cuh>\n// {many}\n")
+
+
+def write_speaking_extension(folder: Path, *, broken: bool = False) -> Path:
+    """A C extension whose build prints every secret, to both streams; ``broken`` it then fails with them."""
+    write_extension(folder, extra=f'#error "{LOGIN} {TOKENS[0]} {ASSIGNED[0]}"' if broken else "")
+    script = (folder / "setup.py").read_text()
+    said = f"import os, sys\nfor text in {EVERYTHING!r} + tuple(os.environ.items()):\n{_SAY}"
+    flags = repr([*FLAGS, "-O0"]).replace("'", '"')
+    _write(folder / "setup.py", said + script.replace('["-O0"]', flags))
+    _write(folder / ".git/config", f'[remote "origin"]\n\turl = {LOGIN}\n')
+    return folder
+
+
+def write_secret_packages(site: Path) -> None:
+    """Installed distributions whose metadata hold the secret."""
+    for number, address in enumerate(ADDRESSES):
+        info = site / f"diff_gaussian_rasterization{number}-1.0.dist-info"
+        _write(
+            info / "METADATA",
+            f"Name: x\nVersion: 1.0\nHome-page: {address}\nRequires-Dist: torch @ {address}\n",
+        )
+        editable = {
+            "url": address,
+            "dir_info": {"editable": True},
+            "vcs_info": {"requested_revision": TOKENS[0]},
+        }
+        _write(info / "direct_url.json", json.dumps(editable))
+        _write(info / "RECORD", "")
+    _write(site / "fused-ssim.egg-link", f"/no/{TOKENS[0]}\n.")
+    _write(
+        site / "simple_knn-1.0.egg-info/PKG-INFO", f"Name: simple-knn\nVersion: 1.0\nDownload-URL: {LOGIN}\n"
+    )
+    _write(site / "fused_ssim/__init__.py", f"raise ImportError({' '.join(EVERYTHING)!r})\n")
+
+
+def write_speaking_tools(folder: Path) -> None:
+    """Programs on PATH that answer with the secret, and fail."""
+    for name in ("nvcc", "ninja", "cmake", "docker", "nvidia-smi", "colmap", "ccache", "vulkaninfo", "clang"):
+        path = folder / name
+        _write(
+            path,
+            f"#!{sys.executable} -I\nimport sys\nfor text in {EVERYTHING!r}:\n{_SAY}sys.exit(3)\n",
+        )
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
