@@ -16,6 +16,7 @@ from typing import IO
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import is_native_name, parse
+from splatfix.core.scratch import process_folder
 
 OnError = Callable[[str, BinaryError], None]
 """Told the path and the error of each file that could not be read, so that the others still are."""
@@ -94,7 +95,7 @@ def _read_member(reader: Reader, member: Member, label: str) -> Binary:
 def _read_unpacked(reader: Reader, member: Member, label: str) -> Binary:
     try:
         # mkstemp and not a context-managed temporary file: Windows cannot open one of those a second time
-        handle, temporary = tempfile.mkstemp(prefix="splatfix-member-")
+        handle, temporary = tempfile.mkstemp(dir=process_folder())
         try:
             with os.fdopen(handle, "wb") as out:
                 unpack(reader, member, out)

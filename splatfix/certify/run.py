@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,6 +33,7 @@ from splatfix.core.codec import from_json
 from splatfix.core.errors import usage_error
 from splatfix.core.files import make_folder, set_aside
 from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
 from splatfix.facts import Facts, gather
 
@@ -80,10 +80,10 @@ def certify(
         progress("environment", {})
         facts = facts or gather(request.python)
         require_packages(facts, request.python, "certify", CERTIFY_NEEDS)
-        with tempfile.TemporaryDirectory(prefix="splatfix-certify-") as folder:
-            variables = child_variables(stage_files(Path(folder)))
+        with temporary_folder() as folder:
+            variables = child_variables(stage_files(folder))
             progress("kernels", {})
-            kernels = check_kernels(processes, request.python, request.device, Path(folder), variables)
+            kernels = check_kernels(processes, request.python, request.device, folder, variables)
             require_device(kernels, request.device)
             _make_room(request.out, request.suite.scenes)
             runs = []
@@ -135,9 +135,9 @@ def verify(
         SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
     """
     require_packages(facts or gather(python), python, "verify", VERIFY_NEEDS)
-    with tempfile.TemporaryDirectory(prefix="splatfix-verify-") as folder:
-        variables = child_variables(stage_files(Path(folder)))
-        return check_kernels(runner or ProcessRunner(), python, device, Path(folder), variables)
+    with temporary_folder() as folder:
+        variables = child_variables(stage_files(folder))
+        return check_kernels(runner or ProcessRunner(), python, device, folder, variables)
 
 
 def check_kernels(

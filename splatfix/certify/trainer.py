@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import splatfix
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import kernels_folder, smoke_trainer_folder
 from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
 
 LISTING_TIMEOUT = 120.0
@@ -53,9 +53,9 @@ def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict
     Raises:
         SplatfixError: the tool's own error and exit code; ``environment-not-ready`` (exit code 3) where it did not run.
     """
-    with tempfile.TemporaryDirectory(prefix="splatfix-trainer-") as staged:
+    with temporary_folder() as staged:
         argv = [python, "-m", "smoke_trainer.data", str(folder), "--json"]
-        variables = child_variables(stage(Path(staged)))
+        variables = child_variables(stage(staged))
         done = (runner or ProcessRunner()).run(argv, timeout=LISTING_TIMEOUT, env=variables)
     try:
         document: dict[str, Any] = json.loads(done.stdout)

@@ -9,11 +9,10 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
@@ -23,9 +22,10 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from splatfix.containers.lanes import Lane
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import write_json
+from splatfix.core.files import make_folder, write_json
 from splatfix.core.isolation import find_program
 from splatfix.core.runner import Completed, Runner
+from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run, say
 
 _UNUSED_S = 30 * 24 * 3600
@@ -102,8 +102,8 @@ def gather(
     if known := _load(folder):
         progress(f"using {len(known.pins)} cached Python packages for lane {lane.name}")
         return known
-    with _work_folder(cache, folder.name) as temporary:
-        work = Path(temporary) / "wheels"
+    with temporary_folder(".making-", make_folder(cache)) as temporary:
+        work = temporary / "wheels"
         work.mkdir()
         pip = _PipDownload(lane, arch, runner, work, progress, log)
         progress(f"downloading Python packages for lane {lane.name} to {cache}")
@@ -218,24 +218,6 @@ def _close(
         "lane-packages-unavailable",
         f"The requirements of lane {pip.lane.name} are incomplete after {_ROUNDS} rounds of downloads.",
     )
-
-
-@contextmanager
-def _work_folder(cache: Path, name: str) -> Iterator[str]:
-    """A temporary folder beside the finished sets, so that a new one is renamed into place."""
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.mkdtemp(prefix=f".{name}.", dir=cache)
-    except OSError as error:
-        raise SplatfixError(
-            "cannot-write",
-            f"Cannot write the lane's packages to {cache}: {error.strerror or error}.",
-            todo=(say("Set SPLATFIX_CACHE to a writable folder."),),
-        ) from error
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_unused(cache: Path, prefix: str, *, keep: Path) -> None:

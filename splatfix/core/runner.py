@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import atexit
 import errno
+import itertools
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from splatfix.core import watchdog
 from splatfix.core.isolation import EMPTY, find_program, isolated
 from splatfix.core.redact import without_credentials
+from splatfix.core.scratch import process_folder
+from splatfix.core.watchdog import MARK, end_marked
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,11 @@ class ProcessRunner:
         """See :meth:`Runner.run`."""
         words = tuple(str(word) for word in argv)
         merged = on_line is not None or log is not None
-        variables = isolated(env)
+        if _no_more.is_set():
+            return Completed(words, None, "", "", 0.0, f"{words[0]} was not started: interrupted")
+        _watch()
+        mark = f"{_OWN}{next(_numbers)}"
+        variables = {**_in_scratch(isolated(env)), MARK: mark}
         program = find_program(words[0], variables["PATH"])
         if program is None:
             return Completed(
@@ -116,6 +125,7 @@ class ProcessRunner:
                 return Completed(words, None, "", "", 0.0, f"{words[0]} was not started: interrupted")
             process = _start(
                 words,
+                mark,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if merged else subprocess.PIPE,
@@ -144,7 +154,7 @@ class ProcessRunner:
             _end(process)
             raise
         finally:
-            _living.discard(process)
+            _living.pop(process, None)
         seconds = time.monotonic() - started
         if timed_out:
             return Completed(words, None, stdout, stderr, seconds, f"no answer within {timeout:g} s")
@@ -153,7 +163,11 @@ class ProcessRunner:
         return Completed(words, process.returncode, stdout, stderr, seconds)
 
 
-_living: set[subprocess.Popen[str]] = set()
+_OWN = f"{os.getpid()}-{os.urandom(8).hex()}:"
+"""How the marks of this process's children begin."""
+_numbers = itertools.count(1)
+_living: dict[subprocess.Popen[str], str] = {}
+"""Children with their marks."""
 _starting: set[int] = set()
 """Threads that are just starting a child, which is not in ``_living`` yet."""
 _no_more = threading.Event()
@@ -166,16 +180,16 @@ class _Start:
     interrupted = False
 
 
-def _start(words: tuple[str, ...], **options: Any) -> subprocess.Popen[str]:
+def _start(words: tuple[str, ...], mark: str, **options: Any) -> subprocess.Popen[str]:
     """A child that :func:`interrupt` can end, from the first moment on."""
     if threading.current_thread() is not threading.main_thread():
         process = subprocess.Popen(words, **options)
-        _living.add(process)
+        _living[process] = mark
     else:
         _Start.under_way = True
         try:
             process = subprocess.Popen(words, **options)
-            _living.add(process)
+            _living[process] = mark
         finally:
             _Start.under_way = False
             if _Start.interrupted:
@@ -208,12 +222,50 @@ def _end_children() -> None:
     while _starting and time.monotonic() < until:
         time.sleep(0.005)
     _end_living()
+    for process in _watchdogs:
+        with suppress(subprocess.TimeoutExpired, OSError):
+            process.communicate(b".", timeout=1)
 
 
 def _end_living() -> None:
-    for process in tuple(_living):
-        if process.returncode is None:
-            _end(process)
+    living = [process for process in tuple(_living) if process.returncode is None]
+    for process in living:
+        _end_group(process)
+    if living:
+        end_marked(_OWN)
+
+
+_preparing = threading.Lock()
+_watchdogs: list[subprocess.Popen[bytes]] = []
+
+
+def _watch() -> None:
+    """Start the program that ends all children when this process is killed, once; where it cannot start, none does."""
+    with _preparing:
+        if _watchdogs or sys.platform != "linux":
+            return
+        with suppress(OSError):
+            # unmarked, and in a session of its own: what ends this process must not end it too
+            variables = {name: value for name, value in isolated(None).items() if name != MARK}
+            argv = [sys.executable, "-I", "-S", watchdog.__file__, _OWN]
+            started = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=EMPTY,
+                env=variables,
+                start_new_session=True,
+            )
+            _watchdogs.append(started)
+
+
+def _in_scratch(env: dict[str, str]) -> dict[str, str]:
+    """The variables with a folder for temporary files that does not outlive us, unless the caller has named another:
+    killed compilers and pips leave theirs."""
+    names = ("TEMP", "TMP") if os.name == "nt" else ("TMPDIR",)
+    folder = None if any(env.get(name) != os.environ.get(name) for name in names) else process_folder()
+    return {**env, **dict.fromkeys(names, str(folder))} if folder else env
 
 
 @contextmanager
@@ -282,6 +334,13 @@ def _follow(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
+    """Kill a child and all that it has started."""
+    _end_group(process)
+    if mark := _living.get(process):
+        end_marked(mark)
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
     if os.name == "posix":
         try:
             os.killpg(process.pid, signal.SIGKILL)

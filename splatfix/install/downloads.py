@@ -13,8 +13,8 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.resources import user_cache
 from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
-from splatfix.install.scratch import temporary_folder
 from splatfix.plan.provided import MARKER
 from splatfix.plan.steps import ProvideToolkit
 

@@ -16,11 +16,11 @@ from splatfix.context.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, Runner
+from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch
 from splatfix.install.environment import Environment, child_environment
 from splatfix.install.installed import find_installed
-from splatfix.install.scratch import temporary_folder
 from splatfix.install.wheels import WheelFile
 from splatfix.knowledge import Arch
 from splatfix.knowledge.wheel_tags import WheelTarget, extension_file_fits, python_of_file, tag_fits
@@ -186,7 +186,7 @@ def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | N
     count = 0
     with (
         zipfile.ZipFile(wheel.path) as archive,
-        temporary_folder("splatfix-verify-") as temporary,
+        temporary_folder() as temporary,
     ):
         unpacked = {member: Path(archive.extract(member, temporary)) for member in members}
         for member, path in unpacked.items():

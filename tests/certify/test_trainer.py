@@ -32,7 +32,7 @@ def test_only_the_staged_folder_is_on_the_path(monkeypatch: pytest.MonkeyPatch) 
     answer = Answer('{"scenes": []}')
     assert list_scenes(Path("data"), "python", answer) == {"scenes": []}
     assert "PYTHONHOME" not in answer.env
-    assert "splatfix-trainer-" in answer.env["PYTHONPATH"] and "elsewhere" not in answer.env["PYTHONPATH"]
+    assert "splatfix-scratch-" in answer.env["PYTHONPATH"] and "elsewhere" not in answer.env["PYTHONPATH"]
 
 
 def test_bare_environment_lists_scenes(empty_venv: Path) -> None:

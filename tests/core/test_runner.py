@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -13,7 +15,9 @@ import pytest
 
 from splatfix.core.isolation import EMPTY
 from splatfix.core.runner import ProcessRunner
+from splatfix.core.scratch import sweep
 
+ROOT = Path(__file__).parents[2]
 RUNNER = ProcessRunner()
 
 
@@ -142,7 +146,10 @@ argv = [sys.executable, "-c", "import time; time.sleep(600)"]
 start, children = subprocess.Popen, []
 
 def started(*words, **options):
-    children.append(start(*words, **options))
+    child = start(*words, **options)
+    if "watchdog.py" in str(words):
+        return child
+    children.append(child)
     if {signal_while_starting}:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.2)  # here the signal is heard
@@ -216,3 +223,66 @@ def test_a_child_of_python_does_not_stay_at_a_prompt(monkeypatch: pytest.MonkeyP
         python("import os; print(sorted({'PYTHONINSPECT', 'PYTHONSTARTUP'} & {*os.environ}))"), timeout=20
     )
     assert done.stdout == "[]\n"
+
+
+# a child with a child of its own in another process group, as ninja starts compilers
+IN_GROUP = """
+import os, subprocess, sys, time
+child = subprocess.Popen(["sleep", "600"], preexec_fn=os.setpgrp)
+with open(sys.argv[1] + ".new", "w") as file:
+    file.write(f"{os.getpid()} {child.pid}")
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(600)
+"""
+KILLED = """
+import sys
+from splatfix.core.runner import ProcessRunner
+ProcessRunner().run([sys.executable, "-c", sys.argv[1], sys.argv[2]], timeout=600)
+"""
+
+
+def wait_for(path: Path) -> str:
+    for _ in range(1000):
+        if path.exists():
+            return path.read_text()
+        time.sleep(0.02)
+    raise AssertionError(f"{path} did not come")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descendants are found in /proc")
+def test_a_compiler_in_a_group_of_its_own_ends_too(tmp_path: Path) -> None:
+    stop, told = threading.Event(), tmp_path / "told"
+    threading.Thread(target=lambda: (wait_for(told), stop.set())).start()
+    done = RUNNER.run([*python(IN_GROUP), told], timeout=60, stop=stop)
+    assert done.why() == "stopped"
+    for pid in told.read_text().split():
+        assert_gone(int(pid))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descendants are found in /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_no_descendant_outlives_a_kill(number: signal.Signals, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    argv = [*python(KILLED), IN_GROUP, str(told)]
+    process = subprocess.Popen(
+        argv, cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, start_new_session=True
+    )
+    pids = wait_for(told).split()
+    os.killpg(process.pid, number)
+    assert process.wait(timeout=20) == -number
+    for pid in pids:
+        assert_gone(int(pid))
+    (left,) = tmp_path.glob("splatfix-*")
+    assert sweep([tmp_path]) == (left,)
+
+
+def test_temporary_files_of_children_do_not_stay(tmp_path: Path) -> None:
+    code = "import sys; from splatfix.core.runner import ProcessRunner as R; print(R().run(sys.argv[1:], timeout=9).stdout)"
+    words = ["sh", "-c", "mkdir $TMPDIR/pip-unpack-xyz; echo $TMPDIR"]
+    done = RUNNER.run(
+        [*python(code), *words], timeout=20, cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    folder = Path(done.stdout.strip())
+    assert folder.parent == tmp_path and list(tmp_path.iterdir()) == []
+    mine = RUNNER.run(["sh", "-c", "echo $TMPDIR"], timeout=9, env={**os.environ, "TMPDIR": "/mine"})
+    assert mine.stdout == "/mine\n", "a caller's own folder stays"

@@ -1,0 +1,62 @@
+"""Ends the descendants of a splatfix that was killed. Also a program of its own, which splatfix starts before its first child.
+
+Why not otherwise: PR_SET_PDEATHSIG reaches direct children only, comes when the thread that started them ends, and needs
+code between fork and exec, which is unsafe beside threads. A process group or session is not enough: ninja gives every
+compiler a group of its own. So descendants are known by a variable that all of them inherit.
+"""
+
+import os
+import signal
+import sys
+import time
+
+MARK = "SPLATFIX_CHILD"
+"""Variable in the environment of every descendant: the splatfix it belongs to, and the number of the child."""
+
+
+def end_marked(mark: str) -> int:
+    """Kill every process whose mark is ``mark`` or, where that ends with a colon, begins so; returns how many (Linux)."""
+    wanted = f"\0{MARK}={mark}{'' if mark.endswith(':') else chr(0)}".encode()
+    killed: set[int] = set()
+    while True:
+        found = {number for number in _processes() if number not in killed and _has(number, wanted)}
+        for number in found:
+            try:
+                os.kill(number, signal.SIGKILL)
+            except OSError:
+                continue
+        if not found:
+            return len(killed)
+        killed |= found  # one of them may have started another since it was looked at
+
+
+def _processes() -> list[int]:
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208 - names only, and pathlib is slow to import
+        return [int(name) for name in names if name.isdigit() and int(name) != os.getpid()]
+    except OSError:
+        return []
+
+
+def _has(number: int, wanted: bytes) -> bool:
+    try:
+        with open(f"/proc/{number}/environ", "rb") as file:  # noqa: PTH123
+            return wanted in b"\0" + file.read()
+    except OSError:
+        return False
+
+
+def _main() -> None:
+    """Wait on standard input for the end of the splatfix whose mark the first argument is: a byte before a proper one."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if os.read(0, 1):
+        return
+    quiet = 0
+    while quiet < 5:  # a child that was just being started gets its mark in a moment
+        quiet = 0 if end_marked(sys.argv[1]) else quiet + 1
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    _main()
