@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from splatfix.binaries.model import Binary, BinaryError, EntryKind, Fatbin, FatbinEntry, arch_order
 from splatfix.binaries.paths import find_binaries, read_path
-from splatfix.binaries.reader import is_binary, read_binary
+from splatfix.binaries.reader import held_texts, is_binary, read_binary
 from splatfix.binaries.symbols import SymbolNeeds, missing_exports, provided_versions, read_needs
 from splatfix.binaries.wheel import read_wheel
 
@@ -17,6 +17,7 @@ __all__ = [
     "SymbolNeeds",
     "arch_order",
     "find_binaries",
+    "held_texts",
     "is_binary",
     "missing_exports",
     "provided_versions",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from splatfix.binaries._bytes import Reader, opened
@@ -25,6 +26,8 @@ SECTION = "(cubin)"
 _TOOLKIT_NOTE = ".note.nv.tkinfo"
 _COMMAND_LINE_ARCH = re.compile(rb"(?:^|[\0 ])(?:-arch|--gpu-name)[ =](sm_(\d+)[af]?)(?=[\0 ]|$)")
 _NOTE_LIMIT = 1 << 16
+_SEARCHED = 2 << 30
+_PART = 1 << 20
 _PREFIX_VARIANT_A = 0x100000
 _ABI7_A = 0x800
 
@@ -100,6 +103,30 @@ def is_binary(path: StrPath) -> bool:
     except (OSError, ValueError):
         return False
     return head[:4] in (ELF_MAGIC, FATBIN_MAGIC)
+
+
+def held_texts(path: StrPath, texts: Iterable[str]) -> tuple[str, ...]:
+    """Those of `texts` that the file's bytes hold, each ended by a zero byte as a C string is.
+
+    Raises `BinaryError`, also for a file of more than two GiB, which no extension module has.
+    """
+    wanted = {text: text.encode() + b"\0" for text in texts}
+    overlap = max(map(len, wanted.values()), default=0)
+    held: set[str] = set()
+    with opened(path) as reader:
+        if reader.size > _SEARCHED:
+            raise BinaryError(
+                f"{os.fspath(path)}: it has more than {_SEARCHED >> 30} GiB and is not searched"
+            )
+    try:
+        with Path(path).open("rb") as handle:  # not mapped: the whole file would stay in memory
+            part = b""
+            while len(held) < len(wanted) and (more := handle.read(_PART)):
+                part = part[-overlap:] + more
+                held.update(text for text, raw in wanted.items() if raw in part)
+    except OSError as error:
+        raise BinaryError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from error
+    return tuple(text for text in wanted if text in held)
 
 
 def is_native_name(name: str) -> bool:

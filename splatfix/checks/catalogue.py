@@ -20,6 +20,7 @@ from splatfix.checks import (  # noqa: F401 - importing a module registers its c
     stack,
     toolkit,
     torch,
+    unreadable,
 )
 from splatfix.checks.model import Evidence, Finding, Outcome, Status, outcome
 from splatfix.checks.registry import FAMILIES, REGISTERED, Check

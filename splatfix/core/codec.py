@@ -1,14 +1,17 @@
-"""Frozen dataclasses to JSON and back without loss, driven by their type hints."""
+"""Frozen dataclasses to JSON and back without loss, driven by their type hints; and JSON that somebody else wrote."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
+import re
 import types
 import typing
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from splatfix.core.step import Step
 
@@ -17,6 +20,42 @@ T = TypeVar("T")
 
 class CodecError(ValueError):
     """A JSON document does not have the shape of the dataclass it should become; the message names the place."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Spelled:
+    """For ``Annotated[str, Spelled(...)]``: what such a text looks like, so that those who read it may rely on it."""
+
+    pattern: str
+    what: str
+    """``an architecture such as sm_90``."""
+
+
+def parse_json(text: str) -> Any:
+    """A JSON document as plain types.
+
+    Raises:
+        ValueError: it is not JSON, is nested too deeply, or has a number that no computer can hold.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=_number, parse_int=_whole)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _number(text: str) -> float:
+    found = float(text)
+    return found if math.isfinite(found) else _no_number(text)
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20:  # longer than any count of bytes, and int() takes long over long ones
+        raise ValueError(f"{text[:20]}... is too large a number")
+    return int(text)
 
 
 def to_json(value: Any) -> Any:
@@ -58,6 +97,13 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         return data
     if origin in (typing.Union, types.UnionType):
         return _decode_union(kind, data, where)
+    if origin is Annotated:
+        plain, *rules = typing.get_args(kind)
+        value = _decode(plain, data, where)
+        for rule in rules:
+            if isinstance(rule, Spelled) and not re.fullmatch(rule.pattern, value, re.ASCII):
+                raise CodecError(f"{where}: {rule.what} expected, {_short(value)} found")
+        return value
     if origin is tuple:
         item = typing.get_args(kind)
         _expect(data, list, where)
@@ -68,7 +114,11 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         return tuple(_decode(item[i], entry, f"{where}[{i}]") for i, entry in enumerate(data))
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         _expect(data, dict, where)
-        return {key: _decode(typing.get_args(kind)[1], item, f"{where}.{key}") for key, item in data.items()}
+        key_kind, value_kind = typing.get_args(kind)
+        return {
+            _decode(key_kind, key, where): _decode(value_kind, item, f"{where}.{_short(key)}")
+            for key, item in data.items()
+        }
     target = origin or kind
     if dataclasses.is_dataclass(target):
         return _decode_dataclass(kind, cast(type, target), data, where)
@@ -76,7 +126,7 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         try:
             return target(data)
         except ValueError as error:
-            raise CodecError(f"{where}: {data!r} is no {target.__name__}") from error
+            raise CodecError(f"{where}: {_short(data)} is no {target.__name__}") from error
     if target is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
     if target is None or target is type(None):
@@ -105,7 +155,7 @@ def _decode_dataclass(kind: Any, target: type, data: Any, where: str) -> Any:
     known = {field.name: field for field in dataclasses.fields(target)}
     unknown = sorted(set(data) - set(known))
     if unknown:
-        raise CodecError(f"{where}: unknown key {unknown[0]!r} for {target.__name__}")
+        raise CodecError(f"{where}: unknown key {_short(unknown[0])} for {target.__name__}")
     values = {}
     for name, field in known.items():
         if name not in data:
@@ -137,3 +187,15 @@ def substitute(hint: Any, parameters: dict[Any, Any]) -> Any:
 def _expect(data: Any, kind: Any, where: str) -> None:
     if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
         raise CodecError(f"{where}: {getattr(kind, '__name__', kind)} expected, {type(data).__name__} found")
+    if (
+        isinstance(data, str)
+        and not data.isascii()
+        and any("\ud800" <= letter <= "\udfff" for letter in data)
+    ):
+        raise CodecError(f"{where}: {_short(data)} has half a character in it (a lone surrogate)")
+
+
+def _short(data: object) -> str:
+    """The beginning of a value that somebody else wrote, in ASCII."""
+    text = ascii(data)
+    return text if len(text) < 60 else f"{text[:60]}..."

@@ -10,9 +10,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from splatfix.core.codec import parse_json
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.reading import read_bytes
 from splatfix.core.step import say
 from splatfix.core.visible import visible_in_json
+
+_MOST_JSON = 64 << 20
+"""Bytes. The largest of our documents, the recorded answers of a machine with many libraries, has some three MiB."""
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -102,15 +107,15 @@ def read_json(path: Path, what: str) -> Any:
     """Read a JSON file a person named.
 
     Raises:
-        SplatfixError: ``cannot-read`` (exit code 2) naming ``what`` the file should have been.
+        SplatfixError: ``cannot-read`` or ``not-json`` (exit code 2), naming ``what`` the file should have been.
     """
+    content = read_bytes(path, _MOST_JSON)
+    if not isinstance(content, bytes):
+        reason = content.reason if content else "No such file or directory"
+        raise SplatfixError("cannot-read", f"Cannot read {path}: {reason}.", exit_code=Exit.USAGE)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SplatfixError(
-            "cannot-read", f"Cannot read {path}: {error.strerror or error}.", exit_code=Exit.USAGE
-        ) from error
-    except (ValueError, RecursionError) as error:
+        return parse_json(content.decode("utf-8-sig"))
+    except ValueError as error:
         raise SplatfixError(
             "not-json",
             f"{path} is not {what}: {error}.",

@@ -6,7 +6,7 @@ import fnmatch
 import re
 from dataclasses import dataclass
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _C_FAMILY = (".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc")
 
 

@@ -99,6 +99,7 @@ def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
             environment=dataclasses.replace(facts, imports=probes),
             splatfix=__version__,
             gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            unreadable=live.unreadable(),
         )
     )
 

@@ -117,7 +117,7 @@ def _by_source(folder: Path) -> Dropin | Problem:
     module = _SHARED_NAME.replace("-", "_")
     try:
         shown = read_package(folder, module)
-    except (OSError, SyntaxError, ValueError) as error:
+    except ValueError as error:
         return usage_problem(
             "variant-unreadable",
             f"Which {module} {folder} is cannot be read from its {module}/__init__.py: {error}.",

@@ -221,7 +221,7 @@ def variants_of_source(folder: str) -> tuple[str, ...]:
             continue
         try:
             shown = read_package(Path(folder), module)
-        except (OSError, SyntaxError, ValueError):  # what is wrong with the source is for the build to say
+        except ValueError:  # what is wrong with the source is for the build to say
             continue
         matches = identify(
             module,

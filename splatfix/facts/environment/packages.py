@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote, urlsplit
 
 from splatfix.binaries import BinaryError
+from splatfix.core.codec import parse_json
 from splatfix.facts.model.environment import BuildRecord, Distribution, Extension, SplatPackage
 from splatfix.facts.model.source import Shadow
-from splatfix.facts.source.python_source import SPLAT_MODULE, PackageSource, read_package_source
+from splatfix.facts.source.python_source import PackageSource, is_splat_module, read_package_source
+from splatfix.facts.source.reader import NotPython
 from splatfix.facts.system.live import System
 
 _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
@@ -41,7 +42,10 @@ def editable_source(distribution: Distribution) -> str | None:
     """The folder that an editable install runs from; None for any other."""
     if not distribution.editable or not distribution.origin:
         return None
-    parts = urlsplit(distribution.origin)
+    try:
+        parts = urlsplit(distribution.origin)
+    except ValueError:  # an address such as https://[x/
+        return None
     if parts.scheme != "file":
         return distribution.origin if "://" not in distribution.origin else None
     path = unquote(parts.path)
@@ -129,7 +133,7 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
     origin, editable = "", False
     if direct := system.read(f"{site}/{name}/direct_url.json"):
         try:
-            document = json.loads(direct)
+            document = parse_json(direct)
             origin = str(document.get("url", ""))
             editable = bool(document.get("dir_info", {}).get("editable", False))
         except (ValueError, AttributeError):
@@ -160,7 +164,7 @@ def _manifest(text: str | None) -> tuple[str, BuildRecord | None]:
     if not text:
         return "", None
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         kind = str(document.get("kind", "built"))
         record = BuildRecord(
             targets=tuple(map(str, document.get("targets") or ())),
@@ -184,11 +188,11 @@ def read_packages(
     places: dict[tuple[str, str], None] = {}
     for root in (*sites, *other_roots(known)):
         for name in system.listdir(root):
-            if SPLAT_MODULE.fullmatch(name) and _is_package(system, f"{root}/{name}"):
+            if is_splat_module(name) and _is_package(system, f"{root}/{name}"):
                 places[(root, name)] = None
     for item in native:
         module, _, last = item.module.rpartition(".")
-        if last == "_C" and item.links_torch and SPLAT_MODULE.fullmatch(module.rpartition(".")[2]):
+        if last == "_C" and item.links_torch and is_splat_module(module.rpartition(".")[2]):
             places[(item.folder, module.replace(".", "/"))] = None
     claims = {item: claimed_modules(system, item) for item in known if _may_ship_splats(item)}
     return tuple(
@@ -247,7 +251,7 @@ def _read(
     if text is not None:
         try:
             source = read_package_source(module, text)
-        except (SyntaxError, ValueError, RecursionError) as problem:
+        except NotPython as problem:
             error = f"__init__.py is not Python this version can read: {problem}"
     own = tuple(name for name in files if name.startswith(f"{module}."))
     native = tuple(dict.fromkeys((*source.native, *own)))
@@ -280,7 +284,7 @@ def _read(
 
 def _imports_torch(text: str) -> bool | None:
     """Whether an ``__init__.py`` imports torch; None where it imports other files of its package, which may do so."""
-    if re.search(r"^\s*(import|from)\s+torch\b", text, re.MULTILINE):
+    if re.search(r"^[ \t]*(import|from)[ \t]+torch\b", text, re.MULTILINE):
         return True
-    others = re.search(r"^\s*from\s+\.+(?!_C\b)(?!\s*import\s+_C\b)", text, re.MULTILINE)
+    others = re.search(r"^[ \t]*from[ \t]+\.+(?!_C\b)(?![ \t]*import[ \t]+_C\b)", text, re.MULTILINE)
     return None if others else False

@@ -6,13 +6,13 @@ import ast
 import base64
 import dataclasses
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from splatfix.binaries import BinaryError
+from splatfix.core.codec import parse_json
 from splatfix.core.runner import Completed
 from splatfix.core.versions import release
 from splatfix.facts.environment.extensions import own_tag, read_extensions, read_jit_caches
@@ -22,6 +22,7 @@ from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.model.environment import EnvironmentFacts, ImportProbe, Interpreter, Torch
 from splatfix.facts.model.fact import Fact, FatbinGroup, group_fatbins, unknown
+from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.facts.system.live import System
 
 _PROBE = Path(__file__).with_name("probe_env.py")
@@ -170,7 +171,7 @@ def read_torch(system: System, folder: str) -> Fact[Torch]:
         return unknown("torch/version.py cannot be read", folder)
     try:
         values = _assignments(text)
-    except SyntaxError as error:
+    except NotPython as error:
         return unknown(f"torch/version.py is damaged: {error}", folder)
     if not isinstance(values.get("__version__"), str):
         return unknown("torch/version.py names no version", folder)
@@ -207,7 +208,7 @@ def _answer(done: Completed) -> dict[str, Any] | None:
     # sitecustomize or .pth files may print before the answer, which is the last line
     for line in reversed(done.stdout.splitlines()):
         try:
-            answer = json.loads(line)
+            answer = parse_json(line)
         except ValueError:
             continue
         return answer if isinstance(answer, dict) and "site_packages" in answer else None
@@ -244,7 +245,7 @@ def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
 def _assignments(text: str) -> dict[str, Any]:
     """Module-level constants of a small Python file, without running it."""
     values: dict[str, Any] = {}
-    for node in ast.parse(text).body:
+    for node in parse_python(text).body:
         if isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -258,14 +259,14 @@ def _assignments(text: str) -> dict[str, Any]:
 
 def _known_archs(source: str) -> tuple[str, ...]:
     """The ``supported_arches`` list of cpp_extension, as its source spells it."""
-    match = re.search(r"supported_arches\s*=\s*\[([^\]]*)\]", source)
+    match = re.search(r"supported_arches\s*=\s*\[([^\[\]]*)\]", source)
     return tuple(re.findall(r"['\"]([\d.]+[af]?)['\"]", match.group(1))) if match else ()
 
 
 def _builder_imports(source: str) -> tuple[str, ...]:
     """What cpp_extension takes from setuptools' family, at whatever depth of the file."""
     found = re.findall(
-        r"^\s*(?:from|import)\s+(pkg_resources|setuptools|distutils)\b(.*)$", source, re.MULTILINE
+        r"^[ \t]*(?:from|import)[ \t]+(pkg_resources|setuptools|distutils)\b(.*)$", source, re.MULTILINE
     )
     names = {name for name, _ in found}
     # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there

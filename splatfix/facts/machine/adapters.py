@@ -7,6 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from splatfix.core.codec import parse_json
 from splatfix.core.runner import Completed
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import Adapter, Gpu
@@ -98,7 +99,7 @@ def _driver(system: System, bus: str) -> str:
 def _vram(system: System, bus: str) -> int | None:
     """amdgpu writes the card's memory in bytes; other drivers have no such file."""
     text = (system.read(f"{_DEVICES}/{bus}/mem_info_vram_total") or "").strip()
-    return int(text) if text.isdigit() else None
+    return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
 
 
 def _database_name(system: System, vendor: str, device: str) -> str:
@@ -165,8 +166,8 @@ def vulkan_drivers(system: System) -> tuple[str, ...]:
 
 def _library(manifest: str) -> str:
     try:
-        return str(json.loads(manifest)["ICD"]["library_path"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return str(parse_json(manifest)["ICD"]["library_path"])
+    except (ValueError, KeyError, TypeError):
         return "its manifest is damaged"
 
 

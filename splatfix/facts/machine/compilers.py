@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 
+from splatfix.core.codec import parse_json
 from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import Compiler
 from splatfix.facts.system.live import System, which_all
@@ -114,8 +114,8 @@ def _visual_studio(system: System) -> list[tuple[str, str]]:
     programs = system.env.get("ProgramFiles(x86)") or "C:/Program Files (x86)"
     done = system.run([f"{programs}/{_VSWHERE}", "-products", "*", "-format", "json", "-utf8"], _TIMEOUT)
     try:
-        instances = json.loads(done.stdout)
-    except (ValueError, RecursionError):
+        instances = parse_json(done.stdout)
+    except ValueError:
         return []
     found = []
     for item in instances if isinstance(instances, list) else ():

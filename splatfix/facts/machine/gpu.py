@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splatfix.core.codec import parse_json
 from splatfix.facts.machine import adapters as pci
 from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import Driver, Gpu
@@ -308,8 +308,8 @@ def capability(pair: object) -> str | None:
 
 def _object(text: str) -> dict[str, object] | None:
     try:
-        reply = json.loads(text)
-    except (ValueError, RecursionError):
+        reply = parse_json(text)
+    except ValueError:
         return None
     return reply if isinstance(reply, dict) else None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from splatfix.core.codec import parse_json
 from splatfix.facts.machine.gpu import SYSCTL_NAMES
 from splatfix.facts.model.machine import Resources
 from splatfix.facts.system.live import System
@@ -46,8 +46,8 @@ def probe(system: System) -> Resources:
 def windows_system(system: System) -> dict[str, object]:
     """Windows' own words about itself (``Win32_OperatingSystem``); empty when it does not answer."""
     try:
-        reply = json.loads(system.run(WINDOWS_QUESTION, _TIMEOUT).stdout)
-    except (ValueError, RecursionError):
+        reply = parse_json(system.run(WINDOWS_QUESTION, _TIMEOUT).stdout)
+    except ValueError:
         return {}
     return reply if isinstance(reply, dict) else {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from splatfix.core.reading import Unread
 from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import MachineFacts
@@ -24,4 +25,6 @@ class Facts:
     """UTC time, ISO 8601."""
     checkout: Fact[Checkout] = field(default_factory=Fact)
     """The stack's folder that ``--repo`` names; unknown without one."""
+    unreadable: tuple[Unread, ...] = ()
+    """Files and folders of the machine and the environment that are there, but were not read, or not to their end."""
     schema_version: int = SCHEMA_VERSION

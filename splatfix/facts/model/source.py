@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from splatfix.core.reading import Unread
+
 
 @dataclass(frozen=True)
 class Shadow:
@@ -114,8 +116,8 @@ class Checkout:
     shadows: tuple[Shadow, ...] = ()
     colmap_options: tuple[str, ...] = ()
     """Options that convert.py gives COLMAP and that changed their names: ``SiftExtraction.use_gpu``."""
-    unreadable: tuple[str, ...] = ()
-    """Python files that are not Python this version can read."""
+    unreadable: tuple[Unread, ...] = ()
+    """What is there and was not read: no regular file, beyond a limit, or not Python that this version can read."""
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import SourcePattern
+from splatfix.core.table import Table
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.source import (
     Checkout,
@@ -19,23 +21,22 @@ from splatfix.facts.model.source import (
     Shadow,
 )
 from splatfix.facts.source.extension import code_matches, extension_folders, read_source
-from splatfix.facts.source.folder import (
-    children_of,
-    commit_of,
-    files_below,
-    git_folder,
-    read_submodules,
-    remote_of,
-    telling_paths,
-    text_of,
+from splatfix.facts.source.folder import commit_of, git_folder, read_submodules, remote_of, telling_paths
+from splatfix.facts.source.python_source import (
+    guarded_imports,
+    imported_modules,
+    is_splat_module,
+    render_calls,
 )
-from splatfix.facts.source.python_source import SPLAT_MODULE, guarded_imports, imported_modules, render_calls
+from splatfix.facts.source.reader import FolderReader, is_folder, is_there
 from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
 
 # A file that mentions none of these is not parsed.
 _MENTIONS = re.compile(r"rasteriz|fused_ssim|simple_knn|gsplat", re.IGNORECASE)
 
 _COLMAP_OPTION = re.compile(r"--((?:Sift|Feature)(?:Extraction|Matching)\.use_gpu)\b")
+_MOST_SOURCES = 100
+_MOST_LINES = 5000
 _PIN_NAMES = re.compile(r"[A-Za-z][\w.-]*")
 
 
@@ -48,120 +49,128 @@ def read_checkout(folder: Path, patterns: Iterable[SourcePattern]) -> Fact[Check
     """
     if not folder.is_dir():
         return unknown(f"{folder} is not a folder")
-    root = folder.resolve()
-    git = git_folder(root)
-    python = _PythonFiles(root)
+    root, reader = folder.resolve(), FolderReader()
+    git = git_folder(root, reader)
+    python = _PythonFiles(root, reader)
     checkout = Checkout(
         folder=str(root),
-        paths=telling_paths(root),
-        remote=remote_of(git),
-        commit=commit_of(git),
-        submodules=read_submodules(root),
-        pins=tuple(read_pins(root)),
-        sources=tuple(_sources(root, tuple(patterns))),
+        paths=telling_paths(root, reader),
+        remote=remote_of(git, reader),
+        commit=commit_of(git, reader),
+        submodules=read_submodules(root, reader),
+        pins=tuple(read_pins(root, reader)),
+        sources=tuple(_sources(root, tuple(patterns), reader)),
         imports=python.imports,
         guarded=python.guarded,
         calls=python.calls,
-        shadows=tuple(_shadows(root)),
-        colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(text_of(root / "convert.py")))),
-        unreadable=python.unreadable,
+        shadows=tuple(_shadows(root, reader)),
+        colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(reader.text(root / "convert.py")))),
+        unreadable=reader.left_out,
     )
     return Fact(redacted(checkout), "files of the checkout, read as text")
 
 
-def _sources(root: Path, patterns: Iterable[SourcePattern]) -> Iterator[CheckoutSource]:
-    for folder in extension_folders(root):
-        script = read_setup_script(folder / "setup.py")
+def _sources(
+    root: Path, patterns: tuple[SourcePattern, ...], reader: FolderReader
+) -> Iterator[CheckoutSource]:
+    found = extension_folders(root, reader=reader)
+    if len(found) > _MOST_SOURCES:
+        reader.leave_out(root, f"it holds more than {_MOST_SOURCES} extensions; the others are not looked at")
+    for folder in found[:_MOST_SOURCES]:
+        script = read_setup_script(folder / "setup.py", reader)
         yield CheckoutSource(
             path=folder.relative_to(root).as_posix(),
-            source=read_source(folder),
+            source=read_source(folder, reader=reader),
             cxx_flags=standard_flags(script),
             own_path_in_flags=own_path_in_flags(script),
-            matches=tuple(code_matches(folder, patterns)),
+            matches=tuple(code_matches(folder, patterns, reader)),
         )
 
 
 class _PythonFiles:
     """What the checkout's own Python files import and call; its extensions' files are left to ``sources``."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, reader: FolderReader) -> None:
         modules: dict[str, None] = {}
         guarded: list[GuardedImport] = []
         calls: list[RenderCall] = []
-        unreadable: list[str] = []
-        for file in files_below(root, (".py",), depth=3, skip=("submodules",)):
-            text = text_of(file)
-            if not _MENTIONS.search(text):
+        for file in reader.files_below(root, (".py",), depth=3, skip=("submodules",)):
+            text = reader.text(file)
+            if not _MENTIONS.search(text) or (tree := reader.python(file, text)) is None:
                 continue
             name = file.relative_to(root).as_posix()
-            try:
-                tree = ast.parse(text)
-            except (SyntaxError, ValueError, RecursionError):
-                unreadable.append(name)
-                continue
-            here = tuple(guarded_imports(name, tree))
-            found = imported_modules(tree, without_lines={item.line for item in here})
-            modules.update(
-                dict.fromkeys(item.partition(".")[0] for item in found if SPLAT_MODULE.fullmatch(item))
-            )
+            nodes = tuple(ast.walk(tree))
+            here = tuple(guarded_imports(name, nodes))
+            found = imported_modules(nodes, without_lines={item.line for item in here})
+            modules.update(dict.fromkeys(item.partition(".")[0] for item in found if is_splat_module(item)))
             guarded += here
-            calls += render_calls(name, tree)
+            calls += render_calls(name, nodes)
         self.imports = tuple(sorted(modules))
         self.guarded = tuple(guarded)
         self.calls = tuple(calls)
-        self.unreadable = tuple(unreadable)
 
 
-def _shadows(root: Path) -> Iterator[Shadow]:
+def _shadows(root: Path, reader: FolderReader) -> Iterator[Shadow]:
     """Packages of splatting names in the checkout's top folder, which Python searches first when a script there runs."""
-    for item in children_of(root):
-        module = item.name.removesuffix(".py")
-        if not SPLAT_MODULE.fullmatch(module) or (item.is_dir() and not (item / "__init__.py").is_file()):
+    for item in reader.children(root):
+        module, inside = item.name.removesuffix(".py"), is_folder(item.path)
+        if not is_splat_module(module) or not is_there(f"{item.path}/__init__.py" if inside else item.path):
             continue
-        if item.is_dir() or item.suffix == ".py":
-            native = item.is_dir() and any(child.suffix in (".so", ".pyd") for child in children_of(item))
-            yield Shadow(module, str(item), native)
+        if inside or item.name.endswith(".py"):
+            names = [child.name for child in reader.children(root / item.name)] if inside else []
+            yield Shadow(module, item.path, any(name.endswith((".so", ".pyd")) for name in names))
 
 
-def read_pins(root: Path) -> Iterator[Pin]:
+def read_pins(root: Path, reader: FolderReader | None = None) -> Iterator[Pin]:
     """Every requirement in the top folder's files, in order of the files' names."""
-    for item in children_of(root):
+    reader = reader or FolderReader()
+    for item in reader.children(root):
         if re.fullmatch(r"requirements.*\.txt", item.name):
-            yield from _requirements(item)
+            yield from _requirements(item, reader)
         elif re.fullmatch(r"(environment|requirements|conda).*\.ya?ml", item.name):
-            yield from _conda_file(item)
+            yield from _conda_file(item, reader)
         elif item.name == "pyproject.toml":
-            yield from _project_file(item)
+            yield from _project_file(item, reader)
 
 
-def _requirements(file: Path) -> Iterator[Pin]:
-    for line in text_of(file).splitlines():
+def _requirements(file: os.DirEntry[str], reader: FolderReader) -> Iterator[Pin]:
+    for line in _lines(file, reader):
         if pin := _pin(file.name, line.partition("#")[0]):
             yield pin
 
 
-def _project_file(file: Path) -> Iterator[Pin]:
+def _project_file(file: os.DirEntry[str], reader: FolderReader) -> Iterator[Pin]:
     """The dependencies of a project that describes itself, as nerfstudio does."""
     from splatfix.core.toml import parse_toml  # few sources need it
 
     try:
-        wanted = parse_toml(text_of(file)).get("project", {}).get("dependencies", ())
-    except (ValueError, AttributeError):
+        document = Table(parse_toml(reader.text(Path(file.path))), file.name)
+    except ValueError:
         return  # setup-unreadable tells of a damaged file where it matters
-    for line in wanted if isinstance(wanted, list) else ():
-        if isinstance(line, str) and (pin := _pin(file.name, line)):
+    for line in document.table("project").texts("dependencies"):
+        if pin := _pin(file.name, line):
             yield pin
 
 
-def _conda_file(file: Path) -> Iterator[Pin]:
+def _conda_file(file: os.DirEntry[str], reader: FolderReader) -> Iterator[Pin]:
     """The list items under ``dependencies`` of a conda environment file, and those for pip inside of it."""
     inside = False
-    for line in text_of(file).splitlines():
+    for line in _lines(file, reader):
         if re.match(r"\S", line):
             inside = line.startswith("dependencies:") or (inside and line.startswith("-"))
-        item = re.match(r"\s*-\s+((?:[^:#]|::)+?)\s*(#.*)?$", line)
-        if inside and item and (pin := _pin(file.name, item.group(1).strip("\"'"))):
+        item = re.match(r"\s*-\s+([^\s#][^#]*)", line)
+        text = item.group(1).strip() if inside and item else ""
+        # a colon alone is that of a key, as in "- pip:"
+        if text and not re.search(r"(?<!:):(?!:)", text) and (pin := _pin(file.name, text.strip("\"'"))):
             yield pin
+
+
+def _lines(file: os.DirEntry[str], reader: FolderReader) -> Iterator[str]:
+    """The first five thousand lines of a list of requirements, those that are as long as none is left out."""
+    lines = reader.text(Path(file.path)).splitlines()
+    if len(lines) > _MOST_LINES:
+        reader.leave_out(Path(file.path), f"it has more than {_MOST_LINES} lines; the others are not read")
+    return (line for line in lines[:_MOST_LINES] if len(line) < 1000)
 
 
 def _pin(file: str, text: str) -> Pin | None:

@@ -7,55 +7,66 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import SourcePattern, without_comments
+from splatfix.core.table import Table
 from splatfix.facts.model.source import CodeMatch, NativeModule, Source
-from splatfix.facts.source.folder import files_below, read_submodules, text_of
-from splatfix.facts.source.setup_py import SetupScript, read_setup_script
+from splatfix.facts.source.folder import read_submodules, sections
+from splatfix.facts.source.reader import FolderReader, is_there
+from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
 
 # A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.
 MOST_FOLDERS = 3000
+_INCLUDE = re.compile(r'#\s*include\s*"([^"\n]+)"')
+_MOST_TOML = 512 << 10
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
 _OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
 
 
-def read_source(folder: Path, setup_text: str | None = None) -> Source:
+def read_source(folder: Path, setup_text: str | None = None, reader: FolderReader | None = None) -> Source:
     """Read one extension's source folder; ``folder`` must exist. Nothing in it is executed.
 
     Args:
         setup_text: read this in the place of setup.py's content, to see what an edit would come to.
+        reader: keeps what was left out; None for a new one.
     """
+    reader = reader or FolderReader()
     files = tuple(
         name for name in ("setup.py", "pyproject.toml", "CMakeLists.txt") if (folder / name).is_file()
     )
-    pyproject, toml_error = _pyproject(folder / "pyproject.toml")
-    script = read_setup_script(folder / "setup.py", setup_text) if "setup.py" in files else SetupScript()
-    project = pyproject.get("project", {})
-    system = pyproject.get("build-system", {})
+    document = _pyproject(folder / "pyproject.toml", reader)
+    if setup_text is None:
+        script = read_setup_script(folder / "setup.py", reader)
+    else:
+        script = parse_setup_script(setup_text, reader)
+    project, system = document.table("project"), document.table("build-system")
+    name, version = project.text("name"), project.text("version")
+    dependencies, python = project.texts("dependencies"), project.text("requires-python")
+    build_requires = system.texts("requires")
     modules = tuple(_modules(folder, script))
+    packages, wanted = script.texts("packages"), script.texts("install_requires")
+    for reason in script.exceeded:
+        reader.leave_out(folder / "setup.py", reason)
     source = Source(
         folder=str(folder),
         build_files=files,
-        name=script.text("name") or _text(project.get("name")),
-        version=script.text("version") or _text(project.get("version")),
-        packages=script.texts("packages"),
+        name=script.text("name") or name,
+        version=script.text("version") or version,
+        packages=packages,
         modules=modules,
-        needs_cuda=_needs_cuda(folder, script, modules),
+        needs_cuda=_needs_cuda(folder, script, modules, reader),
         uses_torch_builder=script.mentions("CUDAExtension", "CppExtension", "BuildExtension"),
-        build_requires=tuple(item for item in system.get("requires", ()) if isinstance(item, str)),
-        requires=(*script.texts("install_requires"), *_texts(project.get("dependencies"))),
-        python=_text(project.get("requires-python"))
-        or script.text("python_requires")
-        or _in_setup_cfg(folder / "setup.cfg", "options", "python_requires"),
+        build_requires=build_requires,
+        requires=(*wanted, *dependencies),
+        python=python or script.text("python_requires") or _in_setup_cfg(folder, "python_requires", reader),
         reads=script.reads,
         sets=script.sets,
         nvcc_flags=script.nvcc_flags,
         libraries=script.libraries,
         imports=tuple(name for name in script.imports if name.partition(".")[0] in _OF_SETUPTOOLS),
-        missing_folders=tuple(_missing_folders(folder, script)),
-        error="; ".join(filter(None, (script.error, toml_error))),
+        missing_folders=tuple(_missing_folders(folder, script, reader)),
+        error="; ".join(filter(None, (script.error, *document.wrong[:3]))),
     )
     return redacted(source)
 
@@ -71,41 +82,47 @@ class FolderWalk:
     """False when there were too many folders, and the rest was not looked at."""
 
 
-def extension_folders(folder: Path, depth: int = 3) -> tuple[Path, ...]:
+def extension_folders(folder: Path, depth: int = 3, reader: FolderReader | None = None) -> tuple[Path, ...]:
     """Folders at or below ``folder`` whose setup.py declares native modules, in order of name.
 
     Looks ``depth`` levels down, not into build output and not below an extension it found.
     """
-    return walk_extensions(folder, depth).found
+    return walk_extensions(folder, depth, reader=reader).found
 
 
-def walk_extensions(folder: Path, depth: int = 3, most: int = MOST_FOLDERS) -> FolderWalk:
+def walk_extensions(
+    folder: Path, depth: int = 3, most: int = MOST_FOLDERS, reader: FolderReader | None = None
+) -> FolderWalk:
     """The same, with what could not be read; the nearest folders first, and no more than ``most`` of them."""
+    reader = reader or FolderReader()
     pending, found, unreadable = [(folder, depth)], list[Path](), list[Path]()
     seen = 0
     while pending:
         here, left = pending.pop(0)
         if seen == most:
+            reader.leave_out(folder, f"it holds more than {most} folders; the others are not looked into")
             return FolderWalk(tuple(sorted(found)), tuple(unreadable), complete=False)
         seen += 1
-        try:
-            if _declares_modules(here):
-                found.append(here)
-            elif left:
-                with os.scandir(here) as listing:
-                    inside = sorted(item.name for item in listing if item.is_dir(follow_symlinks=False))
-                names = [name for name in inside if not name.startswith(".") and name not in _OUTPUT]
-                pending += [(here / name, left - 1) for name in names]
-        except OSError:
-            unreadable.append(here)
+        if _declares_modules(here, reader):
+            found.append(here)
+        elif left:
+            inside = reader.children(here)
+            if reader.was_left_out(here):
+                unreadable.append(here)
+            pending += [
+                (here / item.name, left - 1)
+                for item in inside
+                if item.name not in _OUTPUT and item.is_dir(follow_symlinks=False)
+            ]
     return FolderWalk(tuple(sorted(found)), tuple(unreadable))
 
 
-def _declares_modules(folder: Path) -> bool:
-    if not (folder / "setup.py").is_file():
-        return False
-    script = read_setup_script(folder / "setup.py")
-    return script.mentions("CUDAExtension", "CppExtension", "Extension", "ext_modules")
+def _declares_modules(folder: Path, reader: FolderReader) -> bool:
+    script = read_setup_script(folder / "setup.py", reader)
+    names = ("CUDAExtension", "CppExtension", "Extension", "ext_modules")
+    if script.error:
+        return any(name in script.source for name in names)
+    return script.mentions(*names)
 
 
 def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
@@ -118,84 +135,78 @@ def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
         yield NativeModule(
             name=name if isinstance(name, str) else "",
             sources=sources,
-            missing=tuple(item for item in sources if not (folder / item).exists()),
+            missing=tuple(item for item in sources if not is_there(folder / item)),
             cuda=SetupScript.callee(call) == "CUDAExtension",
         )
 
 
-def _needs_cuda(folder: Path, script: SetupScript, modules: tuple[NativeModule, ...]) -> bool:
+def _needs_cuda(
+    folder: Path, script: SetupScript, modules: tuple[NativeModule, ...], reader: FolderReader
+) -> bool:
     if script.mentions("CUDAExtension") or any(text.endswith(".cu") for text in script.literals):
         return True
     listed = bool(modules) and all(module.sources for module in modules)
-    return not listed and next(folder.rglob("*.cu"), None) is not None
+    return not listed and next(reader.files_below(folder, (".cu",), depth=8), None) is not None
 
 
-def _missing_folders(folder: Path, script: SetupScript) -> Iterator[str]:
+def _missing_folders(folder: Path, script: SetupScript, reader: FolderReader) -> Iterator[str]:
     """Submodules git has not fetched, and include folders named in setup.py that hold nothing."""
-    wanted = [item.path for item in read_submodules(folder)]
+    wanted = [item.path for item in read_submodules(folder, reader)]
     # "-I" + os.path.join(here, "third_party/glm/") is how the whole Inria family names its one include folder
     wanted += [
         text
         for text in (*script.nvcc_flags, *script.include_dirs)
         if text.strip("/").startswith("third_party")
     ]
-    seen: set[str] = set()
-    for path in wanted:
-        clean = path.removeprefix("-I").strip().strip("/")
-        if clean in seen or not clean:
-            continue
-        seen.add(clean)
-        place = folder / clean
-        if not place.is_dir() or next(place.iterdir(), None) is None:
-            yield clean
+    clean = (path.removeprefix("-I").strip().strip("/") for path in wanted)
+    yield from (path for path in dict.fromkeys(clean) if path and _holds_nothing(folder / path))
 
 
-def _pyproject(file: Path) -> tuple[dict[str, Any], str]:
+def _holds_nothing(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as listing:
+            return next(listing, None) is None
+    except (OSError, ValueError):
+        return True
+
+
+def _pyproject(file: Path, reader: FolderReader) -> Table:
+    if not (text := reader.text(file, _MOST_TOML)):
+        return Table({}, file.name)
     from splatfix.core.toml import parse_toml  # few sources need it
 
     try:
-        return parse_toml(file.read_text(encoding="utf-8")), ""
-    except OSError:
-        return {}, ""
-    except ValueError as error:  # damaged TOML and damaged UTF-8 alike
-        return {}, f"pyproject.toml cannot be read: {error}"
+        return Table(parse_toml(text), file.name)
+    except ValueError as error:
+        return Table({}, file.name, [f"pyproject.toml cannot be read: {error}"])
 
 
-def _in_setup_cfg(file: Path, section: str, name: str) -> str:
-    """One entry of setup.cfg; "" where there is none, also because the file cannot be read: its build will say so."""
-    if not (text := text_of(file)):
-        return ""
-    import configparser  # slow to import, and few sources have the file
-
-    config = configparser.ConfigParser(interpolation=None)
-    try:
-        config.read_string(text)
-    except configparser.Error:
-        return ""
-    return config.get(section, name, fallback="").strip()
+def _in_setup_cfg(folder: Path, name: str, reader: FolderReader) -> str:
+    """One of the options in setup.cfg; "" where there is none, also because the file cannot be read: its build will say so."""
+    for section, values in sections(reader.text(folder / "setup.cfg")):
+        if section == "options" and name in values:
+            return values[name]
+    return ""
 
 
-def _texts(value: Any) -> Iterator[str]:
-    yield from (item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def code_matches(folder: Path, patterns: Iterable[SourcePattern]) -> Iterator[CodeMatch]:
+def code_matches(
+    folder: Path, patterns: Iterable[SourcePattern], reader: FolderReader | None = None
+) -> Iterator[CodeMatch]:
     """The first place of each pattern in each file of an extension's source folder.
 
     What a pattern asks a file to lack may also stand in a local header that the file includes, one level deep.
     """
+    reader = reader or FolderReader()
     wanted = tuple(patterns)
-    for file in files_below(folder, (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc"), depth=3):
+    for file in reader.files_below(folder, (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc"), depth=3):
         here = [pattern for pattern in wanted if pattern.looks_at(file.name)]
         if not here:
             continue
-        name, text = file.relative_to(folder).as_posix(), without_comments(file.name, text_of(file))
-        included = [text_of(file.parent / header) for header in re.findall(r'#\s*include\s*"([^"]+)"', text)]
-        for pattern in here:
-            if match := pattern.find(text, *included):
+        name, text = file.relative_to(folder).as_posix(), without_comments(file.name, reader.text(file))
+        found = [(pattern, match) for pattern in here if (match := pattern.pattern.search(text))]
+        headers = _INCLUDE.findall(text) if any(pattern.unless for pattern, _ in found) else ()
+        included = [reader.text(file.parent / header) for header in dict.fromkeys(headers)]
+        for pattern, match in found:
+            if pattern.find(text, *included):
                 line = text.count("\n", 0, match.start()) + 1
                 yield CodeMatch(pattern.key, name, line, text.splitlines()[line - 1].strip()[:160])

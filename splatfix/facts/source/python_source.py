@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from splatfix.facts.model.source import GuardedImport, RenderCall
+from splatfix.facts.source.reader import parse_python
 
-SPLAT_MODULE = re.compile(
+_SPLAT_MODULE = re.compile(
     r"(diff_\w*rasteriz\w+|\w*rasterization\w*|simple_knn|fused_ssim|gsplat)(_cuda)?(\..+)?"
 )
+_LONGEST_NAME = 200
 _NATIVE_NAME = re.compile(r"_C|\w+_cuda")
 
 
@@ -29,14 +31,19 @@ class PackageSource:
     exports: tuple[str, ...] = ()
 
 
+def is_splat_module(name: str) -> bool:
+    """It is what splatting extensions are called: ``simple_knn``, ``diff_gaussian_rasterization._C``."""
+    return len(name) < _LONGEST_NAME and _SPLAT_MODULE.fullmatch(name) is not None
+
+
 def read_package_source(module: str, text: str) -> PackageSource:
     """Read a package's ``__init__.py``.
 
     Raises:
-        SyntaxError, ValueError: when it is not Python that this version can read.
+        NotPython: when it is not Python that this version can read.
     """
-    tree = ast.parse(text)
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    nodes = tuple(ast.walk(parse_python(text)))
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     settings = next((item for item in classes if _is_settings(item)), None)
     fields = [
         node
@@ -53,7 +60,7 @@ def read_package_source(module: str, text: str) -> PackageSource:
         None,
     )
     parameters = [arg.arg for arg in forward.args.args[1:]] if forward else []
-    native, exports = _native_use(module, tree)
+    native, exports = _native_use(module, nodes)
     return PackageSource(
         native=native,
         settings=tuple(node.target.id for node in fields if isinstance(node.target, ast.Name))
@@ -68,20 +75,20 @@ def read_package_source(module: str, text: str) -> PackageSource:
     )
 
 
-def imported_names(tree: ast.AST) -> dict[str, tuple[str, str]]:
+def imported_names(nodes: Sequence[ast.AST]) -> dict[str, tuple[str, str]]:
     """Local name -> (module, name there) of every absolute ``from module import name`` in the tree."""
     found = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 found[alias.asname or alias.name] = (node.module, alias.name)
     return found
 
 
-def imported_modules(tree: ast.AST, without_lines: Collection[int] = ()) -> tuple[str, ...]:
+def imported_modules(nodes: Sequence[ast.AST], without_lines: Collection[int] = ()) -> tuple[str, ...]:
     """Every module that the tree imports by its absolute name, in order of the text; not by the lines named."""
     found: dict[str, None] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if getattr(node, "lineno", 0) in without_lines:
             continue
         if isinstance(node, ast.Import):
@@ -91,46 +98,61 @@ def imported_modules(tree: ast.AST, without_lines: Collection[int] = ()) -> tupl
     return tuple(found)
 
 
-def guarded_imports(file: str, tree: ast.AST) -> Iterator[GuardedImport]:
+def guarded_imports(file: str, nodes: Sequence[ast.AST]) -> Iterator[GuardedImport]:
     """Imports of splatting extensions whose failure is caught and not raised again."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Try):
-            continue
-        handlers = [
-            item for item in node.handlers if not any(isinstance(n, ast.Raise) for n in ast.walk(item))
-        ]
-        if not handlers:
-            continue
-        for statement in node.body:
-            if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
-                named = {statement.module: tuple(alias.name for alias in statement.names)}
-            elif isinstance(statement, ast.Import):
-                named = {alias.name: () for alias in statement.names}
-            else:
-                continue
-            for module, names in named.items():
-                if SPLAT_MODULE.fullmatch(module):
-                    yield GuardedImport(file, statement.lineno, module, names, _caught(handlers))
+    tries = [(node, named) for node in nodes if isinstance(node, ast.Try) and (named := _tried(node))]
+    raising = _raising(nodes) if tries else set()
+    for node, imported in tries:
+        handlers = [item for item in node.handlers if id(item) not in raising]
+        if handlers:
+            caught = _caught(handlers)
+            for line, module, names in imported:
+                yield GuardedImport(file, line, module, names, caught)
 
 
-def render_calls(file: str, tree: ast.AST) -> Iterator[RenderCall]:
+def _tried(node: ast.Try) -> list[tuple[int, str, tuple[str, ...]]]:
+    """(line, module, names) of every splatting extension that a ``try`` imports."""
+    found: list[tuple[int, str, tuple[str, ...]]] = []
+    for statement in node.body:
+        if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+            names = tuple(alias.name for alias in statement.names)
+            found.append((statement.lineno, statement.module, names))
+        elif isinstance(statement, ast.Import):
+            found += [(statement.lineno, alias.name, ()) for alias in statement.names]
+    return [item for item in found if is_splat_module(item[1])]
+
+
+def _raising(nodes: Sequence[ast.AST]) -> set[int]:
+    """Ids of the nodes with a ``raise`` in them; ``nodes`` are in the order of :func:`ast.walk`, the innermost last."""
+    found: set[int] = set()
+    for node in reversed(nodes):
+        if isinstance(node, ast.Raise) or any(id(child) in found for child in ast.iter_child_nodes(node)):
+            found.add(id(node))
+    return found
+
+
+def render_calls(file: str, nodes: Sequence[ast.AST]) -> Iterator[RenderCall]:
     """Every call of a rasterizer that was imported by name, with the settings built in the same function."""
-    names = imported_names(tree)
+    names = imported_names(nodes)
     modules = {
         local: module
         for local, (module, name) in names.items()
-        if SPLAT_MODULE.fullmatch(module) and name.endswith(("Settings", "Rasterizer"))
+        if is_splat_module(module) and name.endswith(("Settings", "Rasterizer"))
     }
     if not modules:
         return
-    for function in ast.walk(tree):
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield from _calls_in(file, function, names, modules)
+    inner: set[int] = set()  # a function inside another is a part of it
+    for function in nodes:
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and id(function) not in inner:
+            inside = tuple(ast.walk(function))
+            inner.update(map(id, inside))
+            yield from _calls_in(file, function.name, inside, names, modules)
 
 
 def _calls_in(
     file: str,
-    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    function: str,
+    inside: Sequence[ast.AST],
     names: Mapping[str, tuple[str, str]],
     modules: Mapping[str, str],
 ) -> Iterator[RenderCall]:
@@ -139,7 +161,7 @@ def _calls_in(
     targets: dict[int, ast.expr] = {}
     calls: list[tuple[ast.Call, str]] = []
     nodes = sorted(
-        (node for node in ast.walk(function) if isinstance(node, (ast.Assign, ast.Call))),
+        (node for node in inside if isinstance(node, (ast.Assign, ast.Call))),
         key=lambda node: (node.lineno, node.col_offset),
     )
     for node in nodes:
@@ -159,7 +181,7 @@ def _calls_in(
         yield RenderCall(
             file=file,
             line=call.lineno,
-            function=function.name,
+            function=function,
             module=module,
             settings=keywords,
             settings_positional=positional,
@@ -224,12 +246,12 @@ def _returns(classes: list[ast.ClassDef]) -> int | None:
     return None
 
 
-def _native_use(module: str, tree: ast.AST) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _native_use(module: str, nodes: Sequence[ast.AST]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Compiled modules that the source imports, and the functions it takes from them."""
     native: dict[str, None] = {}
     exports: dict[str, None] = {}
     handles: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             home = f"{module}.{node.module}".rstrip(".") if node.level and node.module else node.module or ""
             base = module if node.level and not node.module else home
@@ -246,7 +268,7 @@ def _native_use(module: str, tree: ast.AST) -> tuple[tuple[str, ...], tuple[str,
                 if _NATIVE_NAME.fullmatch(alias.name.rpartition(".")[2]):
                     native[alias.name] = None
                     handles.add(alias.asname or alias.name)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in handles:
             exports[node.attr] = None
     return tuple(native), tuple(exports)

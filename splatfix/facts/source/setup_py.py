@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from splatfix.facts.source.reader import FolderReader, NotPython
+
+_MOST_ITEMS = 10_000
+_MOST_LETTERS = 1 << 20
+
+
+Nodes = Sequence[ast.AST]
+
+
+@dataclass
+class _Left:
+    """How much more one value may unfold to."""
+
+    items: int = _MOST_ITEMS
+    letters: int = _MOST_LETTERS
 
 
 @dataclass(frozen=True)
 class SetupScript:
     """One parsed setup.py. Values that only running it would tell are left out, never guessed."""
 
-    tree: ast.Module = field(default_factory=lambda: ast.Module(body=[], type_ignores=[]))
+    nodes: tuple[ast.AST, ...] = ()
+    """The whole syntax tree, from the outside inwards."""
     assigned: Mapping[str, ast.expr] = field(default_factory=dict)
     """Last simple assignment to each name."""
     reads: tuple[str, ...] = ()
@@ -27,6 +44,10 @@ class SetupScript:
     imports: tuple[str, ...] = ()
     """Modules that it cannot do without: imported at its top level, outside of any ``try``."""
     error: str = ""
+    source: str = ""
+    """The text of a script with an error."""
+    exceeded: list[str] = field(default_factory=list)
+    """What was too much to be worked out."""
 
     @staticmethod
     def callee(call: ast.Call) -> str:
@@ -35,14 +56,12 @@ class SetupScript:
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """Every call of a function of one of these names, in order of the text."""
-        found = (
-            node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and self.callee(node) in names
-        )
+        found = (node for node in self.nodes if isinstance(node, ast.Call) and self.callee(node) in names)
         yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
 
     def mentions(self, *names: str) -> bool:
         """One of these names appears in the code, as a name, an attribute or a keyword argument."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, (ast.Name, ast.Attribute)) and _last_name(node) in names:
                 return True
             if isinstance(node, ast.keyword) and node.arg in names:
@@ -74,42 +93,66 @@ class SetupScript:
                 return tuple(item for item in value if isinstance(item, str))
         return ()
 
-    def literal(self, node: ast.expr, depth: int = 0) -> Any:
-        """str, or list of these, for constants, their sums, and names bound to them; None inside for the rest."""
-        if depth > 20:
+    def literal(self, node: ast.expr) -> Any:
+        """str, or list of these, for constants, their sums, and names bound to them; None inside for the rest.
+
+        A few lines can name each other so that they unfold without end: what goes beyond ten thousand items or a million
+        letters is None too, and told in ``exceeded``.
+        """
+        left = _Left()
+        value = self._literal(node, 0, left)
+        if left.items < 0 or left.letters < 0:
+            self.exceeded.append(
+                f"its values unfold to more than {_MOST_ITEMS} items or {_MOST_LETTERS} letters"
+            )
+        return value
+
+    def _literal(self, node: ast.expr, depth: int, left: _Left) -> Any:
+        left.items -= 1
+        if depth > 20 or left.items < 0:
             return None
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, str) else None
         if isinstance(node, (ast.List, ast.Tuple)):
-            return [self.literal(item, depth + 1) for item in node.elts]
+            return [self._literal(item, depth + 1, left) for item in node.elts if left.items >= 0]
         if isinstance(node, ast.Name) and node.id in self.assigned:
-            return self.literal(self.assigned[node.id], depth + 1)
+            return self._literal(self.assigned[node.id], depth + 1, left)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            left, right = self.literal(node.left, depth + 1), self.literal(node.right, depth + 1)
-            both = isinstance(left, str) and isinstance(right, str)
-            if both or (isinstance(left, list) and isinstance(right, list)):
-                return left + right
+            one = self._literal(node.left, depth + 1, left)
+            other = self._literal(node.right, depth + 1, left)
+            if isinstance(one, str) and isinstance(other, str):
+                left.letters -= len(one) + len(other)
+                return one + other if left.letters >= 0 else None
+            if isinstance(one, list) and isinstance(other, list):
+                return one + other
         return None
 
 
-def read_setup_script(file: Path, text: str | None = None) -> SetupScript:
-    """Parse ``file``, or ``text`` in its place; a file that is not Python gives a script with ``error`` set."""
+def read_setup_script(file: Path, reader: FolderReader) -> SetupScript:
+    """Parse a setup.py; what is there and cannot be read, or is not Python, gives a script with ``error`` set."""
+    text = reader.text_or_why(file)
+    if isinstance(text, str):
+        return parse_setup_script(text, reader)
+    return SetupScript(error=f"{file.name} cannot be read: {text.reason}") if text else SetupScript()
+
+
+def parse_setup_script(text: str, reader: FolderReader) -> SetupScript:
+    """The script of a setup.py with this text; one that is not Python has ``error`` set."""
     try:
-        tree = ast.parse(file.read_bytes() if text is None else text, filename=str(file))
-    except OSError as error:
-        return SetupScript(error=f"{file.name} cannot be read: {error.strerror or error}")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return SetupScript(error=f"{file.name} is not Python this version can read: {error}")
-    assigned = dict(_assignments(tree))
+        tree = reader.parse(text)
+    except NotPython as error:
+        return SetupScript(error=f"setup.py is not Python this version can read: {error}", source=text)
+    nodes = tuple(ast.walk(tree))
+    assigned = dict(_assignments(nodes))
     return SetupScript(
-        tree=tree,
+        nodes=nodes,
         assigned=assigned,
-        reads=_unique(_environment_reads(tree)),
-        sets=dict(_environment_writes(tree)),
-        nvcc_flags=_unique(_flag_texts(tree)),
-        include_dirs=_unique(_keyword_texts(tree, "include_dirs")),
-        libraries=_unique(_libraries(tree, assigned)),
-        literals=_unique(_literals(tree)),
+        reads=_unique(_environment_reads(nodes)),
+        sets=dict(_environment_writes(nodes)),
+        nvcc_flags=_unique(_flag_texts(nodes)),
+        include_dirs=_unique(_keyword_texts(nodes, "include_dirs")),
+        libraries=_unique(_libraries(nodes, assigned)),
+        literals=_unique(_literals(nodes)),
         imports=_unique(_imports(tree)),
     )
 
@@ -117,7 +160,7 @@ def read_setup_script(file: Path, text: str | None = None) -> SetupScript:
 def standard_flags(script: SetupScript) -> tuple[str, ...]:
     """Flags that force a C++ standard on a CUDA build: not those of another backend's flags in the same file."""
     lists: list[ast.expr] = []
-    for node in ast.walk(script.tree):
+    for node in script.nodes:
         if isinstance(node, ast.Dict):
             keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
             if "nvcc" in keys:
@@ -132,8 +175,10 @@ def standard_flags(script: SetupScript) -> tuple[str, ...]:
 def own_path_in_flags(script: SetupScript) -> bool:
     """A flag joins "-I" and the folder of setup.py, as the Inria family does for glm."""
 
+    silent: set[int] = set()
+
     def speaks_of_itself(node: ast.AST, depth: int = 0) -> bool:
-        for inner in ast.walk(node):
+        for inner in _walk(node, silent):
             if isinstance(inner, ast.Name) and inner.id == "__file__":
                 return True
             if isinstance(inner, ast.Call) and SetupScript.callee(inner) in ("getcwd", "cwd"):
@@ -143,7 +188,7 @@ def own_path_in_flags(script: SetupScript) -> bool:
                 return True
         return False
 
-    for node in ast.walk(script.tree):
+    for node in script.nodes:
         first = node.left if isinstance(node, ast.BinOp) else None
         if isinstance(node, ast.JoinedStr):
             first = next(iter(node.values), None)
@@ -162,8 +207,8 @@ def _imports(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{item.name}" for item in node.names)
 
 
-def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    for node in ast.walk(tree):
+def _assignments(nodes: Nodes) -> Iterator[tuple[str, ast.expr]]:
+    for node in nodes:
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Name):
@@ -172,8 +217,8 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
             yield node.target.id, node.value
 
 
-def _environment_reads(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _environment_reads(nodes: Nodes) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Call) and node.args:
             function = node.func
             by_get = isinstance(function, ast.Attribute) and function.attr in ("get", "pop", "setdefault")
@@ -185,8 +230,8 @@ def _environment_reads(tree: ast.Module) -> Iterator[str]:
             yield from _constant(node.left)
 
 
-def _environment_writes(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
+def _environment_writes(nodes: Nodes) -> Iterator[tuple[str, str]]:
+    for node in nodes:
         if not isinstance(node, ast.Assign):
             continue
         for target in node.targets:
@@ -195,24 +240,26 @@ def _environment_writes(tree: ast.Module) -> Iterator[tuple[str, str]]:
                     yield name, next(_constant(node.value), "")
 
 
-def _flag_texts(tree: ast.Module) -> Iterator[str]:
+def _flag_texts(nodes: Nodes) -> Iterator[str]:
     """Literal texts that end in the ``"nvcc"`` list of ``extra_compile_args``, also through named lists."""
     roots: list[ast.AST] = [
         value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Dict)
         for key, value in zip(node.keys, node.values, strict=True)
         if isinstance(key, ast.Constant) and key.value == "nvcc"
     ]
-    roots += [value for node in ast.walk(tree) for value in _put_under_nvcc(node)]
-    names: set[str] = set()
+    roots += [value for node in nodes for value in _put_under_nvcc(node)]
+    filled: dict[str, list[ast.AST]] = {}
+    for node in nodes if roots else ():
+        for name, value in _fillings(node):
+            filled.setdefault(name, []).append(value)
+    seen: set[int] = set()
     while roots:
-        root = roots.pop()
-        for node in ast.walk(root):
+        for node in _walk(roots.pop(), seen):
             yield from _constant(node) if not _is_nvcc_key(node) else ()
-            if isinstance(node, ast.Name) and node.id not in names:
-                names.add(node.id)
-                roots.extend(_statements_that_fill(tree, node.id))
+            if isinstance(node, ast.Name):
+                roots.extend(filled.pop(node.id, ()))
 
 
 def _put_under_nvcc(node: ast.AST) -> Iterator[ast.expr]:
@@ -231,50 +278,62 @@ def _is_nvcc_key(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value == "nvcc"
 
 
-def _statements_that_fill(tree: ast.Module, name: str) -> Iterator[ast.AST]:
-    """The right-hand sides and arguments through which a list of that name gets its items."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(_last_name(target) == name for target in targets):
-                yield node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            filled = node.func.attr in ("append", "extend", "insert") and _last_name(node.func.value) == name
-            if filled:
-                yield from node.args
-        elif isinstance(node, (ast.For, ast.comprehension)) and _last_name(node.target) == name:
-            yield node.iter
+def _fillings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """The right-hand sides and arguments through which lists get their items, each with the list's name."""
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from ((_last_name(target), node.value) for target in targets)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in ("append", "extend", "insert"):
+            yield from ((_last_name(node.func.value), argument) for argument in node.args)
+    elif isinstance(node, (ast.For, ast.comprehension)):
+        yield _last_name(node.target), node.iter
 
 
-def _keyword_texts(tree: ast.Module, keyword: str) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _keyword_texts(nodes: Nodes, keyword: str) -> Iterator[str]:
+    seen: set[int] = set()
+    for node in nodes:
         if isinstance(node, ast.keyword) and node.arg == keyword:
-            for inner in ast.walk(node.value):
+            for inner in _walk(node.value, seen):
                 yield from _constant(inner)
 
 
-def _libraries(tree: ast.Module, assigned: Mapping[str, ast.expr]) -> Iterator[str]:
+def _libraries(nodes: Nodes, assigned: Mapping[str, ast.expr]) -> Iterator[str]:
     """What ``libraries=[...]`` and ``-l`` flags name, also through one named list."""
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.keyword) and node.arg in ("libraries", "extra_link_args")):
-            continue
-        value = assigned.get(node.value.id, node.value) if isinstance(node.value, ast.Name) else node.value
-        for text in (text for inner in ast.walk(value) for text in _constant(inner)):
-            if node.arg == "libraries":
-                yield text
-            elif text.startswith("-l"):
-                yield text.removeprefix("-l")
+    for keyword in ("libraries", "extra_link_args"):
+        seen: set[int] = set()
+        for node in nodes:
+            if not (isinstance(node, ast.keyword) and node.arg == keyword):
+                continue
+            value = (
+                assigned.get(node.value.id, node.value) if isinstance(node.value, ast.Name) else node.value
+            )
+            for text in (text for inner in _walk(value, seen) for text in _constant(inner)):
+                if keyword == "libraries":
+                    yield text
+                elif text.startswith("-l"):
+                    yield text.removeprefix("-l")
 
 
-def _literals(tree: ast.Module) -> Iterator[str]:
+def _literals(nodes: Nodes) -> Iterator[str]:
     documentation = {
         id(node.value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) not in documentation:
             yield from _constant(node)
+
+
+def _walk(root: ast.AST, seen: set[int]) -> Iterator[ast.AST]:
+    """As :func:`ast.walk` without what was met before: nested calls and flags that name each other are walked once."""
+    pending = [root]
+    for node in pending:
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            pending += ast.iter_child_nodes(node)
 
 
 def _is_environ(node: ast.AST) -> bool:

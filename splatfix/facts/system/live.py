@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import platform
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from splatfix.binaries import Binary, SymbolNeeds, missing_exports, provided_versions, read_binary, read_needs
+from splatfix.binaries import (
+    Binary,
+    SymbolNeeds,
+    held_texts,
+    missing_exports,
+    provided_versions,
+    read_binary,
+    read_needs,
+)
 from splatfix.core.isolation import without_relative_path
+from splatfix.core.reading import Unread, read_start, read_text
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 
 # A program's arguments name splatfix's own scripts; where splatfix is installed differs between machines.
 _PACKAGE = Path(__file__).resolve().parents[2]
 _PACKAGE_MARK, _SCRIPT_MARK = "{splatfix}", "{script}"
+_OF_THE_KERNEL = ("/proc/", "/sys/")
+_MOST_NAMES = 100_000
 T = TypeVar("T")
 
 
@@ -42,6 +53,9 @@ class System(Protocol):
 
     def read(self, path: str) -> str | None:
         """A text file's content; None when it is not there or not readable."""
+
+    def unreadable(self) -> tuple[Unread, ...]:
+        """The files that were asked for and are there, but were not read; those of the kernel do not count."""
 
     def exists(self, path: str) -> bool:
         """The file or folder is there."""
@@ -87,7 +101,7 @@ class System(Protocol):
         """Those of ``texts`` that the file's bytes hold, each ended by a zero byte as a C string is.
 
         Raises:
-            OSError, BinaryError: when the file cannot be read.
+            BinaryError: when the file cannot be read.
         """
 
     def modified(self, path: str) -> float | None:
@@ -110,23 +124,33 @@ class LiveSystem:
         self.machine = {"AMD64": "x86_64", "ARM64": "arm64"}.get(found, found)
         self.env: Mapping[str, str] = without_relative_path(os.environ if env is None else env)
         self.python = sys.executable
+        self._unreadable: dict[str, Unread] = {}
 
     def read(self, path: str) -> str | None:
-        # hundreds of files are read and asked for: a Path object would cost as much as the answer
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-                return file.read()
-        except (OSError, ValueError):  # ValueError: a null byte in a path that some file named
+        found = read_text(path)
+        if isinstance(found, Unread):
+            if not path.startswith(_OF_THE_KERNEL):
+                self._unreadable[path] = found
             return None
+        return found
+
+    def unreadable(self) -> tuple[Unread, ...]:
+        return tuple(item for _, item in sorted(self._unreadable.items()))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)  # noqa: PTH110
 
     def listdir(self, path: str) -> tuple[str, ...]:
         try:
-            return tuple(sorted(os.listdir(path)))  # noqa: PTH208 - names only, and fast
+            with os.scandir(path) as listing:
+                names = [entry.name for entry in islice(listing, _MOST_NAMES + 1)]
         except (OSError, ValueError):
             return ()
+        if len(names) > _MOST_NAMES:
+            self._unreadable[path] = Unread(
+                path, f"it holds more than {_MOST_NAMES} entries, the most that are read"
+            )
+        return tuple(sorted(names[:_MOST_NAMES]))
 
     def realpath(self, path: str) -> str:
         return os.path.realpath(path)
@@ -147,24 +171,16 @@ class LiveSystem:
         return provided_versions(path)
 
     def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
-        with Path(path).open("rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                return ()
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                return tuple(text for text in texts if content.find(text.encode() + b"\0") >= 0)
+        return held_texts(path, texts)
 
     def modified(self, path: str) -> float | None:
         try:
             return Path(path).stat().st_mtime
-        except OSError:
+        except (OSError, ValueError):
             return None
 
     def starts_with_script(self, path: str) -> bool:
-        try:
-            with Path(path).open("rb") as file:
-                return file.read(2) == b"#!"
-        except OSError:
-            return False
+        return read_start(path, 2) == b"#!"
 
     def nvml(self) -> dict[str, Any]:
         from splatfix.facts.machine.nvml import ask
@@ -245,6 +261,9 @@ class CachingSystem:
 
     def read(self, path: str) -> str | None:
         return self._ask("read", path, lambda: self._system.read(path))
+
+    def unreadable(self) -> tuple[Unread, ...]:
+        return self._system.unreadable()
 
     def exists(self, path: str) -> bool:
         return self._ask("exists", path, lambda: self._system.exists(path))

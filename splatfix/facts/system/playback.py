@@ -14,6 +14,7 @@ from splatfix.binaries import Binary, BinaryError, EntryKind, Fatbin, FatbinEntr
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json, write_json, write_text
+from splatfix.core.reading import Unread
 from splatfix.core.runner import Completed
 from splatfix.facts.system.live import portable
 
@@ -34,7 +35,7 @@ class RawMachine:
     says where the answers come from."""
     env: dict[str, str] = field(default_factory=dict)
     paths: dict[str, Any] = field(default_factory=dict)
-    """``exists``, ``absent``, ``links``, ``listings``, ``scripts`` and ``modified`` times."""
+    """``exists``, ``absent``, ``links``, ``listings``, ``scripts``, ``modified`` times and ``unreadable`` files with reasons."""
     commands: list[dict[str, Any]] = field(default_factory=list)
     nvml: dict[str, Any] = field(default_factory=_NO_NVML.copy)
     binaries: dict[str, Any] = field(default_factory=dict)
@@ -158,6 +159,9 @@ class PlaybackSystem:
 
     def read(self, path: str) -> str | None:
         return next((self._files[key] for key in self._spellings(path) if key in self._files), None)
+
+    def unreadable(self) -> tuple[Unread, ...]:
+        return tuple(Unread(path, why) for path, why in self.raw.paths.get("unreadable", {}).items())
 
     def exists(self, path: str) -> bool:
         return self._key(path) not in self._absent and any(

@@ -112,6 +112,7 @@ class RecordingSystem(CachingSystem):
                 path for path, is_script in self.answers("starts_with_script").items() if is_script
             ),
             "modified": dict(sorted(self.answers("modified").items())),
+            "unreadable": {item.path: item.reason for item in self.unreadable()},
         }
 
     def _symbol_answers(self) -> list[dict[str, Any]]:

@@ -321,7 +321,7 @@ def count(settings, model):
 def test_calls_of_the_rasterizer() -> None:
     import ast
 
-    first, second, third = render_calls("r.py", ast.parse(RENDER))
+    first, second, third = render_calls("r.py", tuple(ast.walk(ast.parse(RENDER))))
     assert first.module == "diff_gaussian_rasterization"
     assert (first.function, first.settings, first.settings_positional) == (
         "render",
@@ -351,7 +351,7 @@ def test_calls_of_the_rasterizer() -> None:
 def test_guarded_imports(handler: str, catches: str | None) -> None:
     import ast
 
-    tree = ast.parse(f"try:\n    from fused_ssim import fused_ssim\n{handler}\n")
+    tree = tuple(ast.walk(ast.parse(f"try:\n    from fused_ssim import fused_ssim\n{handler}\n")))
     found = tuple(guarded_imports("t.py", tree))
     assert [item.catches for item in found] == ([catches] if catches else [])
     if found:

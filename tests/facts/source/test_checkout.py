@@ -240,7 +240,7 @@ def test_python_files(tmp_path: Path) -> None:
         ("bg", "debug"),
         2,
     )
-    assert found.unreadable == ("broken.py",)
+    assert [Path(item.path).name for item in found.unreadable] == ["broken.py"]
 
 
 def test_names_by_which_a_stack_is_known(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_what_a_folder_is(folder: Path) -> None:
 def test_packages_and_texts_of_a_source(folder: Path) -> None:
     assert packages_in(folder) == ("pkg",)
     assert read_package(folder, "pkg").exports == ("run",)
-    with pytest.raises(OSError, match="nothing"):
+    with pytest.raises(ValueError, match="no such file"):
         read_package(folder, "nothing")
     assert [name for name, _ in source_texts(folder)] == [
         "a.cu",

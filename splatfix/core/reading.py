@@ -1,0 +1,111 @@
+"""The one way to read a file that somebody else wrote: a regular one, never waiting for it, and never more than a limit."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+
+StrPath = str | os.PathLike[str]
+
+MOST_TEXT = 16 << 20
+"""Bytes. The longest text files that are looked at, torch's RECORD and CUDA's headers, have one or two MiB."""
+
+# A device or a pipe put in the place of a file after it was looked at neither blocks nor becomes our terminal.
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Something that is there and was not read, or not to its end."""
+
+    path: str
+    reason: str
+    """A sentence without its full stop: ``it is a named pipe, not a file``."""
+
+
+def read_bytes(path: StrPath, most: int = MOST_TEXT) -> bytes | Unread | None:
+    """What a regular file holds, links followed; None when there is nothing of that name.
+
+    Sizes are not believed (a file of the kernel has none, a sparse one any): no more than ``most`` bytes are ever read.
+    """
+    name = os.fspath(path)
+    try:
+        status = os.stat(name)  # noqa: PTH116 - opening a device may already do something
+        if not stat.S_ISREG(status.st_mode):
+            return Unread(name, _not_a_file(status.st_mode))
+        if status.st_size > most:
+            return Unread(name, _too_large(most, f": {status.st_size} bytes"))
+        handle = os.open(name, _FLAGS)
+        try:
+            if not stat.S_ISREG(mode := os.fstat(handle).st_mode):
+                return Unread(name, _not_a_file(mode))
+            content = _up_to(handle, most + 1)
+        finally:
+            os.close(handle)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return Unread(name, error.strerror or str(error))
+    except ValueError:  # a NUL, or a letter that no file's name has
+        return None
+    if len(content) > most:
+        return Unread(name, _too_large(most))
+    return content
+
+
+def read_text(path: StrPath, most: int = MOST_TEXT) -> str | Unread | None:
+    """The same as text: UTF-8 with damaged bytes replaced, no byte-order mark, lines ended by a newline alone."""
+    content = read_bytes(path, most)
+    return as_text(content) if isinstance(content, bytes) else content
+
+
+def read_start(path: StrPath, most: int) -> bytes:
+    """The first bytes of a regular file; empty when it is none or cannot be read."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+            return b""
+        handle = os.open(path, _FLAGS)
+        try:
+            return _up_to(handle, most) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+        finally:
+            os.close(handle)
+    except (OSError, ValueError):
+        return b""
+
+
+def as_text(content: bytes) -> str:
+    """Bytes of a text file as text, whatever they are; see :func:`read_text`."""
+    text = content.decode("utf-8", "replace").removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _up_to(handle: int, most: int) -> bytes:
+    parts = []
+    while most > 0 and (part := os.read(handle, min(most, 1 << 20))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
+
+
+def _not_a_file(mode: int) -> str:
+    return f"it is {_KINDS.get(stat.S_IFMT(mode), 'something else')}, not a file"
+
+
+def _too_large(most: int, size: str = "") -> str:
+    units = (("MiB", 1 << 20), ("KiB", 1 << 10), ("bytes", 1))
+    unit, factor = next((unit, factor) for unit, factor in units if most >= factor)
+    return f"it is larger than {most // factor} {unit}, the most that is read{size}"

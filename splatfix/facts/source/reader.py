@@ -1,0 +1,168 @@
+"""Reads folders that somebody else filled, within budgets: whatever lies in them, it ends soon and in little memory."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from splatfix.core.reading import Unread, read_text
+
+MOST_SOURCE = 1 << 20
+"""Bytes of one source file."""
+MOST_TOKENS = 50_000
+"""Words and signs of one Python file, some five thousand lines. A syntax tree takes two kilobytes for each, and its depth,
+that Python 3.10 does not watch, cannot be more."""
+_MOST_BYTES = 64 << 20
+_MOST_ENTRIES = 50_000
+_MOST_IN_FOLDER = 10_000
+_MOST_FILES = 600
+_MOST_TOKENS_IN_ALL = 12 * MOST_TOKENS
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+# Folders of a checkout that hold no code of its own.
+_NOT_CODE = re.compile(
+    r"data|datasets?|outputs?|build|dist|node_modules|__pycache__|assets|SIBR_viewers|third_party|venv|env"
+)
+
+
+class NotPython(ValueError):
+    """A text is not Python that this version can read; the message says why."""
+
+
+def parse_python(text: str) -> ast.Module:
+    """The syntax tree of a stranger's file; nothing in it is executed.
+
+    Raises:
+        NotPython: it is no Python, is nested too deeply, or is longer than ``MOST_TOKENS``.
+    """
+    if (count := _tokens(text)) > MOST_TOKENS:
+        raise NotPython(f"it has {count} words and signs, and at most {MOST_TOKENS} are read")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the escapes in the stranger's texts
+            return ast.parse(text)
+    except (
+        RecursionError,
+        MemoryError,
+    ) as error:  # MemoryError is how Python says that its parser's stack is full
+        raise NotPython("its expressions are nested too deeply") from error
+    except SyntaxError as error:
+        raise NotPython(f"{error.msg} (line {error.lineno})") from error
+    except ValueError as error:  # a NUL in it
+        raise NotPython(str(error)) from error
+
+
+class FolderReader:
+    """Reads files below a folder and keeps what was left out, with the reason. One serves for one look at a checkout."""
+
+    def __init__(self) -> None:
+        self._bytes, self._entries, self._tokens = _MOST_BYTES, _MOST_ENTRIES, _MOST_TOKENS_IN_ALL
+        self._left_out: dict[str, str] = {}
+
+    @property
+    def left_out(self) -> tuple[Unread, ...]:
+        """What is there and was not read, in order of name."""
+        return tuple(Unread(path, reason) for path, reason in sorted(self._left_out.items()))
+
+    def was_left_out(self, path: Path) -> bool:
+        """It is among them."""
+        return str(path) in self._left_out
+
+    def leave_out(self, path: Path, reason: str) -> None:
+        """Note that something is there and was not read."""
+        self._left_out.setdefault(str(path), reason)
+
+    def text(self, path: Path, most: int = MOST_SOURCE) -> str:
+        """A text file's content; "" when there is none, or when it was left out."""
+        found = self.text_or_why(path, most)
+        return found if isinstance(found, str) else ""
+
+    def text_or_why(self, path: Path, most: int = MOST_SOURCE) -> str | Unread | None:
+        """The same, with the reason why it was left out; None when there is no such file."""
+        found = read_text(path, min(most, self._bytes))
+        if isinstance(found, Unread) and self._bytes < most and os.path.isfile(path):  # noqa: PTH113
+            found = Unread(str(path), f"more than {_MOST_BYTES >> 20} MiB were read before it")
+        if isinstance(found, Unread):
+            self.leave_out(path, found.reason)
+        elif found is not None:
+            self._bytes -= len(found)
+        return found
+
+    def python(self, path: Path, text: str) -> ast.Module | None:
+        """The syntax tree of a file's text; None when it was left out."""
+        try:
+            return self.parse(text)
+        except NotPython as error:
+            self.leave_out(path, f"it is not Python that this version can read: {error}")
+            return None
+
+    def parse(self, text: str) -> ast.Module:
+        """See :func:`parse_python`; raises NotPython also when too much was parsed before."""
+        if (left := self._tokens - _tokens(text)) < 0:
+            raise NotPython(
+                f"{_MOST_TOKENS_IN_ALL} words and signs are read in all, and it has more than are left"
+            )
+        self._tokens = left
+        return parse_python(text)
+
+    def children(self, folder: Path) -> list[os.DirEntry[str]]:
+        """Entries of a folder in order of name, without hidden ones; none when it cannot be listed."""
+        most = min(self._entries, _MOST_IN_FOLDER)
+        try:
+            with os.scandir(folder) as listing:
+                found = list(islice(listing, most + 1))
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return []
+        except OSError as error:
+            self.leave_out(folder, error.strerror or str(error))
+            return []
+        if len(found) > most:
+            where = "it holds" if most == _MOST_IN_FOLDER else "the checkout holds"
+            self.leave_out(folder, f"{where} more than {most} entries; the others are not looked at")
+        self._entries -= len(found)
+        return sorted(
+            (entry for entry in found[:most] if not entry.name.startswith(".")), key=lambda entry: entry.name
+        )
+
+    def files_below(
+        self, folder: Path, endings: tuple[str, ...], *, depth: int, skip: tuple[str, ...] = ()
+    ) -> Iterator[Path]:
+        """Files of these endings, ``depth`` levels down, in order of name; at most six hundred."""
+        left = _MOST_FILES
+        pending = [(folder, depth)]
+        while pending:
+            here, levels = pending.pop(0)
+            for item in self.children(here):
+                if item.name.endswith(endings) and not is_folder(item.path):
+                    if not left:
+                        self.leave_out(
+                            folder, f"it has more than {_MOST_FILES} sources; the others are not read"
+                        )
+                        return
+                    yield Path(item.path)
+                    left -= 1
+                elif (
+                    levels
+                    and not (_NOT_CODE.fullmatch(item.name) or item.name in skip)
+                    and item.is_dir(follow_symlinks=False)
+                ):
+                    pending.append((Path(item.path), levels - 1))
+
+
+def _tokens(text: str) -> int:
+    return len(_TOKEN.findall(text))
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """It is a folder, links followed; False for any name that there cannot be."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises for names that are too long
+
+
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """There is something of that name, links followed."""
+    return os.path.exists(path)  # noqa: PTH110 - as above

@@ -1,0 +1,43 @@
+"""TOML of strangers: what has another type than asked for is named and left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from splatfix.core.table import Table
+from splatfix.core.toml import parse_toml
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("project = 3", "project is a number, and must be a table"),
+        ("project = []", "project is an array, and must be a table"),
+        ("[project]\nname = true", "project.name is true or false, and must be a string"),
+        ("[project]\nname = 1979-05-27", "project.name is a date, and must be a string"),
+        ("[project]\ndependencies = 'x'", "project.dependencies is a string, and must be an array"),
+        (
+            "[project]\ndependencies = ['y', 3]",
+            "an item of project.dependencies is a number, and must be a string",
+        ),
+    ],
+)
+def test_wrong_types_are_named(text: str, wrong: str) -> None:
+    document = Table(parse_toml(text), "x.toml")
+    project = document.table("project")
+    assert project.text("name") is None
+    assert project.texts("dependencies") == (("y",) if "'y'" in text else ())
+    assert document.wrong == [f"x.toml: {wrong}"]
+
+
+def test_right_types() -> None:
+    document = Table(parse_toml("[project]\nname = 'x'\ndependencies = ['y']"), "x.toml")
+    assert document.table("project").text("name") == "x"
+    assert document.table("project").texts("dependencies") == ("y",)
+    assert document.table("other").text("name") is None and document.wrong == []
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 50_000, "x = " + "{a = " * 50_000])
+def test_deep_toml_is_no_toml(text: str) -> None:
+    with pytest.raises(ValueError, match="deep"):
+        parse_toml(text)

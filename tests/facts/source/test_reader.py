@@ -1,0 +1,183 @@
+"""Folders of strangers: budgets for bytes, tokens, entries and files, each named where it ran out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.source_pattern import without_comments
+from splatfix.facts import read_source
+from splatfix.facts.source import reader as limits
+from splatfix.facts.source.checkout import read_checkout, read_pins
+from splatfix.facts.source.folder import commit_of, git_folder, read_submodules, remote_of
+from splatfix.facts.source.python_source import is_splat_module
+from splatfix.facts.source.reader import FolderReader, NotPython, parse_python
+from splatfix.knowledge.breakages import source_patterns
+from tests.hostile.bad_files import bad_files, replace
+from tests.hostile.checkouts import CFG, FILES, PYTHON, SETUP, TOML, UNFOLDING, write_checkout
+
+DEEP = ("minuses", "many-minuses", "nots", "lambdas", "ifs", "powers", "elifs", "attributes", "calls", "sum")
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_deep_python_is_refused(name: str) -> None:
+    with pytest.raises(NotPython):
+        parse_python(PYTHON[name])
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_python_is_read_or_refused(name: str) -> None:
+    try:
+        parse_python(PYTHON[name])
+    except NotPython as error:
+        assert str(error)
+
+
+def test_long_python_is_counted() -> None:
+    with pytest.raises(NotPython, match="it has 50001 words and signs, and at most 50000 are read"):
+        parse_python("a\n" * 50_001)
+
+
+def test_python_is_counted_over_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_MOST_TOKENS_IN_ALL", 25)
+    reader = FolderReader()
+    for number in range(3):
+        reader.python(tmp_path / f"{number}.py", "a\n" * 10)
+    (left_out,) = reader.left_out
+    assert left_out.path == str(tmp_path / "2.py") and "25 words and signs" in left_out.reason
+
+
+def test_escapes_in_texts_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
+    parse_python("x = '\\d'")
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("name", UNFOLDING)
+def test_small_literals_do_not_unfold(name: str, tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(UNFOLDING[name])
+    reader = FolderReader()
+    found = read_source(tmp_path, reader=reader)
+    assert len(str(found)) < 4_000_000
+    if name == "lists":
+        assert "unfold to more than 10000 items" in reader.left_out[0].reason
+
+
+def test_too_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_MOST_IN_FOLDER", 5)
+    for number in range(9):
+        (tmp_path / f"{number}.py").touch()
+    reader = FolderReader()
+    assert len(reader.children(tmp_path)) == 5
+    assert [item.path for item in reader.left_out] == [str(tmp_path)]
+    assert "more than 5 entries" in reader.left_out[0].reason
+
+
+def test_too_many_sources_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_MOST_FILES", 3)
+    monkeypatch.setattr(limits, "_MOST_BYTES", 25)
+    for number in range(4):
+        (tmp_path / f"{number}.cu").write_text("0123456789")
+    reader = FolderReader()
+    files = list(reader.files_below(tmp_path, (".cu",), depth=1))
+    assert len(files) == 3 and "more than 3 sources" in reader.left_out[0].reason
+    assert [reader.text(file) for file in files] == ["0123456789", "0123456789", ""]
+    assert "were read before it" in reader.left_out[1].reason
+
+
+def test_every_file_of_a_checkout_is_a_pipe(tmp_path: Path) -> None:
+    """One bad file is one entry, and the rest is read."""
+    put = dict(bad_files())["fifo"]
+    opened = set(FILES) - {
+        "CMakeLists.txt",
+        "splat_probe/__init__.py",
+        ".git/packed-refs",
+        ".git/refs/heads/main",
+    }
+    for name in opened:
+        replace(tmp_path / name, put)
+    for name in ("fine/setup.py", "broken/setup.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(SETUP)
+    for name in ("broken/pyproject.toml", "broken/setup.cfg", "broken/ext.cu", "broken/ext.h"):
+        put(tmp_path / name)
+    found = read_checkout(tmp_path, source_patterns()).value
+    assert found is not None
+    unread = [Path(item.path).relative_to(tmp_path).as_posix() for item in found.unreadable]
+    assert unread == sorted(
+        {"broken/pyproject.toml", "broken/setup.cfg", "broken/ext.cu", "broken/ext.h"}
+        | (opened - {"setup.cfg", "ext.cu", "ext.h", "submodules/simple-knn/ext.cu"})
+    )
+    assert [item.path for item in found.sources] == ["broken", "fine"]
+
+
+@pytest.mark.parametrize("name", TOML)
+def test_any_project_file_is_read(name: str, tmp_path: Path) -> None:
+    write_checkout(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(TOML[name], encoding="utf-8", errors="surrogateescape")
+    found = read_source(tmp_path)
+    assert (found.name, found.python) == ("splat_probe", found.python)
+    assert list(read_pins(tmp_path))
+    if name in ("project-number", "build-system-list", "build-system.requires-truth"):
+        assert "pyproject.toml: " in found.error
+
+
+@pytest.mark.parametrize("name", CFG)
+def test_any_setup_cfg_is_read(name: str, tmp_path: Path) -> None:
+    write_checkout(tmp_path)
+    (tmp_path / "pyproject.toml").unlink()
+    (tmp_path / "setup.cfg").write_text(CFG[name], encoding="utf-8")
+    found = read_source(tmp_path)
+    assert found.python in ("", ">=3", ">=\u00b2", "three", "\0", "%(python_requires)s")
+
+
+def test_a_setup_that_is_no_python_is_an_extension_still(tmp_path: Path) -> None:
+    write_checkout(tmp_path)
+    (tmp_path / "setup.py").write_text(SETUP + "x = " + "-" * 20_000 + "1")
+    found = read_checkout(tmp_path, ()).value
+    assert found is not None
+    assert "nested too deeply" in found.sources[0].source.error
+
+
+@pytest.mark.parametrize("ref", ["a\0b", "../../../../../../dev/zero", "/dev/zero", "x" * 5000, ".."])
+def test_odd_references(ref: str, tmp_path: Path) -> None:
+    write_checkout(tmp_path)
+    (tmp_path / ".git/HEAD").write_text(f"ref: {ref}\n")
+    (tmp_path / ".git/commondir").write_text(f"{ref}\n")
+    assert commit_of(git_folder(tmp_path)) is None
+    (tmp_path / ".git").rename(tmp_path / "moved")
+    (tmp_path / ".git").write_text(f"gitdir: {ref}\n")
+    git_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 250_000, " " * 250_000, "\n" * 250_000, '[submodule "a"]\n' * 15_000, "a" * 250_000]
+)
+def test_long_files_of_git(text: str, tmp_path: Path) -> None:
+    """Each took minutes with patterns that look again from every place."""
+    write_checkout(tmp_path)
+    (tmp_path / ".gitmodules").write_text(text)
+    (tmp_path / ".git/config").write_text('[remote "origin"]' + text)
+    assert read_submodules(tmp_path) == () and remote_of(tmp_path / ".git") == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["/*" * 300_000, "/" * 600_000, " " * 600_000, "#" + " " * 300_000, "_" * 600_000]
+)
+def test_long_sources_are_searched_once(text: str) -> None:
+    code = without_comments("a.cu", text)
+    assert len(code) == len(text)
+    for pattern in source_patterns():
+        pattern.find(code)
+
+
+def test_long_requirements(tmp_path: Path) -> None:
+    (tmp_path / "environment.yml").write_text("dependencies:\n - a" + " " * 300_000 + ":\n - torch=1.0\n")
+    (tmp_path / "requirements.txt").write_text("x" * 5000 + "\n" + "torch==1.0\n" * 6000)
+    pins = list(read_pins(tmp_path, reader := FolderReader()))
+    assert len(pins) == 1 + 4999 and "5000 lines" in reader.left_out[0].reason
+
+
+def test_long_names_are_no_splats() -> None:
+    assert is_splat_module("diff_gaussian_rasterization._C")
+    assert not is_splat_module("diff_" + "rasteriz" * 100_000 + "!")

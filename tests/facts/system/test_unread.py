@@ -1,0 +1,49 @@
+"""A machine's bad files: each is noted once, the next question is answered, and a recording keeps it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from splatfix.binaries import BinaryError
+from splatfix.core.reading import Unread
+from splatfix.facts.system.live import CachingSystem, LiveSystem
+from splatfix.facts.system.playback import PlaybackSystem, RawMachine
+from splatfix.facts.system.recording import RecordingSystem
+
+PIPE = "it is a named pipe, not a file"
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> str:
+    os.mkfifo(tmp_path / "pipe")
+    return str(tmp_path / "pipe")
+
+
+def test_no_question_waits_for_a_pipe(pipe: str) -> None:
+    system = CachingSystem(LiveSystem())
+    assert system.read(pipe) is None and not system.starts_with_script(pipe)
+    with pytest.raises(BinaryError, match="not a regular file"):
+        system.contains(pipe, ["x"])
+    assert system.unreadable() == (Unread(pipe, PIPE),)
+
+
+def test_files_of_the_kernel_are_no_finding() -> None:
+    system = LiveSystem()
+    assert system.read("/proc/self/mem") is None and system.read("/nowhere") is None
+    assert system.unreadable() == ()
+
+
+def test_a_recording_keeps_what_was_unreadable(pipe: str, tmp_path: Path) -> None:
+    system = RecordingSystem(LiveSystem(), tmp_path / "recorded")
+    system.read(pipe)
+    system.write("/usr/bin/python", redact=False)
+    assert PlaybackSystem(RawMachine.read(tmp_path / "recorded")).unreadable() == (Unread(pipe, PIPE),)
+
+
+def test_texts_across_the_parts_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.so"
+    path.write_bytes(b"\x7fELF" + b"x" * ((1 << 20) - 7) + b"name\0" + b"y" * 10)
+    assert LiveSystem().contains(str(path), ["name", "other", "y"]) == ("name",)
