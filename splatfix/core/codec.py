@@ -187,12 +187,6 @@ def substitute(hint: Any, parameters: dict[Any, Any]) -> Any:
 def _expect(data: Any, kind: Any, where: str) -> None:
     if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
         raise CodecError(f"{where}: {getattr(kind, '__name__', kind)} expected, {type(data).__name__} found")
-    if (
-        isinstance(data, str)
-        and not data.isascii()
-        and any("\ud800" <= letter <= "\udfff" for letter in data)
-    ):
-        raise CodecError(f"{where}: {_short(data)} has half a character in it (a lone surrogate)")
 
 
 def _short(data: object) -> str:

@@ -40,7 +40,8 @@ def test_json_has_the_exact_names(splatfix: Splatfix, checkout: Path, tmp_path: 
     saved = tmp_path / "facts.json"
     done = splatfix("diagnose", "--repo", checkout, "--json", "--save", saved)
     for facts in (json.loads(done.stdout)["facts"], json.loads(saved.read_text(encoding="utf-8"))):
-        assert {*facts["checkout"]["value"]["unreadable"]} == {f"broken{name}.py" for name in NAMES.values()}
+        unread = {item["path"] for item in facts["checkout"]["value"]["unreadable"]}
+        assert unread == {f"{checkout}/broken{name}.py" for name in NAMES.values()}
     again = splatfix("diagnose", "--facts", saved)
     assert again.returncode in (1, 3) and plain(again.stdout + again.stderr)
 
