@@ -12,7 +12,7 @@ CPU_INDEX := https://download.pytorch.org/whl/cpu
 # splatfix looks at the activated environment first; what is made here is looked at with its own.
 unexport VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: help demo test check lint types docs coverage samples native native-slow native-venv slow docker-test benchmarks gpu-check clean
+.PHONY: help demo test check lint types security audit fuzz docs coverage samples native native-slow native-venv slow docker-test benchmarks gpu-check clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -69,7 +69,7 @@ docs: $(VENV)/.docs ## The documentation site, into build/site; a broken link fa
 	$(PY) -m tools.docs build/docs
 	$(VENV)/bin/zensical build --clean --strict
 
-check: lint types ## ruff, mypy --strict, and the import table of the design
+check: lint types security ## ruff, mypy --strict, bandit, and the import table of the design
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .
@@ -77,6 +77,12 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(PY) -m mypy
+
+security: $(VENV)/.dev
+	$(PY) -m bandit -q -c pyproject.toml -r splatfix smoke_trainer tools
+
+audit: $(VENV)/.dev ## Known vulnerabilities of what is installed here (error 3: the service could not be asked)
+	@$(PY) -m tools.audit
 
 samples: $(VENV)/.dev ## Regenerate the sample scenes from their recipes (some minutes)
 	$(PY) -m tools.scenes

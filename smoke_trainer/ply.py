@@ -57,7 +57,7 @@ def _parse_header(path: Path, data: bytes) -> Tuple[str, int, List[Tuple[str, st
             if count < 0 and element != "vertex":
                 raise _damaged(path, f"its first element is {element!r}, not 'vertex'")
             if element == "vertex":
-                count = int(words[2]) if words[2].isdigit() else -1
+                count = int(words[2]) if words[2].isdigit() and len(words[2]) < 20 else -1
         elif words[:1] == ["property"] and element == "vertex":
             if len(words) != 3 or words[1] not in _TYPES or words[2] in dict(fields):
                 raise _damaged(path, f"cannot read the property line {line!r}")

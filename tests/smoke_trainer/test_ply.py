@@ -84,6 +84,14 @@ def test_points_that_are_no_numbers_are_left_out(tmp_path):
     assert points.rgb.tolist() == [[128, 128, 128]]
 
 
+@pytest.mark.parametrize("count", ["9" * 5000, "9" * 19, "-1", "1e3", "\u00b2"])
+def test_an_impossible_count_is_refused(count, tmp_path):
+    head = f"ply\nformat ascii 1.0\nelement vertex {count}\nproperty float x\nend_header\n1\n"
+    (tmp_path / "a.ply").write_text(head, encoding="utf-8")
+    with pytest.raises(SceneError, match=r"a\.ply"):
+        ply.read_points(tmp_path / "a.ply")
+
+
 def test_points_are_not_gaussians(tmp_path):
     head = "ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty float y\nproperty float z\nend_header\n"
     (tmp_path / "a.ply").write_text(head + "1 2 3\n")
