@@ -267,7 +267,9 @@ def _write_context(target: IO[bytes], recipe: Recipe) -> None:
     with tarfile.open(fileobj=target, mode="w") as archive:
         _add(archive, "Dockerfile", recipe.lane.dockerfile_path.read_bytes())
         _add(archive, "certificates.pem", recipe.certificates)
-        _add(archive, "requirements.txt", "".join(f"{pin}\n" for pin in recipe.wheelhouse.pins).encode())
+        pinned = zip(recipe.wheelhouse.pins, recipe.wheelhouse.hashes, strict=True)
+        locked = "".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in pinned)
+        _add(archive, "requirements.txt", locked.encode())
         for name, path in recipe.source.items():
             _add(archive, f"source/{name}", path.read_bytes())
         for wheel in sorted(recipe.wheelhouse.folder.glob("*.whl")):

@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from splatfix.containers.lanes import Lane
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import make_folder, write_json
+from splatfix.core.files import make_folder, sha256_of, write_json
 from splatfix.core.isolation import find_program
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
@@ -43,6 +43,8 @@ class Wheelhouse:
     folder: Path
     pins: tuple[str, ...]
     """``name==version`` of every wheel, sorted."""
+    hashes: tuple[str, ...]
+    """SHA-256 of each, in the same order; pip in the image installs nothing else."""
     digest: str
     """SHA-256 over the names and contents of all wheels."""
     torch_from: str
@@ -110,14 +112,13 @@ def gather(
         torch_from = pip.download_with_torch([lane.torch, *requirements], pinned)
         _close(work, pip, environment, [lane.torch, *requirements], pinned)
         found = _describe(work, torch_from)
-        write_json(
-            work / "wheelhouse.json", {"pins": found.pins, "digest": found.digest, "torch_from": torch_from}
-        )
+        note = {"pins": found.pins, "hashes": found.hashes, "digest": found.digest, "torch_from": torch_from}
+        write_json(work / "wheelhouse.json", note)
         if _load(folder) is None:  # a parallel run may have been faster
             shutil.rmtree(folder, ignore_errors=True)
             work.rename(folder)
     _remove_unused(cache, f"wheelhouse-{lane.name}-", keep=folder)
-    return _load(folder) or Wheelhouse(folder, found.pins, found.digest, torch_from)
+    return _load(folder) or replace(found, folder=folder)
 
 
 def requirements_for(extra: str, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -213,7 +214,7 @@ def _close(
             return
         pip.progress(f"also needed in the lane: {', '.join(missing)}")
         # pins, so that nothing comes in a second version
-        pip.require(missing, [*constraints, *_pins(wheels)])
+        pip.require(missing, [*constraints, *map(_pin, wheels)])
     raise SplatfixError(
         "lane-packages-unavailable",
         f"The requirements of lane {pip.lane.name} are incomplete after {_ROUNDS} rounds of downloads.",
@@ -229,33 +230,31 @@ def _remove_unused(cache: Path, prefix: str, *, keep: Path) -> None:
 
 def _describe(folder: Path, torch_from: str) -> Wheelhouse:
     wheels = sorted(folder.glob("*.whl"))
-    digest = hashlib.sha256()
-    for wheel in wheels:
-        with wheel.open("rb") as file:
-            content = hashlib.sha256()
-            while block := file.read(1 << 20):
-                content.update(block)
-        digest.update(f"{wheel.name} {content.hexdigest()}\n".encode())
-    return Wheelhouse(folder, tuple(_pins(wheels)), digest.hexdigest(), torch_from)
+    hashes = {wheel: sha256_of(wheel) for wheel in wheels}
+    digest = hashlib.sha256("".join(f"{wheel.name} {hashes[wheel]}\n" for wheel in wheels).encode())
+    pinned = sorted((_pin(wheel), hashes[wheel]) for wheel in wheels)
+    pins, locked = tuple(pin for pin, _ in pinned), tuple(found for _, found in pinned)
+    return Wheelhouse(folder, pins, locked, digest.hexdigest(), torch_from)
 
 
 def _load(folder: Path) -> Wheelhouse | None:
     """A complete wheelhouse from the cache."""
     try:
         document = json.loads((folder / "wheelhouse.json").read_text(encoding="utf-8"))
-        pins, digest, origin = tuple(document["pins"]), str(document["digest"]), str(document["torch_from"])
+        pins, hashes = tuple(document["pins"]), tuple(document["hashes"])
+        found = Wheelhouse(folder, pins, hashes, str(document["digest"]), str(document["torch_from"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None  # unfinished or damaged: download again
-    if tuple(_pins(sorted(folder.glob("*.whl")))) != pins:
+    if tuple(sorted(map(_pin, folder.glob("*.whl")))) != pins or len(hashes) != len(pins):
         return None
     with suppress(OSError):  # a read-only cache is fine
         os.utime(folder)
-    return Wheelhouse(folder, pins, digest, origin)
+    return found
 
 
-def _pins(wheels: Iterable[Path]) -> list[str]:
-    parsed = [parse_wheel_filename(wheel.name) for wheel in wheels]
-    return sorted(f"{name}=={version}" for name, version, _, _ in parsed)
+def _pin(wheel: Path) -> str:
+    name, version, _, _ = parse_wheel_filename(wheel.name)
+    return f"{name}=={version}"
 
 
 def _requires(wheel: Path) -> list[str]:

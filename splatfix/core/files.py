@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
@@ -122,6 +123,15 @@ def read_json(path: Path, what: str) -> Any:
             meaning="The file is damaged, or it is something else.",
             exit_code=Exit.USAGE,
         ) from error
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal digits; a file of any size takes little memory."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _is_device(path: Path) -> bool:

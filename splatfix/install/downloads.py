@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from packaging.utils import parse_wheel_filename
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import write_json
+from splatfix.core.files import read_json, sha256_of, write_json
 from splatfix.core.resources import user_cache
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
+from splatfix.knowledge.toolkits import known_digest
 from splatfix.plan.provided import MARKER
 from splatfix.plan.steps import ProvideToolkit
 
@@ -45,8 +51,8 @@ FETCHABLE = re.compile(r"(gsplat)==(\d+(?:\.\d+)+)")
 
 def provide_toolkit(
     action: ProvideToolkit, python: str, runner: Runner, log: Path, doing: Callable[[str], None]
-) -> Path:
-    """Unpack the action's toolkit into the cache, whole or not at all; returns its root.
+) -> tuple[Path, str]:
+    """Unpack the action's toolkit into the cache, whole or not at all; returns its root, and a digest of its wheels.
 
     Raises:
         SplatfixError: ``toolkit-not-provided`` with what pip or the probe said.
@@ -54,34 +60,60 @@ def provide_toolkit(
     folder = Path(action.folder)
     root = folder / Path(action.root).relative_to(folder)
     if (folder / MARKER).is_file():
-        return root
+        return root, _digest(read_json(folder / MARKER, "the note on a toolkit in the cache"))
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         with temporary_folder(".making-", folder.parent) as making:
             doing(f"downloading {action.requirements[0]}")
             whole = making / "toolkit"
             whole.mkdir()
-            _pip(action, python, whole, runner, log)
+            wheels = _unpack(action.requirements, python, making, whole, runner, log)
             made = whole / root.relative_to(folder)
             _complete(made, action.links)
             doing("compiling a probe with it")
             _check_toolkit(made, runner, making / "probe", log)
-            write_json(whole / MARKER, {"schema_version": 1, "requirements": list(action.requirements)})
+            note = {"schema_version": 1, "requirements": list(action.requirements), "wheels": wheels}
+            write_json(whole / MARKER, note)
             shutil.rmtree(folder, ignore_errors=True)  # without the marker it is incomplete
             whole.replace(folder)
     except OSError as error:
         raise _not_provided(f"{folder} cannot be written: {error.strerror or error}", log) from error
-    return root
+    return root, _digest(note)
 
 
-def _pip(action: ProvideToolkit, python: str, making: Path, runner: Runner, log: Path) -> None:
+def _digest(note: Mapping[str, Any]) -> str:
+    """One digest for all wheels of a toolkit; "" for one that an earlier splatfix made, which kept none."""
+    wheels = note.get("wheels") or {}
+    return hashlib.sha256(json.dumps(wheels, sort_keys=True).encode()).hexdigest() if wheels else ""
+
+
+def _unpack(
+    requirements: Sequence[str], python: str, making: Path, whole: Path, runner: Runner, log: Path
+) -> dict[str, str]:
+    """Download the wheels, then install exactly those, by hash; returns the SHA-256 of each by ``name==version``.
+
+    pip has compared each with the hash that its index gives; one that the knowledge tables know must have that hash.
+    """
+    wheels, lock = making / "wheels", making / "lock.txt"
+    _pip(["download", "--only-binary", ":all:", "--dest", str(wheels), *requirements], python, runner, log)
+    found: dict[str, str] = {}
+    for path in sorted(wheels.glob("*.whl")):
+        name, version, _, _ = parse_wheel_filename(path.name)
+        found[f"{name}=={version}"] = known_digest(name, version) or sha256_of(path)
+    lock.write_text("".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in found.items()))
+    argv = ["install", "--no-deps", "--no-index", "--find-links", str(wheels), "--target", str(whole)]
+    _pip([*argv, "--require-hashes", "--requirement", str(lock)], python, runner, log)
+    shutil.rmtree(wheels)
+    return found
+
+
+def _pip(words: Sequence[str], python: str, runner: Runner, log: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    argv = [python, "-m", "pip", "--no-input", "--disable-pip-version-check", "install", "--no-cache-dir"]
-    argv += ["--only-binary", ":all:", "--target", str(making), *action.requirements]
+    argv = [python, "-m", "pip", "--no-input", "--disable-pip-version-check", "--no-cache-dir", *words]
     done = runner.run(argv, timeout=_DOWNLOAD_TIMEOUT, env=environment, log=log)
     if not done.ok:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("ERROR")]
-        raise _not_provided(f"pip could not download it: {said[-1] if said else done.why()}", log)
+        raise _not_provided(f"pip could not {words[0]} it: {said[-1] if said else done.why()}", log)
 
 
 def _complete(root: Path, links: tuple[tuple[str, str], ...]) -> None:
@@ -148,7 +180,7 @@ def fetch_source(text: str, python: str, *, runner: Runner | None = None, cache:
             with tarfile.open(archive) as tar:
                 # the oldest 3.10 and 3.11 lack the filter; pip has unpacked and run this archive by then anyway
                 safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-                tar.extractall(scratch / "unpacked", **safely)  # type: ignore[arg-type]
+                tar.extractall(scratch / "unpacked", **safely)  # type: ignore[arg-type]  # nosec B202
             tops = [path for path in (scratch / "unpacked").iterdir() if (path / "setup.py").is_file()]
             if len(tops) != 1:
                 raise _not_fetched(

@@ -182,9 +182,9 @@ class _Run:
     def _provide_toolkit(self, action: ProvideToolkit) -> str:
         step = self._begin(StepRecord(action.kind, action.subject))
         log, doing = self.folder / "toolkit.log", partial(self.progress.doing, action)
-        root = str(provide_toolkit(action, self.environment.python, self.runner, log, doing))
-        self._finish(step, result=root)
-        return root
+        root, digest = provide_toolkit(action, self.environment.python, self.runner, log, doing)
+        self._finish(step, digest=digest, result=str(root))
+        return str(root)
 
     def _build_all(self, builds: Sequence[tuple[int, BuildWheel]]) -> None:
         """The journal and the progress are written by this thread; only the builds themselves run in others."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splatfix.knowledge.tables import Version, cached, parse_version, source_of, table
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from splatfix.knowledge.tables import cached, parse_version, source_of, table
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,13 @@ def recipe(cuda: str, platform: str = "linux") -> Recipe | None:
 
 def cuda_of_torch(torch_version: str) -> str | None:
     """The cuda-toolkit version that the plain PyPI wheel of this torch (2.11+) depends on; None: not known."""
-    parts: Version = parse_version(torch_version)
+    parts = parse_version(torch_version)
     row = table("toolkits")["torch_cuda"].get(".".join(map(str, parts[:2])))
     return str(row["cuda"]) if row else None
+
+
+def known_digest(name: str, version: Version) -> str:
+    """The SHA-256 of that wheel where the table knows it, else ""."""
+    row = table("toolkits")["recipe"]
+    known = row.get("sha256", {}) if canonicalize_name(name) == row["meta_package"] else {}
+    return next((str(digest) for text, digest in known.items() if Version(text) == version), "")

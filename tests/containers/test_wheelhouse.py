@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +147,8 @@ class TestGather:
         found, _ = self.gather(lane, tmp_path, runner)
         assert found.pins == ("alpha==1.0", "torch==9.9.9+cpu")
         assert not any("--extra-index-url" in word for call in runner.calls for word in call)
+        contents = [next(found.folder.glob(f"{name}-*")).read_bytes() for name in ("alpha", "torch")]
+        assert found.hashes == tuple(hashlib.sha256(content).hexdigest() for content in contents)
 
     def test_torch_from_the_lanes_index(self, lane: Lane, tmp_path: Path, make_wheel: MakeWheel) -> None:
         """The host's index has torch only in the big build: that one is never taken instead."""

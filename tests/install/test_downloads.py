@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
+import sys
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +17,13 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.install import fetch_source
 from splatfix.install.downloads import _NEEDED, provide_toolkit
+from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
 from splatfix.plan.provided import MARKER
+
+WHEELS = {"cuda_toolkit-13.0.2-py3-none-any.whl": b"meta", "nvidia_nvvm-13.0.88-py3-none-any.whl": b"nvvm"}
+KNOWN = "b198824cf2f54003f50d64ada3a0f184b42ca0846c1c94192fa269ecd97a66eb"  # of cuda-toolkit 13.0.2
+NVVM = hashlib.sha256(b"nvvm").hexdigest()
 
 
 class FakePip(ProcessRunner):
@@ -23,17 +31,26 @@ class FakePip(ProcessRunner):
 
     def __init__(self, *, fails: bool = False, without: str = "", nvcc: int = 0) -> None:
         self.fails, self.without, self.nvcc, self.calls = fails, without, nvcc, 0
+        self.lock: list[str] = []
 
     def run(self, argv: Sequence[Any], **options: Any) -> Completed:
         self.calls += 1
-        if "--target" not in argv:
+        if "download" in argv:
+            for name, content in WHEELS.items():
+                path = Path(argv[argv.index("--dest") + 1]) / name
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(content)
+        elif "--target" in argv:
+            assert {"--require-hashes", "--no-index", "--no-deps"} <= set(argv)
+            self.lock = Path(argv[argv.index("--requirement") + 1]).read_text().splitlines()
+            root = Path(argv[argv.index("--target") + 1]) / "nvidia" / "cu13"
+            for name in (*_NEEDED, "lib/libcudart.so.13"):
+                if name not in (self.without, "lib/libcudart.so"):  # the wheel has the versioned name only
+                    (root / name).parent.mkdir(parents=True, exist_ok=True)
+                    (root / name).write_text("")
+        else:
             said = "" if self.nvcc == 0 else "ptxas fatal : Unsupported .version 9.5\n"
             return Completed(tuple(argv), self.nvcc, "", said, 0.1)
-        root = Path(argv[argv.index("--target") + 1]) / "nvidia" / "cu13"
-        for name in (*_NEEDED, "lib/libcudart.so.13"):
-            if name not in (self.without, "lib/libcudart.so"):  # the wheel has the versioned name only
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                (root / name).write_text("")
         said = "ERROR: No matching distribution found\n" if self.fails else ""
         return Completed(tuple(argv), int(self.fails), said, "", 0.1)
 
@@ -54,7 +71,7 @@ def action(tmp_path: Path) -> ProvideToolkit:
 
 def provide(action: ProvideToolkit, runner: FakePip) -> Path:
     log = Path(action.folder).parents[1] / "log.txt"
-    return provide_toolkit(action, "python", runner, log, lambda _: None)
+    return provide_toolkit(action, "python", runner, log, lambda _: None)[0]
 
 
 def test_made_mended_and_marked(action: ProvideToolkit) -> None:
@@ -62,8 +79,33 @@ def test_made_mended_and_marked(action: ProvideToolkit) -> None:
     root = provide(action, runner)
     assert (root / "lib/libcudart.so").resolve().name == "libcudart.so.13" and (root / "lib64").is_symlink()
     assert (root / "bin/nvcc").stat().st_mode & 0o111 == 0o111
-    assert (Path(action.folder) / MARKER).is_file() and runner.calls == 2
-    assert provide(action, runner) == root and runner.calls == 2, "it was made twice"
+    assert (Path(action.folder) / MARKER).is_file() and runner.calls == 3
+    assert provide(action, runner) == root and runner.calls == 3, "it was made twice"
+
+
+def test_exactly_what_was_downloaded_is_installed(action: ProvideToolkit) -> None:
+    """By the hash that the tables know, else by that of the file, and both are written down."""
+    runner = FakePip()
+    log = Path(action.folder).parents[1] / "log.txt"
+    root, digest = provide_toolkit(action, "python", runner, log, lambda _: None)
+    locked = {"cuda-toolkit==13.0.2": KNOWN, "nvidia-nvvm==13.0.88": NVVM}
+    assert runner.lock == [f"{pin} --hash=sha256:{value}" for pin, value in locked.items()]
+    assert json.loads((Path(action.folder) / MARKER).read_text())["wheels"] == locked
+    assert len(digest) == 64 and not list(Path(action.folder).rglob("*.whl"))
+    assert provide_toolkit(action, "python", runner, log, lambda _: None) == (root, digest)
+
+
+def test_pip_refuses_another_wheel_than_the_known(action: ProvideToolkit, tmp_path: Path) -> None:
+    """The real pip, and a cuda-toolkit 13.0.2 whose bytes are not those of the table."""
+    wheel = write_wheel(tmp_path / "index", "cuda-toolkit", "13.0.2", {}, "not the real one")
+    log = tmp_path / "log.txt"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SplatfixError) as caught:
+        patch.setenv("PIP_NO_INDEX", "1")
+        patch.setattr("splatfix.install.downloads._UNSET", set())
+        patch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+        provide_toolkit(action, sys.executable, ProcessRunner(), log, lambda _: None)
+    assert caught.value.code == "toolkit-not-provided" and "HASHES" in log.read_text()
+    assert list(Path(action.folder).parent.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,10 @@ from tools.audit import judge
 
 FINE = {"name": "rich", "version": "15.0.0", "vulns": []}
 BAD = {"name": "jinja2", "version": "2.10", "vulns": [{"id": "PYSEC-2019-217", "fix_versions": ["2.10.1"]}]}
-SKIPPED = {"name": "torch", "skip_reason": "Dependency not found on PyPI and could not be audited: torch (2.13.0)"}
+SKIPPED = {
+    "name": "torch",
+    "skip_reason": "Dependency not found on PyPI and could not be audited: torch (2.13.0)",
+}
 
 
 @pytest.mark.parametrize(
