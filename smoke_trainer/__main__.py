@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from smoke_trainer.config import PAPER_ITERATIONS, TrainConfig, preset_for, scaled_to
+from smoke_trainer.config import PAPER_ITERATIONS, PRESET_POINTS, TrainConfig, preset_for, scaled_to
 from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError, UsageError
 from smoke_trainer.process import require, run_to_pipe
 from smoke_trainer.progress import show_progress
@@ -45,7 +45,14 @@ FIELDS = [
     "preset",
 ]
 # Option -> its smallest value.
-MINIMUM = {"iterations": 1, "cap": 1, "cache_mb": 0, "checkpoint_every": 0, "evaluate_every": 0}
+MINIMUM = {
+    "iterations": 1,
+    "cap": 1,
+    "random_points": 4,
+    "cache_mb": 0,
+    "checkpoint_every": 0,
+    "evaluate_every": 0,
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -88,6 +95,9 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--background", choices=("black", "white", "random"))
     p.add_argument("--sh-degree", type=int, choices=range(4), default=3)
+    p.add_argument(
+        "--random-points", type=int, metavar="N", help="for a scene without points (default: 100000)"
+    )
     p.add_argument("--antialiasing", action="store_true")
     p.add_argument("--cache-mb", type=int, default=2048, help="size of the image cache")
     p.add_argument(
@@ -109,24 +119,28 @@ def parser() -> argparse.ArgumentParser:
 
 def config_from(options: argparse.Namespace) -> TrainConfig:
     """The configuration that the options ask for: explicit options win over the preset, then the schedule is scaled."""
-    from smoke_trainer.data.find import BUDGET_REFINE_EVERY, locate
+    from smoke_trainer.data.find import BUDGET_REFINE_EVERY, layout_of, locate, public_scene
 
     given: Dict[str, Any] = {name: getattr(options, name) for name in FIELDS}
-    public = None
     if options.data is not None:
         found = locate(options.scene, options.data)
         given["scene"], public = str(found.folder), found.public
+    else:
+        folder = Path(options.scene)
+        public = public_scene(folder.resolve().name, layout_of(folder))
     preset = preset_for(Path(options.scene).name, options.preset) if options.preset else None
     iterations = options.iterations or (preset.iterations if preset else PAPER_ITERATIONS)
     usual = preset.resolution if preset else public.divisor if public else -1
     resolution = options.resolution or usual
     # The floor was measured for exactly this length and size.
     measured = preset is not None and (iterations, resolution) == (preset.iterations, preset.resolution)
+    measured = measured and options.random_points is None
     config = TrainConfig(
         iterations=iterations,
         resolution=resolution,
         background=options.background or (preset.background if preset else "black"),
-        strategy=options.strategy or ("budget" if public else "default"),
+        strategy=options.strategy or ("budget" if public and options.data else "default"),
+        random_points=options.random_points or (PRESET_POINTS if preset else TrainConfig.random_points),
         psnr_floor=preset.psnr_floor if preset and measured else None,
         **given,
     )

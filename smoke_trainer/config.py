@@ -11,15 +11,19 @@ from smoke_trainer.errors import UsageError
 
 # The reference implementation trains this long; its densification and decay times are counts of these iterations.
 PAPER_ITERATIONS = 30_000
+PRESET_POINTS = (
+    5000  # random points of a sample without points; the reference's 100,000 are no smoke test on a CPU
+)
 # Opacity climbs from its reset value to one half in about 90 steps of Adam at the rate of 0.05.
 SHORTEST_WITH_RESET = 150
+RECOVERY = 500  # iterations that must follow an opacity reset, or half of a shorter run
 NEVER = 1 << 62
 SHORT_RUN = 7000  # below this the schedule is compressed; 7000 is the reference's first test
 
 
 @dataclass(frozen=True)
 class LearningRates:
-    """Adam's learning rate for each parameter group (Inria's defaults).
+    """Adam's learning rate for each parameter group (Inria's defaults of 2024; 0.05 for opacity before that, and for MCMC).
 
     That of positions decays from `xyz_init` to `xyz_final`, both multiplied by the scene's extent.
     """
@@ -28,7 +32,7 @@ class LearningRates:
     xyz_final: float = 1.6e-6
     f_dc: float = 2.5e-3
     f_rest: float = 2.5e-3 / 20.0
-    opacity: float = 0.05
+    opacity: float = 0.025
     scaling: float = 5e-3
     rotation: float = 1e-3
 
@@ -37,19 +41,21 @@ class LearningRates:
 class DensifyConfig:
     """When and how Gaussians are added and removed.
 
-    Iterations are counted from 1; `refine_start_iter` is excluded, `refine_stop_iter` included.
+    Iterations are counted from 1; `refine_start_iter` and the stops are excluded.
     """
 
     refine_start_iter: int = 500
     refine_stop_iter: int = 15_000
     refine_every: int = 100
     reset_every: int = 3000  # iterations between two opacity resets
+    reset_stop_iter: int = 15_000
+    reset_at_start: bool = False  # also at `refine_start_iter`: the reference does so on a white background
     grow_grad2d: float = (
         2e-4  # average screen-space gradient of the position, in NDC units: above it Gaussians grow
     )
     grow_scale3d: float = 0.01  # of the scene's extent: smaller Gaussians are cloned, larger ones split
     min_opacity: float = 0.005  # fainter Gaussians are pruned (MCMC: relocated)
-    max_radius: float = 20.0  # pixels on screen: larger Gaussians are pruned once opacity has been reset
+    max_radius: float = math.inf  # pixels on screen: larger Gaussians are pruned once opacity has been reset
     max_scale3d: float = 0.1  # of the scene's extent: as above
     cap_max: int = 1_000_000  # MCMC: largest number of Gaussians
     budget: float = 2.0  # budget: final number of Gaussians, or a multiple of the initial one if below 100
@@ -80,7 +86,9 @@ class TrainConfig:
     sh_degree: int = 3
     sh_degree_interval: int = 1000  # iterations until one more SH degree is used
     lambda_dssim: float = 0.2
-    random_points: int = 5000  # for a scene without points
+    random_points: int = 100_000  # for a scene without points
+    initial_opacity: float = 0.1
+    initial_scale: float = 1.0  # of the distance to the nearest neighbours
     antialiasing: bool = False
     lrs: LearningRates = field(default_factory=LearningRates)
     densify: DensifyConfig = field(default_factory=DensifyConfig)
@@ -95,28 +103,63 @@ class TrainConfig:
     psnr_floor: Optional[float] = None  # dB that the preset is known to exceed
 
 
-def scaled_to(config: TrainConfig) -> TrainConfig:
-    """The same run with its schedule compressed to fit `config.iterations`; 7000 and more keep the reference's schedule.
+def _for_method(config: TrainConfig) -> TrainConfig:
+    """The run with what its strategy and background change in the published defaults."""
+    if config.strategy == "mcmc":
+        return replace(
+            config,
+            initial_opacity=0.5,
+            initial_scale=0.1,
+            lrs=replace(config.lrs, opacity=0.05),
+            densify=replace(config.densify, refine_stop_iter=25_000),
+        )
+    return replace(config, densify=replace(config.densify, reset_at_start=config.background == "white"))
 
-    A short run would end before the reference densifies, and so would never show that densification works. Here it
-    densifies from 20 % of the run to 70 %, about ten times, resets opacity once at 40 % (if there is time to recover),
-    and reaches the last SH degree at 50 %. Learning rates are larger, which gains 2 to 4 dB on the samples at 200
-    iterations. Pruning by size is off: a far background that has not been refined yet consists of large Gaussians.
+
+def scaled_to(config: TrainConfig) -> TrainConfig:
+    """The same run with its strategy's own defaults, and its schedule made to fit `config.iterations`.
+
+    From 7000 on the reference's schedule is kept. A shorter run would end before the reference densifies, and so would
+    never show that densification works; so at 700 iterations and below it densifies from 20 % of the run to 70 %, about
+    ten times, resets opacity once at 40 % (if there is time to recover), reaches the last SH degree at 50 %, and does not
+    prune by size: a far background that has not been refined yet consists of large Gaussians. In between every setting
+    (times as a share of the run) is blended geometrically with that of the 7000, by the logarithm of the length. Learning
+    rates grow with the square root of the compression, which gains 2 to 4 dB on the samples at 200 iterations.
+
+    Opacity is reset only if RECOVERY iterations or half of the run are left, so that none ends faint.
     """
-    total = config.iterations
-    if total >= SHORT_RUN:
-        return config
-    every = max(1, min(10, total // 6), total // 12)
+    config = _for_method(config)
+    total, usual = config.iterations, config.densify
+    stop = min(usual.refine_stop_iter, total)
+    latest_reset = total - min(RECOVERY, total // 2)
+    short = min(math.log10(SHORT_RUN / total), 1.0)
+    if short <= 0.0:
+        return replace(
+            config, densify=replace(usual, refine_stop_iter=stop, reset_stop_iter=min(stop, latest_reset + 1))
+        )
+
+    def between(reference: float, shortest: float) -> float:
+        return math.exp((1.0 - short) * math.log(reference) + short * math.log(shortest))
+
+    def iterations(reference: float, shortest: int) -> int:
+        return round(between(reference * total / SHORT_RUN, max(1, shortest)))
+
+    stop = iterations(min(usual.refine_stop_iter, SHORT_RUN), int(0.7 * total)) + 1
+    start = max(1, iterations(usual.refine_start_iter, total // 5))
+    every = max(1, min(10, total // 6), iterations(usual.refine_every, total // 12))
     densify = replace(
-        config.densify,
-        refine_start_iter=max(1, total // 5),
-        refine_stop_iter=int(0.7 * total),
+        usual,
+        refine_start_iter=start,
+        refine_stop_iter=stop,
         refine_every=every,
-        reset_every=int(0.4 * total) if total >= SHORTEST_WITH_RESET else NEVER,
-        grow_grad2d=5e-4,
-        min_opacity=0.009,
-        max_radius=float("inf"),
-        max_scale3d=float("inf"),
+        reset_every=iterations(usual.reset_every, int(0.4 * total))
+        if total >= SHORTEST_WITH_RESET
+        else NEVER,
+        reset_stop_iter=min(stop, latest_reset + 1),
+        reset_at_start=usual.reset_at_start and short < 1.0,
+        grow_grad2d=between(usual.grow_grad2d, 5e-4),
+        min_opacity=between(usual.min_opacity, 0.009),
+        max_scale3d=math.inf if short == 1.0 else usual.max_scale3d / (1.0 - short),
     )
     factor = min(8.0, math.sqrt(SHORT_RUN / total))
     lrs = replace(
@@ -125,10 +168,11 @@ def scaled_to(config: TrainConfig) -> TrainConfig:
         xyz_final=config.lrs.xyz_final * factor,
         f_dc=config.lrs.f_dc * factor,
         f_rest=config.lrs.f_rest * factor,
+        opacity=min(0.05, config.lrs.opacity * factor),
         scaling=config.lrs.scaling * min(4.0, factor),
         rotation=config.lrs.rotation * factor,
     )
-    interval = max(1, total // (2 * max(1, config.sh_degree)))
+    interval = max(1, iterations(config.sh_degree_interval, total // (2 * max(1, config.sh_degree))))
     return replace(config, densify=densify, lrs=lrs, sh_degree_interval=interval)
 
 

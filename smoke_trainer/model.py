@@ -8,12 +8,11 @@ from typing import Any, Callable, Dict, NamedTuple, Tuple
 import torch
 from torch import Tensor
 
-from smoke_trainer.config import LearningRates
+from smoke_trainer.config import LearningRates, TrainConfig
 from smoke_trainer.data.scene import PointCloud
 
 GROUPS = ("xyz", "f_dc", "f_rest", "opacity", "scaling", "rotation")
 SH_C0 = 0.28209479177387814  # the constant spherical harmonic, 1 / (2 sqrt(pi))
-INITIAL_OPACITY = 0.1
 MIN_SQUARED_DISTANCE = 1e-7
 
 
@@ -116,30 +115,29 @@ def fused_adam_works(device: torch.device) -> bool:
 
 def gaussians_from_points(
     points: PointCloud,
-    sh_degree: int,
-    lrs: LearningRates,
+    config: TrainConfig,
     mean_squared_distance: Callable[[Tensor], Tensor],
     device: torch.device,
 ) -> Gaussians:
-    """One round, faint Gaussian per point, as large as the distance to its neighbours.
+    """One round Gaussian per point, of `initial_opacity`, `initial_scale` times as large as the distance to its neighbours.
 
     The point's colour is that of the constant harmonic (f_dc); what depends on the direction (f_rest) starts at zero.
     `mean_squared_distance` maps points [P, 3] to the mean squared distance of the three nearest others [P].
     """
     xyz = torch.from_numpy(points.xyz).float().to(device)
     rgb = torch.from_numpy(points.rgb).float().to(device) / 255.0
-    size = torch.sqrt(torch.clamp_min(mean_squared_distance(xyz), MIN_SQUARED_DISTANCE))
+    distance = torch.sqrt(torch.clamp_min(mean_squared_distance(xyz), MIN_SQUARED_DISTANCE))
     rotation = torch.zeros(len(xyz), 4, device=device)
     rotation[:, 0] = 1.0
     params = {
         "xyz": xyz,
         "f_dc": ((rgb - 0.5) / SH_C0)[:, None, :],
-        "f_rest": torch.zeros(len(xyz), (sh_degree + 1) ** 2 - 1, 3, device=device),
-        "opacity": logit(torch.full((len(xyz), 1), INITIAL_OPACITY, device=device)),
-        "scaling": torch.log(size)[:, None].repeat(1, 3),
+        "f_rest": torch.zeros(len(xyz), (config.sh_degree + 1) ** 2 - 1, 3, device=device),
+        "opacity": logit(torch.full((len(xyz), 1), config.initial_opacity, device=device)),
+        "scaling": torch.log(config.initial_scale * distance)[:, None].repeat(1, 3),
         "rotation": rotation,
     }
-    return Gaussians(params, sh_degree, lrs)
+    return Gaussians(params, config.sh_degree, config.lrs)
 
 
 def logit(probability: Tensor) -> Tensor:

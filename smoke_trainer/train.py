@@ -77,9 +77,18 @@ class Run:
 
 
 def train_step(run: Run, iteration: int) -> None:
-    """One iteration of 3D Gaussian Splatting: render a view, compare, descend, densify."""
+    """One iteration of 3D Gaussian Splatting: densify, render a view, compare, descend."""
     config, model, strategy, timer = run.config, run.model, run.strategy, run.monitor.timer
     timer.start()
+    # On schedule: more Gaussians where detail is missing, fewer where they contribute nothing.
+    event = strategy.refine(iteration - 1, model)
+    if len(model) == 0:
+        raise TrainingFailed(
+            f"no Gaussians are left after iteration {iteration - 1}",
+            "all of them became transparent or too large",
+            "check the scene's scale and poses; a renderer without gradients also leads here",
+        )
+    timer.lap("densify")
     # Schedules: the learning rate of positions decays, the degree of spherical harmonics rises.
     xyz_lr = xyz_lr_at(config.lrs, run.scene.extent, iteration, config.iterations)
     set_xyz_lr(model.optimizer, xyz_lr)
@@ -104,17 +113,8 @@ def train_step(run: Run, iteration: int) -> None:
 
     model.optimizer.step()
     model.optimizer.zero_grad(set_to_none=True)
+    strategy.step_post_backward(iteration, model, output, xyz_lr)
     timer.lap("optimizer")
-
-    # On schedule: more Gaussians where detail is missing, fewer where they contribute nothing.
-    event = strategy.step_post_backward(iteration, model, output, xyz_lr)
-    timer.lap("densify")
-    if len(model) == 0:
-        raise TrainingFailed(
-            f"no Gaussians are left after iteration {iteration}",
-            "all of them became transparent or too large",
-            "check the scene's scale and poses; a renderer without gradients also leads here",
-        )
     run.monitor.record(iteration, loss, norms, len(model), event)
     run.iteration = iteration
 
@@ -127,7 +127,7 @@ def prepare(config: TrainConfig) -> Run:
     renderer = make_renderer(config.renderer, device, config.antialiasing)
     ssim, knn = make_ssim(config.ssim, device), make_knn(config.knn, device)
     scene = load_scene(config.scene, config.resolution, config.random_points, config.seed)
-    model = gaussians_from_points(scene.points, config.sh_degree, config.lrs, knn.function, device)
+    model = gaussians_from_points(scene.points, config, knn.function, device)
     generator = torch.Generator().manual_seed(config.seed)
     strategy = make_strategy(config.strategy, config.densify, scene.extent, len(model), generator)
     config.out.mkdir(parents=True, exist_ok=True)

@@ -140,8 +140,13 @@ def locate(name: str, root: Path) -> Found:
     return found
 
 
+def public_scene(name: str, layout: Optional[str]) -> Optional[PublicScene]:
+    """The public scene of that name, which is COLMAP's; None for any other."""
+    return PUBLIC_SCENES.get(name) if layout == "colmap" else None
+
+
 def _found(name: str, folder: Path, layout: str) -> Found:
-    return Found(name, folder, layout, PUBLIC_SCENES.get(name) if layout == "colmap" else None)
+    return Found(name, folder, layout, public_scene(name, layout))
 
 
 def _scene_folders(root: Path) -> Tuple[List[Tuple[Path, str]], List[Tuple[str, str]]]:

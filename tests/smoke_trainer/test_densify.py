@@ -18,7 +18,7 @@ from smoke_trainer.errors import UsageError
 from smoke_trainer.model import GROUPS, Gaussians, logit
 from smoke_trainer.renderers import RenderOutput
 
-CONFIG = DensifyConfig(refine_start_iter=0, refine_stop_iter=100, refine_every=10, reset_every=50)
+CONFIG = DensifyConfig(refine_start_iter=0, refine_stop_iter=101, refine_every=10, reset_every=50)
 
 
 def model_of(count: int = 6, scale: float = 0.001, opacity: float = 0.5, seed: int = 0) -> Gaussians:
@@ -56,7 +56,8 @@ def output_of(gradients: Sequence[float], radii: Sequence[int] | None = None) ->
 
 
 def step(strategy: Any, iteration: int, model: Gaussians, output: RenderOutput | None = None) -> Any:
-    return strategy.step_post_backward(iteration, model, output, 0.0)
+    strategy.step_post_backward(iteration, model, output, 0.0)
+    return strategy.refine(iteration, model)
 
 
 def moments(model: Gaussians, name: str, key: str = "exp_avg") -> torch.Tensor:
@@ -172,6 +173,32 @@ def test_default_resets_on_schedule_and_stops_at_the_end():
     assert len(model) == 6
 
 
+def test_size_on_screen_prunes_nothing_by_default():
+    model, strategy = model_of(4), strategy_of("default")
+    step(strategy, 60, model, output_of([0.0] * 4, radii=[1, 999, 1, 1]))
+    assert len(model) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "resets"),
+    [
+        ({}, [20, 40, 60]),  # none after the last refinement
+        ({"reset_stop_iter": 50}, [20, 40]),
+        ({"reset_at_start": True}, [10, 20, 40, 60]),  # white background
+        ({"refine_stop_iter": 60}, [20, 40]),
+    ],
+)
+def test_opacity_is_reset_only_while_refinements_follow(changes, resets):
+    config = {"refine_start_iter": 10, "refine_stop_iter": 80, "reset_every": 20, **changes}
+    seen = []
+    for iteration in range(101):
+        model, strategy = model_of(), strategy_of("default", **config)
+        strategy.accumulate(model, output_of([0.0] * 6))
+        if strategy.refine(iteration, model).opacity_reset:
+            seen.append(iteration)
+    assert seen == resets
+
+
 @pytest.mark.parametrize(("extent", "counts"), [(1.0, (0, 6)), (10.0, (6, 0))])
 def test_large_is_measured_by_the_scenes_extent(extent, counts):
     model, strategy = model_of(scale=0.05), strategy_of("default")
@@ -181,7 +208,7 @@ def test_large_is_measured_by_the_scenes_extent(extent, counts):
 
 
 @pytest.mark.parametrize("name", ["default", "mcmc", "budget"])
-def test_refine_start_is_excluded_and_stop_included(name):
+def test_refine_start_and_stop_are_excluded(name):
     acted = []
     for iteration in (10, 20, 25, 30, 40, 50):
         model, strategy = (
@@ -191,7 +218,7 @@ def test_refine_start_is_excluded_and_stop_included(name):
         step(strategy, iteration, model, output_of([1.0] * 40))
         if len(model) != 40:
             acted.append(iteration)
-    assert acted == [30, 40]
+    assert acted == [30]
 
 
 def test_no_gradient_on_screen_densifies_nothing():

@@ -108,7 +108,7 @@ def test_presets_give_iterations_and_explicit_options_win():
     config = config_from(parser().parse_args(["courtyard", "--preset", "quick"]))
     assert config.resolution == PRESETS["quick"]["courtyard"].resolution == 128
     config = config_from(parser().parse_args(["figurine", "--preset", "quick", "--iterations", "33"]))
-    assert config.iterations == 33 and config.densify.refine_stop_iter == 23
+    assert config.iterations == 33 and config.densify.refine_stop_iter == 24
     assert config.psnr_floor is None  # measured for another length
     config = config_from(parser().parse_args(["courtyard", "--preset", "quick", "--resolution", "64"]))
     assert config.resolution == 64 and config.psnr_floor is None  # measured at another size
@@ -126,12 +126,24 @@ def test_public_scenes_have_their_size_and_budget(tmp_path, capsys):
     assert (config.resolution, config.densify.budget) == (1, 90_000)
     config = config_from(parser().parse_args(["truck", "--data", str(tmp_path), "--strategy", "default"]))
     assert (config.strategy, config.densify.refine_every) == ("default", 100)
+    config = config_from(parser().parse_args([str(tmp_path / "360_v2" / "garden")]))
+    assert (config.resolution, config.strategy) == (4, "default")
     assert main(["room", "--data", str(tmp_path)]) == 3
     assert "garden, truck" in capsys.readouterr().err
     (tmp_path / "mine" / "shed" / "sparse").mkdir(parents=True)
     config = config_from(parser().parse_args(["shed", "--data", str(tmp_path)]))
     assert (config.resolution, config.strategy, config.psnr_floor) == (-1, "default", None)
     assert len(PUBLIC_SCENES) == 13
+
+
+def test_random_points_are_few_for_a_sample_and_can_be_chosen():
+    def points(*words):
+        config = config_from(parser().parse_args(list(words)))
+        return config.random_points, config.psnr_floor is not None
+
+    assert points("scene") == (100_000, False)
+    assert points("figurine", "--preset", "quick") == (5000, True)
+    assert points("figurine", "--preset", "quick", "--random-points", "900") == (900, False)
 
 
 def test_data_trains_all_scenes_and_names_skipped_ones(scene_folder, tmp_path, capsys):

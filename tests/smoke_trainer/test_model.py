@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import torch
 from smoke_trainer.backends import make_knn, make_ssim
 from smoke_trainer.config import (
     PAPER_ITERATIONS,
-    SHORT_RUN,
     SHORTEST_WITH_RESET,
     LearningRates,
     TrainConfig,
@@ -33,10 +33,9 @@ def cloud(count: int = 20, seed: int = 0) -> PointCloud:
     )
 
 
-def born(points: PointCloud | None = None, sh_degree: int = 3) -> Any:
-    return gaussians_from_points(
-        points or cloud(), sh_degree, LearningRates(), make_knn("kernels", CPU).function, CPU
-    )
+def born(points: PointCloud | None = None, **changes: Any) -> Any:
+    config = TrainConfig("x", 30_000, Path("out"), **changes)
+    return gaussians_from_points(points or cloud(), config, make_knn("kernels", CPU).function, CPU)
 
 
 def test_initial_scale_is_the_distance_to_neighbours():
@@ -55,6 +54,12 @@ def test_initial_scale_is_the_distance_to_neighbours():
         "scaling": (3,),
         "rotation": (4,),
     }
+
+
+def test_initial_size_and_opacity_can_be_chosen():
+    model = born(initial_opacity=0.5, initial_scale=0.1)
+    assert model.opacities().detach().numpy() == pytest.approx(0.5)
+    assert model.scales().detach().numpy() == pytest.approx(0.1 * born().scales().detach().numpy(), rel=1e-5)
 
 
 def test_two_equal_points_do_not_make_a_gaussian_of_no_size():
@@ -91,7 +96,7 @@ def test_every_group_has_its_own_rate_and_epsilon():
         "xyz": 1.6e-4,
         "f_dc": 2.5e-3,
         "f_rest": 1.25e-4,
-        "opacity": 0.05,
+        "opacity": 0.025,
         "scaling": 5e-3,
         "rotation": 1e-3,
     }
@@ -110,22 +115,51 @@ def test_positions_decay_log_linearly_with_the_extent():
 
 
 def test_short_runs_compress_the_reference_schedule(tmp_path):
-    for iterations in (SHORT_RUN, PAPER_ITERATIONS):
-        config = TrainConfig("x", iterations, tmp_path)
-        assert scaled_to(config) == config
+    config = TrainConfig("x", PAPER_ITERATIONS, tmp_path)
+    assert scaled_to(config) == config
     for iterations in (20, 100, 150, 200, 500, 3000):
         config = scaled_to(TrainConfig("x", iterations, tmp_path))
         d = config.densify
         rounds = [
-            i for i in range(1, d.refine_stop_iter + 1) if i > d.refine_start_iter and i % d.refine_every == 0
+            i for i in range(1, d.refine_stop_iter) if i > d.refine_start_iter and i % d.refine_every == 0
         ]
         assert len(rounds) >= 2, iterations
-        assert d.refine_stop_iter < iterations
-        resets = [i for i in range(1, d.refine_stop_iter) if i % d.reset_every == 0]
+        assert d.refine_stop_iter <= iterations
+        resets = [i for i in range(1, d.reset_stop_iter) if i % d.reset_every == 0]
         # One reset, with 90 iterations to recover, or none.
         assert len(resets) == (1 if iterations >= SHORTEST_WITH_RESET else 0)
         assert all(iterations - reset >= 90 for reset in resets)
         assert 3 * config.sh_degree_interval <= iterations
+
+
+@pytest.mark.parametrize("total", [710, 2000, 6999, 7000, 12_000])
+def test_one_more_iteration_changes_no_setting_abruptly(total, tmp_path):
+    def settings(iterations):
+        config = scaled_to(TrainConfig("x", iterations, tmp_path))
+        numbers = {**vars(config.densify), **vars(config.lrs), "interval": config.sh_degree_interval}
+        return {name: value for name, value in numbers.items() if not isinstance(value, bool)}
+
+    before, after = settings(total), settings(total + 1)
+    apart = {name: (value, after[name]) for name, value in before.items() if after[name] != value}
+    assert apart
+    for name, (one, other) in apart.items():
+        near = 0.2 if name == "max_scale3d" and total < 2000 else 0.002
+        assert other == pytest.approx(one, rel=near, abs=1), name
+
+
+@pytest.mark.parametrize("total", [9000, 9050, 12_000, 12_150, 6000, 200, 150])
+def test_no_run_ends_soon_after_a_reset(total, tmp_path):
+    d = scaled_to(TrainConfig("x", total, tmp_path)).densify
+    resets = [i for i in range(1, min(d.reset_stop_iter, total)) if i % d.reset_every == 0]
+    assert resets and total - resets[-1] >= min(500, total // 2)
+
+
+def test_mcmc_and_a_white_background_have_their_own_defaults(tmp_path):
+    mcmc = scaled_to(TrainConfig("x", 30_000, tmp_path, strategy="mcmc", background="white"))
+    assert (mcmc.initial_opacity, mcmc.initial_scale, mcmc.lrs.opacity) == (0.5, 0.1, 0.05)
+    assert mcmc.densify.refine_stop_iter == 25_000
+    white = scaled_to(TrainConfig("x", 30_000, tmp_path, background="white"))
+    assert white.densify.reset_at_start and not mcmc.densify.reset_at_start
 
 
 def test_short_runs_have_larger_rates_except_opacity(tmp_path):
@@ -135,7 +169,7 @@ def test_short_runs_have_larger_rates_except_opacity(tmp_path):
         for name in ("xyz_init", "xyz_final", "f_dc", "f_rest", "rotation"):
             assert getattr(rates, name) == pytest.approx(factor * getattr(reference, name)), name
         assert rates.scaling == pytest.approx(min(4.0, factor) * reference.scaling)
-        assert rates.opacity == reference.opacity
+        assert rates.opacity == pytest.approx(2 * reference.opacity)
 
 
 def test_the_loss_is_the_papers_mixture_and_a_mask_hides_pixels():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,6 +44,17 @@ def test_only_the_learning_rate_of_positions_changes(prepared):
         train_step(run, iteration)
         expected = xyz_lr_at(run.config.lrs, run.scene.extent, iteration, 20)
         assert rates(run) == {**before, "xyz": expected}
+
+
+def test_refinement_comes_after_the_evaluation_of_its_iteration(prepared):
+    run = prepared()
+    densify = replace(run.config.densify, refine_start_iter=0, refine_every=2, reset_every=2, grow_grad2d=0.0)
+    run.strategy.config = densify
+    train_step(run, 1)
+    train_step(run, 2)
+    assert (len(run.model), run.monitor.opacity_resets) == (run.initial_count, 0)
+    train_step(run, 3)
+    assert len(run.model) > run.initial_count and run.monitor.opacity_resets == 1
 
 
 def test_views_come_in_an_order_that_the_seed_decides(prepared):

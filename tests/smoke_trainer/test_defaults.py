@@ -1,0 +1,47 @@
+"""The table of defaults in the documentation is the trainer's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from smoke_trainer.config import PAPER_ITERATIONS, DensifyConfig, LearningRates, TrainConfig, scaled_to
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "trainer.md").read_text(encoding="utf-8")
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in PAGE.splitlines()
+    if line.endswith("` |") and "| `" in line
+]
+FIELDS = {row[3].strip("`"): row for row in ROWS}
+# What no reference has, or what is a bound of ours.
+OWN = {"cap_max", "budget", "reset_at_start"}
+
+
+def value_of(name: str) -> float:
+    found: object = scaled_to(TrainConfig("scene", PAPER_ITERATIONS, Path("out")))
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert isinstance(found, (int, float))
+    return float(found)
+
+
+@pytest.mark.parametrize("name", sorted(FIELDS))
+def test_the_page_states_the_default(name: str) -> None:
+    assert float(FIELDS[name][2]) == pytest.approx(value_of(name))
+
+
+def test_every_default_of_the_method_is_on_the_page() -> None:
+    asked = {f"lrs.{field.name}" for field in fields(LearningRates)}
+    asked |= {f"densify.{field.name}" for field in fields(DensifyConfig) if field.name not in OWN}
+    assert asked <= set(FIELDS)
+
+
+def test_a_value_that_differs_from_the_reference_has_a_note() -> None:
+    differing = [row for row in ROWS if float(row[1]) != float(row[2])]
+    assert [row[3] for row in differing] == ["`densify.max_radius`"]
+    assert all("(1)" in row[0] and math.isinf(float(row[2])) for row in differing)
+    assert "\n(1) " in PAGE
