@@ -152,7 +152,7 @@ def check_knn(kernel: Any, device: str) -> Dict[str, Any]:
 
 
 # Values of optional settings that switch a variant back to the base rasterizer; other settings have no reference.
-_NEUTRAL = {"antialiasing": False, "kernel_size": None, "subpixel_offset": None}
+_NEUTRAL = {"upstream_gradients": False, "antialiasing": False, "kernel_size": None, "subpixel_offset": None}
 
 
 def check_rasterizer(kernel: Any, device: str) -> Dict[str, Any]:

@@ -62,6 +62,7 @@ _TYPES = {
 }
 
 _RASTERIZER = '''
+import os
 from typing import NamedTuple
 
 import torch
@@ -94,7 +95,8 @@ def rasterize_gaussians(
     """The function behind GaussianRasterizer; gradients come from autograd. Returns @returns@."""
     if means3D.dim() != 2 or means3D.shape[1] != 3:
         raise RuntimeError("means3D must have dimensions (num_points, 3)")
-    settings = _Settings(**raster_settings._asdict())
+    upstream = os.environ.get("SPLATFIX_UPSTREAM_GRADIENTS") == "1"
+    settings = _Settings(**raster_settings._asdict(), upstream_gradients=upstream)
     sh, colors = _given(sh), _given(colors_precomp)
 @join@    scales, rotations, covariances = _given(scales), _given(rotations), _given(cov3Ds_precomp)
     rendered = _rasterize(settings, means3D, means2D, opacities, sh, colors, scales, rotations, covariances)

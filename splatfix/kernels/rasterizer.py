@@ -5,7 +5,7 @@ and MPS tensors, and tuned on CPUs.
 
 Contract (Inria v1, the EWA splatting of Kerbl et al. 2023, and the options of its family)
 ------------------------------------------------------------------------------------------
-Projection   matrices are passed transposed (row vectors); only `z_view <= 0.2` is culled; `1 / (w + 1e-7)`;
+Projection   matrices are passed transposed (row vectors); only `z_view <= 0.2` (in float32) is culled; `1 / (w + 1e-7)`;
              quaternions (w, x, y, z) are used as given, not normalized; `t.x / t.z` is clamped to +-1.3 tan(fov / 2)
              for the Jacobian only; 0.3 is added to the diagonal of the 2D covariance; `det == 0` is skipped.
 Extent       radius = ceil(3 sqrt(largest eigenvalue)); a Gaussian reaches only the 16x16-pixel tiles that the square
@@ -54,7 +54,7 @@ from torch.autograd.function import once_differentiable
 
 __all__ = ["GaussianRasterizationSettings", "GaussianRasterizer", "Rendered", "rasterize"]
 
-_NEAR = 0.2  # view-space depth at or below which v1 drops a Gaussian
+_NEAR = 0.20000000298023224  # float32(0.2): view-space depth at or below which v1 drops a Gaussian
 _FRUSTUM_MARGIN = 1.3  # times tan(fov / 2): clamp of t.x / t.z in the Jacobian
 _BLUR = 0.3  # v1's low-pass, pixels^2
 _ALPHA_CAP = 0.99
@@ -86,6 +86,7 @@ class GaussianRasterizationSettings(NamedTuple):
         antialiasing: the 2024 opacity compensation.
         kernel_size: mip-splatting's low-pass in pixels^2 with its compensation; None is v1.
         subpixel_offset: [H, W, 2] offsets of the pixel centers.
+        upstream_gradients: the CUDA kernels' gradients also where they are not the derivative (see the module's text).
     """
 
     image_height: int
@@ -103,6 +104,7 @@ class GaussianRasterizationSettings(NamedTuple):
     antialiasing: bool = False
     kernel_size: Optional[float] = None
     subpixel_offset: Optional[Tensor] = None
+    upstream_gradients: bool = False
 
 
 class Rendered(NamedTuple):
@@ -182,6 +184,11 @@ def _clamp_to_frustum(along: Tensor, z: Tensor, limit: float) -> Tensor:
     return torch.where(inside, along, (ratio.clamp(-limit, limit) * z).detach())
 
 
+def _with_gradient_of(other: Tensor, value: Tensor) -> Tensor:
+    """`value`, differentiated as if it were `other`."""
+    return value.detach() + (other - other.detach())
+
+
 def _rotation_matrices(quaternions: Tensor) -> Tensor:
     """[4, P] (w, x, y, z), used as given -> [3, 3, P]."""
     w, x, y, z = quaternions.unbind(0)
@@ -205,6 +212,7 @@ def _covariance_2d(
     rotations: Optional[Tensor],
     cov3D: Optional[Tensor],
     modifier: float,
+    upstream_gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Entries (a, b, c) of J Sigma J^T before the low-pass; `rows` are the two rows [3, P] of J, world to pixel."""
     first, second = rows
@@ -216,6 +224,8 @@ def _covariance_2d(
     assert scales is not None and rotations is not None
     axes = _rotation_matrices(rotations.to(first.dtype).t())
     lengths = modifier * scales.to(first.dtype).t()
+    if upstream_gradients:
+        lengths = _with_gradient_of(scales.to(first.dtype).t(), lengths)
     x, y = (axes * first[:, None]).sum(0) * lengths, (axes * second[:, None]).sum(0) * lengths
     return (x * x).sum(0), (x * y).sum(0), (y * y).sum(0)
 
@@ -247,17 +257,26 @@ def _project(
         focal_z_x * right - (focal_z_x * edge_x / z) * forward,
         focal_z_y * down - (focal_z_y * edge_y / z) * forward,
     )
-    sharp_a, b, sharp_c = _covariance_2d(rows, scales, rotations, cov3D, camera.scale_modifier)
+    upstream = settings.upstream_gradients
+    sharp_a, b, sharp_c = _covariance_2d(rows, scales, rotations, cov3D, camera.scale_modifier, upstream)
     a, c = sharp_a + camera.blur, sharp_c + camera.blur
     det = a * c - b * b
     opacity = opacities.to(det.dtype).reshape(-1)
     if settings.kernel_size is not None:
         sharp_det = sharp_a * sharp_c - b * b
         shared = torch.sqrt(sharp_det.clamp_min(1e-6) / (det.clamp_min(1e-6) + 1e-6) + 1e-6)
+        if upstream:
+            known, sharp, blurred = shared.detach(), sharp_det.detach(), det.detach()
+            change = sharp_det / (blurred + 1e-6) - sharp / (blurred * blurred + 1e-6) * det
+            shared = _with_gradient_of(0.5 * known / (known + 1e-6) ** 2 * change, shared)
         opacity = opacity * torch.where((sharp_det > 1e-6) & (det > 1e-6), shared, torch.zeros_like(shared))
     elif settings.antialiasing:
         sharp_det = sharp_a * sharp_c - b * b
-        opacity = opacity * torch.sqrt((sharp_det / det).clamp_min(2.5e-5))
+        ratio = sharp_det / det
+        if upstream:
+            shifted = det / ((a + camera.blur) * (c + camera.blur) - b * b)
+            ratio = _with_gradient_of(shifted, ratio)
+        opacity = opacity * torch.sqrt(ratio.clamp_min(2.5e-5))
     return _Ellipses(x, y, z, a, b, c, det, opacity)
 
 
@@ -327,7 +346,8 @@ class _Reach(NamedTuple):
     bottom: Tensor
 
 
-def _reach(camera: _Camera, splats: _Ellipses) -> _Reach:
+def _reach(camera: _Camera, splats: _Ellipses, precision: torch.dtype) -> _Reach:
+    """`precision` is that of the input, in which v1 compares depths."""
     mid = 0.5 * (splats.a + splats.c)
     largest = mid + torch.sqrt((mid * mid - splats.det).clamp_min(0.1))
     radius = torch.ceil(3.0 * torch.sqrt(largest))
@@ -339,7 +359,7 @@ def _reach(camera: _Camera, splats: _Ellipses) -> _Reach:
     left, right = bins(splats.x - radius, camera.width), bins(splats.x + radius + (_BIN - 1), camera.width)
     top, bottom = bins(splats.y - radius, camera.height), bins(splats.y + radius + (_BIN - 1), camera.height)
     seen = (
-        (splats.z > _NEAR)
+        (splats.z.to(precision) > _NEAR)
         & (splats.det != 0)
         & ((right - left) * (bottom - top) > 0)
         & torch.isfinite(radius)
@@ -853,7 +873,7 @@ def _forward(
     height, width = int(settings.image_height), int(settings.image_width)
     camera = _camera(settings, means3D)
     splats = _project(camera, settings, means3D, opacities, scales, rotations, cov3D)
-    reach = _reach(camera, splats)
+    reach = _reach(camera, splats, means3D.dtype)
     broken = _non_finite_rows((means3D, opacities, shs, colors_precomp, scales, rotations, cov3D))
     if broken is not None:
         reach.radius[broken] = 0
@@ -1113,7 +1133,7 @@ def _check(
 
 def _view_depth(settings: GaussianRasterizationSettings, positions: Tensor) -> Tensor:
     view = settings.viewmatrix.detach().to(device=positions.device, dtype=_geometry_dtype(positions))
-    return positions.detach().to(view.dtype) @ view[:3, 2] + view[3, 2]
+    return (positions.detach().to(view.dtype) @ view[:3, 2] + view[3, 2]).to(positions.dtype)
 
 
 def rasterize(

@@ -27,7 +27,10 @@ class Dropin:
         return f"{self.module}@{self.variant}" if self.variant else self.module
 
 
-_SLOW = "plain PyTorch: the same image and gradients within rounding, for small scenes; far slower than CUDA"
+_SLOW = (
+    "plain PyTorch, for small scenes: far slower than CUDA, the same image within rounding; gradients are the derivative, also "
+    "where the CUDA kernel's are not (scale_modifier, antialiasing, kernel_size), unless SPLATFIX_UPSTREAM_GRADIENTS=1"
+)
 
 
 def _rasterizer(variant_name: str, *serves: str, helpers: bool = False, note: str = "") -> Dropin:

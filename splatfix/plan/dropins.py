@@ -247,7 +247,7 @@ def use_dropins(found: Assessment) -> Option:
         return rejected(kind, "nothing replaces " + "; ".join(refused))
     if found.parts and not names:
         return rejected(kind, "every extension is one of splatfix's drop-ins already")
-    reasons = [Reason("same values and gradients within rounding; far slower than CUDA, for small scenes")]
+    reasons = [Reason("same values within rounding; far slower than CUDA, for small scenes")]
     if not found.parts:
         text = (
             "whether there is a drop-in depends on the rasterizer that your trainer calls: name the checkout"

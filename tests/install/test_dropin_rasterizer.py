@@ -141,6 +141,21 @@ def test_renders_and_differentiates_as_the_kernel_does(drop_in: ModuleType) -> N
 
 
 @of("v1", "dr_aa", "mip")
+def test_upstream_gradients_are_asked_for_by_a_variable(
+    drop_in: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, found = camera(drop_in, scale_modifier=0.5), []
+    for value in ("", "1"):
+        monkeypatch.setenv("SPLATFIX_UPSTREAM_GRADIENTS", value)
+        inputs = scene()
+        image = drop_in.GaussianRasterizer(settings)(means2D=screen(inputs), **inputs)[0]
+        image.square().sum().backward()
+        found.append((image.detach(), inputs["scales"].grad))
+    assert torch.equal(found[0][0], found[1][0])
+    assert not torch.allclose(found[0][1], found[1][1], rtol=0.01)
+
+
+@of("v1", "dr_aa", "mip")
 def test_variants_differ_where_they_should(drop_in: ModuleType) -> None:
     """The antialiasing option changes dr_aa's image, kernel_size and subpixel_offset change mip's."""
     inputs = scene()

@@ -76,6 +76,84 @@ def test_near_plane_is_open_at_two_tenths():
 
 
 @BOTH
+def test_near_plane_is_compared_in_float32(dtype):
+    straight = look_at(16, 16)._replace(viewmatrix=torch.eye(4, dtype=torch.float64))
+    depth = torch.tensor([0.2], dtype=torch.float32)
+    step = torch.nextafter(depth, torch.ones(1))
+    points = torch.zeros(2, 3, dtype=dtype)
+    points[:, 2] = torch.cat([depth, step]).to(dtype)
+    assert GaussianRasterizer(straight).markVisible(points).tolist() == [False, True]
+    given = one((0.0, 0.0, 0.0))
+    given = {name: tensor.to(dtype).repeat(2, 1) for name, tensor in given.items() if name != "means3D"}
+    radii = rasterize(straight, points, None, **given).radii
+    assert (radii > 0).tolist() == [False, True]
+
+
+def upstream_pieces(**options):
+    """Compensated opacity, (a, b, c) of the blurred covariance and each one's gradient by the 3D covariance."""
+    settings = look_at(40, 30)._replace(upstream_gradients=True, **options)
+    covariance = torch.tensor([[0.05, 0.01, 0.0, 0.03, 0.005, 0.04]], dtype=torch.float64, requires_grad=True)
+    means = torch.tensor([[0.1, -0.05, 0.2]], dtype=torch.float64)
+    camera = rasterizer._camera(settings, means)
+    opacity = torch.tensor([0.7], dtype=torch.float64)
+    splats = rasterizer._project(camera, settings, means, opacity, None, None, covariance)
+    slopes = [
+        torch.autograd.grad(value.sum(), covariance, retain_graph=True)[0]
+        for value in (splats.opacity, splats.a, splats.b, splats.c)
+    ]
+    entries = [float(value.detach()) for value in (splats.opacity, splats.a, splats.b, splats.c)]
+    return entries, slopes, 0.7, camera.blur
+
+
+def test_upstream_gradient_of_antialiasing_takes_blurred_variances():
+    """d/dx of (xy - zz) / ((x + w)(y + w) - zz), at x = a and y = c, over twice the square root."""
+    (got, x, z, y), (slope, *parts), opacity, w = upstream_pieces(antialiasing=True)
+    below = (w * w + w * (x + y) + x * y - z * z) ** 2
+    chain = opacity * opacity / (2 * got) * w / below
+    expected = chain * (
+        (w * y + y * y + z * z) * parts[0]
+        - 2 * z * (w + x + y) * parts[1]
+        + (w * x + x * x + z * z) * parts[2]
+    )
+    assert torch.allclose(slope, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [0.0, 0.1, 0.3])
+def test_upstream_gradient_of_kernel_size_has_its_epsilons(size):
+    (got, a, b, c), (slope, *parts), opacity, w = upstream_pieces(kernel_size=size)
+    x, y = a - w, c - w
+    sharp, blurred, share = x * y - b * b, a * c - b * b, got / opacity
+    by_share = 0.5 * got / (share + 1e-6) ** 2
+    by_sharp, by_blurred = by_share / (blurred + 1e-6), -by_share * sharp / (blurred**2 + 1e-6)
+    expected = (
+        (by_sharp * y + by_blurred * c) * parts[0]
+        - 2 * b * (by_sharp + by_blurred) * parts[1]
+        + (by_sharp * x + by_blurred * a) * parts[2]
+    )
+    assert torch.allclose(slope, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"antialiasing": True}, {"kernel_size": 0.1}])
+def test_upstream_gradients_change_no_image(options):
+    settings, small = (
+        look_at(40, 30)._replace(scale_modifier=0.5, **options),
+        one((0.1, 0.0, 0.0), (0.1, 0.05, 0.1)),
+    )
+    found = []
+    for upstream in (False, True):
+        given = {name: tensor.clone().requires_grad_(True) for name, tensor in small.items()}
+        drawn = rasterize(settings._replace(upstream_gradients=upstream), means2D=None, **given)
+        drawn.color.square().sum().backward()
+        found.append((drawn.color.detach(), given["scales"].grad, given["opacities"].grad))
+    (image, scales, opacities), (theirs, their_scales, their_opacities) = found
+    assert torch.equal(image, theirs) and torch.equal(opacities, their_opacities)
+    if not options:
+        assert torch.allclose(their_scales * 0.5, scales, rtol=1e-9)  # they omit scale_modifier
+    else:
+        assert not torch.allclose(their_scales * 0.5, scales, rtol=1e-6)
+
+
+@BOTH
 def test_at_the_frustum_edge_z_follows_v1_and_not_autograd(dtype):
     settings = look_at(24, 24, fov=0.7, roll=0.0)
     # wide Gaussians whose centres lie outside 1.3 tan(fov / 2), on all four sides, and reach into the image
