@@ -163,6 +163,7 @@ def config_summary(config: TrainConfig) -> Dict[str, Any]:
         "device": config.device,
         "resolution": config.resolution,
         "strategy": config.strategy,
+        "sh_degree": config.sh_degree,
         "budget": config.densify.budget if config.strategy == "budget" else None,
         "cap": config.densify.cap_max if config.strategy == "mcmc" else None,
         "background": config.background,

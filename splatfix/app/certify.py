@@ -130,7 +130,7 @@ def next_step(certificate: Certificate, python: str | None) -> Step | None:
 
 
 def exit_code_of(certificate: Certificate) -> Exit:
-    """0 certified, 1 not certified, 3 where a scene of the user's could not be read and nothing else failed."""
+    """0 certified, 1 not certified, 3 undetermined."""
     from splatfix.certify import Verdict
 
     codes = {Verdict.CERTIFIED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}

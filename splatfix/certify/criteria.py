@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from splatfix.certify.model import Criterion, Outcome
 
-# Every trained group must get gradients; SH above degree 0 gets none until its degree is switched on.
-REQUIRED_GROUPS = ("xyz", "f_dc", "opacity", "scaling", "rotation")
+# Every trained group must get gradients. Those of f_rest are counted from the first step that uses a degree above 0.
+REQUIRED_GROUPS = ("xyz", "f_dc", "f_rest", "opacity", "scaling", "rotation")
+SHORTEST = 100
+"""Iterations from which on learning is judged: ten steps cannot show that an optimizer works, or that it does not."""
 MAX_ZERO_STEPS = 0.05
 """Maximum share of steps in which a parameter group has a zero gradient (a view may see nothing)."""
 LOSS_FACTOR = 0.8
@@ -23,7 +26,8 @@ MIN_GAIN_DB = 2.0
 
 
 def judge(result: Mapping[str, Any], renderer: str, iterations: int | None = None) -> tuple[Criterion, ...]:
-    """All criteria for one run's ``result.json``; a measurement that is missing fails its criterion.
+    """All criteria for one run's ``result.json``; a measurement that is missing fails its criterion, and a run below
+    SHORTEST leaves what it cannot show undetermined.
 
     Args:
         renderer: the one that was asked for.
@@ -103,7 +107,7 @@ def _split(result: Mapping[str, Any]) -> Criterion:
 
 
 def _finite(result: Mapping[str, Any]) -> Criterion:
-    steps = {name: _number(_get(result, "gradients", name, "non_finite_steps")) for name in REQUIRED_GROUPS}
+    steps = {name: _number(_get(result, "gradients", name, "non_finite_steps")) for name in _groups(result)}
     first, last = _number(_get(result, "train_loss", "first")), _number(_get(result, "train_loss", "last"))
     counted = [value for value in steps.values() if value is not None]
     good = len(counted) == len(steps) and sum(counted) == 0 and first is not None and last is not None
@@ -118,12 +122,17 @@ def _finite(result: Mapping[str, Any]) -> Criterion:
     )
 
 
+def _groups(result: Mapping[str, Any]) -> tuple[str, ...]:
+    constant = _get(result, "config", "sh_degree") == 0  # no harmonics above the constant one
+    return tuple(name for name in REQUIRED_GROUPS if not (constant and name == "f_rest"))
+
+
 def _gradients(result: Mapping[str, Any]) -> list[Criterion]:
-    steps = _number(_get(result, "iterations")) or 0.0
     criteria = []
-    for name in REQUIRED_GROUPS:
-        group = _get(result, "gradients", name)
-        zero, largest = _number(_get(group or {}, "zero_steps")), _number(_get(group or {}, "max"))
+    for name in _groups(result):
+        group = _get(result, "gradients", name) or {}
+        steps = _number(_get(group, "steps") if name == "f_rest" else _get(result, "iterations")) or 0.0
+        zero, largest = _number(_get(group, "zero_steps")), _number(_get(group, "max"))
         good = (
             zero is not None
             and largest is not None
@@ -131,33 +140,38 @@ def _gradients(result: Mapping[str, Any]) -> list[Criterion]:
             and steps > 0
             and zero <= MAX_ZERO_STEPS * steps
         )
-        measured = (
-            "no gradient recorded"
-            if zero is None
-            else f"zero in {zero:.0f} of {steps:.0f} steps, largest norm {largest:.3g}"
+        measured = f"zero in {zero or 0:.0f} of {steps:.0f} steps, largest norm {largest or 0:.3g}"
+        judged = _criterion(
+            f"gradients-{name.replace('_', '-')}",
+            good,
+            "no gradient recorded" if zero is None else measured,
+            f"zero in at most {MAX_ZERO_STEPS:.0%} of the steps",
+            f"No gradient reaches {name}: training runs, but never changes this part of the scene.",
         )
-        criteria.append(
-            _criterion(
-                f"gradients-{name.replace('_', '-')}",
-                good,
-                measured,
-                f"zero in at most {MAX_ZERO_STEPS:.0%} of the steps",
-                f"No gradient reaches {name}: training runs, but never changes this part of the scene.",
-            )
-        )
+        criteria.append(_unless_short(judged, result, zero is not None and steps == 0))
     return criteria
+
+
+def _unless_short(criterion: Criterion, result: Mapping[str, Any], measured: bool) -> Criterion:
+    """A failure that a short run was bound to show is no failure."""
+    done = _number(_get(result, "iterations"))
+    if criterion.outcome is not Outcome.FAILED or not measured or done is None or done >= SHORTEST:
+        return criterion
+    why = f"{done:.0f} iterations are too few to judge this: {SHORTEST} or more decide it."
+    return replace(criterion, outcome=Outcome.UNDETERMINED, why=why)
 
 
 def _loss(result: Mapping[str, Any]) -> Criterion:
     first, last = _number(_get(result, "train_loss", "first")), _number(_get(result, "train_loss", "last"))
-    good = first is not None and last is not None and last < LOSS_FACTOR * first
-    return _criterion(
+    known = first is not None and last is not None
+    judged = _criterion(
         "loss-falls",
-        good,
-        "not recorded" if first is None or last is None else f"{first:.4f} to {last:.4f}",
+        first is not None and last is not None and last < LOSS_FACTOR * first,
+        f"{first:.4f} to {last:.4f}" if known else "not recorded",
         f"below {LOSS_FACTOR:.0%} of the start",
         "The optimizer does not improve its training views.",
     )
+    return _unless_short(judged, result, known)
 
 
 def _densified(result: Mapping[str, Any]) -> Criterion:
@@ -167,25 +181,27 @@ def _densified(result: Mapping[str, Any]) -> Criterion:
     }
     made = (counts["cloned"] or 0) + (counts["split"] or 0)
     measured = ", ".join(f"{name} {value:.0f}" for name, value in counts.items() if value is not None)
-    return _criterion(
+    judged = _criterion(
         "densification-works",
         counts["initial"] is not None and made > 0 and (counts["final"] or 0) > 0,
         measured or "not recorded",
         "Gaussians are cloned or split, and some remain",
         "The screen-space gradient that drives densification is missing, or its schedule never started.",
     )
+    return _unless_short(judged, result, bool(counts["initial"] and counts["final"]))
 
 
 def _gain(result: Mapping[str, Any]) -> Criterion:
     before, after = _number(_get(result, "initial_heldout", "psnr")), _number(_get(result, "heldout", "psnr"))
-    good = before is not None and after is not None and after - before >= MIN_GAIN_DB
-    return _criterion(
+    known = before is not None and after is not None
+    judged = _criterion(
         "held-out-psnr-rises",
-        good,
-        "not measured" if before is None or after is None else f"{before:.2f} dB to {after:.2f} dB",
+        before is not None and after is not None and after - before >= MIN_GAIN_DB,
+        f"{before:.2f} dB to {after:.2f} dB" if known else "not measured",
         f"up by at least {MIN_GAIN_DB} dB",
         "Held-out views did not improve: nothing was learned about the scene.",
     )
+    return _unless_short(judged, result, known)
 
 
 def _quality(result: Mapping[str, Any]) -> Criterion:

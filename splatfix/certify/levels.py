@@ -83,8 +83,11 @@ def summarize(
             return f"This environment trains 3D Gaussians {where}, but regressed against the baseline."
         return f"Training 3D Gaussians {where} was not verified; {level}."
     if verdict is Verdict.UNDETERMINED:
+        unread, short = _unread(runs), _short(runs)
+        why = [f"scenes cannot be read: {unread}"] if unread else []
+        why += [f"runs were too short to judge: {short}"] if short else []
         return (
-            f"Training 3D Gaussians {where} is undetermined, because scenes cannot be read: {_unread(runs)}. "
+            f"Training 3D Gaussians {where} is undetermined, because {', and '.join(why)}. "
             f"This says nothing about the environment; {level}."
         )
     renderer = f"the {request.renderer} renderer"
@@ -190,11 +193,13 @@ def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
 
 
 def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
-    bad = [run.scene for run in scenes if not run.passed]
+    bad = [run.scene for run in scenes if run.passed is False]
     if bad:
         return Rung(RungName.TRAINS, False, f"criteria failed for {', '.join(bad)}")
     if not scenes:
         return Rung(RungName.TRAINS, False, "no scene was trained")
+    if short := _short(scenes):
+        return Rung(RungName.TRAINS, None, f"too short to judge: {short}")
     readable = [run for run in scenes if not run.unreadable]
     psnr = ", ".join(f"{run.scene} {run.result['heldout']['psnr']:.2f} dB" for run in readable)
     unknown = without_floor(scenes)
@@ -207,6 +212,12 @@ def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
 
 def _unread(scenes: Sequence[SceneRun]) -> str:
     return ", ".join(run.scene for run in scenes if run.unreadable)
+
+
+def _short(scenes: Sequence[SceneRun]) -> str:
+    return ", ".join(
+        f"{run.scene} ({run.result['iterations']} iterations)" for run in scenes if run.passed is None
+    )
 
 
 def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None) -> Rung:

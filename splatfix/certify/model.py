@@ -17,6 +17,8 @@ class Outcome(str, Enum):
     MET = "met"
     FAILED = "failed"
     NOT_MEASURED = "not-measured"
+    UNDETERMINED = "undetermined"
+    """Measured, and not met, but the run was too short to be judged by it."""
 
 
 class Verdict(str, Enum):
@@ -25,7 +27,7 @@ class Verdict(str, Enum):
     CERTIFIED = "certified"
     NOT_CERTIFIED = "not-certified"
     UNDETERMINED = "undetermined"
-    """Nothing failed, but a scene of the user's could not be read."""
+    """Nothing failed, but a scene of the user's could not be read, or its run was too short to judge."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,12 @@ class SceneRun:
     """The loader's error for a scene of the user's; it says nothing about the environment."""
 
     @property
-    def passed(self) -> bool:
-        """No criterion failed."""
-        return all(item.outcome is not Outcome.FAILED for item in self.criteria)
+    def passed(self) -> bool | None:
+        """No criterion failed; None where one could not be judged."""
+        found = {item.outcome for item in self.criteria}
+        if Outcome.FAILED in found:
+            return False
+        return None if Outcome.UNDETERMINED in found else True
 
 
 @dataclass(frozen=True)

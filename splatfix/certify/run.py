@@ -101,7 +101,7 @@ def certify(
     verdict = Verdict.CERTIFIED
     if reasons:
         verdict = Verdict.NOT_CERTIFIED
-    elif any(run.unreadable for run in scenes):
+    elif any(run.unreadable or run.passed is None for run in scenes):
         verdict = Verdict.UNDETERMINED
     certificate = Certificate(
         verdict=verdict,

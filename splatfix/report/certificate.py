@@ -25,9 +25,15 @@ _MARKS = {
     Outcome.MET: "[green]✓[/]",
     Outcome.FAILED: "[bold red]✗[/]",
     Outcome.NOT_MEASURED: "[dim]–[/]",
+    Outcome.UNDETERMINED: "[bold yellow]?[/]",
 }
 RUNG_MARKS = {True: "[green]✓[/]", False: "[bold red]✗[/]", None: "[dim]–[/]"}
-_WORDS = {Outcome.MET: "met", Outcome.FAILED: "FAILED", Outcome.NOT_MEASURED: "not measured"}
+_WORDS = {
+    Outcome.MET: "met",
+    Outcome.FAILED: "FAILED",
+    Outcome.NOT_MEASURED: "not measured",
+    Outcome.UNDETERMINED: "undetermined",
+}
 # A criterion without a verdict may well have a measurement beside it.
 _VERDICTS = {**_WORDS, Outcome.NOT_MEASURED: "not judged"}
 
@@ -163,6 +169,8 @@ def show(
         for item in run.criteria:
             if item.outcome is not Outcome.MET:
                 said = f"{item.code}: {escape(item.measured)} [dim](required: {escape(item.required)})[/]"
+                if item.outcome is Outcome.UNDETERMINED:
+                    said += f" {escape(item.why)}"
                 prose(console, f"      {_MARKS[item.outcome]} ", said)
     for reason, names in _skipped(certificate).items():
         prose(console, "  [dim]–[/] ", f"[dim]{escape(', '.join(names))}: skipped, {escape(reason)}[/]")

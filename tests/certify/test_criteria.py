@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from splatfix.certify import Outcome
-from splatfix.certify.criteria import REQUIRED_GROUPS, judge
+from splatfix.certify.criteria import REQUIRED_GROUPS, SHORTEST, judge
 from tests.certify.conftest import RESULT
 
 
@@ -62,6 +62,35 @@ def test_zero_gradients_of_any_group(group: str) -> None:
     assert failed(changed("gradients", group, "zero_steps", value=steps)) == {code}
     assert failed(changed("gradients", group, "max", value=0.0)) == {code}
     assert failed(changed("gradients", group, "zero_steps", value=int(0.04 * steps))) == set()
+
+
+def test_infinite_gradient_of_the_higher_harmonics() -> None:
+    assert failed(changed("gradients", "f_rest", "non_finite_steps", value=1)) == {"finite-values"}
+
+
+def test_a_scene_without_higher_harmonics_has_no_gradient_of_them() -> None:
+    result = changed("gradients", "f_rest", "steps", value=0)
+    result["gradients"]["f_rest"].update(zero_steps=0, max=None)
+    assert failed(result) == {"gradients-f-rest"}
+    result["config"]["sh_degree"] = 0
+    assert failed(result) == set()
+    assert not [item for item in judge(result, "torch") if item.code == "gradients-f-rest"]
+
+
+def test_a_short_run_leaves_learning_undetermined() -> None:
+    result = changed("train_loss", "last", value=RESULT["train_loss"]["first"])
+    result["heldout"]["psnr"] = result["initial_heldout"]["psnr"]
+    result["gaussians"].update(cloned=0, split=0)
+    result["gradients"]["f_rest"].update(steps=0, zero_steps=0, max=None)
+    result["config"]["psnr_floor"] = None
+    codes = {"loss-falls", "held-out-psnr-rises", "densification-works", "gradients-f-rest"}
+    assert failed(result) == codes
+    result["iterations"] = result["config"]["iterations"] = SHORTEST - 1
+    judged = judge(result, "torch")
+    assert {item.code for item in judged if item.outcome is Outcome.UNDETERMINED} == codes
+    assert not [item for item in judged if item.outcome is Outcome.FAILED]
+    result["gradients"]["xyz"]["zero_steps"] = SHORTEST - 1
+    assert failed(result) == {"gradients-xyz"}
 
 
 def test_no_densification() -> None:
