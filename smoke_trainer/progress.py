@@ -78,7 +78,17 @@ def _as_json(state: State) -> None:
 
 
 def _as_line(state: State) -> None:
-    sys.stderr.write(f"{state['iteration']:6d}/{state['iterations']}  {summary(state)}\n")
+    sys.stderr.write(f"{state['iteration']:6d}/{state['iterations']}  {summary(state)}{_left(state)}\n")
+
+
+def _left(state: State) -> str:
+    """`  2:05 left`, by the speed so far."""
+    speed, todo = state["iterations_per_second"], state["iterations"] - state["iteration"]
+    if not speed or not todo:
+        return ""
+    minutes, seconds = divmod(round(todo / speed), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"  {hours}:{minutes:02d}:{seconds:02d} left" if hours else f"  {minutes}:{seconds:02d} left"
 
 
 def _rich_console() -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 import numpy as np
 import torch
@@ -82,6 +83,7 @@ def describe_run(run: Run, status: str) -> Dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "scene": run.scene.name,
         "layout": run.scene.layout,
+        "scene_sha256": run.scene.digest(),
         "status": status,
         "config": config_summary(run.config),
         "iterations": run.iteration,
@@ -93,6 +95,7 @@ def describe_run(run: Run, status: str) -> Dict[str, Any]:
         "notes": list(run.scene.notes),
         "implementations": implementations(run),
         "versions": versions(),
+        "machine": machine(run.device),
     }
 
 
@@ -200,6 +203,29 @@ def versions() -> Dict[str, Any]:
         "numpy": str(np.__version__),
         "cuda": torch.version.cuda,
     }
+
+
+def machine(device: torch.device) -> Dict[str, Any]:
+    """What it ran on: processor, cores this process may use, memory in bytes, GPU; None for what cannot be told."""
+    cuda = device.type == "cuda"
+    return {
+        "cpu": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if hasattr(os, "sysconf")
+        else None,
+        "gpu": torch.cuda.get_device_name(device) if cuda else None,
+        "gpu_memory": torch.cuda.get_device_properties(device).total_memory if cuda else None,
+    }
+
+
+def _processor() -> Optional[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
 
 
 def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> None:

@@ -59,7 +59,7 @@ def read_reconstruction(root: Path) -> Reconstruction:
     return {"colmap": read_colmap, "blender": read_blender, "nerfstudio": read_nerfstudio}[layout](root)
 
 
-def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 5000, seed: int = 0) -> Scene:
+def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 100_000, seed: int = 0) -> Scene:
     """Load a scene.
 
     resolution: -1 takes the smallest prepared copies (images_8 before images_4 ...), images wider than 1600 pixels are
@@ -94,9 +94,10 @@ def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
         )
     points = found.points
     if points is None or len(points.xyz) < 4:
-        notes.append(
-            f"{0 if points is None else len(points.xyz)} points found: {random_points} random ones are used instead"
-        )
+        if points is not None or found.layout != "blender":  # Blender's layout has none
+            notes.append(
+                f"{0 if points is None else len(points.xyz)} points found: {random_points} random ones are used instead"
+            )
         points = _random_points(train, random_points, seed)
     notes.extend(_views_without_points(views, points))
     return Scene(root.resolve().name, found.layout, train, test, points, tuple(notes))
@@ -138,7 +139,8 @@ def _present(
         else:
             missing.append(image.identity)
     if missing:
-        notes.append(f"{len(missing)} registered image(s) are not on disk: {', '.join(missing[:5])}")
+        share = f"{len(missing)} of {len(images)} registered image(s)"
+        notes.append(f"{share} are not on disk: {', '.join(missing[:5])}")
     if present:
         notes.extend(
             _unregistered(next(iter(present[0][1].values())).parent, {image.name for image in images})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -93,6 +94,20 @@ class Scene:
     test: Tuple[View, ...]
     points: PointCloud
     notes: Tuple[str, ...] = field(default_factory=tuple)
+
+    def digest(self) -> str:
+        """SHA-256 of what is trained on: the images' bytes, their cameras and poses, the split, and the points."""
+        digest = hashlib.sha256()
+        for views in (self.train, self.test):
+            digest.update(f"{len(views)} views\n".encode())
+            for view in views:
+                digest.update(f"{view.name} {view.camera} {view.source} {view.distortion}\n".encode())
+                digest.update(np.ascontiguousarray(view.world_to_camera, dtype=np.float64).tobytes())
+                for path in (view.image_path, view.mask_path):
+                    digest.update(b"" if path is None else hashlib.sha256(path.read_bytes()).digest())
+        digest.update(np.ascontiguousarray(self.points.xyz).tobytes())
+        digest.update(np.ascontiguousarray(self.points.rgb).tobytes())
+        return digest.hexdigest()
 
     @cached_property
     def extent(self) -> float:

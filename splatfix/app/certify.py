@@ -94,17 +94,26 @@ def run_and_report(
     Raises:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
+    from splatfix.certify import Interrupted
     from splatfix.certify import certify as train_and_judge
     from splatfix.core.files import write_json, write_text
     from splatfix.report import certificate
     from splatfix.report.documents import envelope
 
-    result, known = train_and_judge(request, progress, facts)
-    options = suggested_options(result, known)
-    document = envelope("certify", exit_code_of(result), certificate.document(result, known, options))
-    write_json(request.out / "certificate.json", document)
-    write_text(request.out / "certificate.md", certificate.markdown(result, options))
-    return result, options
+    def write(result: Certificate, known: Facts) -> Options | None:
+        options = suggested_options(result, known)
+        document = envelope("certify", exit_code_of(result), certificate.document(result, known, options))
+        write_json(request.out / "certificate.json", document)
+        write_text(request.out / "certificate.md", certificate.markdown(result, options))
+        return options
+
+    try:
+        result, known = train_and_judge(request, progress, facts)
+    except Interrupted as stop:
+        if stop.certificate is not None:
+            write(*stop.certificate)
+        raise
+    return result, write(result, known)
 
 
 def suggested_options(certificate: Certificate, facts: Facts) -> Options | None:

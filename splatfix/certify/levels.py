@@ -84,6 +84,8 @@ def summarize(
         return f"Training 3D Gaussians {where} was not verified; {level}."
     if verdict is Verdict.UNDETERMINED:
         unread, short = _unread(runs), _short(runs)
+        if not (unread or short):
+            return f"Training 3D Gaussians {where} was not judged; {level}."
         why = [f"scenes cannot be read: {unread}"] if unread else []
         why += [f"runs were too short to judge: {short}"] if short else []
         return (
@@ -98,10 +100,12 @@ def summarize(
     if unknown:
         quality = f"rising held-out PSNR (no reference PSNR for {', '.join(unknown)})"
     skipped = len(request.suite.skipped)
+    noted = [run.scene for run in runs if run.result.get("notes")]
     sentences = [
         f"This environment trained {_count(len(runs))} of 3D Gaussians {where} with {renderer}, "
         f"with healthy gradients, densification and {quality}.",
         f"Skipped: {_count(skipped)}." if skipped else "",
+        f"With reservations: {', '.join(noted)}." if noted else "",
         "CUDA and GPUs were not verified." if request.device == "cpu" else "",
         idle_gpu,
     ]

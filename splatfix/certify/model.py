@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.proof import Rung
+from splatfix.core.step import Command
 
 
 class Outcome(str, Enum):
@@ -138,6 +139,16 @@ class Request:
     baseline: Mapping[str, Any] | None = None
     """The document of an earlier certificate to compare with."""
 
+    @property
+    def command(self) -> Command:
+        """The command line that asks for the same."""
+        suite = self.suite
+        words = ["--suite", suite.name] if suite.data is None else ["--data", str(suite.data)]
+        for name, value in (("--iterations", suite.iterations), ("--resolution", suite.resolution)):
+            words += [] if value is None else [name, str(value)]
+        words += ["--renderer", self.renderer, "--device", self.device, "--seed", str(self.seed)]
+        return Command(("splatfix", "certify", "--python", self.python, *words))
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -155,11 +166,22 @@ class Certificate:
     kernels: tuple[KernelCheck, ...]
     scenes: tuple[SceneRun, ...]
     environment: Mapping[str, str]
-    """The versions it is valid for."""
+    """The versions and the hardware it is valid for."""
+    repeat: Command
+    """The command line that does it again."""
     issued: str
     """UTC, ISO 8601."""
     seconds: float
     skipped: tuple[Skipped, ...] = ()
+    interrupted: bool = False
+    """Not all scenes of the suite were trained, because somebody ended it."""
+
+    @property
+    def notes(self) -> tuple[Skipped, ...]:
+        """What a scene's files lacked: the scene, and what the trainer did about it."""
+        return tuple(
+            Skipped(run.scene, str(note)) for run in self.scenes for note in run.result.get("notes", ())
+        )
 
     @property
     def unreadable(self) -> tuple[Skipped, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import splatfix
 from splatfix.certify import criteria, levels
 from splatfix.certify.model import (
     Certificate,
@@ -46,13 +47,23 @@ Progress = Callable[[str, Mapping[str, Any]], None]
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM during a certification, with a message that names partial results."""
+    """Ctrl-C or SIGTERM during a certification, with a message that names partial results.
 
-    def __init__(self, out: Path | None = None, scenes: tuple[str, ...] = ()) -> None:
+    Attributes:
+        certificate: of the scenes that were trained, and the facts; None where it had not come to one.
+    """
+
+    def __init__(
+        self,
+        out: Path | None = None,
+        scenes: tuple[str, ...] = (),
+        certificate: tuple[Certificate, Facts] | None = None,
+    ) -> None:
         message = "Interrupted: nothing was certified."
         if scenes:
             message += f" Partial results of {', '.join(scenes)} are in {out}."
         super().__init__(message)
+        self.certificate = certificate
 
 
 def certify(
@@ -76,6 +87,13 @@ def certify(
     started = time.monotonic()
     processes = runner or ProcessRunner()
     begun: list[str] = []
+    runs: list[SceneRun] = []
+    kernels: tuple[KernelCheck, ...] = ()
+
+    def conclude(known: Facts, *, interrupted: bool = False) -> Certificate:
+        seconds = round(time.monotonic() - started, 1)
+        return _conclude(request, known, kernels, tuple(runs), seconds, interrupted=interrupted)
+
     try:
         progress("environment", {})
         facts = facts or gather(request.python)
@@ -86,26 +104,41 @@ def certify(
             kernels = check_kernels(processes, request.python, request.device, folder, variables)
             require_device(kernels, request.device)
             _make_room(request.out, request.suite.scenes)
-            runs = []
             for scene in request.suite.scenes:
                 progress(scene, {})
                 begun.append(scene)
                 runs.append(_train(processes, request, scene, variables, progress))
     except KeyboardInterrupt:
-        raise Interrupted(request.out, tuple(begun)) from None
-    scenes = tuple(runs)
+        partial = (conclude(facts, interrupted=True), facts) if facts is not None and begun else None
+        raise Interrupted(request.out, tuple(begun), partial) from None
+    return conclude(facts), facts
+
+
+def _conclude(
+    request: Request,
+    facts: Facts,
+    kernels: tuple[KernelCheck, ...],
+    scenes: tuple[SceneRun, ...],
+    seconds: float,
+    *,
+    interrupted: bool,
+) -> Certificate:
+    """Levels and verdict of what was run."""
     proof = levels.evaluate(
         run_checks(make_context(facts)), kernels, scenes, request.baseline, request.renderer
     )
-    reasons = levels.failures(kernels, scenes, proof)
+    reasons = levels.failures(kernels, scenes, proof) if scenes or not interrupted else ()
     verdict = Verdict.CERTIFIED
     if reasons:
         verdict = Verdict.NOT_CERTIFIED
-    elif any(run.unreadable or run.passed is None for run in scenes):
+    elif interrupted or any(run.unreadable or run.passed is None for run in scenes):
         verdict = Verdict.UNDETERMINED
-    certificate = Certificate(
+    summary = levels.summarize(verdict, proof, request, scenes, idle_gpu(facts, request.device))
+    if interrupted:
+        summary = f"Interrupted after {len(scenes)} of {len(request.suite.scenes)} scenes. {summary}"
+    return Certificate(
         verdict=verdict,
-        summary=levels.summarize(verdict, proof, request, scenes, idle_gpu(facts, request.device)),
+        summary=summary,
         reasons=reasons,
         suite=request.suite.name,
         renderer=request.renderer,
@@ -113,12 +146,13 @@ def certify(
         proof=proof,
         kernels=kernels,
         scenes=scenes,
-        environment=_versions(facts, scenes),
+        environment=_environment(facts, scenes),
+        repeat=request.command,
         issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - started, 1),
+        seconds=seconds,
         skipped=request.suite.skipped,
+        interrupted=interrupted,
     )
-    return certificate, facts
 
 
 def verify(
@@ -243,10 +277,12 @@ def _last_words(done: Completed) -> str:
     return lines[-1].strip() if lines else (done.why() or "The trainer wrote no result.")
 
 
-def _versions(facts: Facts, scenes: tuple[SceneRun, ...]) -> dict[str, str]:
+def _environment(facts: Facts, scenes: tuple[SceneRun, ...]) -> dict[str, str]:
+    """Versions of everything that ran, and the hardware."""
     interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
     driver = facts.machine.driver.value
-    versions = {
+    found = {
+        "splatfix": f"{splatfix.__version__}{_commit()}",
         "system": f"{facts.machine.distribution or facts.machine.system} {facts.machine.machine}",
         "python": interpreter.version if interpreter else "unknown",
         "torch": torch.version if torch else "unknown",
@@ -254,8 +290,22 @@ def _versions(facts: Facts, scenes: tuple[SceneRun, ...]) -> dict[str, str]:
         "driver": (driver.version or "unknown") if driver else "none",
     }
     for run in scenes:
-        for part, about in dict(run.result.get("implementations", {})).items():
-            if isinstance(about, Mapping):
+        about = run.result.get("machine", {})
+        if about.get("cpu"):
+            found["CPU"] = f"{about['cpu']}, {about['cores']} cores, {about['threads']} threads"
+        if about.get("memory"):
+            found["memory"] = f"{about['memory'] / 2**30:.1f} GiB"
+        for part, engine in dict(run.result.get("implementations", {})).items():
+            if isinstance(engine, Mapping):
                 keys = ("name", "version", "engine")
-                versions[part] = " ".join(str(about[key]) for key in keys if about.get(key))
-    return versions
+                found[part] = " ".join(str(engine[key]) for key in keys if engine.get(key))
+    return found
+
+
+def _commit() -> str:
+    """`` (commit 1a2b3c4)`` where splatfix runs from a clone of itself; "" where it is installed."""
+    root = Path(splatfix.__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return ""
+    done = ProcessRunner().run(["git", "-C", str(root), "rev-parse", "--short", "HEAD"], timeout=10.0)
+    return f" (commit {done.stdout.strip()})" if done.ok else ""

@@ -78,6 +78,10 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
         show_suggestion(page(text, width=80), options, None)
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text.getvalue())), default=0))
         lines += ["## What to do", "", f"{fence}text", text.getvalue().rstrip(), fence, ""]
+    if certificate.notes:
+        lines += ["## Reservations", ""]
+        lines += [f"- {_cell(item.scene)}: {_cell(item.reason)}" for item in certificate.notes]
+        lines += [""]
     if certificate.unreadable:
         lines += ["## Scenes that cannot be read", ""]
         lines += [f"- {_cell(item.scene)}: {_cell(item.reason)}" for item in certificate.unreadable]
@@ -127,6 +131,12 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
         ]
     lines += ["", "## Valid for", "", "| part | version |", "|---|---|"]
     lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in certificate.environment.items()]
+    lines += ["", "## How to repeat it", "", "```sh", certificate.repeat.shell(windows=False), "```", ""]
+    lines += [
+        f"- {_cell(run.scene)}: SHA-256 `{run.result['scene_sha256']}`"
+        for run in certificate.scenes
+        if "scene_sha256" in run.result
+    ]
     lines += [
         "",
         f"Suite {_cell(certificate.suite)}, issued {certificate.issued}, {certificate.seconds:.0f} s.",
@@ -149,6 +159,8 @@ def show(
         options: see :func:`document`.
     """
     _show_verdict(console, certificate.verdict, certificate.summary, certificate.reasons, report)
+    for note in certificate.notes:
+        prose(console, "  [bold yellow]![/] ", f"{escape(note.scene)}: {escape(note.reason)}")
     for scene in certificate.unreadable:
         prose(console, "  [bold yellow]?[/] ", f"{escape(scene.scene)}: {escape(scene.reason)}")
     if options is not None:
@@ -217,7 +229,11 @@ def _trained_as(run: SceneRun) -> list[str]:
     )
     words += f"{counts['initial']} to {counts['final']} Gaussians"
     words += f", {speed:.2f} iterations per second" if speed else ""
-    return [_cell(". ".join([words, *result.get("notes", ())])) + ".", ""]
+    quality = result["heldout"]
+    lpips = quality.get("lpips")
+    measured = f"Held-out PSNR {quality['psnr']:.2f} dB, SSIM {quality['ssim']:.4f}, LPIPS "
+    measured += quality.get("lpips_note", "not measured") if lpips is None else f"{lpips:.4f}"
+    return [f"{_cell(words)}, seed {result['config']['seed']}. {_cell(measured)}.", ""]
 
 
 def kernels_document(kernels: Sequence[KernelCheck], device: str) -> dict[str, Any]:

@@ -320,4 +320,11 @@ class TestInterrupted:
             process.wait()
         assert (process.returncode, stdout) == (130, "")
         assert " ".join(stderr.split()).endswith(str(Interrupted(out, ("courtyard",))))
-        assert not (out / "certificate.json").exists()
+        document = json.loads((out / "certificate.json").read_text(encoding="utf-8"))
+        assert (document["verdict"], document["interrupted"], document["scenes"]) == (
+            "undetermined",
+            True,
+            [],
+        )
+        assert document["summary"].startswith("Interrupted after 0 of 3 scenes.")
+        assert "UNDETERMINED" in (out / "certificate.md").read_text(encoding="utf-8")

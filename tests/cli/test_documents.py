@@ -22,7 +22,7 @@ from splatfix.certify import Certificate, Criterion, KernelCheck, Outcome, Scene
 from splatfix.cli import app
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.step import run, say
+from splatfix.core.step import Command, run, say
 from splatfix.report import certificate
 from splatfix.report.documents import envelope
 from tests.install.environments import make_environment, write_extension
@@ -139,6 +139,7 @@ def test_certify(capsys: pytest.CaptureFixture[str]) -> None:
         kernels=(KernelCheck("ssim", "x", Outcome.NOT_MEASURED),),
         scenes=(scene,),
         environment={"torch": "2.9"},
+        repeat=Command(("splatfix", "certify")),
         issued="2026-01-01",
         seconds=9.0,
         skipped=(Skipped("truck", "not there"),),

@@ -16,13 +16,16 @@ from splatfix.app.verify import next_step as verified_step
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
 from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
+from splatfix.core.step import Command
 from splatfix.report.certificate import markdown, show, show_kernels
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 
 RESULT: dict[str, Any] = {
     "iterations": 300,
     "resolution": [320, 212],
-    "config": {"strategy": "budget"},
+    "config": {"strategy": "budget", "seed": 3},
+    "heldout": {"psnr": 26.1, "ssim": 0.81234, "lpips": None, "lpips_note": "not measured: no weights"},
+    "scene_sha256": "ab12",
     "gaussians": {"initial": 100, "final": 250},
     "iterations_per_second": 4.5,
     "notes": ["1 image(s) on disk are not in the reconstruction: a|b.jpg"],
@@ -59,6 +62,7 @@ def certificate(**changes: Any) -> Certificate:
         (),
         (run,),
         {},
+        Command(("splatfix", "certify")),
         "2026-01-01",
         15.0,
         skipped,
@@ -76,6 +80,7 @@ def test_the_certificate_on_a_terminal() -> None:
     assert on_terminal(certificate()).splitlines() == [
         "CERTIFIED: It trained.",
         "  Report: report.md",
+        "  ! garden: 1 image(s) on disk are not in the reconstruction: a|b.jpg",
         "",
         "Levels",
         "  ✓ trains      every criterion met",
@@ -97,10 +102,11 @@ def test_a_failed_certificate_names_the_next_command() -> None:
     assert next_step(certificate(), None) is None
     stream = io.StringIO()
     show(Console(file=stream, width=80), subject, Path("report.md"), step)
-    assert stream.getvalue().splitlines()[:5] == [
+    assert stream.getvalue().splitlines()[:6] == [
         "NOT CERTIFIED: It trained.",
         "  ✗ garden: bad",
         "  Report: report.md",
+        "  ! garden: 1 image(s) on disk are not in the reconstruction: a|b.jpg",
         "  → Next: look for the cause",
         "    $ splatfix diagnose --python 'my env'",
     ]
@@ -171,9 +177,13 @@ def test_skipped_scenes_are_grouped_by_reason(rendering: Any) -> None:
 def test_how_a_scene_was_trained_and_what_it_lacked() -> None:
     text = markdown(certificate())
     assert (
-        "300 iterations at 320x212, strategy budget, 100 to 250 Gaussians, 4.50 iterations per second. "
-        "1 image(s) on disk are not in the reconstruction: a\\|b.jpg.\n" in text
+        "300 iterations at 320x212, strategy budget, 100 to 250 Gaussians, 4.50 iterations per second, seed 3. "
+        "Held-out PSNR 26.10 dB, SSIM 0.8123, LPIPS not measured: no weights.\n" in text
     )
+    assert (
+        "## Reservations\n\n- garden: 1 image(s) on disk are not in the reconstruction: a\\|b.jpg\n" in text
+    )
+    assert "```sh\nsplatfix certify\n```" in text and "- garden: SHA-256 `ab12`" in text
     assert "iterations at" not in markdown(certificate(result={}))
 
 

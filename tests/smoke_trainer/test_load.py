@@ -174,7 +174,7 @@ def keep_two(folder: Path) -> Path:
 
 def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_run):
     points = keep_two(scene_folder("colmap-text"))
-    scene = load_scene(str(points.parents[2]))
+    scene = load_scene(str(points.parents[2]), random_points=5000)
     assert len(scene.train) == 1 and len(scene.points.xyz) == 5000
     distance = np.median(np.linalg.norm(scene.points.xyz - scene.train[0].position, axis=1))
     assert scene.extent == pytest.approx(1.1 * distance, rel=1e-6) and scene.extent > 1

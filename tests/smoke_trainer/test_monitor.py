@@ -170,4 +170,6 @@ def test_a_terminal_without_rich_gets_plain_lines(monkeypatch, capsys):
     assert progress._rich_console() is None
     with show_progress(as_json=False) as show:
         show(STATE)
-    assert capsys.readouterr().err == "     5/9  2.50 it/s  loss 0.2500  PSNR 21.50  77 Gaussians\n"
+    assert (
+        capsys.readouterr().err == "     5/9  2.50 it/s  loss 0.2500  PSNR 21.50  77 Gaussians  0:02 left\n"
+    )
