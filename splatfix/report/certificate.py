@@ -131,9 +131,9 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
         ]
     lines += ["", "## Valid for", "", "| part | version |", "|---|---|"]
     lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in certificate.environment.items()]
-    lines += ["", "## How to repeat it", "", "```sh", certificate.repeat.shell(windows=False), "```", ""]
+    lines += ["", "## How to repeat it", "", f"    {certificate.repeat.shell(windows=False)}", ""]
     lines += [
-        f"- {_cell(run.scene)}: SHA-256 `{run.result['scene_sha256']}`"
+        f"- {_cell(run.scene)}: SHA-256 {run.result['scene_sha256']}"
         for run in certificate.scenes
         if "scene_sha256" in run.result
     ]

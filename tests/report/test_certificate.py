@@ -183,7 +183,7 @@ def test_how_a_scene_was_trained_and_what_it_lacked() -> None:
     assert (
         "## Reservations\n\n- garden: 1 image(s) on disk are not in the reconstruction: a\\|b.jpg\n" in text
     )
-    assert "```sh\nsplatfix certify\n```" in text and "- garden: SHA-256 `ab12`" in text
+    assert "\n\n    splatfix certify\n\n" in text and "- garden: SHA-256 ab12" in text
     assert "iterations at" not in markdown(certificate(result={}))
 
 
