@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splatfix.certify.model import Verdict
 from splatfix.containers.engine import Engine, connect, require_gpu
 from splatfix.containers.image import Image, Recipe, build_image, own_source
 from splatfix.containers.lanes import Lane, find_lane
 from splatfix.containers.run import REPORT_FOLDER, Outcome, run_in_container
 from splatfix.containers.wheelhouse import Wheelhouse, gather, marker_environment, requirements_for
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_json
+from splatfix.core.reading import read_bytes
 from splatfix.core.resources import bundled, user_cache
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import say
@@ -54,7 +57,7 @@ def certify_in_container(
         docker_host: address of the engine; None: the one the docker command would use.
         base_image: replaces the lane's.
         progress: gets one line at a time; must not raise.
-                ca_certificates: PEM file that the base image's apt sources need.
+        ca_certificates: PEM file that the base image's apt sources need.
         command: runs instead of the certification, and writes the same report folder.
 
     Raises:
@@ -62,6 +65,7 @@ def certify_in_container(
             no packages, timeout), 1 where the image cannot be built or there is no report.
     """
     chosen = find_lane(lane)
+    base_image = _image_name(base_image or chosen.base_image)
     certificates = _read_certificates(ca_certificates)
     engine = connect(docker_host)
     try:
@@ -70,7 +74,7 @@ def certify_in_container(
         _prepare(out)
         log = out / _LOG
         wheels = gather_for(chosen, engine, ProcessRunner(), progress, out / _PIP_LOG)
-        recipe = Recipe(chosen, base_image or chosen.base_image, wheels, own_source(), certificates)
+        recipe = Recipe(chosen, base_image, wheels, own_source(), certificates)
         image = build_image(engine, recipe, progress=progress, log=out / _BUILD_LOG)
         outcome = run_in_container(
             engine,
@@ -150,12 +154,12 @@ def _certificate(outcome: Outcome, out: Path, log: Path) -> dict[str, Any]:
     if path in outcome.files:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SplatfixError(
                 "container-report-damaged",
                 f"The certificate from the container is not JSON: {error}; see {log}.",
             ) from error
-        if isinstance(document, dict):
+        if isinstance(document, dict) and document.get("verdict") in [item.value for item in Verdict]:
             return document
     undetermined = outcome.exit_code == Exit.UNDETERMINED
     raise SplatfixError(
@@ -190,13 +194,44 @@ def _provenance(
 
 
 def _read_certificates(path: Path | None) -> bytes:
+    """The certificates of a PEM file; nothing for None.
+
+    Raises:
+        SplatfixError: ``cannot-read`` or ``no-certificates`` (exit code 2).
+    """
     if path is None:
         return b""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SplatfixError(
-            "cannot-read",
-            f"Cannot read the certificates in {path}: {error.strerror or error}.",
-            exit_code=Exit.USAGE,
-        ) from error
+    content = read_bytes(path, _MOST_CERTIFICATES)
+    if not isinstance(content, bytes):
+        reason = content.reason if content else "there is no such file"
+        raise usage_error("cannot-read", f"Cannot read the certificates in {path}: {reason}.")
+    if b"-----BEGIN CERTIFICATE-----" not in content:
+        raise usage_error(
+            "no-certificates",
+            f"There is no certificate in {path}.",
+            say("Give a PEM file, in which each begins with -----BEGIN CERTIFICATE-----."),
+        )
+    return content
+
+
+def _image_name(text: str) -> str:
+    """The name of an image, as Docker's reference grammar has it (https://pkg.go.dev/github.com/distribution/reference).
+
+    Raises:
+        SplatfixError: ``not-an-image`` (exit code 2).
+    """
+    if len(text) <= 512 and _IMAGE.fullmatch(text):
+        return text
+    raise usage_error(
+        "not-an-image",
+        f"{text!r} cannot be the name of an image.",
+        say("Give it as docker image ls lists it, such as debian:bookworm-slim."),
+    )
+
+
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::\d+)?"
+_IMAGE = re.compile(
+    rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@[a-z0-9]+:[0-9a-f]{{32,}})?", re.ASCII
+)
+_MOST_CERTIFICATES = 16 << 20

@@ -190,8 +190,9 @@ def show(
 
 def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:
     """The outcome of a certification in a container, by its JSON document."""
-    summary = f"(lane {lane}) {content['summary']}"
-    _show_verdict(console, Verdict(content["verdict"]), summary, content.get("reasons", ()), report)
+    summary, reasons = content.get("summary", ""), content.get("reasons", ())
+    told = [str(reason) for reason in reasons] if isinstance(reasons, list) else []
+    _show_verdict(console, Verdict(content["verdict"]), f"(lane {lane}) {summary}", told, report)
 
 
 def _show_verdict(

@@ -1,0 +1,96 @@
+"""What is typed for a container is looked at before an engine is: exit code 2."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from splatfix.containers.certify import _certificate, _image_name, _read_certificates
+from splatfix.containers.run import Outcome
+from splatfix.core.errors import Exit, SplatfixError
+
+PEM = b"# a\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+HEX = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "debian",
+        "debian:bookworm-slim",
+        "nvidia/cuda:13.0.1-devel-ubuntu24.04",
+        "docker.io/library/debian",
+        "localhost:5000/a/b_c/d__e/f--g:V1.2",
+        f"debian@sha256:{HEX}",
+        f"a.example/x:1@sha256:{HEX}",
+        f"sha256:{HEX}",
+        HEX,
+        "[::1]:5000/x",
+    ],
+)
+def test_names_of_images(name: str) -> None:
+    assert _image_name(name) == name
+
+
+LONG = ("debian:" + "a" * 129, "a" * 600, "a" * 1_000_000, "a_" * 90_000)
+WORDS = (
+    "",
+    " ",
+    "-",
+    "--rm",
+    "Debian",
+    "debian:",
+    "debian:bookworm slim",
+    "a//b",
+    "a/",
+    "/a",
+    "a:b:c",
+    "https://a/b",
+    "a@b",
+)
+STRANGE = ("../a", "a\nRUN x", "a\0b", "\x1b[31m", "\udcff", "a$(x)")
+
+
+@pytest.mark.parametrize("name", [*WORDS, *STRANGE, *LONG], ids=lambda name: ascii(name[:20]))
+def test_what_is_no_name(name: str) -> None:
+    with pytest.raises(SplatfixError) as caught:
+        _image_name(name)
+    assert (caught.value.code, caught.value.exit_code) == ("not-an-image", Exit.USAGE)
+
+
+def test_certificates_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.pem").write_bytes(PEM)
+    assert _read_certificates(tmp_path / "a.pem") == PEM and _read_certificates(None) == b""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices and pipes as POSIX has them")
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/tty", "pipe", "folder", "nothing", "sparse"])
+def test_what_is_no_file_is_not_read(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(SplatfixError) as caught:
+        _read_certificates(tmp_path / name)
+    assert (caught.value.code, caught.value.exit_code) == ("cannot-read", Exit.USAGE)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 99, b"-----BEGIN PRIVATE KEY-----\n"])
+def test_a_file_without_certificates(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(SplatfixError) as caught:
+        _read_certificates(tmp_path / "a")
+    assert (caught.value.code, caught.value.exit_code) == ("no-certificates", Exit.USAGE)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"verdict": "fine"}', '{"verdict": []}', "[" * 100_000, '{"verdict": 3}']
+)
+def test_a_strange_certificate_from_inside(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "certificate.json"
+    path.write_text(content)
+    with pytest.raises(SplatfixError) as caught:
+        _certificate(Outcome(0, 1.0, (path,), ()), tmp_path, tmp_path / "log")
+    assert caught.value.code in ("container-report-damaged", "container-no-report")
