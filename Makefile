@@ -12,7 +12,7 @@ CPU_INDEX := https://download.pytorch.org/whl/cpu
 # splatfix looks at the activated environment first; what is made here is looked at with its own.
 unexport VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: help demo test check lint types security audit fuzz docs coverage samples native native-slow native-venv slow docker-test benchmarks gpu-check clean
+.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv slow docker-test benchmarks gpu-check clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -101,8 +101,16 @@ native: $(VENV)/.dev $(NATIVE)/.made ## Real CUDA builds for sm_120 against cuob
 native-slow: $(VENV)/.dev $(NATIVE)/.made ## The whole CUDA torch and real Windows wheels against cuobjdump
 	SPLATFIX_NATIVE_LANE=1 SPLATFIX_NATIVE_PYTHON=$(NATIVE)/venv/bin/python $(PY) -m pytest -q -m "native and slow and not gpu"
 
-slow: $(VENV)/.dev ## The long tests: fuzzing, every scene, large inputs
-	$(PY) -m pytest -q -m "slow and not native and not gpu and not docker"
+slow: $(VENV)/.dev ## The long tests: hostile inputs, fuzzing, kill -9 everywhere, every scene
+	$(PY) -m pytest -q -n auto --dist worksteal -m "slow and not native and not gpu and not docker"
+
+hostile: $(VENV)/.dev ## Hostile inputs, kills and full disks only; the counts go to tests/records/hostile.json
+	$(PY) -m pytest -q -n auto --dist worksteal -m slow --record tests/hostile tests/install/test_killed.py tests/install/test_full_disk.py
+
+FUZZ_SECONDS ?= 600
+fuzz: $(VENV)/.dev ## Coverage-guided fuzzing of every reader, FUZZ_SECONDS each; what breaks one is kept in build/fuzz
+	@for target in $$($(PY) -m tests.hostile.fuzz --list); do \
+	  echo "== $$target"; $(PY) -m tests.hostile.fuzz $$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
 docker-test: $(VENV)/.dev ## Container lanes on a real engine
 	SPLATFIX_DOCKER_LANE=1 $(PY) -m pytest -q -m docker

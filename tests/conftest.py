@@ -40,8 +40,11 @@ def ctrl_c_is_heard() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+Survived = Callable[[str, int], None]
+
+
 @pytest.fixture
-def survived(record_property: Callable[[str, object], None]) -> Callable[[str, int], None]:
+def survived(record_property: Callable[[str, object], None]) -> Survived:
     """Count hostile inputs that were survived: ``survived("kill -9 in install", 43)``; ``--record`` writes the sums."""
 
     def count(what: str, number: int) -> None:
@@ -68,7 +71,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if counts and config.getoption("--record"):
         failed = len(terminalreporter.stats.get("failed", ()))
         document = {
-            "made_by": "make hostile-record",
+            "made_by": "make hostile",
             "failed_tests": failed,
             "survived": dict(sorted(counts.items())),
         }

@@ -10,6 +10,7 @@ import argparse
 import importlib
 import importlib.util
 import json
+import os
 import random
 import sys
 import tempfile
@@ -235,13 +236,17 @@ TARGETS = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.fuzz", description=__doc__)
-    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("target", choices=TARGETS, nargs="?")
+    parser.add_argument("--list", action="store_true", help="print the targets")
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument(
         "--crashes", type=Path, default=Path("build/fuzz"), help="where what breaks a reader is kept"
     )
     parser.add_argument("--only", type=Path, metavar="FILE", help="read this one")
     typed = parser.parse_args()
+    if typed.list or not typed.target:
+        print("\n".join(TARGETS))
+        return 0 if typed.list else 2
     target = TARGETS[typed.target]
     with tempfile.TemporaryDirectory(prefix="fuzz-") as temporary:
         folder, seeds = Path(temporary) / "files", Path(temporary) / "seeds"
@@ -265,16 +270,19 @@ def main() -> int:
         crashes = typed.crashes / typed.target
         crashes.mkdir(parents=True, exist_ok=True)
         if atheris is None:
-            return _blindly(read, seeds, crashes, typed.seconds)
+            return blindly(read, seeds, crashes, typed.seconds)
         limits = [f"-max_total_time={typed.seconds}", "-timeout=20", "-rss_limit_mb=900", "-max_len=200000"]
         atheris.Setup(
             [sys.argv[0], *limits, f"-artifact_prefix={crashes}/", "-print_final_stats=1", str(seeds)], read
         )
-        atheris.Fuzz()  # ends the process
-    return 0
+        child = os.fork()
+        if child == 0:
+            atheris.Fuzz()  # ends the process
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _blindly(read: Read, seeds: Path, crashes: Path, seconds: int) -> int:
+def blindly(read: Read, seeds: Path, crashes: Path, seconds: int) -> int:
+    """Mutants of the seeds for so long, where there is no atheris."""
     from tests.hostile.mutate import damaged_text, mutants
 
     rng = random.Random(0)
@@ -287,7 +295,7 @@ def _blindly(read: Read, seeds: Path, crashes: Path, seconds: int) -> int:
         runs += 1
         try:
             read(data)
-        except BaseException:
+        except BaseException:  # whatever it is: it is raised again
             kept = crashes / f"crash-{runs}"
             kept.write_bytes(data)
             print(f"kept {kept}", file=sys.stderr)

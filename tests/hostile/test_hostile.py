@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Survived
 from tests.hostile.__main__ import KINDS
 from tests.hostile.harness import Case, run_one
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_case_survives(kind: str, survived: Callable[[str, int], None]) -> None:
+def test_every_case_survives(kind: str, survived: Survived) -> None:
     argv = [sys.executable, "-m", "tests.hostile", kind]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr

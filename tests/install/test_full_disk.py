@@ -18,6 +18,7 @@ from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment
 from splatfix.plan import Request
 from splatfix.plan.dropin_table import dropin_of
+from tests.conftest import Survived
 from tests.plan.machines import make_plan
 
 from .environments import make_environment, snapshot, write_extension
@@ -54,7 +55,7 @@ def fill(place: Path, leave: int) -> Path:
 
 
 @pytest.mark.slow
-def test_an_installation_on_a_disk_that_fills_up(small_disk: Path) -> None:
+def test_an_installation_on_a_disk_that_fills_up(small_disk: Path, survived: Survived) -> None:
     target: Environment = make_environment(small_disk / "env")
     fake_torch(target, "2.11.0+cpu", None)
     runner = ProcessRunner()
@@ -96,10 +97,11 @@ def test_an_installation_on_a_disk_that_fills_up(small_disk: Path) -> None:
                 revert(target.python)
                 assert snapshot(target) == before
     assert failed > 3 and finished >= 1, (failed, finished)
+    survived("installations on a full disk", failed)
 
 
 @pytest.mark.slow
-def test_a_build_on_a_disk_that_fills_up(small_disk: Path, tmp_path: Path) -> None:
+def test_a_build_on_a_disk_that_fills_up(small_disk: Path, tmp_path: Path, survived: Survived) -> None:
     """Log, wheel, backup, journal and pip each run out of room in their turn."""
     target: Environment = make_environment(small_disk / "env")
     # the wheel is some 300 KiB that cannot be compressed
@@ -128,3 +130,4 @@ def test_a_build_on_a_disk_that_fills_up(small_disk: Path, tmp_path: Path) -> No
         assert snapshot(target) == before, f"{leave} KiB free"
         shutil.rmtree(target.state_folder, ignore_errors=True)
     assert finished >= 1 and len(codes) > 4 and "pip-failed" in codes, codes
+    survived("builds on a full disk", len(codes))

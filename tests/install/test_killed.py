@@ -14,6 +14,7 @@ from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment, environment_lock, pip_install
 from splatfix.install.journal import Journal, Status
 from splatfix.plan.dropin_table import dropin_of
+from tests.conftest import Survived
 
 from .environments import run_in, snapshot, write_extension
 from .test_cli import fake_torch
@@ -102,20 +103,20 @@ def prepared(environment: Environment, tmp_path: Path, request: pytest.FixtureRe
 
 
 @pytest.mark.slow
-def test_install_killed_everywhere(prepared: Environment) -> None:
-    walk(prepared, "install")
+def test_install_killed_everywhere(prepared: Environment, survived: Survived) -> None:
+    survived("kill -9 in install", walk(prepared, "install"))
 
 
 @pytest.mark.slow
-def test_revert_killed_everywhere(prepared: Environment) -> None:
+def test_revert_killed_everywhere(prepared: Environment, survived: Survived) -> None:
     before = snapshot(prepared)
     assert driven(prepared, 0, "install").ok
-    walk(prepared, "revert", before)
+    survived("kill -9 in revert", walk(prepared, "revert", before))
 
 
 @pytest.mark.slow
 def test_two_builds_killed_everywhere(
-    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survived: Survived
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -135,6 +136,7 @@ def test_two_builds_killed_everywhere(
             assert driven(environment, 0, "revert").ok
             assert snapshot(environment) == before
     assert done.ok and at > 30, "the kills did not come"
+    survived("kill -9 in a build", at - 1)
     answers = run_in(
         environment, "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
     )
@@ -145,8 +147,8 @@ def test_two_builds_killed_everywhere(
     assert list(scratch.glob("splatfix-*")) == []
 
 
-def walk(target: Environment, what: str, goal: dict[str, tuple[int, str]] | None = None) -> None:
-    """Kill at the first moment, the second, and so on, until a run gets through."""
+def walk(target: Environment, what: str, goal: dict[str, tuple[int, str]] | None = None) -> int:
+    """Kill at the first moment, the second, and so on, until a run gets through; how many kills that were."""
     before = snapshot(target)
     finished = Status.DONE if what == "install" else Status.REVERTED
     for at in range(1, 200):
@@ -156,7 +158,7 @@ def walk(target: Environment, what: str, goal: dict[str, tuple[int, str]] | None
         if done.ok:
             assert at > 15, "the kills did not come"
             assert now != before and (goal is None or now == goal)
-            return
+            return at - 1
         assert done.returncode == -signal.SIGKILL, done.stderr
         if now == before:
             continue
