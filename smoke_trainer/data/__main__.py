@@ -1,4 +1,7 @@
-"""List the scenes in a data folder, and the public ones that are missing: python -m smoke_trainer.data ROOT"""
+"""List the scenes in a data folder, and the public ones that are missing: python -m smoke_trainer.data ROOT
+
+With --check each scene is loaded as for training, and what is wrong with it is told.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,13 @@ from smoke_trainer.process import run_to_pipe
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command and return its exit code: 0 scenes found, 2 no such folder, 3 no scene in it."""
-    parser = argparse.ArgumentParser(prog="python -m smoke_trainer.data", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m smoke_trainer.data",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("root", type=Path, help="folder of a scene, or of scenes")
+    parser.add_argument("--check", action="store_true", help="load each scene")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
     try:
@@ -28,12 +36,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
             sys.stderr.write(f"{error}\n")
         return error.exit_code
     skipped = [{"name": name, "reason": reason} for name, reason in found.skipped]
-    rows = [describe(scene) for scene in found.scenes]
+    rows = [{**describe(scene), **(check(scene.folder) if options.check else {})} for scene in found.scenes]
     if options.json:
         sys.stdout.write(json.dumps({"exit_code": EXIT_OK, "scenes": rows, "skipped": skipped}) + "\n")
         return EXIT_OK
     for row in rows:
         sys.stdout.write(f"{row['name']:12} {row['layout']:10} {row['dataset'] or '-':22} {row['folder']}\n")
+        for note in row.get("problems", ()):
+            sys.stdout.write(f"{'':12} {note}\n")
     for row in skipped:
         sys.stdout.write(f"{row['name']:12} {row['reason']}\n")
     return EXIT_OK
@@ -50,6 +60,26 @@ def describe(scene: Found) -> Dict[str, Any]:
         "divisor": public.divisor if public else None,
         "budget": public.multiplier if public else None,
         "unlimited_count": public.unlimited_count if public else None,
+    }
+
+
+def check(folder: Path) -> Dict[str, Any]:
+    """A scene as training would load it: views, size and points; `problems` are the loader's notes, or its error."""
+    from smoke_trainer.data.load import load_scene  # needs numpy and Pillow
+
+    try:
+        scene = load_scene(str(folder))
+    except SmokeTrainerError as error:
+        why = [text for text in (error.message, error.note, error.hint) if text]
+        return {"readable": False, "problems": why}
+    camera = scene.train[0].camera
+    return {
+        "readable": True,
+        "train": len(scene.train),
+        "held_out": len(scene.test),
+        "size": [camera.width, camera.height],
+        "points": len(scene.points.xyz),
+        "problems": list(scene.notes),
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
@@ -62,6 +64,8 @@ PUBLIC_SCENES: Dict[str, PublicScene] = {
 
 # Folders below ROOT: ROOT/garden, ROOT/360_v2/garden, ROOT/tandt_db/db/playroom.
 MAX_DEPTH = 3
+# Where photos without a reconstruction are looked for.
+PHOTOS = ("images", "input", "photos", "")
 
 
 @dataclass(frozen=True)
@@ -112,12 +116,7 @@ def survey(root: Path) -> Survey:
         name = "-".join(folder.relative_to(root).parts) if taken else folder.name
         scenes[name] = _found(name, folder, layout)
     if not scenes:
-        raise SceneError(
-            f"no scene found in {root}",
-            f"searched {MAX_DEPTH} levels for sparse/ (COLMAP), transforms_train.json (Blender) and transforms.json "
-            "(nerfstudio)" + "".join(f"; {path} {why}" for path, why in closed),
-            "give the folder of a scene, or the folder that contains the scenes",
-        )
+        raise no_scene(root, "".join(f"; {path} {why}" for path, why in closed))
     known = [name for name in PUBLIC_SCENES if name in scenes and scenes[name].public]
     others = sorted(name for name in scenes if name not in known)
     absent = f"not found in {root}"
@@ -143,6 +142,34 @@ def locate(name: str, root: Path) -> Found:
 def public_scene(name: str, layout: Optional[str]) -> Optional[PublicScene]:
     """The public scene of that name, which is COLMAP's; None for any other."""
     return PUBLIC_SCENES.get(name) if layout == "colmap" else None
+
+
+def no_scene(root: Path, closed: str = "") -> SceneError:
+    """What a folder without a scene lacks: photos without camera poses are a scene to be."""
+    for folder in (root / name for name in PHOTOS):
+        photos = pictures(folder)
+        if photos:
+            workspace = root / "scene" if folder == root else root
+            paths = [shlex.quote(str(path)) for path in (workspace, folder)]
+            command = "colmap automatic_reconstructor --workspace_path {} --image_path {}".format(*paths)
+            return SceneError(
+                f"{folder} holds {len(photos)} photos, but {root} has no camera poses",
+                "training needs to know where each photo was taken; structure from motion finds that out",
+                f"{'run' if shutil.which('colmap') else 'install COLMAP, then run'}: {command}",
+            )
+    return SceneError(
+        f"no scene found in {root}",
+        f"searched {MAX_DEPTH} levels for sparse/ (COLMAP), transforms_train.json (Blender) and transforms.json "
+        f"(nerfstudio){closed}",
+        "give the folder of a scene, or the folder that contains the scenes",
+    )
+
+
+def pictures(folder: Path) -> List[Path]:
+    """The images directly in a folder, by name; none where it does not exist."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
 
 
 def _found(name: str, folder: Path, layout: str) -> Found:

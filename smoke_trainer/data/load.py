@@ -9,7 +9,7 @@ import numpy as np
 
 from smoke_trainer.data.camera import Camera, pinhole_for
 from smoke_trainer.data.colmap import read_colmap
-from smoke_trainer.data.find import layout_of
+from smoke_trainer.data.find import layout_of, no_scene, pictures
 from smoke_trainer.data.images import image_size
 from smoke_trainer.data.scene import (
     PointCloud,
@@ -51,11 +51,7 @@ def read_reconstruction(root: Path) -> Reconstruction:
     """Recognise the layout by its files and read it."""
     layout = layout_of(root)
     if layout is None:
-        raise SceneError(
-            f"{root} has no scene that can be read",
-            "there is neither sparse/ (COLMAP) nor transforms_train.json (Blender) nor transforms.json (nerfstudio)",
-            "give the folder that contains one of them",
-        )
+        raise no_scene(root)
     return {"colmap": read_colmap, "blender": read_blender, "nerfstudio": read_nerfstudio}[layout](root)
 
 
@@ -145,16 +141,39 @@ def _present(
         notes.extend(
             _unregistered(next(iter(present[0][1].values())).parent, {image.name for image in images})
         )
+    elif images:
+        raise _no_images(root, images)
     return present
+
+
+def _no_images(root: Path, images: Sequence[RegisteredImage]) -> SceneError:
+    """None of the registered images is on disk: where they were looked for, and what lies there instead."""
+    first = images[0]
+    expected = root / first.folder / first.name
+    sizes = [f"{first.folder}_{factor}" for factor in PREPARED if factor > 1] if first.folder else []
+    there = [path for name in (first.folder, *sizes) for path in pictures((root / name / first.name).parent)]
+    same = next((path for path in there if path.stem.lower() == expected.stem.lower()), None)
+    if same is not None and same.name.lower() == expected.name.lower():
+        hint = (
+            f"{same} differs only in upper and lower case: rename the images as the reconstruction has them"
+        )
+    elif same is not None:
+        hint = f"{same} has another ending than the reconstruction's {expected.name}: convert or rename the images"
+    elif there:
+        hint = f"{there[0].parent} holds {len(there)} images of other names, such as {there[0].name}"
+    else:
+        hint = f"put the images into {expected.parent}"
+    return SceneError(
+        f"0 usable images: {expected} does not exist, nor does any other of the {len(images)} that {root} registers",
+        f"prepared copies in {', '.join(sizes)} would do too" if sizes else "",
+        hint,
+    )
 
 
 def _unregistered(folder: Path, known: Set[str]) -> List[str]:
     """A note on images of a folder that are not in the reconstruction."""
     endings = {PurePosixPath(name).name for name in known}
-    images = sorted(
-        path.name for path in folder.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg")
-    )
-    extra = [name for name in images if name not in endings]
+    extra = [path.name for path in pictures(folder) if path.name not in endings]
     if not extra:
         return []
     return [f"{len(extra)} image(s) on disk are not in the reconstruction: {', '.join(extra[:5])}"]

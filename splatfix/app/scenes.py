@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from splatfix.app.result import Result
 from splatfix.core.errors import Exit
@@ -46,25 +46,46 @@ def export_scenes(names: tuple[str, ...], out: Path) -> Result:
     return Result("scenes export", lambda: {"scenes": rows}, text)
 
 
-def check_scenes(names: tuple[str, ...], root: Path | None) -> Result:
-    """Compare the files of sample scenes with their checksums.
+def check_scenes(names: tuple[str, ...], root: Path | None, python: str | None) -> Result:
+    """Compare the files of sample scenes with their checksums, and load scenes of the user's as training would.
+
+    Args:
+        names: of sample scenes, or folders.
+        python: the environment that loads a folder; only asked for one.
 
     Raises:
-        SplatfixError: ``unknown-scene`` (exit code 2), ``scene-not-found`` (3).
+        SplatfixError: ``unknown-scene`` (exit code 2), ``scene-not-found`` (3), a folder that holds no scene (3).
     """
     from splatfix.certify.scenes import check_sample, find_samples
 
-    problems = {item.name: check_sample(item, root) for item in find_samples(names)}
+    known = {sample.name for sample in find_samples()}
+    folders = [name for name in names if name not in known and Path(name).is_dir()]
+    rows = [row for name in folders for row in _loaded(Path(name), python)]
+    samples = tuple(name for name in names if name not in folders)
+    if samples or not folders:
+        for item in find_samples(samples):
+            found = check_sample(item, root)
+            rows.append({"name": item.name, "readable": True, "problems": list(found), "failed": bool(found)})
+    bad = any(row.pop("failed") for row in rows)
 
     def text(console: Console) -> None:
         from splatfix.report.console import escape, prose
 
-        for name, found in problems.items():
-            prose(console, f"{name}: ", escape("; ".join(found) or "OK"))
+        for row in rows:
+            said = list(row["problems"])
+            if "size" in row:
+                views = f"{row['train']} views to train on, {row['held_out']} held out"
+                said = [f"{views}, {'{}x{}'.format(*row['size'])}, {row['points']} points", *said]
+            prose(console, f"{escape(row['name'])}: ", escape("; ".join(said) or "OK"))
 
-    return Result(
-        "scenes check",
-        lambda: {"scenes": [{"name": name, "problems": list(found)} for name, found in problems.items()]},
-        text,
-        Exit.FAILURE if any(problems.values()) else Exit.OK,
-    )
+    return Result("scenes check", lambda: {"scenes": rows}, text, Exit.FAILURE if bad else Exit.OK)
+
+
+def _loaded(folder: Path, python: str | None) -> list[dict[str, Any]]:
+    """The scenes at or below a folder, as the trainer of an environment loads them."""
+    from splatfix.certify.trainer import list_scenes as scenes_of
+    from splatfix.facts import resolve_python
+
+    found = scenes_of(folder.absolute(), resolve_python(python), check=True)["scenes"]
+    kept = ("name", "folder", "layout", "readable", "train", "held_out", "size", "points", "problems")
+    return [{**{key: row[key] for key in kept if key in row}, "failed": not row["readable"]} for row in found]

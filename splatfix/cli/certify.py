@@ -258,16 +258,24 @@ def export_scenes(
 
 @scenes_app.command("check")
 def check_scenes(
-    names: Names = None,
+    names: Annotated[
+        Optional[list[str]],
+        typer.Argument(
+            help="Sample scenes, or folders with scenes of yours.",
+            show_default="all samples",
+            metavar="[NAME|FOLDER...]",
+        ),
+    ] = None,
     root: Annotated[
         Optional[Path],
         typer.Option(
             "--root", help="Folder with one folder per scene.", show_default="the bundled ones", metavar="DIR"
         ),
     ] = None,
+    python: options.Python = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare sample scenes with their checksums."""
+    """Compare sample scenes with their checksums; load scenes of yours as training would, and say what they lack."""
     from splatfix.app import scenes
 
-    finish(scenes.check_scenes(tuple(names or ()), root), as_json)
+    finish(scenes.check_scenes(tuple(names or ()), root, python), as_json)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from splatfix.certify.scenes import samples_folder
 
@@ -41,6 +45,26 @@ def test_export_copies_a_scene_that_check_accepts(splatfix: Splatfix, tmp_path: 
         "images/view_005.png has changed",
         "images/view_006.png is missing",
     ]
+
+
+def test_a_folder_is_loaded_as_for_training(splatfix: Splatfix, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    splatfix("scenes", "export", "courtyard", "--out", str(tmp_path))
+    scene, named = tmp_path / "courtyard", ("--python", sys.executable, "--json")
+    done = splatfix("scenes", "check", str(scene), *named)
+    (row,) = json.loads(done.stdout)["scenes"]
+    assert (done.returncode, row["readable"], row["problems"]) == (0, True, [])
+    assert row["train"] > row["held_out"] > 0 and row["points"] > 100 and len(row["size"]) == 2
+    images = next(path for path in scene.iterdir() if path.name.startswith("images"))
+    images.rename(scene / "elsewhere")
+    done = splatfix("scenes", "check", str(tmp_path), *named)
+    (row,) = json.loads(done.stdout)["scenes"]
+    assert (done.returncode, row["readable"]) == (1, False) and "put the images into" in row["problems"][-1]
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(b"")
+    shutil.rmtree(scene)
+    done = splatfix("scenes", "check", str(tmp_path), *named)
+    assert done.returncode == 3 and "colmap automatic_reconstructor" in done.stdout
 
 
 def test_errors_have_codes_and_say_what_to_do(splatfix: Splatfix, tmp_path: Path) -> None:
