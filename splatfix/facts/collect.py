@@ -21,10 +21,14 @@ from splatfix.facts.machine import probe as machine
 from splatfix.facts.machine import toolkits
 from splatfix.facts.model import SCHEMA_VERSION, Facts
 from splatfix.facts.model.environment import EnvironmentFacts
+from splatfix.facts.model.fact import unknown
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.facts.system.live import CachingSystem, LiveSystem, System
-from splatfix.facts.system.parallel import Job
+from splatfix.facts.system.parallel import Job, within
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
+
+_PATIENCE = 120.0
+"""Seconds for a checkout: a cold disk is slow, a dead network drive never answers."""
 
 
 def gather(
@@ -69,7 +73,8 @@ def with_checkout(facts: Facts, folder: Path, patterns: Iterable[SourcePattern])
         folder: the checkout.
         patterns: what to look for in its sources: ``knowledge.breakages.source_patterns()``, for the checks to judge.
     """
-    return dataclasses.replace(facts, checkout=read_checkout(folder, patterns))
+    found, why = within(_PATIENCE, lambda: read_checkout(folder, patterns))
+    return dataclasses.replace(facts, checkout=unknown(why, str(folder)) if found is None else found)
 
 
 def _gather(live: System, python: str | None, try_imports: bool) -> Facts:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import base64
-import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from splatfix.binaries import BinaryError
 from splatfix.core.codec import parse_json
@@ -24,9 +23,15 @@ from splatfix.facts.model.environment import EnvironmentFacts, ImportProbe, Inte
 from splatfix.facts.model.fact import Fact, FatbinGroup, group_fatbins, unknown
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.facts.system.live import System
+from splatfix.facts.system.parallel import within
 
 _PROBE = Path(__file__).with_name("probe_env.py")
 _TIMEOUT = 20.0
+_PATIENCE = (
+    120.0  # seconds for one part of the facts: a cold disk is slow, a dead network drive never answers
+)
+S = TypeVar("S")
+T = TypeVar("T")
 
 # The module is imported after torch (import order matters to extensions that link libc10), and the interpreter
 # flushes before it ends so that a crash later in teardown cannot hide the answer.
@@ -60,14 +65,12 @@ def probe(
         lost = unknown(f"the interpreter {python} did not describe itself: {why}", python)
         return EnvironmentFacts(unknown(why, python), lost, lost, lost, lost, lost), {}
     sites = tuple(raw["site_packages"])
-    distributions = tuple(read_distributions(system, sites))
+    distributions = _part(
+        lambda: tuple(read_distributions(system, sites)), "*.dist-info and *.egg-info in site-packages"
+    )
+    known = distributions.value or ()
     torch_folder = next(
         (f"{path}/torch" for path in raw["path"] if system.exists(f"{path}/torch/version.py")), None
-    )
-    torch: Fact[Torch] = (
-        read_torch(system, torch_folder)
-        if torch_folder
-        else unknown("torch is not installed in this environment")
     )
     loader = Loader(
         system,
@@ -77,15 +80,20 @@ def probe(
         torch_folder,
         conda=bool(raw.get("conda")) or system.exists(f"{raw['base_prefix']}/conda-meta"),
     )
-    if torch.value is not None and (abi := torch_abi(loader)) is not None:
-        torch = dataclasses.replace(torch, value=dataclasses.replace(torch.value, cxx11_abi=abi))
+    torch = _torch(loader)
     is_cuda = torch.value is not None and torch.value.cuda is not None
-    native = read_extensions(loader, sites, distributions)
-    packages = read_packages(system, sites, distributions, native.extensions)
+    native = _part(
+        lambda: read_extensions(loader, sites, known), "native files in site-packages, read as bytes"
+    )
+    extensions = native.value.extensions if native.value else ()
+    packages = _part(
+        lambda: read_packages(system, sites, known, extensions),
+        "__init__.py of splatting packages, read as source text",
+    )
     here = system.realpath(".")
     facts = EnvironmentFacts(
         interpreter=Fact(_interpreter(system, raw), f"{_PROBE.name} run by {python}"),
-        distributions=Fact(distributions, "*.dist-info and *.egg-info in site-packages"),
+        distributions=distributions,
         torch=torch,
         torch_installed=Fact(torch_folder is not None, "sys.path searched for the torch package"),
         toolkit_choice=(
@@ -95,21 +103,32 @@ def probe(
             if torch.known
             else unknown("no torch to choose a toolkit")
         ),
-        extensions=Fact(native.extensions, "native files in site-packages, read as bytes"),
-        packages=Fact(packages, "__init__.py of splatting packages, read as source text"),
-        runtime_libraries=Fact(
-            runtime_libraries(loader), "version definitions of the libraries the loader finds"
+        extensions=_of(native, lambda found: found.extensions),
+        packages=packages,
+        runtime_libraries=_part(
+            lambda: runtime_libraries(loader), "version definitions of the libraries the loader finds"
         ),
-        runtime_copies=Fact(native.copies, "names of native files in site-packages"),
-        shadows=(
-            Fact(() if here in sites else read_shadows(system, here, packages), "names in the current folder")
+        runtime_copies=_of(native, lambda found: found.copies, "names of native files in site-packages"),
+        shadows=_part(
+            lambda: () if here in sites else read_shadows(system, here, packages.value or ()),
+            "names in the current folder",
         ),
-        jit_caches=Fact(
-            read_jit_caches(loader, own_tag(raw, torch.value)),
+        jit_caches=_part(
+            lambda: read_jit_caches(loader, own_tag(raw, torch.value)),
             "torch's cache of extensions compiled at first use",
         ),
     )
     return facts, raw
+
+
+def _part(look: Callable[[], T], found_via: str) -> Fact[T]:
+    """What one part of the environment shows. A part that breaks, or hangs on a dead drive, costs no other its fact."""
+    value, why = within(_PATIENCE, look)
+    return unknown(why, found_via) if value is None else Fact(value, found_via)
+
+
+def _of(fact: Fact[S], part: Callable[[S], T], found_via: str = "") -> Fact[T]:
+    return Fact(None if fact.value is None else part(fact.value), found_via or fact.found_via, fact.error)
 
 
 def packaged_toolkits(system: System, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -164,8 +183,17 @@ def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
     return False
 
 
-def read_torch(system: System, folder: str) -> Fact[Torch]:
+def _torch(loader: Loader) -> Fact[Torch]:
+    """The installed torch; unknown where there is none."""
+    found, why = within(_PATIENCE, lambda: _read_torch(loader))
+    return unknown(why, loader.torch_folder or "") if found is None else found
+
+
+def _read_torch(loader: Loader) -> Fact[Torch]:
     """torch's version and build from ``torch/version.py`` as text, its GPU code from ``libtorch_cuda``'s bytes."""
+    system, folder = loader.system, loader.torch_folder
+    if folder is None:
+        return unknown("torch is not installed in this environment")
     text = system.read(f"{folder}/version.py")
     if text is None:
         return unknown("torch/version.py cannot be read", folder)
@@ -175,22 +203,25 @@ def read_torch(system: System, folder: str) -> Fact[Torch]:
         return unknown(f"torch/version.py is damaged: {error}", folder)
     if not isinstance(values.get("__version__"), str):
         return unknown("torch/version.py names no version", folder)
+    version = values["__version__"]
+    cuda, hip = (value if isinstance(value := values.get(name), str) else None for name in ("cuda", "hip"))
     code: tuple[FatbinGroup, ...] = ()
-    code_error, abi = "", None
+    code_error = ""
     library = "lib/torch_cuda.dll" if system.name == "windows" else "lib/libtorch_cuda.so"
-    if values.get("cuda"):
+    if cuda:
         try:
             code = group_fatbins(system.read_binary(f"{folder}/{library}").fatbins)
         except (BinaryError, OSError) as error:
             code_error = f"{library}: {error}"
     builder = system.read(f"{folder}/utils/cpp_extension.py") or ""
-    if system.name == "linux" and release(values["__version__"])[:2] >= (2, 7):
+    abi = torch_abi(loader)
+    if abi is None and system.name == "linux" and release(version)[:2] >= (2, 7):
         abi = True  # every wheel from 2.7 on; compat.md section 4
     return Fact(
         Torch(
-            version=values["__version__"],
-            cuda=values.get("cuda"),
-            hip=values.get("hip"),
+            version=version,
+            cuda=cuda,
+            hip=hip,
             folder=folder,
             cxx11_abi=abi,
             code=code,

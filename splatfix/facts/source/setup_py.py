@@ -169,7 +169,9 @@ def standard_flags(script: SetupScript) -> tuple[str, ...]:
         lists += [item.value for item in call.keywords if item.arg == "extra_compile_args"]
     texts = [text for item in lists if isinstance(found := script.literal(item), list) for text in found]
     texts += script.nvcc_flags
-    return tuple(dict.fromkeys(text for text in texts if text and re.match(r"[-/]+std[=:]", text)))
+    return tuple(
+        dict.fromkeys(text for text in texts if isinstance(text, str) and re.match(r"[-/]+std[=:]", text))
+    )
 
 
 def own_path_in_flags(script: SetupScript) -> bool:
