@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
+from splatfix.core.visible import visible
 
 
 def list_wheels() -> Result:
@@ -40,7 +41,9 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
     if chosen:
         size = sum(entry.size for entry in chosen) / 2**20
         confirm(f"Remove {number}, {size:.1f} MiB, from {cache.folder}?")
-    with on_interrupt(lambda: f"Interrupted: {cache.folder} still has {len(cache.entries())} wheels."):
+    with on_interrupt(
+        lambda: f"Interrupted: {visible(str(cache.folder))} still has {len(cache.entries())} wheels."
+    ):
         removed = cache.clear(chosen if name else None)
     return Result(
         "cache clear",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatfix.core.step import Command
+from splatfix.core.visible import visible
 
 if TYPE_CHECKING:
     from splatfix.install import Journal
@@ -35,7 +36,7 @@ class EnvironmentState:
         from splatfix.install import Journal
 
         self._journal: Journal = Journal(prefix / ".splatfix")
-        self._prefix, self._python = prefix, python
+        self._prefix, self._python = visible(str(prefix)), python
         self._before = {item.id: item.status for item in self._journal.entries()}
 
     def describe(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -80,11 +81,19 @@ def _write(document: Mapping[str, Any]) -> None:
     sys.stdout.write(dumps(document))
 
 
+def show_traceback() -> None:
+    """Print the traceback of the exception at hand on standard error."""
+    from splatfix.core.redact import without_credentials
+    from splatfix.report import console
+
+    console.err().print(without_credentials(traceback.format_exc()), markup=False, soft_wrap=True)
+
+
 def show_message(text: str) -> None:
     """Print lines on standard error; those that begin with a ``$`` are commands and stay whole."""
     from splatfix.report import console
 
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if line.lstrip().startswith("$ "):
             console.err().print(line, markup=False, soft_wrap=True)
         else:

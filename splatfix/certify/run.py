@@ -36,6 +36,7 @@ from splatfix.core.files import make_folder, set_aside
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
+from splatfix.core.visible import visible
 from splatfix.facts import Facts, gather
 
 KERNEL_TIMEOUT = 300.0
@@ -62,7 +63,7 @@ class Interrupted(KeyboardInterrupt):
         message = "Interrupted: nothing was certified."
         if scenes:
             message += f" Partial results of {', '.join(scenes)} are in {out}."
-        super().__init__(message)
+        super().__init__(visible(message))
         self.certificate = certificate
 
 

@@ -76,7 +76,6 @@ app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
 
 def main() -> None:
     """Run the command line. Only this function ends the process, and no traceback reaches a user without ``--debug``."""
-    from splatfix.core.errors import SplatfixError
     from splatfix.core.streams import exit_on_broken_pipe, use_plain_signs_where_needed
 
     process.handle_signals()
@@ -86,20 +85,14 @@ def main() -> None:
         # standalone, typer itself shows wrong usage, as text
         code = app(prog_name="splatfix", standalone_mode=not process.wants_json())
         sys.exit(code if isinstance(code, int) else 0)
-    except SplatfixError as problem:
-        if "--debug" in sys.argv:
-            raise
-        process.end_with(problem)
     except process.UsageError as error:
         process.end_with(process.usage_error_of(error.format_message()))  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("Interrupted.\n")
         sys.exit(process.INTERRUPTED)
-    except OSError as error:
+    except Exception as error:  # noqa: BLE001 - no traceback reaches a user
         if "--debug" in sys.argv:
-            raise
-        process.end_with(process.os_error_of(error))
-    except Exception as error:
-        if "--debug" in sys.argv:
-            raise
-        process.end_with(process.internal_error_of(error))
+            from splatfix.app.result import show_traceback
+
+            show_traceback()
+        process.end_with(process.error_of(error))

@@ -69,7 +69,7 @@ def confirm_unless(yes: bool, question: str, *, default: bool = True) -> None:
                 return
             show_message("Please answer y or n.")
     except KeyboardInterrupt:
-        show_message("\n")
+        show_message("")
         raise KeyboardInterrupt("Interrupted: nothing was changed.") from None
 
 

@@ -141,7 +141,14 @@ def usage_error_of(message: str) -> SplatfixError:
     )
 
 
-def os_error_of(error: OSError) -> SplatfixError:
+def error_of(error: Exception) -> SplatfixError:
+    """What ended a command, as an error for people."""
+    if isinstance(error, SplatfixError):
+        return error
+    return _os_error_of(error) if isinstance(error, OSError) else _internal_error_of(error)
+
+
+def _os_error_of(error: OSError) -> SplatfixError:
     """The operating system refused something that no command foresaw; not a defect of splatfix."""
     if _current_folder_is_gone():
         return SplatfixError(
@@ -163,7 +170,7 @@ def os_error_of(error: OSError) -> SplatfixError:
     )
 
 
-def internal_error_of(error: Exception) -> SplatfixError:
+def _internal_error_of(error: Exception) -> SplatfixError:
     """A defect of splatfix."""
     return SplatfixError(
         "internal-error",

@@ -79,9 +79,9 @@ def _console(*, to_stderr: bool) -> Console:
     return made
 
 
-def page(file: IO[str], width: int) -> Console:
-    """A console that writes plain lines of that width into a file."""
-    return _Console(file=file, width=width, color_system=None)
+def page(file: IO[str], width: int, **options: Any) -> Console:
+    """A console that writes lines of that width into a file, plain ones unless rich's ``options`` say otherwise."""
+    return _Console(file=file, width=width, color_system=None, **options)
 
 
 def escape(text: str) -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.app.interrupts import EnvironmentState
+from splatfix.app.result import show_message
 from tests.hostile.words import NAMES, write_speaking_checkout
 
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -84,3 +86,26 @@ def test_json_is_utf_8_whatever_the_encoding(encoding: str, tmp_path: Path) -> N
         check=True,
     )
     assert json.loads(done.stdout.decode("utf-8"))["folder"].startswith(str(place))
+
+
+def test_a_traceback_is_shown_without_control(
+    splatfix: Splatfix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splatfix.app.diagnose.diagnose", _broken)
+    done = splatfix("--debug", "diagnose")
+    assert done.returncode == 3 and plain(done.stderr)
+    assert "Traceback" in done.stderr and "in _broken" in done.stderr and "(internal-error)" in done.stderr
+    assert "\\x1b[31m https://u:***@host" in done.stderr
+
+
+def _broken(*_: object, **__: object) -> None:
+    raise RuntimeError("\x1b[31m https://u:secret@host \udcff")
+
+
+def test_a_state_after_an_interrupt_adds_no_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / NAMES["newline"].replace("/", "") / "env\x1b"
+    folder.mkdir(parents=True)
+    show_message(EnvironmentState(folder, str(folder / "bin/python")).describe())
+    said = capsys.readouterr().err
+    assert plain(said) and [line for line in said.splitlines() if line.lstrip().startswith("$")] == []
+    assert "\\n  → run\\n    $ rm -rf ~" in said

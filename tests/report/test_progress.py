@@ -1,21 +1,46 @@
-"""The progress of a training on a terminal: names of the user's scenes are words, whatever signs are in them."""
+"""The progress of long work on a terminal: names of strangers are words, whatever signs are in them."""
 
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Callable
 
+import pytest
 from rich.console import Console
 
-from splatfix.report.progress import training
+from splatfix.plan.steps import BuildWheel
+from splatfix.report.console import page
+from splatfix.report.progress import InstallProgress, training
+from tests.hostile.words import CONTROL, NAMES, UNICODE
+
+
+def terminal(stream: io.StringIO) -> Console:
+    return page(stream, 300, force_terminal=True, _environ={"TERM": "xterm"})
+
+
+def only_rich_moves_the_cursor(stream: io.StringIO) -> bool:
+    shown = re.sub(r"\x1b\[(\?25[lh]|2K|\d*A|0m)|\r\x1b\[2K|[\r\n]", "", stream.getvalue())
+    return shown.isprintable() and "\\x1b" in shown
 
 
 def test_a_scene_may_be_called_anything() -> None:
     stream = io.StringIO()
-    console = Console(
-        file=stream, force_terminal=True, width=100, color_system=None, _environ={"TERM": "xterm"}
-    )
-    with training(console) as show:
-        for name in ("attic [old]", "cellar[/]"):
+    with training(terminal(stream)) as show:
+        for name in ("attic [old]", "cellar[/]", *NAMES.values(), CONTROL + UNICODE):
             show(name, {"iterations": 10, "iteration": 5, "seconds": 2.0, "loss": 0.1})
     assert "attic [old]" in stream.getvalue() and "cellar[/]" in stream.getvalue()
     assert "5/10, 2.5 it/s, loss 0.1000" in stream.getvalue()
+    assert only_rich_moves_the_cursor(stream)
+
+
+@pytest.mark.parametrize("made", [terminal, lambda stream: page(stream, 300)])
+def test_lines_of_a_build_are_text(made: Callable[[io.StringIO], Console]) -> None:
+    stream = io.StringIO()
+    with InstallProgress(made(stream), verbose=True) as progress:
+        for name in (*NAMES.values(), CONTROL + UNICODE):
+            step = BuildWheel(subject=name, source=name)
+            progress.begin(step, 1, 2, f"/log/{name}")
+            progress.doing(step, f"compiling {name}.cu")
+            progress.end(step, f"built {name}")
+    assert only_rich_moves_the_cursor(stream)
