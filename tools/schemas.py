@@ -150,7 +150,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "outcome": Outcome | None,
     },
     "revert": {"outcomes": list[RevertOutcome], "journal": list[Entry] | None},
-    "cache list": {"folder": str, "wheels": list[CachedWheel]},
+    "cache list": {"folder": str, "wheels": list[CachedWheel], "refused": list[str]},
     "cache clear": {"folder": str, "removed": int},
     "verify": {"device": str, "kernels": list[KernelCheck]},
     "certify": {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts},

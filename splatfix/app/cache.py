@@ -18,8 +18,8 @@ def list_wheels() -> Result:
     entries = cache.entries()
     return Result(
         "cache list",
-        lambda: installation.cache_document(cache.folder, entries),
-        lambda console: installation.show_cache(console, cache.folder, entries),
+        lambda: installation.cache_document(cache.folder, entries, cache.refused),
+        lambda console: installation.show_cache(console, cache.folder, entries, cache.refused),
     )
 
 

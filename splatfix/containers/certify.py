@@ -18,9 +18,10 @@ from splatfix.containers.wheelhouse import Wheelhouse, gather, marker_environmen
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_json
 from splatfix.core.reading import read_bytes
-from splatfix.core.resources import bundled, user_cache
+from splatfix.core.resources import bundled
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import say
+from splatfix.core.trust import private_cache
 
 _CERTIFICATE = "certificate.json"
 _BUILD_LOG, _PIP_LOG, _LOG = "image-build.log", "packages.log", "container.log"
@@ -120,7 +121,7 @@ def gather_for(
         constraints = ""
     environment = marker_environment(lane, engine.arch)
     requirements = [*requirements_for("certify", environment), *lane.requirements]
-    cache = user_cache() / "containers"
+    cache = private_cache("containers")
     return gather(
         lane,
         requirements,

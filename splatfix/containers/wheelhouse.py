@@ -27,6 +27,7 @@ from splatfix.core.isolation import find_program
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run, say
+from splatfix.core.trust import distrust
 
 _UNUSED_S = 30 * 24 * 3600
 _ROUNDS = 5
@@ -106,7 +107,7 @@ def gather(
         return known
     with temporary_folder(".making-", make_folder(cache)) as temporary:
         work = temporary / "wheels"
-        work.mkdir()
+        work.mkdir(mode=0o700)
         pip = _PipDownload(lane, arch, runner, work, progress, log)
         progress(f"downloading Python packages for lane {lane.name} to {cache}")
         torch_from = pip.download_with_torch([lane.torch, *requirements], pinned)
@@ -238,14 +239,20 @@ def _describe(folder: Path, torch_from: str) -> Wheelhouse:
 
 
 def _load(folder: Path) -> Wheelhouse | None:
-    """A complete wheelhouse from the cache."""
+    """A complete wheelhouse from the cache, in which nobody else can have written and nothing has changed since."""
+    if distrust(folder):
+        return None
     try:
         document = json.loads((folder / "wheelhouse.json").read_text(encoding="utf-8"))
         pins, hashes = tuple(document["pins"]), tuple(document["hashes"])
         found = Wheelhouse(folder, pins, hashes, str(document["digest"]), str(document["torch_from"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None  # unfinished or damaged: download again
-    if tuple(sorted(map(_pin, folder.glob("*.whl")))) != pins or len(hashes) != len(pins):
+    try:
+        now = _describe(folder, found.torch_from)
+    except (OSError, ValueError):  # a file that cannot be read, or that is called like no wheel
+        return None
+    if now != found or any(wheel.is_symlink() for wheel in folder.glob("*.whl")):
         return None
     with suppress(OSError):  # a read-only cache is fine
         os.utime(folder)

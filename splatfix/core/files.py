@@ -67,14 +67,14 @@ def dumps(document: Any) -> str:
     return visible_in_json(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
-def make_folder(path: Path) -> Path:
-    """Make a folder (and those above it) if it is not there.
+def make_folder(path: Path, mode: int = 0o777) -> Path:
+    """Make a folder (and those above it) if it is not there; ``mode`` is as for :meth:`pathlib.Path.mkdir`.
 
     Raises:
         SplatfixError: ``cannot-write`` when it cannot be made or is no folder.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
         raise _cannot_write(path, error) from error
     return path

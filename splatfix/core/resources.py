@@ -36,7 +36,7 @@ def smoke_trainer_folder() -> Path:
 def user_cache() -> Path:
     """Where splatfix keeps what can be made again: ``$SPLATFIX_CACHE``, else the platform's user cache folder."""
     if chosen := os.environ.get("SPLATFIX_CACHE"):
-        return Path(chosen).expanduser()
+        return Path(chosen).expanduser().absolute()
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "splatfix" / "Cache"
     if sys.platform == "darwin":

@@ -16,10 +16,10 @@ from packaging.utils import parse_wheel_filename
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, sha256_of, write_json
-from splatfix.core.resources import user_cache
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
+from splatfix.core.trust import distrust, private_cache
 from splatfix.knowledge.toolkits import known_digest
 from splatfix.plan.provided import MARKER
 from splatfix.plan.steps import ProvideToolkit
@@ -55,18 +55,18 @@ def provide_toolkit(
     """Unpack the action's toolkit into the cache, whole or not at all; returns its root, and a digest of its wheels.
 
     Raises:
-        SplatfixError: ``toolkit-not-provided`` with what pip or the probe said.
+        SplatfixError: ``toolkit-not-provided`` with what pip or the probe said, ``cache-not-private``.
     """
     folder = Path(action.folder)
     root = folder / Path(action.root).relative_to(folder)
-    if (folder / MARKER).is_file():
+    private_cache(folder.parent.name, folder.parent.parent)
+    if (folder / MARKER).is_file() and not distrust(folder):
         return root, _digest(read_json(folder / MARKER, "the note on a toolkit in the cache"))
-    folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         with temporary_folder(".making-", folder.parent) as making:
             doing(f"downloading {action.requirements[0]}")
             whole = making / "toolkit"
-            whole.mkdir()
+            whole.mkdir(mode=0o700)
             wheels = _unpack(action.requirements, python, making, whole, runner, log)
             made = whole / root.relative_to(folder)
             _complete(made, action.links)
@@ -74,7 +74,7 @@ def provide_toolkit(
             _check_toolkit(made, runner, making / "probe", log)
             note = {"schema_version": 1, "requirements": list(action.requirements), "wheels": wheels}
             write_json(whole / MARKER, note)
-            shutil.rmtree(folder, ignore_errors=True)  # without the marker it is incomplete
+            shutil.rmtree(folder, ignore_errors=True)  # incomplete without the marker, or somebody else's
             whole.replace(folder)
     except OSError as error:
         raise _not_provided(f"{folder} cannot be written: {error.strerror or error}", log) from error
@@ -165,16 +165,15 @@ def fetch_source(text: str, python: str, *, runner: Runner | None = None, cache:
         python: the target interpreter, whose pip downloads.
 
     Raises:
-        SplatfixError: ``source-not-fetched`` with what pip or the archive said.
+        SplatfixError: ``source-not-fetched`` with what pip or the archive said, ``cache-not-private``.
     """
     named = FETCHABLE.fullmatch(text.strip())
     if named is None:
         return text
-    place = (cache or user_cache()) / "sources" / f"{named.group(1)}-{named.group(2)}"
-    if (place / "setup.py").is_file():
+    place = private_cache("sources", cache) / f"{named.group(1)}-{named.group(2)}"
+    if (place / "setup.py").is_file() and not distrust(place):
         return str(place)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(".fetching-", place.parent) as scratch:
             archive = _download_sdist(text.strip(), python, scratch, runner or ProcessRunner())
             with tarfile.open(archive) as tar:
@@ -188,6 +187,7 @@ def fetch_source(text: str, python: str, *, runner: Runner | None = None, cache:
                 )
             top = tops[0]
             shutil.rmtree(place, ignore_errors=True)
+            top.chmod(0o700)
             top.replace(place)
     except (OSError, ValueError, tarfile.TarError) as error:
         raise _not_fetched(text, str(error)) from error

@@ -97,6 +97,7 @@ def execute(
         journal.end(work.entry, Status.DONE)
     return Outcome(
         plan=plan,
+        notes=tuple(cache.refused) if cache else (),
         entry=work.entry.id,
         items=work.results(),
         log=str(work.folder),

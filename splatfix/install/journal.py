@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -96,7 +97,7 @@ class Journal:
         self.folder = state_folder / "journal"
 
     def folder_of(self, entry: Entry) -> Path:
-        """Logs, wheels and backups of an entry."""
+        """Logs and backups of an entry, and while it is in progress its wheels."""
         return self.folder / entry.id
 
     def start(self, request: Mapping[str, str], python: str, name: str) -> Entry:
@@ -123,7 +124,9 @@ class Journal:
         return self.save(replace(entry, steps=(*entry.steps[:at], done, *entry.steps[at + 1 :])))
 
     def end(self, entry: Entry, status: Status, error: str = "", kept: tuple[Kept, ...] = ()) -> Entry:
-        """Close the entry."""
+        """Close the entry. Wheels are not kept: the wheel cache has them, and a revert needs the backups only."""
+        for wheels in self.folder.glob("*/wheels"):  # also of earlier entries, whose process was killed
+            shutil.rmtree(wheels, ignore_errors=True)
         return self.save(replace(entry, status=status, ended=_now(), error=error, kept=kept))
 
     def entries(self) -> tuple[Entry, ...]:

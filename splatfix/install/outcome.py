@@ -74,6 +74,8 @@ class Outcome:
     """Journal entries of interrupted runs that were undone first."""
     kept: tuple[Kept, ...] = ()
     """Files in them that somebody had changed since."""
+    notes: tuple[str, ...] = ()
+    """Why the wheel cache was not used, where it was not."""
     seconds: float = 0.0
 
 

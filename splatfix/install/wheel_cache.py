@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -17,7 +18,9 @@ from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_bytes, write_json
 from splatfix.core.redact import redacted
 from splatfix.core.resources import user_cache
+from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
+from splatfix.core.trust import distrust, make_private
 from splatfix.facts import Facts, commit_of, git_folder, remote_of
 from splatfix.install.outcome import CachedWheel
 from splatfix.plan.steps import BuildWheel
@@ -37,15 +40,18 @@ _WITHOUT_EFFECT = """
 
 
 class WheelCache:
-    """A folder of wheels by key; every entry is checked before it is used."""
+    """A folder of wheels by key; an entry is used when nobody else can have written it and its digest is right."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """``folder`` defaults to one in the user's cache."""
         self.folder = folder or user_cache() / "wheels"
+        self.refused: list[str] = []
+        """Why the cache, or entries that were looked for, are not used; sentences."""
 
     def take(self, key: str, destination: Path) -> Path | None:
-        """Copy the wheel of that key into ``destination``; None when there is none, or a damaged one."""
-        entry = self._entry(self.folder / key)
+        """Copy the wheel of that key into ``destination``; None when there is none, a damaged one, or one that somebody
+        else may have put there."""
+        entry = self._entry(self.folder / key) if self._is_ours() else None
         if entry is None:
             return None
         try:
@@ -53,6 +59,7 @@ class WheelCache:
         except OSError:  # cleared by another splatfix in this moment, or not ours to read
             return None
         if hashlib.sha256(content).hexdigest() != entry.digest:
+            self._refuse(f"{self.folder / key} is not used: {entry.wheel} is not what was put there")
             shutil.rmtree(self.folder / key, ignore_errors=True)
             return None
         destination.mkdir(parents=True, exist_ok=True)
@@ -74,15 +81,20 @@ class WheelCache:
             "identity": dict(identity),
             "source": source,
         }
-        try:
-            write_bytes(self.folder / key / wheel.name, content)
-            write_json(self.folder / key / "entry.json", document)
-        except SplatfixError:
-            shutil.rmtree(self.folder / key, ignore_errors=True)
+        if not self._is_ours():
+            return
+        with suppress(SplatfixError, OSError):
+            make_private(self.folder)
+            with temporary_folder(".new-", self.folder) as new:
+                write_bytes(new / "entry" / wheel.name, content)
+                write_json(new / "entry" / "entry.json", document)
+                (new / "entry").chmod(0o700)
+                shutil.rmtree(self.folder / key, ignore_errors=True)
+                (new / "entry").rename(self.folder / key)
 
     def entries(self) -> tuple[CachedWheel, ...]:
-        """Everything in the cache, in order of wheel name."""
-        folders = sorted(self.folder.iterdir()) if self.folder.is_dir() else []
+        """Everything in the cache that is used, in order of wheel name."""
+        folders = sorted(self.folder.iterdir()) if self.folder.is_dir() and self._is_ours() else []
         found = [entry for entry in map(self._entry, folders) if entry is not None]
         return tuple(sorted(found, key=lambda entry: (entry.wheel, entry.key)))
 
@@ -113,8 +125,12 @@ class WheelCache:
         """
         keys = {entry.key for entry in (self.entries() if only is None else only)}
         count = len(keys)
-        for folder in [self.folder] if only is None else [self.folder / key for key in keys]:
-            shutil.rmtree(folder, ignore_errors=True)
+        there = self.folder.iterdir() if only is None and self.folder.is_dir() else ()
+        for path in there if only is None else [self.folder / key for key in keys]:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
         left = len([entry for entry in self.entries() if entry.key in keys])
         if left:
             raise SplatfixError(
@@ -125,7 +141,21 @@ class WheelCache:
             )
         return count
 
+    def _is_ours(self) -> bool:
+        why = distrust(self.folder.resolve(), inside=False)
+        if why:
+            self._refuse(f"the wheel cache is not used: {why}")
+        return not why
+
+    def _refuse(self, sentence: str) -> None:
+        if sentence not in self.refused:
+            self.refused.append(sentence)
+
     def _entry(self, folder: Path) -> CachedWheel | None:
+        links = (f"{path} is a link" for path in folder.glob("*") if path.is_symlink())
+        if why := distrust(folder) or next(links, ""):
+            self._refuse(f"an entry of the wheel cache is not used: {why}")
+            return None
         try:
             document = read_json(folder / "entry.json", "an entry of the wheel cache")
             entry = CachedWheel(

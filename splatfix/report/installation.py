@@ -43,12 +43,16 @@ def revert_document(
     }
 
 
-def cache_document(folder: Path, entries: Sequence[CachedWheel]) -> dict[str, Any]:
-    """The content of ``cache list``'s JSON document."""
-    return {"folder": str(folder), "wheels": to_json(tuple(entries))}
+def cache_document(
+    folder: Path, entries: Sequence[CachedWheel], refused: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The content of ``cache list``'s JSON document; ``refused`` says what is not used, and why."""
+    return {"folder": str(folder), "wheels": to_json(tuple(entries)), "refused": list(refused)}
 
 
-def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -> None:
+def show_cache(
+    console: Console, folder: Path, entries: Sequence[CachedWheel], refused: Sequence[str] = ()
+) -> None:
     """One line for each wheel: name, size, what it was built for, with and from, when, and its key."""
     number = "No wheels" if not entries else "1 wheel" if len(entries) == 1 else f"{len(entries)} wheels"
     prose(console, "", f"[bold]{number}[/] in {escape(str(folder))}")
@@ -60,6 +64,7 @@ def show_cache(console: Console, folder: Path, entries: Sequence[CachedWheel]) -
         source = f", from {entry.source}" if entry.source else ""
         built = f"{archs}, torch {torch}{source}, {entry.created or 'of unknown age'}, key {entry.key[:8]}"
         prose(console, f"{escape(entry.wheel)}  ", f"{entry.size / 2**20:.1f} MiB  [dim]{escape(built)}[/]")
+    show_notes(console, refused)
 
 
 def show_plan(
@@ -106,6 +111,7 @@ def show_outcome(console: Console, outcome: Outcome, next_step: Step | None = No
     for identity in outcome.recovered:
         prose(console, "[yellow]Note:[/] ", f"the interrupted run {escape(identity)} was undone first")
     _show_kept(console, outcome.kept)
+    show_notes(console, outcome.notes)
     console.print()
     for item in outcome.items:
         instead = f" (before: {item.before})" if item.before else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from rich.console import Console
 
@@ -99,7 +100,7 @@ def show_rejected(console: Console, item: Rejected) -> None:
     paragraph(console, f"{escape(item.what)}: [dim]{escape(item.why)}[/]", first=2, then=4)
 
 
-def show_notes(console: Console, notes: tuple[str, ...]) -> None:
+def show_notes(console: Console, notes: Sequence[str]) -> None:
     """What the user should know although it stops nothing."""
     for note in notes:
         prose(console, "[yellow]Note:[/] ", escape(note))

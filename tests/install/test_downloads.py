@@ -201,3 +201,16 @@ def test_what_cannot_be_used_is_said_and_nothing_stays(
         fetch_source("gsplat==1.5.3", "python", runner=FakeDownload(members), cache=tmp_path / "cache")
     assert caught.value.code == "source-not-fetched" and words in caught.value.what
     assert list((tmp_path / "cache" / "sources").iterdir()) == [] and not (tmp_path / "evil.py").exists()
+
+
+def test_a_toolkit_that_others_can_change_is_not_run(action: ProvideToolkit) -> None:
+    runner, folder = FakePip(), Path(action.folder)
+    nvcc = provide(action, runner) / "bin" / "nvcc"
+    nvcc.write_text("evil")
+    folder.chmod(0o755)
+    nvcc.chmod(0o777)
+    assert provide(action, runner) and nvcc.read_text() == "", "it was made anew"
+    folder.parent.chmod(0o777)
+    with pytest.raises(SplatfixError) as caught:
+        provide(action, runner)
+    assert caught.value.code == "cache-not-private"

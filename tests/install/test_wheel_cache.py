@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -50,6 +51,66 @@ def test_a_damaged_entry_is_no_entry(tmp_path: Path, damage: str) -> None:
     else:
         entry.write_text('{"wheel": 1}')
     assert cache.take("k", tmp_path / "out") is None
+
+
+def test_what_somebody_else_may_have_put_there_is_not_used(tmp_path: Path) -> None:
+    """A digest in the cache vouches for nothing: who writes the wheel writes its digest too."""
+    for spoil in (
+        lambda folder: folder.chmod(0o777),
+        lambda folder: (folder.chmod(0o755), (folder / "k").chmod(0o775)),
+        lambda folder: (
+            folder.chmod(0o755),
+            (folder / "k").chmod(0o755),
+            (folder / "k/entry.json").chmod(0o666),
+        ),
+        lambda folder: (
+            (folder / "k").rename(tmp_path / "moved") and (folder / "k").symlink_to(tmp_path / "moved")
+        ),
+        link_the_wheel,
+    ):
+        cache = WheelCache(tmp_path / "cache")
+        keep(cache, tmp_path)
+        assert cache.take("k", tmp_path / "out") is not None and cache.refused == []
+        spoil(cache.folder)
+        assert cache.take("k", tmp_path / "out") is None and cache.entries() == ()
+        assert [sentence for sentence in cache.refused if "not used" in sentence] == cache.refused != []
+        keep(cache, tmp_path)  # does nothing where others can write, and never fails
+        cache.clear()
+        assert list(cache.folder.iterdir()) == []
+        cache.folder.rmdir()
+
+
+def link_the_wheel(folder: Path) -> None:
+    wheel = folder / "k" / "pkg-1.0-py3-none-any.whl"
+    wheel.rename(folder.parent / "elsewhere.whl")
+    wheel.symlink_to(folder.parent / "elsewhere.whl")
+
+
+def test_a_refused_cache_fails_no_installation(
+    environment: Environment, own_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (own_cache / "wheels").unlink()
+    (own_cache / "wheels").mkdir()
+    (own_cache / "wheels").chmod(0o777)
+    source = write_extension(tmp_path / "source")
+    assert splatfix("install", str(source), "--python", environment.python, "--json") == 0
+    (note,) = json.loads(capsys.readouterr().out)["outcome"]["notes"]
+    assert note == f"the wheel cache is not used: {own_cache / 'wheels'} can be written by others"
+    assert list((own_cache / "wheels").iterdir()) == []
+    assert splatfix("cache", "list", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["refused"] == [note]
+
+
+def test_a_killed_put_leaves_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = WheelCache(tmp_path / "cache")
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("splatfix.install.wheel_cache.write_json", die)
+        keep(cache, tmp_path)
+    assert cache.entries() == () and cache.refused == [] and list(cache.folder.iterdir()) == []
 
 
 def test_the_key_is_of_every_byte_and_every_version(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Whether somebody else can have written what lies in splatfix's cache: what is there is installed and executed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.files import make_folder
+from splatfix.core.resources import user_cache
+from splatfix.core.step import Step, run, say
+
+_OWN_FOLDER = say("Set SPLATFIX_CACHE to a folder of your own, with room on its disk.")
+
+
+def distrust(folder: Path, *, inside: bool = True) -> str:
+    """Why nothing in ``folder`` is used; "" when only this user and root can have written it, or it is not there.
+
+    The folder itself must not be a link. Its digests say nothing about that: who writes a file there writes its digest too.
+
+    Args:
+        inside: look at everything below it too. Modes count there only where others can enter the folder.
+    """
+    if os.name != "posix":
+        return ""
+    try:
+        top = folder.lstat()
+        if not stat.S_ISDIR(top.st_mode):
+            return f"{folder} is a link or no folder"
+        if why := _whose(folder, top, open_to_others=True):
+            return why
+        for parent, folders, files in os.walk(folder) if inside else ():
+            for name in (*folders, *files):
+                path = Path(parent, name)
+                if why := _whose(path, path.lstat(), open_to_others=bool(top.st_mode & 0o077)):
+                    return why
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"{folder} cannot be looked at: {error.strerror or error}"
+    return ""
+
+
+def private_cache(name: str, base: Path | None = None) -> Path:
+    """The folder of that name in the user's cache, made if need be, for what cannot be had without a cache.
+
+    Raises:
+        SplatfixError: ``cache-not-private`` when somebody else can write there, ``cannot-write``.
+    """
+    folder = (base or user_cache()) / name
+    try:
+        make_private(folder)
+    except SplatfixError as error:
+        error.todo = (_OWN_FOLDER,)
+        raise
+    if why := distrust(folder.resolve(), inside=False):
+        raise SplatfixError(
+            "cache-not-private",
+            f"splatfix's cache is not used: {why}.",
+            meaning="What somebody else can put there would be executed.",
+            todo=(mend(folder), _OWN_FOLDER),
+        )
+    return folder
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only this user can enter.
+
+    Raises:
+        SplatfixError: ``cannot-write``.
+    """
+    make_folder(folder.parent)
+    make_folder(folder, mode=0o700)
+
+
+def mend(folder: Path) -> Step:
+    """What makes a cache folder of this user's one that is used again."""
+    return run("chmod", "-R", "go-w", folder, text="If all of it is yours")
+
+
+def _whose(path: Path, found: os.stat_result, *, open_to_others: bool) -> str:
+    if found.st_uid not in (os.getuid(), 0):
+        return f"{path} belongs to another user"
+    if open_to_others and not stat.S_ISLNK(found.st_mode) and found.st_mode & 0o022:
+        return f"{path} can be written by others"
+    return ""

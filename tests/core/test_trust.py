@@ -1,0 +1,82 @@
+"""What somebody else can have written is not used."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.trust import distrust, private_cache
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and modes as POSIX has them")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "cache"
+    (made / "entry").mkdir(parents=True)
+    (made / "entry" / "file").write_text("content")
+    for path in (made, made / "entry"):
+        path.chmod(0o755)
+    return made
+
+
+def test_our_own_is_trusted(folder: Path) -> None:
+    (folder / "link").symlink_to("entry")
+    assert distrust(folder) == "" == distrust(folder / "not-there")
+
+
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+@pytest.mark.parametrize("name", [".", "entry", "entry/file"])
+def test_what_others_can_write_is_not(folder: Path, name: str, mode: int) -> None:
+    path = folder / name
+    path.chmod(path.stat().st_mode | mode)
+    assert distrust(folder) == f"{path} can be written by others"
+    assert bool(distrust(folder, inside=False)) is (name == ".")
+
+
+def test_where_nobody_else_enters_modes_inside_do_not_count(folder: Path) -> None:
+    (folder / "entry" / "file").chmod(0o666)
+    folder.chmod(0o700)
+    assert distrust(folder) == ""
+
+
+def test_a_link_in_its_place_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(folder)
+    assert "is a link" in distrust(tmp_path / "link")
+
+
+@pytest.mark.parametrize("name", [".", "entry", "entry/file"])
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_another_owner_is_not_trusted(
+    folder: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.chmod(mode)
+    if os.getuid() == 0:
+        os.chown(folder / name, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert "belongs to another user" in distrust(folder)
+
+
+def test_what_root_has_put_there_serves_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.getuid() != 0:
+        pytest.skip("needs files of root")
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert distrust(folder) == ""
+
+
+def test_a_private_cache_is_made_and_insisted_on(tmp_path: Path) -> None:
+    made = private_cache("toolkits", tmp_path / "new")
+    assert made.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SplatfixError) as caught:
+        private_cache("toolkits", tmp_path / "file")
+    assert caught.value.code == "cannot-write" and "SPLATFIX_CACHE" in caught.value.todo[0].line()
+    made.chmod(0o777)
+    with pytest.raises(SplatfixError) as caught:
+        private_cache("toolkits", tmp_path / "new")
+    assert caught.value.code == "cache-not-private"
+    assert caught.value.todo[0].command.argv == ("chmod", "-R", "go-w", str(made))  # type: ignore[union-attr]
