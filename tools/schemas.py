@@ -71,10 +71,17 @@ class ExportedScene(typing.TypedDict):
 
 
 class CheckedScene(typing.TypedDict):
-    """A row of ``scenes check``; no problems: intact."""
+    """A row of ``scenes check``: a sample (no problems: intact), or a scene of the user's as training loads it."""
 
     name: str
+    readable: bool
     problems: list[str]
+    folder: str | None
+    layout: str | None
+    train: int | None
+    held_out: int | None
+    size: list[int] | None
+    points: int | None
 
 
 class Unreadable(typing.TypedDict):

@@ -32,6 +32,7 @@ class CertifyRequest:
     device: str = "auto"
     seed: int = 0
     baseline: Path | None = None
+    verbose: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,12 @@ def certify(asked: CertifyRequest) -> Result:
         "certify",
         lambda: certificate.document(result, known, options),
         lambda console: certificate.show(
-            console, result, asked.out / "certificate.md", next_step(result, asked.python), options
+            console,
+            result,
+            asked.out / "certificate.md",
+            next_step(result, asked.python),
+            options,
+            verbose=asked.verbose,
         ),
         exit_code_of(result),
     )

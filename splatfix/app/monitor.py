@@ -47,22 +47,22 @@ def monitor(
 
 
 def summary_lines(summary: Summary) -> list[str]:
-    """The summary for people."""
-
-    def show(value: float | None, form: str) -> str:
-        return "not measured" if value is None else form.format(value)
+    """The summary for people: what was measured; the notes say why the rest was not."""
 
     code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
     share = None if summary.share_above_97_percent is None else 100 * summary.share_above_97_percent
+    measured = (
+        ("VRAM peak", summary.vram_peak_gb, "{:.2f} GiB"),
+        ("settled baseline", summary.vram_settled_gb, "{:.2f} GiB"),
+        ("growth above it", summary.vram_creep_gb, "{:.2f} GiB"),
+        ("above 97 %", share, "{:.1f} % of the samples"),
+        ("GPU utilisation", summary.gpu_utilisation_mean, "{:.0f} % on average"),
+        ("host memory peak", summary.rss_peak_gb, "{:.2f} GiB"),
+        ("CPU", summary.cpu_percent_mean, "{:.0f} % on average (100 % is one core)"),
+    )
     return [
         f"{summary.target}: {summary.seconds:.1f} s, {summary.samples} {'sample' if summary.samples == 1 else 'samples'}{code}",
-        f"  VRAM peak        {show(summary.vram_peak_gb, '{:.2f} GiB')}",
-        f"  settled baseline {show(summary.vram_settled_gb, '{:.2f} GiB')}",
-        f"  growth above it  {show(summary.vram_creep_gb, '{:.2f} GiB')}",
-        f"  above 97 %       {show(share, '{:.1f} % of the samples')}",
-        f"  GPU utilisation  {show(summary.gpu_utilisation_mean, '{:.0f} % on average')}",
-        f"  host memory peak {show(summary.rss_peak_gb, '{:.2f} GiB')}",
-        f"  CPU              {show(summary.cpu_percent_mean, '{:.0f} % on average (100 % is one core)')}",
+        *(f"  {name:<16} {form.format(value)}" for name, value, form in measured if value is not None),
         *(f"  note: {note}" for note in summary.notes),
         f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118
     ]

@@ -65,20 +65,24 @@ def check_scenes(names: tuple[str, ...], root: Path | None, python: str | None) 
     if samples or not folders:
         for item in find_samples(samples):
             found = check_sample(item, root)
-            rows.append({"name": item.name, "readable": True, "problems": list(found), "failed": bool(found)})
-    bad = any(row.pop("failed") for row in rows)
+            rows.append({**dict.fromkeys(_ROW), "name": item.name, "readable": True, "problems": list(found)})
+    bad = any(not row["readable"] or (row["folder"] is None and row["problems"]) for row in rows)
 
     def text(console: Console) -> None:
         from splatfix.report.console import escape, prose
 
         for row in rows:
             said = list(row["problems"])
-            if "size" in row:
+            if row["size"]:
                 views = f"{row['train']} views to train on, {row['held_out']} held out"
                 said = [f"{views}, {'{}x{}'.format(*row['size'])}, {row['points']} points", *said]
             prose(console, f"{escape(row['name'])}: ", escape("; ".join(said) or "OK"))
 
     return Result("scenes check", lambda: {"scenes": rows}, text, Exit.FAILURE if bad else Exit.OK)
+
+
+_ROW = ("name", "folder", "layout", "readable", "train", "held_out", "size", "points", "problems")
+"""Of ``scenes check``; what only a loaded scene has is None for a sample."""
 
 
 def _loaded(folder: Path, python: str | None) -> list[dict[str, Any]]:
@@ -87,5 +91,4 @@ def _loaded(folder: Path, python: str | None) -> list[dict[str, Any]]:
     from splatfix.facts import resolve_python
 
     found = scenes_of(folder.absolute(), resolve_python(python), check=True)["scenes"]
-    kept = ("name", "folder", "layout", "readable", "train", "held_out", "size", "points", "problems")
-    return [{**{key: row[key] for key in kept if key in row}, "failed": not row["readable"]} for row in found]
+    return [{key: row.get(key) for key in _ROW} for row in found]

@@ -59,18 +59,42 @@ def _options(
             raise usage_error("bad-knowledge", str(error)) from error
 
 
-app.command("diagnose", rich_help_panel=FIND)(diagnose.diagnose)
-app.command("inspect", rich_help_panel=FIND)(diagnose.inspect)
-app.add_typer(diagnose.checks_app, name="checks", rich_help_panel=FIND)
-app.command("install", rich_help_panel=FIX)(install.install)
-app.command("revert", rich_help_panel=FIX)(install.revert)
-app.add_typer(install.cache_app, name="cache", rich_help_panel=FIX)
-app.command("verify", rich_help_panel=PROVE)(certify.verify)
-app.command("certify", rich_help_panel=PROVE)(certify.certify)
-# Options after the command to watch are the command's own.
-app.command("monitor", rich_help_panel=PROVE, context_settings={"allow_interspersed_args": False})(
-    certify.monitor
+def _example(*lines: str) -> str:
+    """The end of a command's help."""
+    return "\n\n".join(f"Example: {line}" for line in lines)
+
+
+app.command(
+    "diagnose",
+    rich_help_panel=FIND,
+    epilog=_example("splatfix diagnose", "splatfix diagnose --repo ./gaussian-splatting --target sm_120"),
+)(diagnose.diagnose)
+app.command("inspect", rich_help_panel=FIND, epilog=_example("splatfix inspect build/_C.so --target sm_120"))(
+    diagnose.inspect
 )
+app.add_typer(diagnose.checks_app, name="checks", rich_help_panel=FIND)
+app.command(
+    "install",
+    rich_help_panel=FIX,
+    epilog=_example("splatfix install ./gaussian-splatting --target sm_120 --dry-run --why"),
+)(install.install)
+app.command("revert", rich_help_panel=FIX, epilog=_example("splatfix revert --list"))(install.revert)
+app.add_typer(install.cache_app, name="cache", rich_help_panel=FIX)
+app.command("verify", rich_help_panel=PROVE, epilog=_example("splatfix verify --device cuda"))(certify.verify)
+app.command(
+    "certify",
+    rich_help_panel=PROVE,
+    epilog=_example(
+        "splatfix certify --suite standard", "splatfix certify --data ./scenes --renderer gsplat"
+    ),
+)(certify.certify)
+# Options after the command to watch are the command's own.
+app.command(
+    "monitor",
+    rich_help_panel=PROVE,
+    context_settings={"allow_interspersed_args": False},
+    epilog=_example("splatfix monitor --interval 0.5 python train.py -s scene"),
+)(certify.monitor)
 app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
 
 

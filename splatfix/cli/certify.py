@@ -92,7 +92,7 @@ ContainerLane = Annotated[
     Optional[str],
     typer.Option(
         "--container",
-        help="Certify inside this container lane (dockerfiles/lanes.toml).",
+        help="Certify inside this container lane: cpu, cu126 or cu130 (dockerfiles/lanes.toml).",
         metavar="LANE",
         rich_help_panel=CONTAINER,
     ),
@@ -142,6 +142,7 @@ def certify(
     docker_host: DockerHost = None,
     base_image: BaseImage = None,
     ca_certificates: CaCertificates = None,
+    verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
     """Train scenes, bundled ones or yours, in the target environment and report what was verified."""
@@ -163,7 +164,17 @@ def certify(
         finish(app.certify_in_container(lane), as_json)
     _refuse_outside_container(inside)
     request = app.CertifyRequest(
-        python, suite, data, iterations, resolution, out, renderer.value, device.value, seed, baseline
+        python,
+        suite,
+        data,
+        iterations,
+        resolution,
+        out,
+        renderer.value,
+        device.value,
+        seed,
+        baseline,
+        verbose,
     )
     finish(app.certify(request), as_json)
 
@@ -228,7 +239,7 @@ Names = Annotated[
 ]
 
 
-@scenes_app.command("list")
+@scenes_app.command("list", epilog="Example: splatfix scenes list")
 def list_scenes(as_json: options.Json = False) -> None:
     """List the sample scenes: layout, number and size of views, kind."""
     from splatfix.app import scenes
@@ -236,7 +247,7 @@ def list_scenes(as_json: options.Json = False) -> None:
     finish(scenes.list_scenes(), as_json)
 
 
-@scenes_app.command("export")
+@scenes_app.command("export", epilog="Example: splatfix scenes export fruit --out scenes")
 def export_scenes(
     names: Names = None,
     out: Annotated[
@@ -256,7 +267,7 @@ def export_scenes(
     finish(scenes.export_scenes(tuple(names or ()), out), as_json)
 
 
-@scenes_app.command("check")
+@scenes_app.command("check", epilog="Example: splatfix scenes check ./my-scene")
 def check_scenes(
     names: Annotated[
         Optional[list[str]],

@@ -121,7 +121,7 @@ def inspect(
     finish(inspect_files(paths, options.arch_names(target), verbose=verbose), as_json)
 
 
-@checks_app.command("list")
+@checks_app.command("list", epilog="Example: splatfix checks list")
 def list_checks(as_json: options.Json = False) -> None:
     """List every check with its code, family and title."""
     from splatfix.app import checks
@@ -129,7 +129,7 @@ def list_checks(as_json: options.Json = False) -> None:
     finish(checks.list_checks(), as_json)
 
 
-@checks_app.command("show")
+@checks_app.command("show", epilog="Example: splatfix checks show no-kernel-image")
 def show_check(
     code: Annotated[str, typer.Argument(help="A check's code.")], as_json: options.Json = False
 ) -> None:

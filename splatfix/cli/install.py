@@ -252,7 +252,7 @@ def revert(
     finish(app.revert(python, entry, everything=everything, dry_run=dry_run, as_json=as_json), as_json)
 
 
-@cache_app.command("list")
+@cache_app.command("list", epilog="Example: splatfix cache list")
 def list_wheels(as_json: options.Json = False) -> None:
     """List every wheel in the cache."""
     from splatfix.app import cache
@@ -260,7 +260,7 @@ def list_wheels(as_json: options.Json = False) -> None:
     finish(cache.list_wheels(), as_json)
 
 
-@cache_app.command("clear")
+@cache_app.command("clear", epilog="Example: splatfix cache clear simple_knn")
 def clear(
     name: Annotated[
         Optional[str],

@@ -151,12 +151,15 @@ def show(
     report: Path,
     next_step: Step | None = None,
     options: Options | None = None,
+    *,
+    verbose: bool = False,
 ) -> None:
-    """The outcome in a screenful: verdict, levels, and per scene what was not met; the report has every criterion.
+    """The outcome in a screenful: verdict, levels, and a line per scene; the report has every criterion.
 
     Args:
         report: where the Markdown report is.
         options: see :func:`document`.
+        verbose: every criterion of every scene too.
     """
     _show_verdict(console, certificate.verdict, certificate.summary, certificate.reasons, report)
     for note in certificate.notes:
@@ -175,15 +178,16 @@ def show(
         console.print("\n[bold]Scenes[/]")
     for run in trained:
         met = sum(item.outcome is Outcome.MET for item in run.criteria)
-        summary = f"{met} of {len(run.criteria)} criteria met{_open(run)}, {run.seconds:.0f} s"
+        psnr = run.result.get("heldout", {}).get("psnr")
+        quality = f", held-out {psnr:.2f} dB" if psnr is not None else ""
+        summary = f"{met} of {len(run.criteria)} criteria met{_open(run)}{quality}, {run.seconds:.0f} s"
         mark = RUNG_MARKS[run.passed]
         prose(console, f"  {mark} {escape(run.scene):<10}  ", summary)
-        for item in run.criteria:
-            if item.outcome is not Outcome.MET:
-                said = f"{item.code}: {escape(item.measured)} [dim](required: {escape(item.required)})[/]"
-                if item.outcome is Outcome.UNDETERMINED:
-                    said += f" {escape(item.why)}"
-                prose(console, f"      {_MARKS[item.outcome]} ", said)
+        for item in run.criteria if verbose else ():
+            said = f"{item.code}: {escape(item.measured)} [dim](required: {escape(item.required)})[/]"
+            if item.outcome is Outcome.UNDETERMINED:
+                said += f" {escape(item.why)}"
+            prose(console, f"      {_MARKS[item.outcome]} ", said)
     for reason, names in _skipped(certificate).items():
         prose(console, "  [dim]–[/] ", f"[dim]{escape(', '.join(names))}: skipped, {escape(reason)}[/]")
 
@@ -206,8 +210,9 @@ def _show_verdict(
 
 
 def _open(run: SceneRun) -> str:
-    count = sum(item.outcome is Outcome.NOT_MEASURED for item in run.criteria)
-    return f", {count} not judged" if count else ""
+    count = {outcome: sum(item.outcome is outcome for item in run.criteria) for outcome in Outcome}
+    failed, open_ = count[Outcome.FAILED], count[Outcome.NOT_MEASURED] + count[Outcome.UNDETERMINED]
+    return (f", {failed} failed" if failed else "") + (f", {open_} not judged" if open_ else "")
 
 
 def _skipped(certificate: Certificate) -> dict[str, list[str]]:

@@ -60,10 +60,11 @@ def _show_verdict(console: Console, result: Inspection) -> None:
     judged = [item for item in result.files if item.verdicts]
     total = _count(len(result.files), "file")
     if result.targets and not judged:
-        prose(console, "[magenta]?[/] ", "[bold]No GPU code found, so there is nothing to check[/]")
+        prose(console, "[magenta]?[/] ", f"[bold]No GPU code in {total}, so there is nothing to check[/]")
     elif not judged:
         with_code = sum(item.carries_gpu_code for item in result.files)
-        prose(console, "", f"[bold]{with_code} of {total} with GPU code[/]")
+        said = f"{with_code} of {total} with GPU code" if with_code else f"No GPU code in {total}"
+        prose(console, "", f"[bold]{said}[/]")
     one = len(judged) == 1
     for at, target in enumerate(result.targets if judged else ()):
         bad = sum(not item.verdicts[at].usable for item in judged)

@@ -240,7 +240,7 @@ def test_driver_that_stops_answering_is_noted() -> None:
 
 def test_summary_says_what_was_not_measured(tmp_path: Path) -> None:
     text = summary_lines(summarize(Ended(), 1.0, run(NO_DRIVER, 2), tmp_path))
-    assert text[0].endswith("exit code 0") and text[1].split() == ["VRAM", "peak", "not", "measured"]
+    assert text[0].endswith("exit code 0") and not any("VRAM peak" in line for line in text)
     assert any("Driver Not Loaded" in line for line in text)
 
 

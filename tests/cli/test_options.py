@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import shlex
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
+import typer
+
+from splatfix.cli import app
 from splatfix.cli.process import naming_python
+from splatfix.containers.lanes import load_lanes
 from splatfix.core.step import Step, run, say
 
 TYPED = ["splatfix", "install", "x", "--python", "my env"]
@@ -33,3 +40,28 @@ def test_advice_names_the_environment(advice: Step, added: bool) -> None:
     again = naming_python(advice, ["splatfix", "install", "x", "--python=/env"])
     assert again.command and again.command.argv[-2:] == ("--python", "/env")
     assert naming_python(advice, ["splatfix", "install", "x"]) == advice
+
+
+def commands_of(group: Any, *above: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands_of(command, *above, name)
+        else:
+            yield (*above, name), command
+
+
+@pytest.mark.parametrize(("words", "command"), commands_of(typer.main.get_command(app)))
+def test_every_help_has_an_example_that_parses(words: tuple[str, ...], command: Any) -> None:
+    examples = [line.removeprefix("Example: ") for line in (command.epilog or "").splitlines() if line]
+    assert examples
+    for example in examples:
+        typed = shlex.split(example)
+        assert tuple(typed[: len(words) + 1]) == ("splatfix", *words)
+        assert command.make_context(words[-1], typed[len(words) + 1 :]).params
+
+
+def test_help_names_every_container_lane() -> None:
+    option = next(
+        item for item in typer.main.get_command(app).commands["certify"].params if item.name == "container"
+    )
+    assert all(lane in option.help for lane in load_lanes())

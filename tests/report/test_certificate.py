@@ -69,6 +69,15 @@ def certificate(**changes: Any) -> Certificate:
     )
 
 
+def test_verbose_shows_every_criterion() -> None:
+    console = Console(file=io.StringIO(), width=300, color_system=None)
+    show(console, certificate(), Path("report.md"), verbose=True)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "      ✓ loss-falls: 0.3 to 0.1 (required: below 80% of the start)\n" in text
+    assert "      – held-out-quality: 26.10 dB (required: no floor known)\n" in text
+
+
 def on_terminal(subject: Certificate) -> str:
     console = Console(file=io.StringIO(), width=300, color_system=None)
     show(console, subject, Path("report.md"))
@@ -87,8 +96,7 @@ def test_the_certificate_on_a_terminal() -> None:
         "  – reproduces  no stored baseline was given (--baseline)",
         "",
         "Scenes",
-        "  ✓ garden      1 of 2 criteria met, 1 not judged, 12 s",
-        "      – held-out-quality: 26.10 dB (required: no floor known)",
+        "  ✓ garden      1 of 2 criteria met, 1 not judged, held-out 26.10 dB, 12 s",
         "  – truck, stump: skipped, not below data",
         "  – room: skipped, data/room has images, but no reconstruction (sparse/)",
     ]
