@@ -7,6 +7,7 @@ from typing import Dict, List, Tuple
 
 import numpy as np
 
+from smoke_trainer.data.files import LARGEST_TEXT, Content, content_of
 from smoke_trainer.data.scene import PointCloud
 from smoke_trainer.errors import SceneError
 
@@ -40,10 +41,10 @@ def _damaged(path: Path, what: str) -> SceneError:
     )
 
 
-def _parse_header(path: Path, data: bytes) -> Tuple[str, int, List[Tuple[str, str]], int]:
+def _parse_header(path: Path, data: Content) -> Tuple[str, int, List[Tuple[str, str]], int]:
     """(format, number of vertices, [(name, numpy type)], offset of the first byte after the header)."""
     end = data.find(b"end_header", 0, _MAX_HEADER)
-    if not data.startswith(b"ply") or end < 0:
+    if data[:3] != b"ply" or end < 0:
         raise _damaged(path, "no PLY header")
     body = data.find(b"\n", end) + 1
     form, count, element = "", -1, ""
@@ -69,9 +70,10 @@ def _parse_header(path: Path, data: bytes) -> Tuple[str, int, List[Tuple[str, st
 
 def read_vertices(path: Path) -> Dict[str, Array]:
     """All vertex properties by name, each [N]; raises SceneError for a damaged file."""
-    data = path.read_bytes()
+    data = content_of(path)
     form, count, fields, body = _parse_header(path, data)
     if form == "ascii":
+        data = bytes(content_of(path, LARGEST_TEXT))
         try:
             numbers = np.array(data[body:].split(), dtype=np.float64)
         except ValueError:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
+from smoke_trainer.data.files import content_of, text_of
 from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
 from smoke_trainer.errors import SceneError
 
@@ -147,7 +148,7 @@ class _Bytes:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.data = path.read_bytes()
+        self.data = content_of(path)
         self.at = 0
 
     def take(self, layout: str) -> Tuple[Any, ...]:
@@ -225,8 +226,7 @@ def read_points_binary(path: Path) -> Tuple[Array, Array]:
 
 def _lines(path: Path) -> List[str]:
     """Lines without comments; an empty line is kept: it may be an image without keypoints."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    return [line.strip() for line in text.splitlines() if not line.lstrip().startswith("#")]
+    return [line.strip() for line in text_of(path).splitlines() if not line.lstrip().startswith("#")]
 
 
 def _damaged_line(path: Path, line: str) -> SceneError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Dict, Optional, Tuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from smoke_trainer.data.camera import source_positions
+from smoke_trainer.data.files import content_of
 from smoke_trainer.data.scene import View
 from smoke_trainer.errors import SceneError
 
@@ -38,9 +40,15 @@ class GroundTruth:
         return self.color * self.alpha + background[:, None, None] * (1.0 - self.alpha)
 
 
+def _open(path: Path) -> Image.Image:
+    content = content_of(path)
+    return Image.open(io.BytesIO(content) if isinstance(content, bytes) else content)  # type: ignore[arg-type]
+
+
 def _broken(path: Path, error: Exception) -> SceneError:
+    what = "no known format" if isinstance(error, UnidentifiedImageError) else error
     return SceneError(
-        f"{path} cannot be read as an image: {error}",
+        f"{path} cannot be read as an image: {what}",
         "the file is truncated or damaged",
         "copy the image again",
     )
@@ -49,7 +57,7 @@ def _broken(path: Path, error: Exception) -> SceneError:
 def image_size(path: Path) -> Tuple[int, int]:
     """(width, height), from the file's header only."""
     try:
-        with Image.open(path) as image:
+        with _open(path) as image:
             return int(image.width), int(image.height)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise _broken(path, error) from None
@@ -58,7 +66,7 @@ def image_size(path: Path) -> Tuple[int, int]:
 def decode(path: Path, size: Tuple[int, int]) -> Tensor:
     """An image file at (width, height), averaged down where it is larger: uint8 [C, H, W] with C = 3 or 4."""
     try:
-        with Image.open(path) as image:
+        with _open(path) as image:
             image.draft("RGB", size)  # lets a JPEG decoder skip detail that would be averaged away
             has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
             pixels = _eight_bits(image, path).convert("RGBA" if has_alpha else "RGB")

@@ -11,6 +11,7 @@ from typing import List, Optional, Sequence, Tuple
 import numpy as np
 
 from smoke_trainer.data.camera import NO_DISTORTION, Camera, Distortion
+from smoke_trainer.data.files import content_of
 from smoke_trainer.errors import SceneError
 
 Array = np.ndarray
@@ -104,7 +105,7 @@ class Scene:
                 digest.update(f"{view.name} {view.camera} {view.source} {view.distortion}\n".encode())
                 digest.update(np.ascontiguousarray(view.world_to_camera, dtype=np.float64).tobytes())
                 for path in (view.image_path, view.mask_path):
-                    digest.update(b"" if path is None else hashlib.sha256(path.read_bytes()).digest())
+                    digest.update(b"" if path is None else hashlib.sha256(content_of(path)).digest())
         digest.update(np.ascontiguousarray(self.points.xyz).tobytes())
         digest.update(np.ascontiguousarray(self.points.rgb).tobytes())
         return digest.hexdigest()

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
+from smoke_trainer.data.files import text_of
 from smoke_trainer.data.images import image_size
 from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
 from smoke_trainer.errors import SceneError
@@ -53,7 +54,7 @@ def read_nerfstudio(root: Path) -> Reconstruction:
 
 def _document(path: Path) -> Dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(text_of(path, errors="strict"))
     except (ValueError, RecursionError) as error:
         raise SceneError(
             f"{path} is not JSON: {error}", "the file is damaged", "export the scene again"

@@ -17,6 +17,7 @@ from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
 from tests.smoke_trainer.tiny import LAYOUTS, tiny_scene
 
+from .bad_files import bad_files, replace
 from .harness import Case
 from .mutate import damaged_text, mutants
 
@@ -61,7 +62,7 @@ def load_damaged(folder: Path, seed: int) -> None:
 
 
 def _damage(path: Path, other: Path, rng: random.Random) -> None:
-    kind = rng.choice(("bytes", "bytes", "text", "text", "cut", "empty", "remove", "folder", "swap"))
+    kind = rng.choice(("bytes", "bytes", "text", "text", "bad", "cut", "remove", "swap"))
     if kind == "bytes":
         ((_, data),) = mutants({"": path.read_bytes()}, 1, rng.getrandbits(32))
         path.write_bytes(data)
@@ -69,14 +70,12 @@ def _damage(path: Path, other: Path, rng: random.Random) -> None:
         path.write_bytes(damaged_text(rng, path.read_bytes()))
     elif kind == "cut":
         path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
-    elif kind == "empty":
-        path.write_bytes(b"")
+    elif kind == "bad":
+        replace(path, rng.choice([put for _, put in bad_files()]))
     elif kind == "swap":
         shutil.copyfile(other, path) if other != path else None
     else:
         path.unlink()
-        if kind == "folder":
-            path.mkdir()
 
 
 def ply_files() -> dict[str, bytes]:
