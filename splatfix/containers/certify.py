@@ -13,7 +13,7 @@ from splatfix.certify.model import Verdict
 from splatfix.containers.engine import Engine, connect, require_gpu
 from splatfix.containers.image import Image, Recipe, build_image, own_source
 from splatfix.containers.lanes import Lane, find_lane
-from splatfix.containers.run import REPORT_FOLDER, Outcome, run_in_container
+from splatfix.containers.run import REPORT_FOLDER, Outcome, run_in_container, sweep
 from splatfix.containers.wheelhouse import Wheelhouse, gather, marker_environment, requirements_for
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_json
@@ -70,6 +70,8 @@ def certify_in_container(
     certificates = _read_certificates(ca_certificates)
     engine = connect(docker_host)
     try:
+        if swept := sweep(engine):
+            progress(f"removed {swept} containers or images that killed runs left on the engine")
         if chosen.gpu:
             require_gpu(engine)
         _prepare(out)

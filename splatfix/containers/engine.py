@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import socket
 import tarfile
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from splatfix.containers.owner import owner_label
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import run, say
 
@@ -322,7 +324,8 @@ def require_gpu(engine: Engine) -> None:
     container = None
     name = f"splatfix-gpu-probe-{uuid.uuid4().hex[:12]}"  # unique, for parallel runs
     with engine_errors("preparing the GPU check"):
-        engine.client.api.import_image_from_data(_empty_tar(), repository=name, tag="latest")
+        labels = [f"LABEL {key}={json.dumps(value)}" for key, value in owner_label().items()]
+        engine.client.api.import_image_from_data(_empty_tar(), repository=name, tag="latest", changes=labels)
     try:
         container = engine.client.containers.create(
             f"{name}:latest",

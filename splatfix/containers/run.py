@@ -1,4 +1,4 @@
-"""Runs a command in a container of a lane's image, copies its report folder, and always removes the container."""
+"""Runs a command in a container of a lane's image, copies its report folder, and removes the container in any case."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from splatfix.containers.engine import Engine, device_requests, engine_errors, explain_gpu_failure, sdk
 from splatfix.containers.image import LANE_LABEL, Image
+from splatfix.containers.owner import OWNER_LABEL, is_dead, owner_label
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.redact import without_credentials
@@ -80,6 +81,28 @@ def run_in_container(
         return Outcome(exit_code, time.monotonic() - started, files, last_lines)
 
 
+def sweep(engine: Engine) -> int:
+    """Remove containers and images whose process was killed; returns how many. Never fails.
+
+    An engine serves several machines, so those of another one, or of another container, stay.
+    """
+    errors = sdk().errors
+    swept = 0
+    with suppress(errors.DockerException, OSError):
+        label = {"label": OWNER_LABEL}
+        for container in engine.client.containers.list(all=True, filters=label, ignore_removed=True):
+            if is_dead(container.labels.get(OWNER_LABEL, "")):
+                with suppress(errors.APIError):  # another splatfix is removing it
+                    container.remove(force=True, v=True)
+                    swept += 1
+        for image in engine.client.images.list(filters=label):
+            if is_dead(image.labels.get(OWNER_LABEL, "")):
+                with suppress(errors.APIError):
+                    engine.client.images.remove(image.id, force=True)
+                    swept += 1
+    return swept
+
+
 @contextmanager
 def _container(
     engine: Engine, image: Image, command: Sequence[str], lane: str, gpu: bool, memory: str | None
@@ -97,7 +120,7 @@ def _container(
             network_mode="none",
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
-            labels={LANE_LABEL: lane},
+            labels={LANE_LABEL: lane, **owner_label()},
             **options,
         )
     try:

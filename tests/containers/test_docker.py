@@ -19,7 +19,7 @@ import pytest
 from splatfix.containers import certify_in_container
 from splatfix.containers.engine import Engine, require_gpu
 from splatfix.containers.image import LANE_LABEL, Image, Recipe, build_image
-from splatfix.containers.run import Outcome, run_in_container
+from splatfix.containers.run import Outcome, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError
 
 if TYPE_CHECKING:
@@ -159,41 +159,74 @@ class TestRun:
         assert caught.value.details["last_lines"] == ["begun"]
         assert containers_of(docker_engine.engine, lane) == []
 
-    def test_ctrl_c_removes_the_container(
-        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
-    ) -> None:
+    def test_ctrl_c_removes_the_container(self, docker_engine: TestEngine, tmp_path: Path) -> None:
         lane = f"ctrl-c-{uuid.uuid4().hex}"
-        script = (
-            "import signal, sys\nfrom pathlib import Path\n"
-            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a test run in the background inherits "ignored"
-            "from splatfix.containers.engine import connect\nfrom splatfix.containers.image import Image\n"
-            "from splatfix.containers.run import run_in_container\n"
-            "run_in_container(connect(sys.argv[1]), Image('', sys.argv[2], '', '', True), ['sleep', '300'],"
-            " lane=sys.argv[3], gpu=False, timeout_s=300, out=Path('.'), progress=print,"
-            " log=Path('container.log'))\n"
-        )
-        root = Path(__file__).parents[2]
-        host = docker_engine.engine.endpoint.host
-        child = subprocess.Popen(
-            [sys.executable, "-c", script, host, lane_image.id, lane],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(root)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            deadline = time.monotonic() + 60
-            while not any(c.status == "running" for c in containers_of(docker_engine.engine, lane)):
-                assert time.monotonic() < deadline
-                assert child.poll() is None
-                time.sleep(0.1)
-            child.send_signal(signal.SIGINT)
-            _, stderr = child.communicate(timeout=60)
-        finally:
-            child.kill()
-            child.wait()
-        assert "KeyboardInterrupt" in stderr
+        assert "KeyboardInterrupt" in ended(docker_engine, lane, signal.SIGINT, tmp_path)
         assert containers_of(docker_engine.engine, lane) == []
+
+    def test_what_a_kill_leaves_goes_with_the_next_run(
+        self, docker_engine: TestEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of this machine's dead processes only: another's pid says nothing here."""
+        engine, lane = docker_engine.engine, f"killed-{uuid.uuid4().hex}"
+        ended(docker_engine, lane, signal.SIGKILL, tmp_path)
+        assert [found.status for found in containers_of(engine, lane)] == ["running"]
+        with monkeypatch.context() as patch:
+            patch.setattr("splatfix.containers.owner._place", lambda: "another machine")
+            assert sweep(engine) == 0
+        assert sweep(engine) == 1
+        assert containers_of(engine, lane) == []
+
+    def test_a_killed_gpu_probe_leaves_no_image(
+        self, docker_engine: TestEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        engine = docker_engine.engine
+        monkeypatch.setattr("splatfix.containers.owner._started", lambda pid: "1")  # what the label will say
+        monkeypatch.setattr("docker.models.containers.ContainerCollection.create", killed)
+        monkeypatch.setattr("docker.models.images.ImageCollection.remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            require_gpu(engine)
+        monkeypatch.undo()
+        probes = [image for image in engine.client.images.list() if "splatfix-gpu-probe" in str(image.tags)]
+        assert len(probes) == 1 and sweep(engine) == 1
+        assert not any("splatfix-gpu-probe" in str(image.tags) for image in engine.client.images.list())
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def ended(docker_engine: TestEngine, lane: str, number: signal.Signals, folder: Path) -> str:
+    """A process is sent ``number`` while its container runs, and not before a sweep has left that alone; its stderr."""
+    script = (
+        "import signal, sys\nfrom pathlib import Path\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a test run in the background inherits "ignored"
+        "from splatfix.containers.engine import connect\nfrom splatfix.containers.image import Image\n"
+        "from splatfix.containers.run import run_in_container\n"
+        "run_in_container(connect(sys.argv[1]), Image('', sys.argv[2], '', '', True), ['sleep', '300'],"
+        " lane=sys.argv[3], gpu=False, timeout_s=300, out=Path('.'), progress=print,"
+        " log=Path('container.log'))\n"
+    )
+    engine = docker_engine.engine
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, engine.endpoint.host, docker_engine.base_image, lane],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not any(c.status == "running" for c in containers_of(engine, lane)):
+            assert time.monotonic() < deadline
+            assert child.poll() is None
+            time.sleep(0.1)
+        assert sweep(engine) == 0
+        child.send_signal(number)
+        return child.communicate(timeout=60)[1]
+    finally:
+        child.kill()
+        child.wait()
 
 
 class TestCertify:
