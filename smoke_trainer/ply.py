@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Callable, Dict, List, Tuple
 
 import numpy as np
 
-from smoke_trainer.data.files import LARGEST_TEXT, Content, content_of
+from smoke_trainer.data.files import MAX_POINTS, Content, content_of, too_large
 from smoke_trainer.data.scene import PointCloud
 from smoke_trainer.errors import SceneError
 
@@ -33,6 +33,9 @@ _TYPES = {
 }
 _ORDERS = {"binary_little_endian": "<", "binary_big_endian": ">", "ascii": "<"}
 _MAX_HEADER = 65536
+_CHUNK = 4 << 20
+_LONGEST_WORD = 1000
+MAX_REST = 24  # higher coefficients per channel: spherical harmonics of degree four
 
 
 def _damaged(path: Path, what: str) -> SceneError:
@@ -65,33 +68,54 @@ def _parse_header(path: Path, data: Content) -> Tuple[str, int, List[Tuple[str, 
             fields.append((words[2], _TYPES[words[1]]))
     if form not in _ORDERS or count < 0 or not fields or body == 0:
         raise _damaged(path, "its header does not describe vertices")
+    if count > MAX_POINTS:
+        raise too_large(path, f"{MAX_POINTS} vertices")
     return form, count, fields, body
 
 
-def read_vertices(path: Path) -> Dict[str, Array]:
-    """All vertex properties by name, each [N]; raises SceneError for a damaged file."""
+def read_vertices(path: Path, wanted: Callable[[str], bool]) -> Dict[str, Array]:
+    """The wanted vertex properties by name, each [N]; raises SceneError for a damaged file."""
     data = content_of(path)
     form, count, fields, body = _parse_header(path, data)
+    short = _damaged(path, f"the header states {count} vertices, the file has fewer")
     if form == "ascii":
-        data = bytes(content_of(path, LARGEST_TEXT))
-        try:
-            numbers = np.array(data[body:].split(), dtype=np.float64)
-        except ValueError:
-            raise _damaged(path, "a vertex has values that are not numbers") from None
-        if numbers.size < count * len(fields):
-            raise _damaged(path, f"the header states {count} vertices, the file has fewer")
-        table = numbers[: count * len(fields)].reshape(count, len(fields))
-        return {name: table[:, column].astype(kind) for column, (name, kind) in enumerate(fields)}
+        table = _numbers(path, data, body, count * len(fields), short).reshape(count, len(fields))
+        return {name: table[:, at].astype(kind) for at, (name, kind) in enumerate(fields) if wanted(name)}
     layout = np.dtype([(name, _ORDERS[form] + kind) for name, kind in fields])
     if len(data) - body < count * layout.itemsize:
-        raise _damaged(path, f"the header states {count} vertices, the file has fewer")
+        raise short
     vertices = np.frombuffer(data, dtype=layout, count=count, offset=body)
-    return {name: vertices[name].astype(kind) for name, kind in fields}
+    return {name: vertices[name].astype(kind) for name, kind in fields if wanted(name)}
+
+
+def _numbers(path: Path, data: Content, start: int, count: int, short: SceneError) -> Array:
+    """The first `count` numbers of a text, read in parts, for its words take twenty times its memory."""
+    if count > len(data) - start:
+        raise short
+    if count > 20 * MAX_POINTS:
+        raise too_large(path, f"{20 * MAX_POINTS} numbers")
+    numbers, found, rest = np.empty(count), 0, b""
+    while found < count:
+        part = data[start : start + _CHUNK]
+        start += len(part)
+        words = (rest + part).split()
+        rest = words.pop() if words and part and not part[-1:].isspace() else b""
+        try:
+            here = np.array(words[: count - found], dtype=np.float64)
+        except ValueError:
+            here = None
+        if here is None or len(rest) > _LONGEST_WORD:
+            raise _damaged(path, "a vertex has values that are not numbers")
+        numbers[found : found + len(here)] = here
+        found += len(here)
+        if not part and found < count:
+            raise short
+    return numbers
 
 
 def read_points(path: Path) -> PointCloud:
     """Initial points: x y z, and red green blue (0..255; gray without them)."""
-    columns = read_vertices(path)
+    columns = read_vertices(path, {"x", "y", "z", "red", "green", "blue"}.__contains__)
     if not all(axis in columns for axis in "xyz"):
         raise _damaged(path, "it has no x, y, z")
     xyz = np.stack([columns[axis] for axis in "xyz"], axis=1).astype(np.float32)
@@ -130,7 +154,8 @@ def write_gaussians(path: Path, groups: Dict[str, Array]) -> None:
 
 def read_gaussians(path: Path) -> Dict[str, Array]:
     """The inverse of `write_gaussians`; raises SceneError where a property is missing."""
-    columns = read_vertices(path)
+    known = set(gaussian_properties(MAX_REST))
+    columns = read_vertices(path, known.__contains__)
     rest = sum(name.startswith("f_rest_") for name in columns)
     missing = [
         name for name in gaussian_properties(rest // 3) if name not in columns and not name.startswith("n")

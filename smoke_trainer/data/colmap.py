@@ -7,13 +7,15 @@ here; images.bin keeps its form, so both generations are read alike.
 from __future__ import annotations
 
 import struct
+from array import array
+from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
-from smoke_trainer.data.files import content_of, text_of
+from smoke_trainer.data.files import MAX_IMAGES, MAX_POINTS, content_of, lines_of, too_large
 from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
 from smoke_trainer.errors import SceneError
 
@@ -175,8 +177,8 @@ class _Bytes:
 
     def name(self) -> str:
         """A zero-terminated name."""
-        end = self.data.find(b"\0", self.at)
-        if end < 0 or end - self.at > 4096:
+        end = self.data.find(b"\0", self.at, self.at + 4097)
+        if end < 0:
             raise SceneError(f"{self.path}: unterminated image name at byte {self.at}", "the file is damaged")
         text = self.data[self.at : end].decode("utf-8", errors="replace")
         self.at = end + 1
@@ -188,12 +190,19 @@ class _Bytes:
         self.need(int(number) * at_least)
         return int(number)
 
+    def few(self, at_least: int, most: int, what: str) -> int:
+        """The same; raises SceneError for more than `most`, which would fill the memory."""
+        number = self.count(at_least)
+        if number > most:
+            raise too_large(self.path, f"{most} {what}")
+        return number
+
 
 def read_cameras_binary(path: Path) -> Dict[int, Lens]:
     """Cameras by id."""
     source = _Bytes(path)
     cameras = {}
-    for _ in range(source.count(24)):
+    for _ in range(source.few(24, MAX_IMAGES, "cameras")):
         key, model, width, height = source.take("<IiQQ")
         name, count = MODELS.get(model, (OTHER_MODELS.get(model, f"number {model}"), 0))
         cameras[key] = lens_from_parameters(name, width, height, list(source.take(f"<{count}d")), path)
@@ -204,7 +213,7 @@ def read_images_binary(path: Path) -> List[ImageRow]:
     """Names, camera ids and poses; keypoints are skipped."""
     source = _Bytes(path)
     rows: List[ImageRow] = []
-    for _ in range(source.count(73)):
+    for _ in range(source.few(73, MAX_IMAGES, "images")):
         values = source.take("<I7dI")
         name = source.name()
         source.skip(24 * source.count(24))
@@ -215,7 +224,7 @@ def read_images_binary(path: Path) -> List[ImageRow]:
 def read_points_binary(path: Path) -> Tuple[Array, Array]:
     """Positions [N, 3] float64 and colours [N, 3] uint8; tracks are skipped."""
     source = _Bytes(path)
-    number = source.count(51)
+    number = source.few(51, MAX_POINTS, "points")
     xyz, rgb = np.empty((number, 3)), np.empty((number, 3), dtype=np.uint8)
     for index in range(number):
         values = source.take("<Q3d3Bd")
@@ -224,9 +233,9 @@ def read_points_binary(path: Path) -> Tuple[Array, Array]:
     return xyz, rgb
 
 
-def _lines(path: Path) -> List[str]:
+def _lines(path: Path) -> Iterator[str]:
     """Lines without comments; an empty line is kept: it may be an image without keypoints."""
-    return [line.strip() for line in text_of(path).splitlines() if not line.lstrip().startswith("#")]
+    return (line for line in lines_of(path) if not line.startswith("#"))
 
 
 def _damaged_line(path: Path, line: str) -> SceneError:
@@ -248,15 +257,19 @@ def read_cameras_text(path: Path) -> Dict[int, Lens]:
         except (ValueError, IndexError):
             raise _damaged_line(path, line) from None
         cameras[key] = lens_from_parameters(words[1], width, height, params, path)
+        if len(cameras) > MAX_IMAGES:
+            raise too_large(path, f"{MAX_IMAGES} cameras")
     return cameras
 
 
 def read_images_text(path: Path) -> List[ImageRow]:
     """Names, camera ids and poses; every second line (keypoints) is skipped."""
     rows: List[ImageRow] = []
-    for line in _lines(path)[::2]:
+    for line in islice(_lines(path), 0, None, 2):
         if not line:
             continue
+        if len(rows) == MAX_IMAGES:
+            raise too_large(path, f"{MAX_IMAGES} images")
         words = line.split(maxsplit=9)
         try:
             numbers = np.array([float(word) for word in words[1:8]])
@@ -268,18 +281,21 @@ def read_images_text(path: Path) -> List[ImageRow]:
 
 def read_points_text(path: Path) -> Tuple[Array, Array]:
     """Positions [N, 3] float64 and colours [N, 3] uint8."""
-    xyz, rgb = [], []
+    xyz, rgb = array("d"), array("B")
     for line in filter(None, _lines(path)):
         words = line.split(maxsplit=7)
         try:
-            xyz.append([float(word) for word in words[1:4]])
-            rgb.append([min(max(int(word), 0), 255) for word in words[4:7]])
-            complete = len(xyz[-1]) == 3 and len(rgb[-1]) == 3
+            x, y, z = (float(word) for word in words[1:4])
+            colour = [min(max(int(word), 0), 255) for word in words[4:7]]
         except ValueError:
-            complete = False
-        if not complete:
+            raise _damaged_line(path, line) from None
+        if len(colour) != 3:
             raise _damaged_line(path, line)
-    return np.array(xyz, dtype=np.float64).reshape(-1, 3), np.array(rgb, dtype=np.uint8).reshape(-1, 3)
+        xyz.extend((x, y, z))
+        rgb.extend(colour)
+        if len(xyz) > 3 * MAX_POINTS:
+            raise too_large(path, f"{MAX_POINTS} points")
+    return np.array(xyz).reshape(-1, 3), np.array(rgb).reshape(-1, 3)
 
 
 Readers = Tuple[

@@ -1,4 +1,4 @@
-"""The one way to read a scene's files: regular ones only, never waiting for a pipe, up to a size."""
+"""The one way to read a scene's files: regular ones only, never waiting for a pipe, and no more than a limit that is named."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import mmap
 import os
 import stat
 from pathlib import Path
-from typing import Union
+from typing import Iterator, Union
 
 from smoke_trainer.errors import SceneError
 
 Content = Union[bytes, mmap.mmap]
 
-LARGEST_TEXT = 1 << 30
-"""Bytes. Read whole, as text files are; images.txt of 2,000 images with 10,000 keypoints each has 600 MB."""
+MAX_POINTS = 5_000_000  # a scan of a city; splats are trained on some hundred thousand
+MAX_IMAGES = 100_000
+MAX_PIXELS = 64_000_000  # of one image as it is decoded: 8000 x 8000, 256 MB
+MAX_JSON = 32 << 20
+MAX_LINE = 16 << 20  # all keypoints of one image are one line
 
 
 def content_of(path: Path, most: int = 0) -> Content:
@@ -36,16 +39,24 @@ def content_of(path: Path, most: int = 0) -> Content:
                 "copy the scene again",
             )
         if most and status.st_size > most:
-            raise SceneError(
-                f"{path} is too large to be read: {status.st_size} bytes, the limit is {most}",
-                "the file is damaged, or not what its name says",
-                "copy or export the scene again",
-            )
+            raise too_large(path, f"{most} bytes", f"it has {status.st_size}; copy or export the scene again")
         return mmap.mmap(handle, 0, access=mmap.ACCESS_READ) if status.st_size else b""
     finally:
         os.close(handle)
 
 
-def text_of(path: Path, errors: str = "replace") -> str:
-    """A text file, decoded as UTF-8; raises as :func:`content_of`, and UnicodeDecodeError for ``errors="strict"``."""
-    return bytes(content_of(path, LARGEST_TEXT)).decode("utf-8", errors)
+def lines_of(path: Path) -> Iterator[str]:
+    """The lines of a text file, stripped, one at a time; raises as :func:`content_of`, and for one beyond MAX_LINE."""
+    content, start = content_of(path), 0
+    while start < len(content):
+        end = content.find(b"\n", start, start + MAX_LINE) + 1
+        if not end and len(content) - start > MAX_LINE:
+            raise too_large(path, f"{MAX_LINE} bytes in one line", "copy or export the scene again")
+        end = end or len(content)
+        yield content[start:end].decode("utf-8", errors="replace").strip()
+        start = end
+
+
+def too_large(path: Path, limit: str, hint: str = "train on a part of the scene") -> SceneError:
+    """A file has more of something than is read; `limit` says how much that is."""
+    return SceneError(f"{path} has more than {limit}", "that is the most that is read", hint)

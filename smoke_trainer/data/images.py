@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections import OrderedDict
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Optional, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from smoke_trainer.data.camera import source_positions
-from smoke_trainer.data.files import content_of
+from smoke_trainer.data.files import MAX_PIXELS, content_of, too_large
 from smoke_trainer.data.scene import View
 from smoke_trainer.errors import SceneError
 
@@ -23,6 +25,8 @@ from smoke_trainer.errors import SceneError
 MAPS_KEPT = 2
 # Pillow 9.1 moved the filters into an enumeration; the numbers are the same in every version.
 BILINEAR, BOX = 2, 4
+# What cameras and dataset tools write. Pillow knows dozens more; one of them hands the file to another program.
+FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "PPM", "TGA", "GIF")
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,6 @@ class GroundTruth:
         return self.color * self.alpha + background[:, None, None] * (1.0 - self.alpha)
 
 
-def _open(path: Path) -> Image.Image:
-    content = content_of(path)
-    return Image.open(io.BytesIO(content) if isinstance(content, bytes) else content)  # type: ignore[arg-type]
-
-
 def _broken(path: Path, error: Exception) -> SceneError:
     what = "no known format" if isinstance(error, UnidentifiedImageError) else error
     return SceneError(
@@ -54,27 +53,49 @@ def _broken(path: Path, error: Exception) -> SceneError:
     )
 
 
+@contextmanager
+def _image(path: Path) -> Iterator[Image.Image]:
+    """An image whose header was read; raises SceneError for what is none, in the `with` block as well."""
+    try:
+        content = content_of(path)
+        file = io.BytesIO(content) if isinstance(content, bytes) else content
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about many pixels: there is a limit of our own
+            with Image.open(file, formats=FORMATS) as image:  # type: ignore[arg-type]
+                yield image
+    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        raise _broken(path, error) from None
+
+
 def image_size(path: Path) -> Tuple[int, int]:
     """(width, height), from the file's header only."""
-    try:
-        with _open(path) as image:
-            return int(image.width), int(image.height)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise _broken(path, error) from None
+    with _image(path) as image:
+        return int(image.width), int(image.height)
 
 
 def decode(path: Path, size: Tuple[int, int]) -> Tensor:
-    """An image file at (width, height), averaged down where it is larger: uint8 [C, H, W] with C = 3 or 4."""
-    try:
-        with _open(path) as image:
-            image.draft("RGB", size)  # lets a JPEG decoder skip detail that would be averaged away
-            has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
-            pixels = _eight_bits(image, path).convert("RGBA" if has_alpha else "RGB")
-            if pixels.size != size:
-                pixels = pixels.resize(size, BOX if pixels.width > size[0] else BILINEAR)
-            return torch.from_numpy(np.array(pixels)).permute(2, 0, 1).contiguous()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise _broken(path, error) from None
+    """An image file at (width, height), averaged down where it is larger: uint8 [C, H, W] with C = 3 or 4.
+
+    Raises SceneError also for more than MAX_PIXELS, before they are decoded.
+    """
+    with _image(path) as image:
+        image.draft("RGB", size)  # lets a JPEG decoder skip detail that would be averaged away
+        most = (
+            MAX_PIXELS // 4 if image.mode.startswith("I") else MAX_PIXELS
+        )  # on the way to 8 bits they take 64
+        if image.width * image.height > most:
+            raise too_large(
+                path,
+                f"{most // 1_000_000} million pixels ({image.width} x {image.height})",
+                "scale the images down: copies in images_2, images_4 or images_8 are preferred to those in images",
+            )
+        has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+        mode = "RGBA" if has_alpha else "RGB"
+        pixels = _eight_bits(image, path)
+        pixels = pixels if pixels.mode == mode else pixels.convert(mode)
+        if pixels.size != size:
+            pixels = pixels.resize(size, BOX if pixels.width > size[0] else BILINEAR)
+        return torch.from_numpy(np.array(pixels)).permute(2, 0, 1).contiguous()
 
 
 def _eight_bits(image: Image.Image, path: Path) -> Image.Image:

@@ -9,6 +9,7 @@ import numpy as np
 
 from smoke_trainer.data.camera import Camera, pinhole_for
 from smoke_trainer.data.colmap import read_colmap
+from smoke_trainer.data.files import too_large
 from smoke_trainer.data.find import layout_of, no_scene, pictures
 from smoke_trainer.data.images import image_size
 from smoke_trainer.data.scene import (
@@ -32,6 +33,7 @@ NEAR = 0.2  # renderers cull what is nearer
 AROUND_ONE_PLACE = (
     10.0  # side of the cube of random points where cameras stand in one place: any that NEAR does not hide
 )
+MAX_TRAINED = 32_000_000  # pixels of one image, a gigabyte on its way through the renderer
 LARGEST_FACTOR = 8  # --resolution up to this is a divisor; anything larger is a width in pixels
 
 
@@ -242,7 +244,14 @@ def _choose(image: RegisteredImage, files: Files, resolution: int) -> Tuple[Path
     assert size is not None
     # Never enlarge: a scene that only has small copies trains at their size.
     scale = min(1.0, wanted / size[0])
-    return path, max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+    width, height = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+    if width * height > MAX_TRAINED:
+        raise too_large(
+            path,
+            f"{MAX_TRAINED // 1_000_000} million pixels to train on ({width} x {height})",
+            f"train on a smaller size, such as --resolution {LARGEST_FACTOR}",
+        )
+    return path, width, height
 
 
 def _random_points(train: Sequence[View], count: int, seed: int) -> PointCloud:

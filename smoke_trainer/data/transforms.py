@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections import ChainMap
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
-from smoke_trainer.data.files import text_of
+from smoke_trainer.data.files import MAX_JSON, content_of
 from smoke_trainer.data.images import image_size
 from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
 from smoke_trainer.errors import SceneError
@@ -54,7 +55,7 @@ def read_nerfstudio(root: Path) -> Reconstruction:
 
 def _document(path: Path) -> Dict[str, Any]:
     try:
-        document = json.loads(text_of(path, errors="strict"))
+        document = json.loads(bytes(content_of(path, MAX_JSON)).decode())
     except (ValueError, RecursionError) as error:
         raise SceneError(
             f"{path} is not JSON: {error}", "the file is damaged", "export the scene again"
@@ -81,11 +82,12 @@ def _add_frame(
     file = next((root / (stated + end) for end in IMAGE_SUFFIXES if (root / (stated + end)).is_file()), None)
     # A frame whose file is absent may still have a smaller prepared copy; its size must then be stated.
     relative = PurePosixPath(stated if file is None else _below(root, file))
-    if not stated or (file is None and "w" not in {**document, **frame}):
+    values = ChainMap(frame, document)
+    if not stated or (file is None and "w" not in values):
         notes.append(f"image {stated or '(unnamed)'} is not on disk; left out")
         return
     pose = _pose(path, stated, frame.get("transform_matrix"))
-    camera, lens = _lens(path, stated, {**document, **frame}, file)
+    camera, lens = _lens(path, stated, values, file)
     folder, name = (
         (relative.parts[0], "/".join(relative.parts[1:])) if len(relative.parts) > 1 else ("", str(relative))
     )
@@ -120,14 +122,16 @@ def _pose(path: Path, name: str, matrix: Any) -> Array:
         inverse = np.linalg.inv(pose @ FLIP)
         if not np.isfinite(inverse).all():
             raise ValueError
-    except (ValueError, TypeError, np.linalg.LinAlgError):
+    except (ValueError, TypeError, OverflowError, np.linalg.LinAlgError):
         raise SceneError(
             f"{path}: the transform_matrix of {name} is not a 4x4 pose", "the file is damaged"
         ) from None
     return np.asarray(inverse)
 
 
-def _lens(path: Path, name: str, values: Dict[str, Any], file: Optional[Path]) -> Tuple[Camera, Distortion]:
+def _lens(
+    path: Path, name: str, values: Mapping[str, Any], file: Optional[Path]
+) -> Tuple[Camera, Distortion]:
     """Intrinsics from fl_x... or camera_angle_x; the image's own size if none is stated."""
     model = "FISHEYE" if values.get("is_fisheye") else values.get("camera_model", "OPENCV")
     if model not in PINHOLE_MODELS or values.get("k4"):

@@ -1,0 +1,129 @@
+"""Scenes made to fill the memory or to wait for ever: each ends in one error that names its limit."""
+
+from __future__ import annotations
+
+import os
+import resource
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from smoke_trainer import ply
+from smoke_trainer.data import colmap, files, images
+from smoke_trainer.data.load import load_scene
+from smoke_trainer.errors import SceneError
+from tests.smoke_trainer.tiny import tiny_scene
+
+READERS = {
+    "cameras.bin": colmap.read_cameras_binary,
+    "images.bin": colmap.read_images_binary,
+    "points3D.bin": colmap.read_points_binary,
+    "cameras.txt": colmap.read_cameras_text,
+    "images.txt": colmap.read_images_text,
+    "points3D.txt": colmap.read_points_text,
+    "points.ply": ply.read_points,
+}
+
+
+def peak() -> int:
+    """Bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_pipes_devices_and_sparse_files(name: str, tmp_path: Path) -> None:
+    before = peak()
+    for number, put in enumerate((os.mkfifo, lambda path: path.symlink_to("/dev/zero"), sparse)):
+        path = tmp_path / f"{number}-{name}"
+        put(path)
+        if number == 2 and name.endswith(".bin"):
+            READERS[name](path)  # it says that it has none
+        else:
+            with pytest.raises(SceneError, match=name):
+                READERS[name](path)
+    assert peak() - before < 200 << 20
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(8 << 30)
+
+
+@pytest.mark.parametrize(("name", "size"), [("cameras.bin", 24), ("images.bin", 73), ("points3D.bin", 51)])
+@pytest.mark.parametrize("count", [10**18, 2**64 - 1, 6_000_000])
+def test_counts_that_no_memory_has(name: str, size: int, count: int, tmp_path: Path) -> None:
+    path = tmp_path / name
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", count))
+        file.truncate(6_000_000 * size + 8)
+    before = peak()
+    with pytest.raises(SceneError, match=f"{name} (ends too early|has more than [0-9]+ )"):
+        READERS[name](path)
+    assert peak() - before < 50 << 20
+
+
+@pytest.mark.parametrize("form", ["ascii", "binary_little_endian"])
+@pytest.mark.parametrize("count", ["6000000", "9" * 5000, "-1", "\u00b2", "9" * 18])
+def test_vertices_that_no_memory_has(form: str, count: str, tmp_path: Path) -> None:
+    path = tmp_path / "points.ply"
+    head = f"ply\nformat {form} 1.0\nelement vertex {count}\nproperty float x\nend_header\n"
+    with path.open("wb") as file:
+        file.write(head.encode())
+        file.truncate(8 << 30)
+    with pytest.raises(SceneError, match=r"points\.ply"):
+        ply.read_points(path)
+
+
+def test_ascii_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ply, "_CHUNK", 7)
+    path = tmp_path / "points.ply"
+    rows = np.arange(30, dtype=np.float32).reshape(10, 3) * 1.5
+    text = "\n".join(" ".join(map(str, row)) for row in rows)
+    head = "ply\nformat ascii 1.0\nelement vertex 10\nproperty float x\nproperty float y\nproperty float z\nend_header\n"
+    path.write_text(head + text)
+    assert (ply.read_points(path).xyz == rows).all()
+    path.write_text(head + text.replace("16.5", "x" * 2000))
+    with pytest.raises(SceneError, match="not numbers"):
+        ply.read_points(path)
+
+
+def test_lines_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_LINE", 100)
+    (tmp_path / "images.txt").write_text("x" * 101)
+    with pytest.raises(SceneError, match="in one line"):
+        colmap.read_images_text(tmp_path / "images.txt")
+
+
+@pytest.mark.parametrize(("mode", "side"), [("1", 12_000), ("P", 9_000), ("I;16", 4_500)])
+def test_images_of_many_pixels(mode: str, side: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    Image.new(mode, (side, side)).save(path)
+    before = peak()
+    assert images.image_size(path) == (side, side)
+    with pytest.raises(SceneError, match=rf"million pixels \({side} x {side}\)") as caught:
+        images.decode(path, (1600, 1600))
+    assert "scale the images down" in caught.value.hint and peak() - before < 50 << 20
+
+
+def test_images_as_large_as_may_be(tmp_path: Path) -> None:
+    Image.new("1", (8000, 8000), 1).save(tmp_path / "a.png")
+    before = peak()
+    assert images.decode(tmp_path / "a.png", (160, 160)).float().mean() == 255
+    assert peak() - before < 500 << 20
+
+
+def test_no_image_is_handed_to_another_program(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
+    with pytest.raises(SceneError, match="cannot be read as an image"):
+        images.decode(tmp_path / "a.png", (9, 9))
+
+
+def test_a_size_that_cannot_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_scene("colmap-binary").write(tmp_path / "x")
+    monkeypatch.setattr("smoke_trainer.data.load.MAX_TRAINED", 10)
+    with pytest.raises(SceneError, match="pixels to train on") as caught:
+        load_scene(str(tmp_path / "x"))
+    assert "--resolution" in caught.value.hint
