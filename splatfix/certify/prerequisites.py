@@ -6,6 +6,7 @@ import sys
 
 from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.context import make_context
+from splatfix.context.commands import pip
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.step import run, say
 from splatfix.facts import Facts
@@ -33,7 +34,6 @@ def require_packages(facts: Facts, python: str, command: str, needs: tuple[str, 
         installed.add("torch")
     missing = [name for name in needs if name not in installed]
     if missing:
-        install = (python, "-m", "pip", "install", *missing)
         other = ("splatfix", command, "--python", "path/to/venv")
         raise SplatfixError(
             "environment-not-ready",
@@ -42,10 +42,13 @@ def require_packages(facts: Facts, python: str, command: str, needs: tuple[str, 
             # splatfix's own environment is seldom the one that is meant
             todo=(
                 run(*other, text="Choose the environment of your splatting stack"),
-                run(*install, text="Or install them into splatfix's own environment"),
+                pip(facts, "install", *missing, text="Or install them into splatfix's own environment"),
             )
             if python == sys.executable
-            else (run(*install), run(*other, text="Or choose the environment of your splatting stack")),
+            else (
+                pip(facts, "install", *missing),
+                run(*other, text="Or choose the environment of your splatting stack"),
+            ),
             exit_code=Exit.UNDETERMINED,
         )
 

@@ -8,7 +8,9 @@ from splatfix.checks.evidence import reason, version_of
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
+from splatfix.context.commands import installer_of, removed_by
 from splatfix.context.readings import SETUPTOOLS_DROPPED
+from splatfix.core.step import run
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import Shadow
 from splatfix.knowledge import torch_releases
@@ -31,6 +33,47 @@ def interpreter_answers(context: Context) -> Iterator[Outcome]:
         f"Python {found.version} ({found.kind}) at {found.prefix}",
         evidence=Evidence("executable", found.executable, interpreter.found_via),
     )
+
+
+@check("no-installer", family="environment", title="Packages can be installed in the environment")
+def no_installer(context: Context) -> Iterator[Outcome]:
+    """uv and Poetry make environments without pip, where `python -m pip` fails; uv installs there, or the pip of another
+    Python (`pip --python`, pip 22.3 and newer). A Python that the system or uv manages refuses every installation (PEP
+    668). splatfix builds and installs with the pip inside, else with uv, else with the pip beside itself."""
+    python = context.interpreter
+    if python is None or context.environment.distributions.value is None:
+        return
+    evidence = [
+        Evidence("Python", f"{python.executable} ({python.kind})", context.environment.interpreter.found_via)
+    ]
+    if python.externally_managed:
+        yield warn(
+            f"{python.executable} refuses installations (PEP 668).",
+            evidence=evidence,
+            remedy=(
+                run(python.executable, "-m", "venv", "my-env", text="Make an environment of your own"),
+                "Then name it with --python my-env.",
+            ),
+        )
+        return
+    found = installer_of(context.facts)
+    if found is None and context.environment.installer.error:
+        yield outcome(
+            Status.SKIP if context.made_to_run else Status.WARN,
+            "The environment has no pip, and neither uv nor another pip that installs there was found.",
+            evidence=evidence,
+            remedy=run(python.executable, "-m", "ensurepip", text="Add pip to it"),
+        )
+    if found is None:
+        return
+    what = f"{found.kind} {found.version}" if found.version else "the environment's own pip"
+    if found.program:
+        evidence.append(Evidence(found.program, found.version, context.environment.installer.found_via))
+    again = ""
+    if command := removed_by(context.facts):
+        evidence.append(Evidence("lock file", python.lock_file))
+        again = f"; `{command}` removes again what is not in its lock file"
+    yield ok(f"Packages are installed by {what}{again}.", evidence=evidence)
 
 
 @check("build-tools-missing", family="environment", title="Build tools installed")

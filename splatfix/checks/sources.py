@@ -107,7 +107,9 @@ def _who_isolates(context: Context) -> str:
     """``pip 25.3``, ``uv``, or "" where it is not known who builds here."""
     if pip := context.distribution("pip"):
         return f"pip {pip.version}"
-    python = context.interpreter
+    python, found = context.interpreter, context.environment.installer.value
+    if found and found.program:
+        return "uv" if found.kind == "uv" else f"pip {found.version}"
     return "uv" if python and python.kind == "uv" else ""
 
 

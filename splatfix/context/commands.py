@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from splatfix.context.readings import is_windows, python_of
 from splatfix.core.step import Step, run, say
-from splatfix.facts import Facts
+from splatfix.facts import Facts, Installer
 from splatfix.knowledge import Arch
 
 SOURCE = "SOURCE"
@@ -28,26 +28,41 @@ def install_source(facts: Facts, archs: Iterable[Arch], source: str = SOURCE, *,
 
 
 def pip(facts: Facts, verb: str, *what: str, text: str = "") -> Step:
-    """``pip VERB WHAT`` for the target environment, the way that works there.
+    """``pip VERB WHAT`` for the target environment, by what installs there.
 
-    An environment made by uv has no pip of its own. A system's Python refuses every installation (PEP 668): there a
-    person has to make an environment first.
+    A Python that others manage (a system's, one of uv's own) refuses every installation (PEP 668): there a person has to
+    make an environment first.
     """
     python = facts.environment.interpreter.value
     if python is None:
         return run("pip", verb, *what, text=text)
-    have = {item.name.lower() for item in facts.environment.distributions.value or ()}
     if python.externally_managed:
         windows = is_windows(facts)
         make = run(python.executable, "-m", "venv", "FOLDER").line(windows=windows)
         then = run("FOLDER/bin/python", "-m", "pip", verb, *what).line(windows=windows)
         return say(
-            "This Python belongs to the system, and pip changes nothing in it (PEP 668). Make an environment first: "
-            f"{make}. Then: {then}"
+            "This Python is managed by the system or by uv, and refuses installations (PEP 668). Make an environment "
+            f"first: {make}. Then: {then}"
         )
-    if python.kind == "uv" and "pip" not in have:
-        return run("uv", "pip", verb, "--python", python.executable, *what, text=text)
-    return run(python.executable, "-m", "pip", verb, *what, text=text)
+    # a uv elsewhere has made it, when none was found
+    installer = installer_of(facts) or (Installer("uv", "uv") if python.kind == "uv" else Installer())
+    return run(*installer.command(python.executable, verb, *what), text=text)
+
+
+def installer_of(facts: Facts) -> Installer | None:
+    """What installs in the target environment; None when nothing was found that does."""
+    inside = any(item.name.lower() == "pip" for item in facts.environment.distributions.value or ())
+    return facts.environment.installer.value or (Installer() if inside else None)
+
+
+def removed_by(facts: Facts) -> str:
+    """What of the environment's project removes again what its lock file does not name; "" where nothing does.
+
+    uv 0.13 and Poetry 2.5 were tried: `uv run` and `poetry install` leave it alone.
+    """
+    python = facts.environment.interpreter.value
+    name = python.lock_file.replace("\\", "/").rpartition("/")[2] if python else ""
+    return {"uv.lock": "uv sync", "poetry.lock": "poetry sync"}.get(name, "")
 
 
 def python_option(facts: Facts) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from splatfix.binaries import Binary, EntryKind, Fatbin
 from splatfix.binaries.paths import NativeFiles, read_files
 from splatfix.facts.collect import gather, load, probe_environment, with_checkout
+from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.interpreter import refuse_other_program, resolve_python
 from splatfix.facts.environment.linkage import of_torch
 from splatfix.facts.environment.packages import name_and_version
@@ -16,6 +17,7 @@ from splatfix.facts.model.environment import (
     EnvironmentFacts,
     Extension,
     ImportProbe,
+    Installer,
     Interpreter,
     JitCache,
     Linkage,
@@ -96,6 +98,7 @@ __all__ = [
     "GuardedImport",
     "HeaderCopy",
     "ImportProbe",
+    "Installer",
     "Interpreter",
     "JitCache",
     "Linkage",
@@ -120,6 +123,7 @@ __all__ = [
     "as_typed",
     "commit_of",
     "extension_folders",
+    "find_installer",
     "gather",
     "git_folder",
     "group_fatbins",

@@ -61,6 +61,11 @@ class Backup:
     written: tuple[WrittenFile, ...] = ()
     """What it wrote, by which a later change is seen; () until an installation is finished."""
 
+    @property
+    def metadata(self) -> tuple[str, ...]:
+        """The files that tell whether anything of the installation is there."""
+        return tuple(path for path in self.will_write if Path(path).parent.suffix == ".dist-info")
+
 
 def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Backup:
     """Copy everything that installing ``wheel`` will replace into ``folder``, with ``backup.json`` beside it.
@@ -73,11 +78,16 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
     touched = dict.fromkeys([*(path for item in old for path in item.files), *new])
     touched |= dict.fromkeys(code for path in new for code in bytecode_of(path))
     there = [(number, path) for number, path in enumerate(touched) if path.is_symlink() or path.is_file()]
+    lock = [
+        path
+        for path in (environment.prefix / ".lock",)
+        if environment.installer.kind == "uv" and not path.exists()
+    ]
     backup = Backup(
         subject=wheel.name,
         version_before=", ".join(item.version for item in old),
         saved=tuple(_save(path, folder, number) for number, path in there),
-        will_write=tuple(map(str, new)),
+        will_write=tuple(map(str, (*new, *lock))),
         folders_before=tuple(str(path) for path in _folders(environment, touched) if path.is_dir()),
         stashes_before=tuple(map(str, _stashes(environment))),
     )
@@ -191,7 +201,7 @@ def undo_changes(environment: Environment, journal: Journal, entry: Entry) -> tu
         folder = journal.folder_of(entry) / step.backup
         backup = read_backup(folder)
         check_backup(backup, folder)
-        there = any(Path(path).exists() for path in backup.will_write)
+        there = any(Path(path).exists() for path in backup.metadata)
         place = kept_folder(folder)
         for item in later_changes(backup, place):
             write_bytes(Path(item.copy), Path(item.path).read_bytes())

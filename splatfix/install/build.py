@@ -1,4 +1,4 @@
-"""Builds one wheel with the target environment's own pip, in a scratch copy, with explicit variables."""
+"""Builds one wheel with what installs in the target environment, in a scratch copy, with explicit variables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from splatfix.core.runner import Runner
 from splatfix.core.step import say
 from splatfix.facts import read_source
 from splatfix.install.edit import edited_contents, write_edits
-from splatfix.install.environment import Environment, child_environment, writable_log
+from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, wheel_key
@@ -133,9 +133,7 @@ def _run_pip(
     variables = {**action.variables, "TMPDIR": str(scratch.temporary), **compiler_cache(action, scratch.root)}
     if action.cuda_mismatch:
         variables["PYTHONPATH"] = str(_silenced_check(scratch.root / "silenced"))
-    argv = [environment.python, "-m", "pip", "--no-input", "--disable-pip-version-check"]
-    argv += ["wheel", "--verbose", "--no-build-isolation", "--no-deps", "--no-index", "--no-clean"]
-    argv += ["--wheel-dir", str(scratch.wheels), str(scratch.source)]
+    argv = build_command(environment, scratch.source, scratch.wheels)
     lines = BuildLines()
 
     def follow(line: str) -> None:

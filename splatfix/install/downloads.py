@@ -20,6 +20,7 @@ from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
 from splatfix.core.trust import distrust, private_cache
+from splatfix.install.environment import open_environment
 from splatfix.knowledge.toolkits import known_digest
 from splatfix.plan.provided import MARKER
 from splatfix.plan.steps import ProvideToolkit
@@ -50,9 +51,12 @@ FETCHABLE = re.compile(r"(gsplat)==(\d+(?:\.\d+)+)")
 
 
 def provide_toolkit(
-    action: ProvideToolkit, python: str, runner: Runner, log: Path, doing: Callable[[str], None]
+    action: ProvideToolkit, pip: Sequence[str], runner: Runner, log: Path, doing: Callable[[str], None]
 ) -> tuple[Path, str]:
     """Unpack the action's toolkit into the cache, whole or not at all; returns its root, and a digest of its wheels.
+
+    Args:
+        pip: how pip is called; see :meth:`splatfix.facts.Installer.pip`.
 
     Raises:
         SplatfixError: ``toolkit-not-provided`` with what pip or the probe said, ``cache-not-private``.
@@ -67,7 +71,7 @@ def provide_toolkit(
             doing(f"downloading {action.requirements[0]}")
             whole = making / "toolkit"
             whole.mkdir(mode=0o700)
-            wheels = _unpack(action.requirements, python, making, whole, runner, log)
+            wheels = _unpack(action.requirements, pip, making, whole, runner, log)
             made = whole / root.relative_to(folder)
             _complete(made, action.links)
             doing("compiling a probe with it")
@@ -88,28 +92,28 @@ def _digest(note: Mapping[str, Any]) -> str:
 
 
 def _unpack(
-    requirements: Sequence[str], python: str, making: Path, whole: Path, runner: Runner, log: Path
+    requirements: Sequence[str], pip: Sequence[str], making: Path, whole: Path, runner: Runner, log: Path
 ) -> dict[str, str]:
     """Download the wheels, then install exactly those, by hash; returns the SHA-256 of each by ``name==version``.
 
     pip has compared each with the hash that its index gives; one that the knowledge tables know must have that hash.
     """
     wheels, lock = making / "wheels", making / "lock.txt"
-    _pip(["download", "--only-binary", ":all:", "--dest", str(wheels), *requirements], python, runner, log)
+    _pip(["download", "--only-binary", ":all:", "--dest", str(wheels), *requirements], pip, runner, log)
     found: dict[str, str] = {}
     for path in sorted(wheels.glob("*.whl")):
         name, version, _, _ = parse_wheel_filename(path.name)
         found[f"{name}=={version}"] = known_digest(name, version) or sha256_of(path)
     lock.write_text("".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in found.items()))
     argv = ["install", "--no-deps", "--no-index", "--find-links", str(wheels), "--target", str(whole)]
-    _pip([*argv, "--require-hashes", "--requirement", str(lock)], python, runner, log)
+    _pip([*argv, "--require-hashes", "--requirement", str(lock)], pip, runner, log)
     shutil.rmtree(wheels)
     return found
 
 
-def _pip(words: Sequence[str], python: str, runner: Runner, log: Path) -> None:
+def _pip(words: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    argv = [python, "-m", "pip", "--no-input", "--disable-pip-version-check", "--no-cache-dir", *words]
+    argv = [*pip, "--no-input", "--disable-pip-version-check", "--no-cache-dir", *words]
     done = runner.run(argv, timeout=_DOWNLOAD_TIMEOUT, env=environment, log=log)
     if not done.ok:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("ERROR")]
@@ -156,13 +160,21 @@ def _not_provided(what: str, log: Path) -> SplatfixError:
     )
 
 
-def fetch_source(text: str, python: str, *, runner: Runner | None = None, cache: Path | None = None) -> str:
+def fetch_source(
+    text: str,
+    python: str,
+    *,
+    pip: Sequence[str] = (),
+    runner: Runner | None = None,
+    cache: Path | None = None,
+) -> str:
     """The folder of the source that ``text`` (such as ``gsplat==1.5.3``) names; any other text as it is.
 
     It is unpacked into splatfix's own cache, once; no environment is touched.
 
     Args:
-        python: the target interpreter, whose pip downloads.
+        python: the target interpreter.
+        pip: how pip is called for it; () finds out.
 
     Raises:
         SplatfixError: ``source-not-fetched`` with what pip or the archive said, ``cache-not-private``.
@@ -175,7 +187,9 @@ def fetch_source(text: str, python: str, *, runner: Runner | None = None, cache:
         return str(place)
     try:
         with temporary_folder(".fetching-", place.parent) as scratch:
-            archive = _download_sdist(text.strip(), python, scratch, runner or ProcessRunner())
+            runner = runner or ProcessRunner()
+            pip = pip or open_environment(python, runner).installer.pip(python)
+            archive = _download_sdist(text.strip(), pip, scratch, runner)
             with tarfile.open(archive) as tar:
                 # the oldest 3.10 and 3.11 lack the filter; pip has unpacked and run this archive by then anyway
                 safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -194,8 +208,8 @@ def fetch_source(text: str, python: str, *, runner: Runner | None = None, cache:
     return str(place)
 
 
-def _download_sdist(requirement: str, python: str, folder: Path, runner: Runner) -> Path:
-    argv = [python, "-m", "pip", "--no-input", "--disable-pip-version-check", "download", "--no-deps"]
+def _download_sdist(requirement: str, pip: Sequence[str], folder: Path, runner: Runner) -> Path:
+    argv = [*pip, "--no-input", "--disable-pip-version-check", "download", "--no-deps"]
     argv += ["--no-binary", ":all:", "--no-build-isolation", "--dest", str(folder), requirement]
     # pip asks setup.py for the name of what it has downloaded; told to build no CUDA it needs no toolkit for that
     done = runner.run(argv, timeout=_SDIST_TIMEOUT, env={**os.environ, "BUILD_NO_CUDA": "1"})

@@ -1,20 +1,22 @@
-"""The target environment: its folders as its own interpreter names them, its lock, its child processes, and its pip."""
+"""The target environment: its folders as its own interpreter names them, its lock, its children, and what installs there."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Runner
 from splatfix.core.step import run, say
-from splatfix.facts import refuse_other_program
+from splatfix.facts import Installer, LiveSystem, find_installer, refuse_other_program
 
 _ASK_TIMEOUT = 30.0
 _PIP_TIMEOUT = 900.0
@@ -23,17 +25,20 @@ _DEAD_HOLDER_TIMEOUT = 5.0
 """Seconds a dead process may keep its lock."""
 
 # pip's own rule for headers: in a virtual environment they go to include/site, elsewhere where Python's own are
-_ASK_FOLDERS = """
-import json, os, sys, sysconfig
+_ASK = """
+import importlib.util, json, os, site, sys, sysconfig
 paths = sysconfig.get_paths()
 if sys.prefix != getattr(sys, "base_prefix", sys.prefix):
     paths["include"] = os.path.join(sys.prefix, "include", "site", "python%d.%d" % sys.version_info[:2])
-print(json.dumps([sys.prefix, paths]))
+    site.ENABLE_USER_SITE = False
+user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
+pip = importlib.util.find_spec("pip") is not None
+print(json.dumps({"prefix": sys.prefix, "paths": paths, "user": user, "pip": pip}))
 """
 
-# pip holds a lock of its own: when splatfix is killed, its pip lives on, and a rollback must wait for it.
-_LOCKED_PIP = """
-import os, runpy, sys
+# The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
+_LOCKED = """
+import os, subprocess, sys
 handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o666)
 try:
     import fcntl
@@ -41,8 +46,9 @@ try:
 except ImportError:
     import msvcrt
     msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
-sys.argv = ["pip"] + sys.argv[2:]
-runpy.run_module("pip", run_name="__main__", alter_sys=True)
+    sys.exit(subprocess.call(sys.argv[2:]))
+os.set_inheritable(handle, True)
+os.execvp(sys.argv[2], sys.argv[2:])
 """
 
 
@@ -57,6 +63,9 @@ class Environment:
     scripts: Path
     data: Path
     headers: Path
+    user_site: Path | None = None
+    """The user's own site-packages, where this Python looks there too; pip removes from it what it installs elsewhere."""
+    installer: Installer = field(default_factory=Installer)
 
     @property
     def state_folder(self) -> Path:
@@ -67,11 +76,16 @@ class Environment:
         """The argv of a splatfix command for this environment."""
         return ("splatfix", *words, "--python", self.python)
 
+    def command(self, verb: str, *what: str) -> tuple[str, ...]:
+        """The argv of ``pip VERB WHAT`` for this environment."""
+        return self.installer.command(self.python, verb, *what)
+
     @property
     def sites(self) -> tuple[Path, ...]:
-        """purelib and platlib, once when they are the same folder (lib64 is often a link to lib)."""
+        """purelib and platlib, once when they are the same folder (lib64 is often a link to lib), and the user's."""
         same = self.purelib.resolve() == self.platlib.resolve()
-        return (self.purelib,) if same else (self.purelib, self.platlib)
+        own = (self.purelib,) if same else (self.purelib, self.platlib)
+        return (*own, self.user_site) if self.user_site else own
 
     def require_writable(self) -> None:
         """Raise ``cannot-write-environment`` unless the folders can be changed."""
@@ -89,17 +103,16 @@ class Environment:
 
 
 def open_environment(python: str, runner: Runner) -> Environment:
-    """Ask the interpreter for its folders.
+    """Ask the interpreter for its folders, and find what installs there.
 
     Raises:
         SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
     """
-    done = runner.run([python, "-c", _ASK_FOLDERS], timeout=_ASK_TIMEOUT, env=child_environment())
-    try:
-        prefix, paths = json.loads(done.stdout.strip().splitlines()[-1]) if done.ok else (None, {})
-    except (ValueError, IndexError):
-        prefix, paths = None, {}
-    if prefix is None:
+    done = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
+    answer: dict[str, Any] = {}
+    with suppress(ValueError, IndexError):
+        answer = json.loads(done.stdout.strip().splitlines()[-1]) if done.ok else {}
+    if not answer:
         refuse_other_program(python, done.why() or "it does not answer as one")
         raise SplatfixError(
             "interpreter-unusable",
@@ -107,8 +120,16 @@ def open_environment(python: str, runner: Runner) -> Environment:
             meaning="Nothing was changed.",
             todo=(say("Give another interpreter with --python."),),
         )
-    folders = {name: Path(paths[name]) for name in ("purelib", "platlib", "scripts", "data")}
-    return Environment(python, Path(prefix), **folders, headers=Path(paths["include"]))
+    paths, user = answer["paths"], answer["user"]
+    installer = find_installer(LiveSystem(runner), python, pip_inside=answer["pip"]).value
+    return Environment(
+        python,
+        Path(answer["prefix"]),
+        **{name: Path(paths[name]) for name in ("purelib", "platlib", "scripts", "data")},
+        headers=Path(paths["include"]),
+        user_site=Path(user) if user else None,
+        installer=installer or Installer(),
+    )
 
 
 def child_environment(
@@ -118,14 +139,14 @@ def child_environment(
 ) -> dict[str, str]:
     """The variables of a child of the target interpreter.
 
-    pip's settings are left out, by variable and by file, because one of them (``target``, ``user``, ``prefix``) could
+    The settings of pip and uv are left out, by variable and by file, because one of them (``target``, ``user``, ``prefix``) could
     send an installation elsewhere; so are PYTHONPATH and its kin, which could show another environment's packages.
     No bytecode is written that pip does not know of. A pip that a setup.py starts by itself reaches no index: it would
     change packages that are not in the plan.
     """
     dropped = {"PYTHONPATH", "PYTHONHOME", *unset}
-    kept = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("PIP_")}
-    kept |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}
+    kept = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith(("PIP_", "UV_"))}
+    kept |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "UV_NO_CONFIG": "1", "UV_OFFLINE": "1"}
     kept |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     kept |= variables or {}
     kept["PATH"] = os.pathsep.join([*path_first, kept.get("PATH", os.defpath)])
@@ -152,25 +173,63 @@ def writable_log(log: Path) -> Iterator[None]:
 
 
 def pip_install(wheel: Path, environment: Environment, runner: Runner, log: Path) -> None:
-    """Install one wheel file with the environment's pip, and nothing else: no index, no dependencies.
+    """Install one wheel file by the environment's installer, and nothing else: no index, no dependencies.
 
     Raises:
-        SplatfixError: ``pip-failed``, ``cannot-write``; the caller must undo what pip has changed until then.
+        SplatfixError: ``pip-failed``, ``cannot-write``; the caller must undo what was changed until then.
     """
     environment.state_folder.mkdir(parents=True, exist_ok=True)
-    argv = [environment.python, "-c", _LOCKED_PIP, str(_pip_lock(environment))]
-    argv += ["--no-input", "--disable-pip-version-check", "install", "--no-deps", "--no-index"]
-    argv += ["--force-reinstall", "--no-warn-script-location", str(wheel)]
+    argv = [
+        environment.python,
+        "-c",
+        _LOCKED,
+        str(_pip_lock(environment)),
+        *install_command(environment, wheel),
+    ]
     with writable_log(log):
         done = runner.run(argv, timeout=_PIP_TIMEOUT, env=child_environment(), log=log)
     if not done.ok:
-        said = [line for line in done.stdout.splitlines() if line.startswith("ERROR")] or [done.why()]
+        said = [line for line in done.stdout.splitlines() if re.match("error", line, re.IGNORECASE)]
         raise SplatfixError(
             "pip-failed",
-            f"pip could not install {wheel.name}: {said[0]}",
+            f"{environment.installer.kind} could not install {wheel.name}: {(said or [done.why()])[0]}",
             meaning="The environment is as it was before.",
             todo=(say(f"Full log: {log}"),),
         )
+
+
+def install_command(environment: Environment, wheel: Path) -> tuple[str, ...]:
+    """The argv that installs one wheel file.
+
+    uv copies: files that are linked to its cache, or by links, would change with every environment that has them.
+    """
+    installer = environment.installer
+    only = ("--no-deps", "--no-index", "--force-reinstall")
+    if installer.kind == "uv":
+        return installer.command(
+            *(environment.python, "install", *only, "--no-cache", "--link-mode", "copy", str(wheel))
+        )
+    ask = ("--no-input", "--disable-pip-version-check", "install", *only, "--no-warn-script-location")
+    return (*installer.pip(environment.python), *ask, str(wheel))
+
+
+def build_command(environment: Environment, source: Path, wheels: Path) -> tuple[str, ...]:
+    """The argv that builds the wheel of a source folder into ``wheels``, with what the environment itself has."""
+    installer = environment.installer
+    if installer.kind == "uv":
+        how = ("build", "--wheel", "--no-build-isolation", "--no-index", "--no-cache")
+        return (
+            installer.program,
+            *how,
+            "--python",
+            environment.python,
+            "--out-dir",
+            str(wheels),
+            str(source),
+        )
+    ask = ("--no-input", "--disable-pip-version-check", "wheel", "--verbose", "--no-build-isolation")
+    where = ("--no-deps", "--no-index", "--no-clean", "--wheel-dir", str(wheels))
+    return (*installer.pip(environment.python), *ask, *where, str(source))
 
 
 def wait_for_pip(environment: Environment) -> None:

@@ -183,7 +183,8 @@ class _Run:
     def _provide_toolkit(self, action: ProvideToolkit) -> str:
         step = self._begin(StepRecord(action.kind, action.subject))
         log, doing = self.folder / "toolkit.log", partial(self.progress.doing, action)
-        root, digest = provide_toolkit(action, self.environment.python, self.runner, log, doing)
+        pip = self.environment.installer.pip(self.environment.python)
+        root, digest = provide_toolkit(action, pip, self.runner, log, doing)
         self._finish(step, digest=digest, result=str(root))
         return str(root)
 

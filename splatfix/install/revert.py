@@ -173,16 +173,7 @@ class Reverter:
             "changed-since",
             f"{name} was changed since splatfix installed it: version {found[0][0]} is there now.",
             meaning="Something else installed it, so splatfix does not undo it; nothing was changed.",
-            todo=(
-                run(
-                    self.environment.python,
-                    "-m",
-                    "pip",
-                    "uninstall",
-                    name,
-                    text="Remove it if you do not want it",
-                ),
-            ),
+            todo=(run(*self.environment.command("uninstall", name), text="Remove it if you do not want it"),),
         )
 
 
@@ -205,7 +196,7 @@ class DryRun(Reverter):
             folder = self.journal.folder_of(entry) / step.backup
             backup = read_backup(folder)
             check_backup(backup, folder)
-            there = any(self._exists.get(path, Path(path).exists()) for path in backup.will_write)
+            there = any(self._exists.get(path, Path(path).exists()) for path in backup.metadata)
             removed = step.version if there else ""
             kept = tuple(later_changes(backup, kept_folder(folder), self._copy_of))
             items.append(

@@ -109,14 +109,7 @@ def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -
             meaning="Installing it would replace a package that is not in the plan; nothing was installed.",
             todo=(
                 say("Look at the name that its setup.py computes."),
-                run(
-                    environment.python,
-                    "-m",
-                    "pip",
-                    "uninstall",
-                    wheel.name,
-                    text="To replace it, remove it first",
-                ),
+                run(*environment.command("uninstall", wheel.name), text="To replace it, remove it first"),
             ),
         )
 

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.context import Choice, Context, Rejected
+from splatfix.context.commands import removed_by
 from splatfix.context.compilers import HostCompilers, choose_compilers
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
 from splatfix.core.errors import Problem, usage_problem
@@ -74,7 +75,12 @@ def plan_install(request: Request, context: Context) -> InstallPlan | Problem:
     if isinstance(made, Problem):
         return made
     folders = tuple(str(resolved_folder(text) or text) for text in request.sources)
-    return replace(made, request=replace(request, sources=folders))
+    notes = made.notes
+    if command := removed_by(context.facts):
+        notes += (
+            f"`{command}` removes again what is not in the project's lock file: install it again after that",
+        )
+    return replace(made, request=replace(request, sources=folders), notes=notes)
 
 
 def _native_or_pure(request: Request, context: Context) -> InstallPlan | Problem:

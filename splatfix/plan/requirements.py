@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import PurePath
 
@@ -13,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from splatfix.checks.torch import torch_for
 from splatfix.context import Context
+from splatfix.context.commands import installer_of, pip
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Source, Torch
@@ -39,21 +41,21 @@ def usable_python(facts: Facts) -> Interpreter | Problem:
     if found.externally_managed:
         return Problem(
             "externally-managed",
-            f"{found.executable} belongs to the operating system, which forbids pip to change it (PEP 668).",
-            meaning="Installing there could break the system's own tools.",
+            f"{found.executable} is managed by the operating system or by uv, and refuses installations (PEP 668).",
+            meaning="Installing there could break the system's own tools; nothing was changed.",
             todo=(
                 run(found.executable, "-m", "venv", "my-env"),
                 run("splatfix", "install", ".", "--python", "my-env"),
             ),
         )
-    if version_of(facts, "pip") is None:
+    if installer_of(facts) is None:
         return Problem(
             "no-pip",
-            f"The environment of {found.executable} has no pip.",
-            meaning="splatfix builds and installs with the target environment's own pip.",
+            f"The environment of {found.executable} has no pip, and nothing else was found that installs there.",
+            meaning="splatfix builds and installs with pip or uv.",
             todo=(
-                run(found.executable, "-m", "ensurepip"),
-                run("uv", "pip", "install", "--python", found.executable, "pip", text="Or with uv"),
+                run(found.executable, "-m", "ensurepip", text="Add pip to it"),
+                run(sys.executable, "-m", "pip", "install", "uv", text="Or install uv beside splatfix"),
             ),
         )
     return found
@@ -82,8 +84,8 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch | Problem:
             f"torch in the environment of {where} cannot be read: {torch.error}.",
             meaning="Its version and CUDA build decide everything else.",
             todo=(
-                run(
-                    *(where, "-m", "pip", "install", "--force-reinstall", "--no-deps", "torch"),
+                context.pip(
+                    *("install", "--force-reinstall", "--no-deps", "torch"),
                     text="Reinstall it",
                 ),
             ),
@@ -159,7 +161,7 @@ def missing_build_tools(facts: Facts, source: Source) -> Problem | None:
         f"The environment of {interpreter.executable} lacks what {source.label} needs: {said}.",
         meaning="The build runs inside the target environment, because it must see the installed torch; splatfix itself "
         "adds no packages to it.",
-        todo=(run(interpreter.executable, "-m", "pip", "install", *missing),),
+        todo=(pip(facts, "install", *missing),),
     )
 
 

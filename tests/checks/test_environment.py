@@ -8,7 +8,7 @@ import pytest
 
 from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
-from splatfix.facts import Distribution, Fact, Facts, Gpu, GuardedImport, Pin
+from splatfix.facts import Distribution, Fact, Facts, Gpu, GuardedImport, Installer, Pin
 from splatfix.knowledge import stacks, torch_releases
 from splatfix.knowledge.archs import Arch
 from tests.machines import facts_of
@@ -225,3 +225,38 @@ def test_a_companion_of_another_patch_is_only_a_conflict(
         extensions=Fact((extension("a", sass("sm_120")),), ""),
     )
     assert [item.status for item in of(facts, "torch-companions-mismatch")] == [status]
+
+
+@pytest.mark.parametrize(
+    ("python", "installer", "status", "says"),
+    [
+        ({}, Installer(), Status.PASS, "own pip"),
+        ({"kind": "uv"}, Installer("uv", "uv", "0.13.9"), Status.PASS, "uv 0.13.9"),
+        ({}, Installer("pip", "/own/bin/python", "26.3"), Status.PASS, "pip 26.3"),
+        ({"lock_file": "/project/uv.lock"}, Installer(), Status.PASS, "`uv sync`"),
+        ({"lock_file": "C:\\project\\poetry.lock"}, Installer(), Status.PASS, "`poetry sync`"),
+        ({"externally_managed": True}, Installer(), Status.WARN, "PEP 668"),
+        ({}, None, Status.WARN, "no pip"),
+    ],
+)
+def test_what_installs_there(
+    changed: Changer,
+    rtx_5080: Facts,
+    python: dict[str, object],
+    installer: Installer | None,
+    status: Status,
+    says: str,
+) -> None:
+    own = rtx_5080.environment.interpreter.value
+    assert own is not None
+    without_pip = tuple(
+        item for item in rtx_5080.environment.distributions.value or () if item.name.lower() != "pip"
+    )
+    facts = changed(
+        interpreter=Fact(dataclasses.replace(own, **python), "probe"),  # type: ignore[arg-type]
+        distributions=Fact(without_pip, "probe"),
+        installer=Fact(installer, "test", "" if installer else "nothing found"),
+    )
+    (finding,) = of(facts, "no-installer")
+    assert finding.status is status and says in finding.summary and finding.evidence
+    assert bool(finding.remedy) is (status is Status.WARN)

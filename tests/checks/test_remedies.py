@@ -202,9 +202,7 @@ def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any],
     for step in steps:
         verb = "uninstall" if "pip uninstall" in step.line() else "install"
         assert (step.command is not None) is (start is not None), step.text
-        assert step.line().startswith(start.format(verb) if start else "This Python belongs to the system"), (
-            step.text
-        )
+        assert step.line().startswith(start.format(verb) if start else "This Python is managed by"), step.text
 
 
 def test_no_command_is_written_down_with_a_blank_to_fill_in() -> None:

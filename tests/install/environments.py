@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import tempfile
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 from splatfix.core.runner import ProcessRunner, Runner
@@ -24,17 +25,21 @@ HERE = Path(sysconfig.get_paths()["purelib"])
 TOOLS = ("pip", "setuptools", "wheel", "_distutils_hack", "pkg_resources", "packaging")
 
 
-def make_environment(folder: Path, *, torch: bool = False) -> Environment:
-    """A fresh venv that sees pip and setuptools of the Python that runs the tests, and with ``torch`` all it has."""
+def make_environment(folder: Path, *, torch: bool = False, pip: bool = True) -> Environment:
+    """A fresh venv that sees pip and setuptools of the Python that runs the tests, and with ``torch`` all it has.
+
+    Args:
+        pip: without it the environment is as uv and Poetry make them.
+    """
     template = _template()
     shutil.copytree(template.prefix, folder, symlinks=True)
     moved = {
         field.name: folder / getattr(template, field.name).relative_to(template.prefix)
         for field in dataclasses.fields(template)
-        if field.name != "python"
+        if isinstance(getattr(template, field.name), Path)
     }
     environment = Environment(str(folder / "bin" / "python"), **moved)
-    shown = HERE if torch else _tools_only(folder / "tools" / "site-packages")
+    shown = HERE if torch else _tools_only(folder / "tools" / "site-packages", TOOLS if pip else TOOLS[1:])
     (environment.purelib / "shown.pth").write_text(f"{shown}\n")
     return environment
 
@@ -49,9 +54,9 @@ def _template() -> Environment:
     return open_environment(str(place / "bin" / "python"), ProcessRunner())
 
 
-def _tools_only(folder: Path) -> Path:
+def _tools_only(folder: Path, tools: Sequence[str]) -> Path:
     folder.mkdir(parents=True)
-    for name in TOOLS:
+    for name in tools:
         for entry in [HERE / name, *HERE.glob(f"{name}-*.dist-info")]:
             if entry.exists():
                 (folder / entry.name).symlink_to(entry)

@@ -21,6 +21,8 @@ from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
 from splatfix.plan.provided import MARKER
 
+PIP = ("python", "-m", "pip")
+
 WHEELS = {"cuda_toolkit-13.0.2-py3-none-any.whl": b"meta", "nvidia_nvvm-13.0.88-py3-none-any.whl": b"nvvm"}
 KNOWN = "b198824cf2f54003f50d64ada3a0f184b42ca0846c1c94192fa269ecd97a66eb"  # of cuda-toolkit 13.0.2
 NVVM = hashlib.sha256(b"nvvm").hexdigest()
@@ -71,7 +73,7 @@ def action(tmp_path: Path) -> ProvideToolkit:
 
 def provide(action: ProvideToolkit, runner: FakePip) -> Path:
     log = Path(action.folder).parents[1] / "log.txt"
-    return provide_toolkit(action, "python", runner, log, lambda _: None)[0]
+    return provide_toolkit(action, PIP, runner, log, lambda _: None)[0]
 
 
 def test_made_mended_and_marked(action: ProvideToolkit) -> None:
@@ -87,12 +89,12 @@ def test_exactly_what_was_downloaded_is_installed(action: ProvideToolkit) -> Non
     """By the hash that the tables know, else by that of the file, and both are written down."""
     runner = FakePip()
     log = Path(action.folder).parents[1] / "log.txt"
-    root, digest = provide_toolkit(action, "python", runner, log, lambda _: None)
+    root, digest = provide_toolkit(action, PIP, runner, log, lambda _: None)
     locked = {"cuda-toolkit==13.0.2": KNOWN, "nvidia-nvvm==13.0.88": NVVM}
     assert runner.lock == [f"{pin} --hash=sha256:{value}" for pin, value in locked.items()]
     assert json.loads((Path(action.folder) / MARKER).read_text())["wheels"] == locked
     assert len(digest) == 64 and not list(Path(action.folder).rglob("*.whl"))
-    assert provide_toolkit(action, "python", runner, log, lambda _: None) == (root, digest)
+    assert provide_toolkit(action, PIP, runner, log, lambda _: None) == (root, digest)
 
 
 def test_pip_refuses_another_wheel_than_the_known(action: ProvideToolkit, tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_pip_refuses_another_wheel_than_the_known(action: ProvideToolkit, tmp_pa
         patch.setenv("PIP_NO_INDEX", "1")
         patch.setattr("splatfix.install.downloads._UNSET", set())
         patch.setenv("PIP_FIND_LINKS", str(wheel.parent))
-        provide_toolkit(action, sys.executable, ProcessRunner(), log, lambda _: None)
+        provide_toolkit(action, (sys.executable, "-m", "pip"), ProcessRunner(), log, lambda _: None)
     assert caught.value.code == "toolkit-not-provided" and "HASHES" in log.read_text()
     assert list(Path(action.folder).parent.iterdir()) == []
 
@@ -168,11 +170,12 @@ SDIST = {"gsplat-1.5.3/setup.py": "setup()", "gsplat-1.5.3/gsplat/cuda/csrc/a.cu
 
 def test_fetched_once_and_unpacked_into_the_cache(tmp_path: Path) -> None:
     pip = FakeDownload(SDIST)
-    folder = Path(fetch_source("gsplat==1.5.3", "python", runner=pip, cache=tmp_path))
+    folder = Path(fetch_source("gsplat==1.5.3", "python", pip=PIP, runner=pip, cache=tmp_path))
     assert folder == tmp_path / "sources" / "gsplat-1.5.3"
     assert (folder / "setup.py").read_text() == "setup()" and (folder / "gsplat/cuda/csrc/a.cu").is_file()
     assert (
-        fetch_source("gsplat==1.5.3", "python", runner=pip, cache=tmp_path) == str(folder) and pip.calls == 1
+        fetch_source("gsplat==1.5.3", "python", pip=PIP, runner=pip, cache=tmp_path) == str(folder)
+        and pip.calls == 1
     )
     assert [path.name for path in (tmp_path / "sources").iterdir()] == ["gsplat-1.5.3"]
 
@@ -182,7 +185,7 @@ def test_fetched_once_and_unpacked_into_the_cache(tmp_path: Path) -> None:
 )
 def test_everything_else_is_no_business_of_its(text: str, tmp_path: Path) -> None:
     pip = FakeDownload(None)
-    assert fetch_source(text, "python", runner=pip, cache=tmp_path) == text and pip.calls == 0
+    assert fetch_source(text, "python", pip=PIP, runner=pip, cache=tmp_path) == text and pip.calls == 0
 
 
 @pytest.mark.parametrize(
@@ -198,7 +201,9 @@ def test_what_cannot_be_used_is_said_and_nothing_stays(
     members: dict[str, str] | None, words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SplatfixError) as caught:
-        fetch_source("gsplat==1.5.3", "python", runner=FakeDownload(members), cache=tmp_path / "cache")
+        fetch_source(
+            "gsplat==1.5.3", "python", pip=PIP, runner=FakeDownload(members), cache=tmp_path / "cache"
+        )
     assert caught.value.code == "source-not-fetched" and words in caught.value.what
     assert list((tmp_path / "cache" / "sources").iterdir()) == [] and not (tmp_path / "evil.py").exists()
 

@@ -275,6 +275,14 @@ def test_the_systems_own_python_is_left_alone(tmp_path: Path) -> None:
     refused("externally-managed", cuda_source(tmp_path), machine(interpreter=system))
 
 
+def test_what_a_project_removes_again_is_said(tmp_path: Path) -> None:
+    locked = dataclasses.replace(INTERPRETER, lock_file="/project/uv.lock")
+    request = Request(("fused_ssim",), backend="pure")
+    with_lock, without = (make_plan(request, machine(interpreter=item)) for item in (locked, INTERPRETER))
+    (note,) = set(with_lock.notes) - set(without.notes)
+    assert "`uv sync`" in note
+
+
 def test_torch_absent_damaged_or_for_other_hardware(tmp_path: Path) -> None:
     error = refused("no-torch", cuda_source(tmp_path), machine(torch=None))
     (diagnosed,) = run_checks(

@@ -15,6 +15,7 @@ from splatfix.core.codec import parse_json
 from splatfix.core.runner import Completed
 from splatfix.core.versions import release
 from splatfix.facts.environment.extensions import own_tag, read_extensions, read_jit_caches
+from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.linkage import runtime_libraries, torch_abi
 from splatfix.facts.environment.packages import read_distributions, read_packages, read_shadows
 from splatfix.facts.machine import toolkits
@@ -63,7 +64,7 @@ def probe(
     if raw is None:
         why = done.why() or "its answer is not readable"
         lost = unknown(f"the interpreter {python} did not describe itself: {why}", python)
-        return EnvironmentFacts(unknown(why, python), lost, lost, lost, lost, lost), {}
+        return EnvironmentFacts(unknown(why, python), lost, lost, lost, lost, lost, lost), {}
     sites = tuple(raw["site_packages"])
     distributions = _part(
         lambda: tuple(read_distributions(system, sites)), "*.dist-info and *.egg-info in site-packages"
@@ -94,6 +95,9 @@ def probe(
     facts = EnvironmentFacts(
         interpreter=Fact(_interpreter(system, raw), f"{_PROBE.name} run by {python}"),
         distributions=distributions,
+        installer=find_installer(
+            system, raw["executable"], pip_inside=any(item.name == "pip" for item in known)
+        ),
         torch=torch,
         torch_installed=Fact(torch_folder is not None, "sys.path searched for the torch package"),
         toolkit_choice=(
@@ -270,7 +274,14 @@ def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
         kind=kind,
         site_packages=tuple(raw["site_packages"]),
         externally_managed=bool(raw.get("externally_managed")),
+        lock_file=next((path for path in _lock_files(prefix) if system.exists(path)), ""),
     )
+
+
+def _lock_files(prefix: str) -> tuple[str, ...]:
+    """Where the lock file of a project would be whose environment lies in it (``.venv``)."""
+    project = re.split(r"[\\/][^\\/]*$", prefix)[0]
+    return tuple(f"{project}/{name}" for name in ("uv.lock", "poetry.lock"))
 
 
 def _assignments(text: str) -> dict[str, Any]:

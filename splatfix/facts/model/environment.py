@@ -40,6 +40,32 @@ class Interpreter:
     """``venv``, ``virtualenv``, ``conda``, ``uv``, ``pipx`` or ``system``."""
     site_packages: tuple[str, ...]
     externally_managed: bool = False
+    lock_file: str = ""
+    """``uv.lock`` or ``poetry.lock`` of the project that this is the environment of; "" where there is none."""
+
+
+@dataclass(frozen=True)
+class Installer:
+    """What installs packages in an environment; as it stands here, the environment's own pip."""
+
+    kind: str = "pip"
+    """``pip`` or ``uv``."""
+    program: str = ""
+    """uv, or another Python, whose pip does it; "" for the environment's own."""
+    version: str = ""
+    """"" for the environment's own."""
+
+    def pip(self, python: str) -> tuple[str, ...]:
+        """How pip is called for the environment of ``python``; by uv it is run from uv's cache."""
+        if self.kind == "uv":
+            return (self.program, "tool", "run", "pip", "--python", python)
+        return (self.program, "-m", "pip", "--python", python) if self.program else (python, "-m", "pip")
+
+    def command(self, python: str, verb: str, *what: str) -> tuple[str, ...]:
+        """``pip VERB WHAT`` for the environment of ``python``."""
+        if self.kind == "uv":
+            return (self.program, "pip", verb, "--python", python, *what)
+        return (*self.pip(python), verb, *what)
 
 
 @dataclass(frozen=True)
@@ -258,6 +284,7 @@ class EnvironmentFacts:
 
     interpreter: Fact[Interpreter] = field(default_factory=Fact)
     distributions: Fact[tuple[Distribution, ...]] = field(default_factory=Fact)
+    installer: Fact[Installer] = field(default_factory=Fact)
     torch: Fact[Torch] = field(default_factory=Fact)
     """Unknown with an error when torch is absent or its files could not be read; see ``torch_installed``."""
     torch_installed: Fact[bool] = field(default_factory=Fact)

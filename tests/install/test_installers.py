@@ -1,0 +1,132 @@
+"""Environments without a pip of their own: uv installs there, or the pip beside splatfix, and all comes back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import ProcessRunner
+from splatfix.facts import gather, probe_environment
+from splatfix.facts.system.live import LiveSystem
+from splatfix.install import revert
+from splatfix.install.backup import make_backup, restore
+from splatfix.install.environment import _LOCKED, Environment, open_environment, pip_install, try_lock
+from splatfix.install.wheels import open_wheel, write_wheel
+from splatfix.plan import Request
+from tests.plan.machines import make_plan
+
+from .environments import install, make_environment, run_in, snapshot, write_extension
+from .test_legacy import MAKERS, replace
+
+UV = next(
+    (
+        path
+        for path in (Path(sys.executable).with_name("uv"), shutil.which("uv"))
+        if path and Path(path).exists()
+    ),
+    None,
+)
+needs_uv = pytest.mark.skipif(UV is None, reason="uv is not installed here")
+KINDS = ("pip", pytest.param("uv", marks=needs_uv))
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is found: uv, or only the pip of the Python that runs the tests."""
+    programs = [(str(UV), "test")] if request.param == "uv" else []
+    monkeypatch.setattr("splatfix.facts.environment.installer._uv_programs", lambda *_: iter(programs))
+    return str(request.param)
+
+
+@pytest.fixture
+def bare(kind: str, tmp_path: Path) -> Environment:
+    """An environment without pip, in a folder with a space and letters that are not ASCII."""
+    made = make_environment(tmp_path / "meine Umgebung é" / ".venv", pip=False)
+    return open_environment(made.python, ProcessRunner())
+
+
+@pytest.mark.parametrize("kind", KINDS, indirect=True)
+def test_built_installed_and_reverted(bare: Environment, kind: str, tmp_path: Path) -> None:
+    before = snapshot(bare)
+    found = probe_environment(LiveSystem(), bare.python).installer.value
+    assert found == bare.installer and found is not None and (found.kind, bool(found.program)) == (kind, True)
+    outcome = install(bare, write_extension(tmp_path / "source"), afresh=True)
+    assert run_in(bare, "import tiny_probe; print(tiny_probe.answer())") == "42"
+    made = bare.platlib / "tiny_probe-1.0.dist-info" / "INSTALLER"
+    assert made.read_text().strip() == kind and outcome.items[0].version == "1.0"
+    revert(bare.python)
+    assert snapshot(bare) == before
+
+
+@pytest.mark.parametrize("kind", KINDS, indirect=True)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_legacy_install_comes_back(bare: Environment, tmp_path: Path, maker: str) -> None:
+    MAKERS[maker](bare, tmp_path / "checkout", "fused-ssim")
+    before = snapshot(bare)
+    backup, folder = replace(bare, "fused-ssim", tmp_path)
+    assert snapshot(bare) != before
+    restore(bare, backup, folder)
+    assert snapshot(bare) == before
+
+
+@pytest.mark.parametrize("kind", ["pip"], indirect=True)
+@pytest.mark.parametrize("how", ["hard links", "links"])
+def test_a_cache_behind_the_files_stays_as_it_is(bare: Environment, tmp_path: Path, how: str) -> None:
+    """uv's link modes: what is installed is the very file in its cache, or a link to it."""
+    old = write_wheel(tmp_path / "old", "pkg", "1.0", {"pkg/__init__.py": b"old = True\n"}, "")
+    pip_install(old, bare, ProcessRunner(), tmp_path / "pip.log")
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for number, path in enumerate(filter(Path.is_file, sorted(bare.purelib.glob("pkg*/*")))):
+        kept = cache / str(number)
+        path.rename(kept)
+        os.link(kept, path) if how == "hard links" else path.symlink_to(kept)
+    held = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in cache.iterdir()}
+    before = snapshot(bare)
+    new = open_wheel(write_wheel(tmp_path / "new", "pkg", "2.0", {"pkg/__init__.py": b"new = True\n"}, ""))
+    backup = make_backup(bare, new, tmp_path / "backup")
+    pip_install(new.path, bare, ProcessRunner(), tmp_path / "pip.log")
+    assert (bare.purelib / "pkg" / "__init__.py").read_bytes() == b"new = True\n"
+    restore(bare, backup, tmp_path / "backup")
+    assert snapshot(bare) == before and len(held) > 2
+    assert {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in cache.iterdir()} == held
+
+
+@pytest.mark.parametrize("kind", ["pip"], indirect=True)
+def test_missing_build_tools_are_asked_of_who_installs(bare: Environment, tmp_path: Path) -> None:
+    for path in (Path(bare.prefix) / "tools" / "site-packages").glob("setuptools*"):
+        path.unlink()
+    with pytest.raises(SplatfixError) as caught:
+        make_plan(Request((str(write_extension(tmp_path / "source")),)), gather(bare.python))
+    (step,) = caught.value.todo
+    assert caught.value.code == "build-tools-missing" and step.command is not None
+    assert step.command.argv[:6] == (sys.executable, "-m", "pip", "--python", bare.python, "install")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="exec keeps the lock")
+def test_whoever_installs_holds_the_lock(tmp_path: Path) -> None:
+    """Killed, splatfix leaves its pip or uv behind: the lock is that program's own."""
+    argv = [
+        sys.executable,
+        "-c",
+        _LOCKED,
+        str(tmp_path / "lock"),
+        sys.executable,
+        "-c",
+        "print(1, flush=True); input()",
+    ]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"1\n"
+        handle = os.open(tmp_path / "lock", os.O_RDWR)
+        assert not try_lock(handle)
+        child.kill()
+        child.wait()
+        assert try_lock(handle)
+        os.close(handle)
