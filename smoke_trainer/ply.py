@@ -80,7 +80,8 @@ def read_vertices(path: Path, wanted: Callable[[str], bool]) -> Dict[str, Array]
     short = _damaged(path, f"the header states {count} vertices, the file has fewer")
     if form == "ascii":
         table = _numbers(path, data, body, count * len(fields), short).reshape(count, len(fields))
-        return {name: table[:, at].astype(kind) for at, (name, kind) in enumerate(fields) if wanted(name)}
+        with np.errstate(invalid="ignore"):  # a number too large for its type; points far out are left out
+            return {name: table[:, at].astype(kind) for at, (name, kind) in enumerate(fields) if wanted(name)}
     layout = np.dtype([(name, _ORDERS[form] + kind) for name, kind in fields])
     if len(data) - body < count * layout.itemsize:
         raise short
