@@ -40,8 +40,10 @@ def export_scenes(names: tuple[str, ...], out: Path) -> Result:
     rows = [{"name": item.name, "folder": str(export_sample(item, out))} for item in find_samples(names)]
 
     def text(console: Console) -> None:
+        from splatfix.report.console import escape
+
         for row in rows:
-            console.print(row["folder"], markup=False, soft_wrap=True)
+            console.print(escape(row["folder"]), soft_wrap=True)
 
     return Result("scenes export", lambda: {"scenes": rows}, text)
 

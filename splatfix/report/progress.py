@@ -26,7 +26,7 @@ def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], No
         yield _plain(console)
         return
     columns = (
-        TextColumn("{task.description:<12}", markup=False),
+        TextColumn("{task.description:<12}"),
         BarColumn(),
         TextColumn("{task.fields[words]}", markup=False),
         TimeElapsedColumn(),
@@ -38,7 +38,7 @@ def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], No
             if where not in tasks:
                 for task in tasks.values():
                     bars.stop_task(task)
-                tasks[where] = bars.add_task(where, total=None, words="")
+                tasks[where] = bars.add_task(escape(where), total=None, words="")
             if state.get("iterations"):
                 bars.update(
                     tasks[where], total=state["iterations"], completed=state["iteration"], words=words(state)
@@ -67,10 +67,10 @@ def _plain(console: Console) -> Callable[[str, Mapping[str, Any]], None]:
     def show(where: str, state: Mapping[str, Any]) -> None:
         now = time.monotonic()
         if where not in last:
-            console.print(f"{where} ...", markup=False)
+            console.print(f"{escape(where)} ...", soft_wrap=True)
             last[where] = now
         elif state.get("iterations") and now - last[where] >= _TRAINING_EVERY:
-            console.print(f"{where}: {words(state)}", markup=False, soft_wrap=True)
+            console.print(escape(f"{where}: {words(state)}"), soft_wrap=True)
             last[where] = now
 
     return show

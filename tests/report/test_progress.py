@@ -24,14 +24,16 @@ def only_rich_moves_the_cursor(stream: io.StringIO) -> bool:
     return shown.isprintable() and "\\x1b" in shown
 
 
-def test_a_scene_may_be_called_anything() -> None:
+@pytest.mark.parametrize("live", [True, False])
+def test_a_scene_may_be_called_anything(live: bool) -> None:
     stream = io.StringIO()
-    with training(terminal(stream)) as show:
+    with training(terminal(stream) if live else page(stream, 300)) as show:
         for name in ("attic [old]", "cellar[/]", *NAMES.values(), CONTROL + UNICODE):
             show(name, {"iterations": 10, "iteration": 5, "seconds": 2.0, "loss": 0.1})
     assert "attic [old]" in stream.getvalue() and "cellar[/]" in stream.getvalue()
-    assert "5/10, 2.5 it/s, loss 0.1000" in stream.getvalue()
-    assert only_rich_moves_the_cursor(stream)
+    assert not live or "5/10, 2.5 it/s, loss 0.1000" in stream.getvalue()
+    assert only_rich_moves_the_cursor(stream) and "rm -rf ~" in stream.getvalue()
+    assert "\n    $ rm" not in stream.getvalue()
 
 
 @pytest.mark.parametrize("made", [terminal, lambda stream: page(stream, 300)])
