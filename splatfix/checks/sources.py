@@ -366,16 +366,22 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 def _written_down(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[Arch, bool]]:
     """Architectures that setup.py names in numbers, each with whether it means PTX."""
+    for name, ptx in _names_of_archs(item, fixed):
+        if arch := Arch.known(name):
+            yield arch, ptx
+
+
+def _names_of_archs(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[str, bool]]:
     for flag in item.source.nvcc_flags:
         for kind, number in re.findall(r"code=\[?\"?(sm|compute)_(\d+[af]?)", flag):
-            yield Arch.parse(f"sm_{number}"), kind == "compute"
+            yield f"sm_{number}", kind == "compute"
         if match := re.fullmatch(r"-arch=(sm|compute)_(\d+[af]?)", flag):
-            yield Arch.parse(f"sm_{match.group(2)}"), match.group(1) == "compute"
+            yield f"sm_{match.group(2)}", match.group(1) == "compute"
     for text in re.split(r"[;\s]+", fixed or ""):
         if match := re.fullmatch(r"(\d+\.\d+[af]?)(\+PTX)?", text):
-            yield Arch.parse(match.group(1)), False
+            yield match.group(1), False
             if match.group(2):
-                yield Arch.parse(match.group(1)), True
+                yield match.group(1), True
 
 
 def _serves(item: CheckoutSource, fixed: str | None, arch: Arch) -> bool:

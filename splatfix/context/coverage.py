@@ -105,7 +105,8 @@ def _way(
     """How this fatbin runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
     outcome = ("none", True)
     for entry in fatbin.entries:
-        arch = archs.Arch.parse(entry.arch)
+        if (arch := archs.Arch.known(entry.arch)) is None:
+            continue  # a number that no GPU has
         if entry.kind is EntryKind.SASS and archs.cubin_runs_on(arch, target, build_cuda=build_cuda):
             return "sass", True
         if entry.kind is EntryKind.PTX and archs.ptx_runs_on(arch, target):

@@ -30,6 +30,10 @@ class Spelled:
     what: str
     """``an architecture such as sm_90``."""
 
+    def fits(self, text: str) -> bool:
+        """It is spelled so."""
+        return re.fullmatch(self.pattern, text) is not None
+
 
 def parse_json(text: str) -> Any:
     """A JSON document as plain types.
@@ -88,7 +92,7 @@ def from_json(kind: type[T], document: Any) -> T:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 def _decode(kind: Any, data: Any, where: str) -> Any:
@@ -101,7 +105,7 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         plain, *rules = typing.get_args(kind)
         value = _decode(plain, data, where)
         for rule in rules:
-            if isinstance(rule, Spelled) and not re.fullmatch(rule.pattern, value, re.ASCII):
+            if isinstance(rule, Spelled) and not rule.fits(value):
                 raise CodecError(f"{where}: {rule.what} expected, {_short(value)} found")
         return value
     if origin is tuple:

@@ -9,10 +9,11 @@ from packaging.version import InvalidVersion, Version
 
 def release(text: str | None) -> tuple[int, ...]:
     """``13.0.88`` -> (13, 0, 88), ``2.11.0+cu130`` -> (2, 11, 0); of another text its first number; () without one."""
+    text = (text or "")[:200]  # Python refuses to make a number of thousands of digits
     try:
-        return Version(text or "").release
+        return Version(text).release
     except InvalidVersion:
-        found = re.search(r"\d+(?:\.\d+)*", text or "")
+        found = re.search(r"\d+(?:\.\d+)*", text)
         return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 

@@ -199,7 +199,7 @@ def parse_version(text: str) -> Version:
 
 def leading_numbers(text: str) -> Version:
     """As ``parse_version``; empty for a text that is no version."""
-    found = re.match(r"\s*(\d+(?:\.\d+)*)", text)
+    found = re.match(r"\s*(\d{1,18}(?:\.\d{1,18})*)", text)
     return tuple(map(int, found.group(1).split("."))) if found else ()
 
 

@@ -21,7 +21,7 @@ from splatfix.facts.environment.packages import read_distributions, read_package
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.model.environment import EnvironmentFacts, ImportProbe, Interpreter, Torch
-from splatfix.facts.model.fact import Fact, FatbinGroup, group_fatbins, unknown
+from splatfix.facts.model.fact import Fact, FatbinGroup, group_fatbins, unknown, version_or_none
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.facts.system.live import System
 from splatfix.facts.system.parallel import within
@@ -205,10 +205,9 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
         values = _assignments(text)
     except NotPython as error:
         return unknown(f"torch/version.py is damaged: {error}", folder)
-    if not isinstance(values.get("__version__"), str):
+    version, cuda, hip = (version_or_none(values.get(name)) for name in ("__version__", "cuda", "hip"))
+    if version is None:
         return unknown("torch/version.py names no version", folder)
-    version = values["__version__"]
-    cuda, hip = (value if isinstance(value := values.get(name), str) else None for name in ("cuda", "hip"))
     code: tuple[FatbinGroup, ...] = ()
     code_error = ""
     library = "lib/torch_cuda.dll" if system.name == "windows" else "lib/libtorch_cuda.so"
@@ -302,7 +301,7 @@ def _assignments(text: str) -> dict[str, Any]:
 def _known_archs(source: str) -> tuple[str, ...]:
     """The ``supported_arches`` list of cpp_extension, as its source spells it."""
     match = re.search(r"supported_arches\s*=\s*\[([^\[\]]*)\]", source)
-    return tuple(re.findall(r"['\"]([\d.]+[af]?)['\"]", match.group(1))) if match else ()
+    return tuple(re.findall(r"['\"]([0-9]{1,2}\.[0-9][af]?)['\"]", match.group(1))) if match else ()
 
 
 def _builder_imports(source: str) -> tuple[str, ...]:

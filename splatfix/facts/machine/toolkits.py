@@ -240,7 +240,7 @@ def _describe(system: System, root: str, found: Sequence[_Candidate], includes: 
         archs = tuple(
             line.strip()
             for line in listed.stdout.splitlines()
-            if re.fullmatch(r"sm_[0-9]{1,4}[af]?", line.strip())
+            if re.fullmatch(r"sm_[0-9]{2,3}[af]?", line.strip())
         )
     missing = _missing(system, root, include, nvcc)
     return Toolkit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from splatfix.facts.model.fact import Fact, FatbinGroup
+from splatfix.facts.model.fact import Cc, Fact, FatbinGroup, Version
 from splatfix.facts.model.source import Shadow
 
 
@@ -28,7 +28,7 @@ class Interpreter:
     """The target environment's Python."""
 
     executable: str
-    version: str
+    version: Version
     """``3.11.7``."""
     implementation: str
     abi_tag: str
@@ -112,17 +112,17 @@ class Distribution:
 class Torch:
     """The installed torch, read as text from its own files; torch is not imported for this."""
 
-    version: str
-    cuda: str | None
+    version: Version
+    cuda: Version | None
     """``torch.version.cuda``; None for a build without CUDA."""
-    hip: str | None
+    hip: Version | None
     folder: str
     cxx11_abi: bool | None = None
     code: tuple[FatbinGroup, ...] = ()
     """What the fat binaries of ``libtorch_cuda`` carry; empty for a CPU build."""
     code_error: str = ""
     """Why ``libtorch_cuda`` could not be read, when it could not."""
-    knows_archs: tuple[str, ...] = ()
+    knows_archs: tuple[Cc, ...] = ()
     """The list that its ``cpp_extension`` accepts in TORCH_CUDA_ARCH_LIST, read from its source."""
     builder_imports: tuple[str, ...] = ()
     """What its ``cpp_extension`` imports of setuptools' family, such as ``pkg_resources`` or ``pkg_resources.packaging``."""

@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from splatfix.binaries import EntryKind, Fatbin, arch_order
+from splatfix.core.codec import Spelled
 
 T = TypeVar("T")
+
+_VERSION = Spelled(r"[0-9]{1,6}([.][0-9]{1,9}){1,4}([^0-9.\s]\S{0,80})?", "a version such as 12.8")
+_SM = Spelled(r"sm_[0-9]{2,3}[af]?", "an architecture such as sm_90a")
+_CC = Spelled(r"[0-9]{1,2}[.][0-9][af]?", "an architecture such as 9.0a")
+# What those who compare them may rely on, wherever the facts come from.
+Version = Annotated[str, _VERSION]
+Sm = Annotated[str, _SM]
+Cc = Annotated[str, _CC]
+
+
+def version_or_none(text: object) -> str | None:
+    """A version; None for what is none, as a damaged file or an odd program may have it."""
+    return text if isinstance(text, str) and _VERSION.fits(text) else None
 
 
 @dataclass(frozen=True)
@@ -46,7 +60,7 @@ class Code:
     """One entry of a fat binary: machine code or PTX for one architecture."""
 
     kind: EntryKind
-    arch: str
+    arch: Sm
     """``sm_90a``; the same spelling for PTX, whose kind tells it apart."""
     ptx_version: tuple[int, int] | None = None
 
@@ -62,7 +76,16 @@ class FatbinGroup:
 def group_fatbins(fatbins: Iterable[Fatbin]) -> tuple[FatbinGroup, ...]:
     """Fatbins with equal entries counted together, most frequent first; empty fatbins are left out."""
     counts = Counter(
-        tuple(sorted({(entry.kind, entry.arch, entry.ptx_version) for entry in fatbin.entries}, key=_order))
+        tuple(
+            sorted(
+                {
+                    (entry.kind, entry.arch, entry.ptx_version)
+                    for entry in fatbin.entries
+                    if _SM.fits(entry.arch)  # a number that no GPU has runs nowhere
+                },
+                key=_order,
+            )
+        )
         for fatbin in loaded_fatbins(fatbins)
     )
     return tuple(FatbinGroup(tuple(Code(*entry) for entry in key), n) for key, n in counts.most_common())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from splatfix.facts.model.fact import Fact
+from splatfix.facts.model.fact import Fact, Sm, Version
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Gpu:
 class Driver:
     """The NVIDIA driver in two halves: kernel module and user-mode library."""
 
-    version: str | None
+    version: Version | None
     """Kernel-module version such as ``580.95.05``."""
-    cuda: str | None
+    cuda: Version | None
     """Highest CUDA level the user-mode driver offers, such as ``13.0``."""
     open_module: bool | None = None
-    library_version: str | None = None
+    library_version: Version | None = None
     """Version of the user-mode library, when it differs from the kernel module's or is known apart."""
     nvml_error: int | None = None
     """NVML's own code when it refused to start (18: library and kernel module differ)."""
@@ -65,12 +65,12 @@ class Toolkit:
     """One CUDA toolkit on disk."""
 
     root: str
-    version: str | None
+    version: Version | None
     """Such as ``13.0.88``, as nvcc says it; None when nvcc did not answer."""
     found_via: tuple[str, ...]
     """Every way it was found, for people: ``CUDA_HOME``, ``PATH, through the link /usr/bin/nvcc``."""
     nvcc: str | None = None
-    archs: tuple[str, ...] = ()
+    archs: tuple[Sm, ...] = ()
     """What it can compile for, from ``nvcc --list-gpu-code``."""
     gcc_max: int | None = None
     """Highest gcc major that its own ``crt/host_config.h`` accepts."""
@@ -148,7 +148,7 @@ class MachineFacts:
     """``x86_64``, ``aarch64``, ``arm64``..."""
     kernel: str = ""
     distribution: str = ""
-    glibc: str | None = None
+    glibc: Version | None = None
     libc: Fact[str] = field(default_factory=Fact)
     """Such as ``glibc 2.35`` or ``musl 1.2.4``; wheels of torch need glibc."""
     model: str = ""

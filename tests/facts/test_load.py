@@ -1,0 +1,97 @@
+"""Facts of strangers: one decoder names the place of what is wrong, and what it lets through breaks no check."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.app.diagnose import DiagnoseRequest, diagnose
+from splatfix.core.codec import to_json
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.facts import load
+from tests.hostile.bad_files import CONTENTS, bad_files
+from tests.machines import facts_of
+
+TORCH = "environment.torch.value"
+
+
+def document() -> dict[str, Any]:
+    made: dict[str, Any] = to_json(facts_of("h200"))
+    return made
+
+
+def put(made: dict[str, Any], place: str, value: object) -> None:
+    *way, last = [int(word) if word.isdecimal() else word for word in place.split(".")]
+    here: Any = made
+    for word in way:
+        here = here[word]
+    here[last] = value
+
+
+def refused(path: Path) -> SplatfixError:
+    with pytest.raises(SplatfixError) as caught:
+        load(path)
+    assert caught.value.exit_code is Exit.USAGE and len(str(caught.value)) < 500
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (f"{TORCH}.knows_archs.0", "bad"),
+        (f"{TORCH}.knows_archs.0", "sm_90"),
+        (f"{TORCH}.version", "\u00b2"),
+        (f"{TORCH}.version", "9" * 5000),
+        (f"{TORCH}.cuda", "12"),
+        (f"{TORCH}.code.0.entries.0.arch", "sm_99999"),
+        ("machine.driver.value.library_version", "compute_\u00b2"),
+        ("machine.gpus.value.0.memory_total", 1.5),
+        ("machine.gpus.value", [[]]),
+        ("machine", 3),
+        ("environment.interpreter.value.version", "three"),
+    ],
+)
+def test_the_place_of_a_wrong_value(place: str, value: object, tmp_path: Path) -> None:
+    made = document()
+    put(made, place, value)
+    (tmp_path / "f.json").write_text(json.dumps(made))
+    error = refused(tmp_path / "f.json")
+    named = "".join(f"[{word}]" if word.isdecimal() else f".{word}" for word in place.split("."))
+    assert error.code == "not-facts" and f"${named}" in str(error)
+
+
+@pytest.mark.parametrize("place", [f"{TORCH}.folder", "machine.kernel", "environment.torch.found_via"])
+@pytest.mark.parametrize("value", ["\ud800", "\udcff", "\0", "\x1b[2J", "9" * 10_000, "\u00b2"])
+def test_any_text_is_diagnosed(place: str, value: str, tmp_path: Path) -> None:
+    made = document()
+    put(made, place, value)
+    (tmp_path / "f.json").write_text(json.dumps(made))
+    findings = diagnose(DiagnoseRequest(facts_file=tmp_path / "f.json"), as_json=True).data()["findings"]
+    assert findings and "crash" not in {finding["status"] for finding in findings}
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 100_000, "-" + "9" * 5000])
+def test_numbers_that_are_none(number: str, tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text(json.dumps(document()).replace('"index": 0', f'"index": {number}'))
+    assert refused(tmp_path / "f.json").code == "not-json"
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, '{"machine": ' + "[" * 900 + "]" * 900 + "}"]
+)
+def test_deep_documents(text: str, tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text(text)
+    assert refused(tmp_path / "f.json").code in ("not-json", "not-facts")
+
+
+@pytest.mark.parametrize("name", [name for name, _ in bad_files() if name != "folder"])
+def test_no_facts_at_all(name: str, tmp_path: Path) -> None:
+    dict(bad_files())[name](tmp_path / "f.json")
+    path = tmp_path / "f.json"
+    if path.is_dir():
+        assert refused(path).code == "cannot-read"
+    else:
+        assert refused(path).code == ("not-json" if name in CONTENTS else "cannot-read")
