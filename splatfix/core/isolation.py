@@ -12,6 +12,14 @@ too new for target interpreters or hide the user's own packages."""
 
 # They make a child of Python run a file of the user's, stay at a prompt, or take itself for another interpreter (macOS).
 _DROPPED = ("PYTHONSTARTUP", "PYTHONINSPECT", "__PYVENV_LAUNCHER__")
+_PATHS_OF_PIP = {
+    "PIP_FIND_LINKS",
+    "PIP_CONFIG_FILE",
+    "PIP_CONSTRAINT",
+    "PIP_CERT",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+}
 
 
 def isolated(env: Mapping[str, str] | None) -> dict[str, str]:
@@ -22,6 +30,11 @@ def isolated(env: Mapping[str, str] | None) -> dict[str, str]:
     """
     given = os.environ if env is None else env
     kept = {name: value for name, value in given.items() if name not in _DROPPED}
+    for name in _PATHS_OF_PIP & kept.keys():  # a person meant them from where they typed
+        kept[name] = " ".join(
+            os.path.abspath(word) if os.path.exists(word) else word  # noqa: PTH100, PTH110 - may be an address
+            for word in kept[name].split(" ")
+        )
     return {"PYTHONDONTWRITEBYTECODE": "1", **without_relative_path(kept)}
 
 

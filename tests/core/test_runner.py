@@ -216,6 +216,14 @@ def test_a_program_of_the_current_folder_is_not_found(
     assert RUNNER.run([f"./{path}/nvcc-here"], timeout=20, env=env).ok, "a path is what was asked for"
 
 
+def test_relative_paths_of_pip_are_meant_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wheels").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIP_FIND_LINKS", "wheels https://host.example/wheels")
+    done = RUNNER.run(python("import os; print(os.environ['PIP_FIND_LINKS'])"), timeout=20)
+    assert done.stdout == f"{tmp_path / 'wheels'} https://host.example/wheels\n"
+
+
 def test_a_child_of_python_does_not_stay_at_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONINSPECT", "1")
     monkeypatch.setenv("PYTHONSTARTUP", "start.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -76,9 +77,10 @@ else:
 """
 
 
-def driven(target: Environment, at: int, what: str, *sources: Path) -> Completed:
+def driven(target: Environment, at: int, what: str, *sources: Path, scratch: Path | None = None) -> Completed:
     argv = [sys.executable, "-c", DRIVER, str(at), target.python, what, *map(str, sources)]
-    return ProcessRunner().run(argv, timeout=120.0, cwd=ROOT)
+    env = {**os.environ, "TMPDIR": str(scratch)} if scratch else None
+    return ProcessRunner().run(argv, timeout=120.0, cwd=ROOT, env=env)
 
 
 def settle(target: Environment) -> None:
@@ -115,17 +117,14 @@ def test_revert_killed_everywhere(prepared: Environment, survived: Survived) -> 
 
 
 @pytest.mark.slow
-def test_two_builds_killed_everywhere(
-    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survived: Survived
-) -> None:
+def test_two_builds_killed_everywhere(environment: Environment, tmp_path: Path, survived: Survived) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    monkeypatch.setenv("TMPDIR", str(scratch))
     sources = [write_extension(tmp_path / name, name=f"{name}_probe") for name in ("one", "two")]
     before = snapshot(environment)
     left = 0
     for at in range(1, 300):
-        done = driven(environment, at, "build", *sources)
+        done = driven(environment, at, "build", *sources, scratch=scratch)
         settle(environment)
         left = max(left, len(list(scratch.glob("splatfix-*"))))
         if done.ok:
@@ -143,7 +142,7 @@ def test_two_builds_killed_everywhere(
     assert answers == "42 42"
     # killed in the middle of a build they leave scratch folders; later runs have removed them
     assert left > 0
-    assert driven(environment, 0, "build", *sources).ok
+    assert driven(environment, 0, "build", *sources, scratch=scratch).ok
     assert list(scratch.glob("splatfix-*")) == []
 
 
