@@ -7,18 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.result import Result
 from splatfix.context import Goal, make_context
-from splatfix.core.errors import Exit, Problem, require
+from splatfix.core.errors import Exit, Problem, SplatfixError, require, usage_error
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from splatfix.facts import LiveSystem
+    from splatfix.facts import Facts, LiveSystem
     from splatfix.install import Outcome
     from splatfix.plan import InstallPlan, Request
 
@@ -72,13 +74,13 @@ def install(
     from splatfix.certify import verify
     from splatfix.facts import gather
     from splatfix.install import WheelCache, execute, revert
-    from splatfix.plan import plan_install
     from splatfix.report import console, installation
     from splatfix.report.progress import InstallProgress
 
+    named = resume or bool(request.sources)
     interpreter, request = prepare(request, python, resume=resume)
     facts = gather(interpreter, system=with_toolkit(request.cuda_home))
-    plan = require(plan_install(request, make_context(facts, Goal(request.targets))))
+    plan = planned(request, facts, named=named)
     if not options.as_json:
         installation.show_plan(console.out(), plan, why=options.why)
         confirm("Go ahead?")
@@ -94,6 +96,59 @@ def install(
         "install",
         lambda: installation.install_document(outcome=outcome),
         lambda console: installation.show_outcome(console, outcome, next_step(outcome)),
+    )
+
+
+def planned(request: Request, facts: Facts, *, named: bool) -> InstallPlan:
+    """The plan for a request.
+
+    Args:
+        named: the user named a source. Else it is the current folder, and only a stack or a CUDA extension there is meant.
+
+    Raises:
+        SplatfixError: what is in the way of a plan; ``no-source`` (exit code 2) where nothing can be meant.
+    """
+    from splatfix.plan import plan_install, stacks_of
+
+    made = plan_install(request, make_context(facts, Goal(request.targets)))
+    if named or request.backend == "pure" or stacks_of(Path.cwd()):
+        return require(made)
+    if isinstance(made, Problem):
+        if made.code in ("not-an-extension", "not-a-checkout"):
+            raise _no_source(request, facts, made.what, made.todo)
+    elif not made.targets:
+        what = f"{Path.cwd()} has no CUDA extension and is no splatting stack."
+        raise _no_source(
+            request, facts, what, (run("splatfix", "install", ".", text="To install it all the same"),)
+        )
+    return require(made)
+
+
+def _no_source(request: Request, facts: Facts, what: str, todo: tuple[Step, ...]) -> SplatfixError:
+    """No SOURCE was typed, and the current folder is none; what is installed could be meant."""
+    from splatfix.plan import install_name
+
+    context = make_context(facts, Goal(request.targets))
+    owners = {
+        item.distribution
+        for item in facts.environment.extensions.value or ()
+        if item.links_torch and item.importable and not (item.distribution or "").lower().startswith("torch")
+    }
+    rebuild = [
+        context.install(
+            folder
+            if Path(folder := url2pathname(urlsplit(item.origin).path)).is_dir()
+            else install_name(item.name),
+            text=f"To rebuild the installed {item.name}",
+        )
+        for item in facts.environment.distributions.value or ()
+        if item.name in owners
+    ]
+    return usage_error(
+        "no-source",
+        f"No SOURCE was named. {what}",
+        *todo,
+        *rebuild,
     )
 
 
@@ -131,12 +186,12 @@ def plan(request: Request, python: str | None, *, resume: bool = False) -> Resul
         SplatfixError: as :func:`install` before it changes anything.
     """
     from splatfix.facts import gather
-    from splatfix.plan import plan_install
     from splatfix.report import installation
 
+    named = resume or bool(request.sources)
     interpreter, request = prepare(request, python, resume=resume)
     facts = gather(interpreter, system=with_toolkit(request.cuda_home))
-    plan = require(plan_install(request, make_context(facts, Goal(request.targets))))
+    plan = planned(request, facts, named=named)
 
     return Result(
         "install",

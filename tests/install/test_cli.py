@@ -96,7 +96,7 @@ def test_typed_inside_a_checkout_it_installs_every_extension(
         (checkout / name).write_text("")
     before = snapshot(environment)
     monkeypatch.chdir(checkout)
-    assert splatfix("install", "--python", environment.python) == 0
+    assert splatfix("install", ".", "--python", environment.python) == 0
     text = capsys.readouterr().out
     assert "a checkout of" in text and "its extensions: first, second" in text
     code = "import first_probe, second_probe; print(first_probe.answer(), second_probe.answer())"
@@ -197,11 +197,33 @@ def test_typed_where_there_is_nothing(
     (tmp_path / "nothing").mkdir()
     monkeypatch.chdir(tmp_path / "nothing")
     assert splatfix("install", "--target", "sm_120", "--python", environment.python) == 2
-    assert "(not-an-extension)" in capsys.readouterr().err
+    assert "(no-source)" in capsys.readouterr().err
     monkeypatch.setattr(Path, "home", classmethod(lambda cls: tmp_path / "nothing"))
     assert splatfix("install", "--target", "sm_120", "--python", environment.python) == 2
     assert "your home folder, not a checkout" in capsys.readouterr().err
     assert not environment.state_folder.exists()
+
+
+@pytest.mark.parametrize("clone", [True, False])
+def test_typed_in_some_project_it_installs_nothing(
+    clone: bool,
+    environment: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project = write_extension(tmp_path / "project")
+    if clone:
+        (project / ".git").mkdir()
+    monkeypatch.chdir(project)
+    before = snapshot(environment)
+    for more in ((), ("--dry-run",)):
+        assert splatfix("install", *more, "--python", environment.python, "--json") == 2
+        problem = json.loads(capsys.readouterr().out)["error"]
+        assert problem["code"] == "no-source"
+        assert problem["todo"][0]["argv"][:3] == ["splatfix", "install", "."]
+    assert snapshot(environment) == before
+    assert splatfix("install", ".", "--python", environment.python, "--dry-run") == 0
 
 
 @pytest.mark.parametrize("cuda", [True, False])

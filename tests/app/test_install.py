@@ -1,0 +1,41 @@
+"""What ``install`` means where no SOURCE was named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from splatfix.app.install import planned
+from splatfix.core.errors import SplatfixError
+from splatfix.core.step import commands
+from splatfix.facts import Facts
+from splatfix.facts.model import Fact
+from splatfix.plan import Request
+from tests.machines import facts_of
+
+
+def with_origins(facts: Facts, **origins: str) -> Facts:
+    known = facts.environment.distributions
+    changed = tuple(replace(item, origin=origins.get(item.name, item.origin)) for item in known.value or ())
+    return replace(
+        facts, environment=replace(facts.environment, distributions=Fact(changed, known.found_via))
+    )
+
+
+def test_what_is_installed_can_be_rebuilt_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = facts_of("rtx-3090-and-5090")
+    owners = {item.distribution for item in facts.environment.extensions.value or () if item.links_torch}
+    names = [name for name in owners if name and not name.startswith("torch")]
+    assert names
+    (tmp_path / "clone").mkdir()
+    facts = with_origins(facts, **{names[0]: (tmp_path / "clone").as_uri()})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SplatfixError) as caught:
+        planned(Request((".",), ("sm_120",)), facts, named=False)
+    assert caught.value.code == "no-source"
+    told = [command.argv for command in commands(caught.value.todo)]
+    assert any(str(tmp_path / "clone") in argv and argv[-2:] == ("--target", "sm_120") for argv in told)
