@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatfix.app.interrupts import on_interrupt
-from splatfix.app.result import Result
+from splatfix.app.result import Result, target_python
 from splatfix.core.errors import Exit, usage_error
 from splatfix.core.step import Step, run, say
 
@@ -60,7 +60,7 @@ def certify(asked: CertifyRequest) -> Result:
     from splatfix.report.progress import training
 
     with on_interrupt(_interrupted):
-        target = facts.resolve_python(asked.python)
+        target = target_python(asked.python)
         known = facts.gather(target)
         device = device_for(asked.device, known)
         require_gpu(asked.renderer, device, known)

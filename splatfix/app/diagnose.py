@@ -111,10 +111,14 @@ def _facts(request: DiagnoseRequest) -> Facts:
         raise usage_error(
             "not-a-folder", f"There is no folder {request.repo}.", say("Give the folder of the checkout.")
         )
-    interpreter = facts.resolve_python(request.python)
+    choice = facts.choose_python(request.python)
     with on_interrupt(lambda: _partial_recording(request.record)):
         found = facts.gather(
-            interpreter, try_imports=request.try_imports, record=request.record, redact=request.redact
+            choice.python,
+            chosen=choice.why,
+            try_imports=request.try_imports,
+            record=request.record,
+            redact=request.redact,
         )
     return facts.with_checkout(found, request.repo, source_patterns()) if request.repo else found
 

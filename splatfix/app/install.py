@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
-from splatfix.app.result import Result
+from splatfix.app.result import Result, target_python
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, Problem, SplatfixError, require, usage_error
 from splatfix.core.proof import RungName
@@ -44,10 +44,9 @@ def prepare(request: Request, python: str | None, *, resume: bool = False) -> tu
     Raises:
         SplatfixError: a source that cannot be fetched, an interpreter that is none, nothing to resume.
     """
-    from splatfix.facts import resolve_python
     from splatfix.install import fetch_source, request_to_resume
 
-    interpreter = resolve_python(python)
+    interpreter = target_python(python)
     if resume:
         return interpreter, request_to_resume(interpreter)
     sources = tuple(fetch_source(text, interpreter) for text in request.sources or (".",))

@@ -108,6 +108,20 @@ def show_question(question: str) -> None:
     console.out().file.flush()
 
 
+def target_python(given: str | None) -> str:
+    """The interpreter to work on; says on standard error which one it is where nobody named or activated it.
+
+    Raises:
+        SplatfixError: ``no-interpreter``, ``no-environment`` (exit code 2).
+    """
+    from splatfix.facts import choose_python, resolve_python
+
+    choice = choose_python(given)
+    if choice.python and given is None and not choice.why.startswith("activated"):
+        show_message(f"Environment: {choice.python}, {choice.why}.")
+    return resolve_python(given)
+
+
 def is_terminal() -> bool:
     """Standard output is a terminal, so that somebody can be asked."""
     from splatfix.report import console

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
-from splatfix.app.result import Result
+from splatfix.app.result import Result, target_python
 from splatfix.core.step import run
 
 if TYPE_CHECKING:
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 def show_journal(python: str | None) -> Result:
     """What splatfix has changed in an environment."""
-    from splatfix.facts import resolve_python
     from splatfix.install import read_journal
     from splatfix.report import installation
 
-    interpreter = resolve_python(python)
+    interpreter = target_python(python)
     entries = read_journal(interpreter)
     return Result(
         "revert",
@@ -43,7 +42,6 @@ def revert(
         SplatfixError: no such entry, or an environment that does not allow it.
     """
     from splatfix.core.runner import ProcessRunner
-    from splatfix.facts import resolve_python
     from splatfix.install import revert as revert_one
     from splatfix.install import revert_all
     from splatfix.install.environment import open_environment
@@ -65,7 +63,7 @@ def revert(
             for outcome in outcomes:
                 installation.show_revert(console, outcome)
 
-    interpreter = resolve_python(python)
+    interpreter = target_python(python)
     state = EnvironmentState(open_environment(interpreter, ProcessRunner()).prefix, interpreter)
     with on_interrupt(state.describe):
         if everything:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from splatfix.app.result import Result
+from splatfix.app.result import Result, target_python
 from splatfix.core.errors import Exit
 
 if TYPE_CHECKING:
@@ -90,7 +90,6 @@ _ROW = ("name", "folder", "layout", "readable", "train", "held_out", "size", "po
 def _loaded(folder: Path, python: str | None) -> list[dict[str, Any]]:
     """The scenes at or below a folder, as the trainer of an environment loads them."""
     from splatfix.certify.trainer import list_scenes as scenes_of
-    from splatfix.facts import resolve_python
 
-    found = scenes_of(folder.absolute(), resolve_python(python), check=True)["scenes"]
+    found = scenes_of(folder.absolute(), target_python(python), check=True)["scenes"]
     return [{key: row.get(key) for key in _ROW} for row in found]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from splatfix.app.interrupts import on_interrupt
-from splatfix.app.result import Result
+from splatfix.app.result import Result, target_python
 from splatfix.core.errors import Exit
 from splatfix.core.step import Step, run
 
@@ -22,11 +22,11 @@ def verify(python: str | None, device: str) -> Result:
     """
     from splatfix.certify import device_for, idle_gpu
     from splatfix.certify import verify as check_kernels
-    from splatfix.facts import gather, resolve_python
+    from splatfix.facts import gather
     from splatfix.report import certificate
 
     with on_interrupt("Interrupted: no kernel was verified; nothing was changed."):
-        target = resolve_python(python)
+        target = target_python(python)
         facts = gather(target)
         where = device_for(device, facts)
         kernels = check_kernels(target, where, facts=facts)

@@ -21,6 +21,12 @@ def interpreter_answers(context: Context) -> Iterator[Outcome]:
     """splatfix touches the target environment only through a child process. If that process crashes, hangs or prints
     nonsense, the environment itself is broken, and everything below it stays unknown."""
     interpreter = context.environment.interpreter
+    if interpreter.absent:
+        yield unknown(
+            f"No environment was judged, only the machine: {interpreter.error}.",
+            remedy="Activate one, go to the folder that holds its .venv, or give --python path/to/venv.",
+        )
+        return
     if interpreter.value is None:
         yield fail(
             "The target environment's Python does not work.",

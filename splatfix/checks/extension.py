@@ -27,6 +27,8 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
     One fatbin without code for the GPU is enough: unchecked launches then fail silently, and the rasterizer answers
     with garbage such as "Tried to allocate 131060 GiB"."""
     extensions = context.environment.extensions
+    if extensions.absent:
+        return  # no environment at all
     if extensions.value is None:
         yield unknown("The native extensions could not be looked at.", evidence=reason(extensions))
         return

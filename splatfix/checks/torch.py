@@ -25,6 +25,8 @@ from splatfix.knowledge.cpp_extension import ArchListError, visible_gpu_arch_lis
 def torch_installed(context: Context) -> Iterator[Outcome]:
     """Every splatting stack needs torch. splatfix reads its version and build from its own files."""
     installed, torch = context.environment.torch_installed, context.environment.torch
+    if installed.absent:
+        return  # no environment at all
     if installed.value is None:
         yield unknown("Could not determine whether torch is installed.", evidence=reason(installed))
     elif not installed.value:

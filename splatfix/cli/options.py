@@ -23,7 +23,7 @@ Python = Annotated[
     typer.Option(
         "--python",
         help="Target environment: a Python interpreter, or a venv or conda folder.",
-        show_default="the active environment",
+        show_default="the activated one, or .venv of this project",
         metavar="ENV",
     ),
 ]

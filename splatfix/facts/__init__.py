@@ -6,7 +6,7 @@ from splatfix.binaries import Binary, EntryKind, Fatbin
 from splatfix.binaries.paths import NativeFiles, read_files
 from splatfix.facts.collect import gather, load, probe_environment, with_checkout
 from splatfix.facts.environment.installer import find_installer
-from splatfix.facts.environment.interpreter import refuse_other_program, resolve_python
+from splatfix.facts.environment.interpreter import choose_python, refuse_other_program, resolve_python
 from splatfix.facts.environment.linkage import of_torch
 from splatfix.facts.environment.packages import name_and_version
 from splatfix.facts.machine.toolkits import lending_folders
@@ -121,6 +121,7 @@ __all__ = [
     "Torch",
     "absent",
     "as_typed",
+    "choose_python",
     "commit_of",
     "extension_folders",
     "find_installer",

@@ -34,6 +34,7 @@ _PATIENCE = 120.0
 def gather(
     python: str | None = None,
     *,
+    chosen: str = "",
     system: System | None = None,
     try_imports: bool = False,
     record: Path | None = None,
@@ -42,7 +43,8 @@ def gather(
     """All facts about this machine and the environment of ``python``.
 
     Args:
-        python: the target environment's interpreter (see :func:`resolve_python`); None is splatfix's own.
+        python: the target environment's interpreter (see :func:`choose_python`); None is splatfix's own, "" is none.
+        chosen: why it is the target.
         try_imports: also import torch and every extension in a child process (seconds instead of milliseconds).
         record: a new folder for the raw answers, to be played back elsewhere (``diagnose --record``).
         redact: keep what is personal out of that folder.
@@ -52,7 +54,7 @@ def gather(
     """
     live = system or LiveSystem()
     if record is None:
-        facts = _gather(CachingSystem(live), python, try_imports)
+        facts = _gather(CachingSystem(live), python, try_imports, chosen)
         answer = facts.environment.interpreter
         if system is None and python and answer.value is None:
             refuse_other_program(python, answer.error)
@@ -60,7 +62,7 @@ def gather(
     from splatfix.facts.system.recording import RecordingSystem
 
     recording = RecordingSystem(live, record)  # refuses a folder in use before anything is asked
-    facts = _gather(recording, python, try_imports)
+    facts = _gather(recording, python, try_imports, chosen)
     recording.write(python or live.python, redact=redact, imports=try_imports)
     return facts
 
@@ -77,10 +79,14 @@ def with_checkout(facts: Facts, folder: Path, patterns: Iterable[SourcePattern])
     return dataclasses.replace(facts, checkout=unknown(why, str(folder)) if found is None else found)
 
 
-def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
-    interpreter = python or live.python
+def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "") -> Facts:
+    interpreter = live.python if python is None else python
     folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))
-    environment_job = Job(lambda: environment.probe(live, interpreter))
+    environment_job = Job(
+        lambda: (
+            environment.probe(live, interpreter) if interpreter else (environment.no_environment(chosen), {})
+        )
+    )
 
     def packaged() -> machine.Packaged:
         _, raw = environment_job.value()
@@ -101,7 +107,7 @@ def _gather(live: System, python: str | None, try_imports: bool) -> Facts:
     return redacted(
         Facts(
             machine=machine_job.value(),
-            environment=dataclasses.replace(facts, imports=probes),
+            environment=dataclasses.replace(facts, imports=probes, chosen=chosen),
             splatfix=__version__,
             gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             unreadable=live.unreadable(),

@@ -193,8 +193,12 @@ def _overview(facts: Facts) -> Iterator[tuple[str, str]]:
     yield ("driver", f"{driver.version}{level}" if driver else "none")
     toolkits = ", ".join(f"{item.version or '?'} ({item.root})" for item in machine.toolkits.value or ())
     yield ("CUDA toolkits", toolkits or "none")
+    if environment.interpreter.absent:
+        yield ("environment", "none")
+        return
     interpreter, torch = environment.interpreter.value, environment.torch.value
-    yield ("Python", f"{interpreter.version} ({interpreter.executable})" if interpreter else "not known")
+    why = f", {environment.chosen}" if environment.chosen else ""
+    yield ("Python", f"{interpreter.version} ({interpreter.executable}){why}" if interpreter else "not known")
     yield (
         "torch",
         torch.version

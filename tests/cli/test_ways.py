@@ -35,7 +35,7 @@ def test_why_of_saved_facts_names_the_plan_and_the_shut_roads() -> None:
     assert "torch==2.8.0+cu126" in done.output
     assert "Not applicable" in done.output and "has no code for sm_61" in done.output
     document = json.loads(
-        run("install", "--dry-run", "--why", "--facts", folder("gtx-1080-ti-dropped"), "--json").output
+        run("install", "--dry-run", "--why", "--facts", folder("gtx-1080-ti-dropped"), "--json").stdout
     )
     assert (document["command"], document["plan"], document["exit_code"]) == ("install", None, 0)
     assert document["options"]["available"][0]["kind"] == "other-torch"
@@ -56,10 +56,10 @@ def test_the_options_of_why_are_refused_without_it() -> None:
 
 
 def test_diagnose_suggests_a_fix_only_where_something_failed() -> None:
-    ill = json.loads(run("diagnose", "--facts", folder("rtx-3090-and-5090"), "--json").output)
+    ill = json.loads(run("diagnose", "--facts", folder("rtx-3090-and-5090"), "--json").stdout)
     assert ill["exit_code"] == 1
     assert ill["options"]["available"][0]["kind"] == "rebuild"
-    assert json.loads(run("diagnose", "--facts", folder("h200"), "--json").output)["options"] is None
+    assert json.loads(run("diagnose", "--facts", folder("h200"), "--json").stdout)["options"] is None
 
 
 def test_the_next_step_is_verify_in_the_same_environment() -> None:
@@ -75,7 +75,7 @@ def test_the_next_step_is_verify_in_the_same_environment() -> None:
 def test_why_for_a_source_here_gives_plan_and_ways(tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
     done = run("install", tmp_path, "--dry-run", "--why", "--target", "sm_120", "--json")
-    document = json.loads(done.output)
+    document = json.loads(done.stdout)
     assert document["command"] == "install"
     assert document["plan"]["steps"][0]["subject"] == "plain"
     assert document["options"]["targets"] == ["sm_120"]
@@ -91,7 +91,7 @@ def test_a_current_folder_without_gpu_code_is_not_meant(
 ) -> None:
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
     monkeypatch.chdir(tmp_path)
-    document = json.loads(run("install", "--dry-run", "--why", "--target", "sm_120", "--json").output)
+    document = json.loads(run("install", "--dry-run", "--why", "--target", "sm_120", "--json").stdout)
     assert (document["plan"], document["options"]["subjects"]) == (None, [])
 
 
@@ -131,6 +131,6 @@ def test_a_folder_of_checkouts_counts_only_when_named(
     assert isinstance(problem, SplatfixError) and int(problem.exit_code) == 2
     commands = {step.command.argv for step in problem.todo if step.command}
     assert {("splatfix", "install", "./one"), ("splatfix", "install", "./two")} <= commands
-    document = json.loads(run("install", "--dry-run", "--why", "--target", "sm_120", "--json").output)
+    document = json.loads(run("install", "--dry-run", "--why", "--target", "sm_120", "--json").stdout)
     assert (document["plan"], document["options"]["subjects"]) == (None, [])
     assert "one" not in json.dumps(document["options"])

@@ -5,31 +5,61 @@ from __future__ import annotations
 import os
 import re
 import sys
+import sysconfig
+from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.isolation import find_program
+from splatfix.core.reading import read_bytes
 from splatfix.core.step import say
 
+_MOST_INDEX = 256 << 20
+"""Bytes of a git index; the largest repositories have some 100 MB."""
 _IN_ENVIRONMENT = ("bin/python", "Scripts/python.exe", "python.exe")
 # for who names the folder of programs itself
 _IN_PROGRAMS = ("python", "python3", "python.exe")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*[tdw]*(\.exe)?", re.IGNORECASE)
 
 
-def resolve_python(given: str | None) -> str:
-    """The interpreter a person means: a path to one, a venv or conda folder, or None for the activated environment.
+@dataclass(frozen=True)
+class Choice:
+    """The target environment: its interpreter ("" where none can be meant), and why it is the one."""
 
-    splatfix may live anywhere (pipx puts it into an environment of its own), so what VIRTUAL_ENV or CONDA_PREFIX names
-    comes before the interpreter that runs splatfix.
+    python: str
+    why: str
+
+
+def resolve_python(given: str | None) -> str:
+    """The interpreter of :func:`choose_python`, for what cannot go on without one.
 
     Raises:
-        SplatfixError: ``no-interpreter`` (exit code 2) when there is none.
+        SplatfixError: ``no-interpreter``, ``no-environment`` (exit code 2).
+    """
+    choice = choose_python(given)
+    if not choice.python:
+        raise usage_error(
+            "no-environment",
+            f"Which environment is meant? {choice.why.capitalize()}.",
+            say("Activate it, go to the folder that holds its .venv, or name it with --python path/to/venv."),
+        )
+    return choice.python
+
+
+def choose_python(given: str | None) -> Choice:
+    """The interpreter a person means: a path to one, a venv or conda folder; with None the activated environment, the one
+    in the current folder (or above it, up to the project's), and the one that splatfix itself runs in where it has torch.
+
+    splatfix may live anywhere (pipx and uv put it into an environment of its own): that one is never judged, or changed,
+    without a word.
+
+    Raises:
+        SplatfixError: ``no-interpreter`` (exit code 2) when nothing is where ``given`` says.
     """
     if given is None:
-        return _activated() or sys.executable
+        return _activated() or _in_project(Path.cwd()) or _own()
     try:
-        return _interpreter_at(given)
+        return Choice(_interpreter_at(given), "named with --python")
     except OSError as error:
         raise usage_error(
             "no-interpreter",
@@ -48,15 +78,61 @@ def refuse_other_program(python: str, why: str) -> None:
         raise _no_python(Path(python), why)
 
 
-def _activated() -> str | None:
-    """The interpreter of the environment that is activated in this shell; None where none is."""
+def _activated() -> Choice | None:
+    """The environment that is activated in this shell; None where none is."""
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         folder = os.environ.get(variable, "")
         if variable == "CONDA_PREFIX" and os.environ.get("CONDA_DEFAULT_ENV") == "base":
             continue  # many shells activate it by themselves; nobody asked for it
-        for path in (Path(folder, name) for name in _IN_ENVIRONMENT if folder):
-            if path.exists():
-                return str(path.absolute())
+        if folder and (python := _python_in(Path(folder))):
+            return Choice(python, f"activated ({variable})")
+    return None
+
+
+# Names that venv's, uv's, Poetry's and pixi's projects give their environment.
+_OF_PROJECTS = (".venv", "venv", "env", ".pixi/envs/default")
+_PROJECT_FILES = (".git", "pyproject.toml", "pixi.toml")
+
+
+def _in_project(folder: Path) -> Choice | None:
+    """The environment of the project that ``folder`` is in, made here: one that git tracks came with a stranger's checkout,
+    and starting its Python would run their code."""
+    named = os.environ.get("UV_PROJECT_ENVIRONMENT", "")
+    for place in (folder, *folder.parents):
+        for name in filter(None, (named, *_OF_PROJECTS)):
+            python = _python_in(place / name)
+            if python and _made_here(place, place / name):
+                return Choice(python, f"found in {place}")
+        if any((place / name).exists() for name in _PROJECT_FILES):
+            return None
+    return None
+
+
+def _made_here(project: Path, environment: Path) -> bool:
+    mark = "pyvenv.cfg" if (environment / "pyvenv.cfg").is_file() else "conda-meta"
+    try:
+        ours = os.name != "posix" or environment.stat().st_uid == os.getuid()
+        known = (environment / mark).exists()
+    except OSError:
+        return False
+    tracked = read_bytes(project / ".git" / "index", _MOST_INDEX)
+    return (
+        ours and known and (tracked is None or (isinstance(tracked, bytes) and mark.encode() not in tracked))
+    )
+
+
+def _own() -> Choice:
+    none = "none is named with --python, activated, or in this folder"
+    folders = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    if any(Path(folder, "torch").is_dir() for folder in folders):
+        return Choice(sys.executable, f"splatfix's own: {none}")
+    return Choice("", f"{none}; splatfix's own has no torch")
+
+
+def _python_in(folder: Path) -> str | None:
+    for name in _IN_ENVIRONMENT:
+        if (folder / name).exists():
+            return str((folder / name).absolute())  # links kept: a venv is known by its link
     return None
 
 

@@ -21,7 +21,7 @@ from splatfix.facts.environment.packages import read_distributions, read_package
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.model.environment import EnvironmentFacts, ImportProbe, Interpreter, Torch
-from splatfix.facts.model.fact import Fact, FatbinGroup, group_fatbins, unknown, version_or_none
+from splatfix.facts.model.fact import Fact, FatbinGroup, absent, group_fatbins, unknown, version_or_none
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.facts.system.live import System
 from splatfix.facts.system.parallel import within
@@ -46,6 +46,24 @@ if sys.argv[1] != "torch":
 importlib.import_module(sys.argv[1])
 print("splatfix-import-ok", flush=True)
 """
+
+
+def no_environment(why: str) -> EnvironmentFacts:
+    """No environment was meant: there is nothing to ask."""
+    none = absent(why, "the command line, the shell and the current folder")
+    return EnvironmentFacts(
+        interpreter=none,
+        distributions=none,
+        torch=none,
+        torch_installed=none,
+        toolkit_choice=none,
+        extensions=none,
+        packages=none,
+        runtime_libraries=none,
+        runtime_copies=none,
+        shadows=none,
+        jit_caches=none,
+    )
 
 
 def probe(

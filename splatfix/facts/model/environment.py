@@ -296,3 +296,5 @@ class EnvironmentFacts:
     runtime_copies: Fact[tuple[RuntimeCopy, ...]] = field(default_factory=Fact)
     shadows: Fact[tuple[Shadow, ...]] = field(default_factory=Fact)
     jit_caches: Fact[tuple[JitCache, ...]] = field(default_factory=Fact)
+    chosen: str = ""
+    """Why it is the target: ``named with --python``, ``activated (VIRTUAL_ENV)``, ``found in /work/project``..."""

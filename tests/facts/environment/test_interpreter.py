@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from splatfix import facts
+from splatfix.checks import Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import resolve_python
+from splatfix.facts import choose_python, resolve_python
 
 
 def folder_with_python(folder: Path) -> Path:
@@ -18,29 +21,110 @@ def folder_with_python(folder: Path) -> Path:
     return folder
 
 
-def test_without_anything_it_is_the_one_that_runs_splatfix(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+@pytest.fixture(autouse=True)
+def nothing_activated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "UV_PROJECT_ENVIRONMENT"):
         monkeypatch.delenv(name, raising=False)
-    assert resolve_python(None) == sys.executable
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where splatfix's own packages are; there is no torch."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(folder))
+    return folder
+
+
+def test_splatfixs_own_is_meant_only_where_it_has_torch(own: Path) -> None:
+    assert choose_python(None).python == ""
+    with pytest.raises(SplatfixError) as caught:
+        resolve_python(None)
+    assert (caught.value.code, int(caught.value.exit_code)) == ("no-environment", 2)
+    (own / "torch").mkdir()
+    choice = choose_python(None)
+    assert choice.python == resolve_python(None) == sys.executable and "splatfix's own" in choice.why
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
 def test_the_activated_environment_comes_first(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (folder_with_python(tmp_path / "work" / ".venv") / "pyvenv.cfg").touch()
     monkeypatch.setenv("CONDA_DEFAULT_ENV", "gs")
     monkeypatch.setenv(variable, str(folder_with_python(tmp_path / "env")))
-    assert resolve_python(None) == str(tmp_path / "env" / "bin" / "python")
+    choice = choose_python(None)
+    assert (choice.python, variable in choice.why) == (str(tmp_path / "env" / "bin" / "python"), True)
     assert resolve_python(sys.executable) == sys.executable, "what is named counts before it"
 
 
 def test_condas_base_and_a_folder_that_is_gone_are_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONDA_PREFIX", str(folder_with_python(tmp_path / "conda")))
     monkeypatch.setenv("CONDA_DEFAULT_ENV", "base")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "gone"))
-    assert resolve_python(None) == sys.executable
+    assert choose_python(None).python == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [
+        (".venv", "pyvenv.cfg"),
+        ("venv", "pyvenv.cfg"),
+        ("env", "pyvenv.cfg"),
+        (".pixi/envs/default", "conda-meta"),
+    ],
+)
+def test_the_projects_environment_is_found_from_below(
+    name: str, mark: str, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "work"
+    environment = folder_with_python(project / name)
+    (project / "pyproject.toml").touch()
+    (project / "submodules" / "knn").mkdir(parents=True)
+    monkeypatch.chdir(project / "submodules" / "knn")
+    assert choose_python(None).python == "", "a folder of that name that is no environment"
+    (environment / mark).mkdir()
+    if mark == "pyvenv.cfg":
+        (environment / mark).rmdir()
+        (environment / mark).touch()
+    choice = choose_python(None)
+    assert (choice.python, choice.why) == (str(environment / "bin" / "python"), f"found in {project}")
+
+
+def test_an_environment_that_git_tracks_is_a_strangers(own: Path, tmp_path: Path) -> None:
+    project = tmp_path / "work"
+    (folder_with_python(project / ".venv") / "pyvenv.cfg").touch()
+    git = ["git", "-C", str(project)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    assert choose_python(None).python
+    subprocess.run([*git, "add", "-f", "."], check=True)
+    assert choose_python(None).python == ""
+
+
+def test_nothing_is_looked_for_above_the_project(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder_with_python(tmp_path / "work" / ".venv") / "pyvenv.cfg").touch()
+    (tmp_path / "work" / "clone" / ".git").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work" / "clone")
+    assert choose_python(None).python == ""
+
+
+def test_without_an_environment_the_machine_is_judged(own: Path) -> None:
+    choice = choose_python(None)
+    known = facts.gather(choice.python, chosen=choice.why)
+    findings = run_checks(make_context(known, Goal()))
+    assert known.environment.interpreter.absent and known.machine.system
+    judged = {item.code for item in findings if item.status is Status.UNKNOWN}
+    assert "interpreter-broken" in judged
+    assert not judged & {"torch-missing", "no-kernel-image"}
+    assert not [
+        item for item in findings if item.family in ("torch", "environment") and item.status is Status.FAIL
+    ]
 
 
 @pytest.mark.parametrize("name", ["no/such/python", "."])
