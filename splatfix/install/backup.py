@@ -101,7 +101,7 @@ def backup_files(
     """Copy files that will get these contents, and nothing else, into ``folder``, with ``backup.json`` beside it.
 
     Raises:
-        SplatfixError: ``cannot-write``; OSError when a file cannot be read.
+        SplatfixError: ``cannot-back-up``, ``cannot-write``.
     """
     saved = tuple(_save(path, folder, number) for number, path in enumerate(contents))
     written = tuple(WrittenFile(str(path), _digest(content)) for path, content in contents.items())
@@ -248,11 +248,19 @@ def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]
 
 
 def _save(path: Path, folder: Path, number: int) -> SavedFile:
-    status = path.lstat()
-    mode = status.st_mode & 0o7777
-    if path.is_symlink():
-        return SavedFile(str(path), "", "", mode, status.st_mtime_ns, str(path.readlink()))
-    blob, content = f"{number:05d}", path.read_bytes()
+    try:
+        status = path.lstat()
+        mode = status.st_mode & 0o7777
+        if path.is_symlink():
+            return SavedFile(str(path), "", "", mode, status.st_mtime_ns, str(path.readlink()))
+        blob, content = f"{number:05d}", path.read_bytes()
+    except OSError as error:
+        raise SplatfixError(
+            "cannot-back-up",
+            f"{path} cannot be read: {error.strerror or error}.",
+            meaning="splatfix replaces nothing that it could not restore; nothing was changed.",
+            todo=(say("Make it readable, then run this again."),),
+        ) from error
     write_bytes(folder / "blobs" / blob, content)
     return SavedFile(str(path), blob, _digest(content), mode, status.st_mtime_ns)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.reading import read_text
 from splatfix.core.step import say
 from splatfix.facts import name_and_version
 from splatfix.install.environment import Environment
@@ -43,7 +45,7 @@ def find_installed(environment: Environment, name: str) -> tuple[InstalledDistri
     """Every distribution of that name in the environment's own folders (normally none or one).
 
     Raises:
-        SplatfixError: ``cannot-back-up`` for one whose files are not recorded (installed by bare distutils).
+        SplatfixError: ``cannot-back-up`` for one whose files are not recorded (installed by bare distutils), or not readable.
     """
     wanted = canonicalize_name(name)
     found: list[InstalledDistribution] = []
@@ -52,7 +54,17 @@ def find_installed(environment: Environment, name: str) -> tuple[InstalledDistri
             reader = _READERS.get(info.suffix)
             project, version = name_and_version(info.name)
             if reader and canonicalize_name(project) == wanted:
-                files = tuple(dict.fromkeys(reader(environment, site, info)))
+                try:
+                    files = tuple(dict.fromkeys(reader(environment, site, info)))
+                except (
+                    OSError,
+                    ValueError,
+                    RuntimeError,
+                    csv.Error,
+                    zipfile.BadZipFile,
+                    zlib.error,
+                ) as error:
+                    raise _cannot_back_up(info, f"its files are not known ({error})") from error
                 found.append(InstalledDistribution(project, version, info, files))
     return tuple(found)
 
@@ -87,13 +99,9 @@ def bytecode_of(path: Path) -> Iterator[Path]:
 
 
 def _dist_info(_: Environment, site: Path, info: Path) -> Iterator[Path]:
-    record = info / "RECORD"
-    if not record.is_file():
-        raise _cannot_back_up(info, "it has no RECORD of its files")
-    with record.open(encoding="utf-8", newline="") as file:
-        for row in csv.reader(file):
-            if row:
-                yield from _with_bytecode(site / row[0])
+    for row in csv.reader(_lines(info / "RECORD", "it has no RECORD of its files")):
+        if row:
+            yield from _with_bytecode(site / row[0])
     yield from _files_below(info)
 
 
@@ -102,22 +110,21 @@ def _egg_link(environment: Environment, site: Path, info: Path) -> Iterator[Path
     yield info
     yield site / EASY_INSTALL
     project = canonicalize_name(info.stem)
-    source = Path((info.read_text(encoding="utf-8", errors="replace").splitlines() or [""])[0].strip())
-    for metadata in source.glob("*.egg-info"):
+    source = Path(next(iter(_lines(info, "it is gone")), "").strip())
+    for metadata in source.glob("*.egg-info") if source.is_absolute() else ():
         if canonicalize_name(metadata.stem) == project:
             yield from _scripts(environment, metadata)
 
 
 def _egg_info(_: Environment, site: Path, info: Path) -> Iterator[Path]:
-    listed = info / "installed-files.txt"
-    if not listed.is_file():
-        raise _cannot_back_up(info, "it was installed by distutils, which keeps no list of files")
-    for line in listed.read_text(encoding="utf-8").splitlines():
-        yield from _with_bytecode((info / line).resolve())
+    for line in _lines(info / "installed-files.txt", "distutils installed it, which keeps no list of files"):
+        yield from _with_bytecode((info / line.strip()).resolve())
     yield from _files_below(info)
 
 
 def _egg(environment: Environment, site: Path, info: Path) -> Iterator[Path]:
+    if not info.is_dir() and not info.is_file():
+        raise OSError("neither a folder nor a file")
     yield site / EASY_INSTALL
     yield from _files_below(info) if info.is_dir() else (info,)
     yield from _scripts(environment, info / "EGG-INFO" if info.is_dir() else zipfile.Path(info, "EGG-INFO/"))
@@ -138,6 +145,14 @@ _READERS: Mapping[str, Callable[[Environment, Path, Path], Iterator[Path]]] = {
     ".egg-info": _egg_info,
     ".egg": _egg,
 }
+
+
+def _lines(path: Path, absent: str) -> list[str]:
+    """The lines of a list of files; raises OSError, with ``absent`` when there is none."""
+    text = read_text(path)
+    if isinstance(text, str):
+        return text.split("\n")
+    raise OSError(absent if text is None else f"{path.name}: {text.reason}")
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

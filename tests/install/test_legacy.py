@@ -5,12 +5,14 @@ Their layout is that of setuptools 57.5 and 65.5, whose ``develop`` and ``instal
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import Backup, make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
@@ -113,6 +115,33 @@ def test_what_others_added_to_the_shared_list_stays(environment: Environment, tm
     restore(environment, backup, folder)
     lines = (environment.purelib / "easy-install.pth").read_text().splitlines()
     assert sorted(lines) == sorted([str(tmp_path / "fused-ssim"), "/later/checkout"])
+
+
+FIFO = b"a pipe"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("pkg.egg-link", FIFO),
+        ("pkg-1.0.egg", FIFO),
+        ("pkg-1.0.egg", b"no zip"),
+        ("pkg-1.0.egg/EGG-INFO/entry_points.txt", b"\xff\xfe"),
+        ("pkg-1.0.egg-info/installed-files.txt", FIFO),
+        ("pkg-1.0.egg-info/PKG-INFO", b"Name: pkg"),
+        ("pkg-1.0.dist-info/RECORD", FIFO),
+        ("pkg-1.0.dist-info/RECORD", b'"' + b"x" * 200_000 + b'",,\n'),
+        ("pkg-1.0.dist-info/METADATA", b"Name: pkg"),
+    ],
+)
+def test_what_cannot_be_read_is_not_replaced(environment: Environment, file: str, content: bytes) -> None:
+    path = environment.purelib / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path) if content is FIFO else path.write_bytes(content)
+    with pytest.raises(SplatfixError) as caught:
+        find_installed(environment, "pkg")
+    assert caught.value.code == "cannot-back-up" and file.split("/")[0] in caught.value.what
 
 
 def test_a_link_to_nothing(environment: Environment, tmp_path: Path) -> None:
