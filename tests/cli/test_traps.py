@@ -177,7 +177,7 @@ ALL = (
 WITH_TORCH = (
     ("scenes export study --out ../scenes", 0),
     ("verify --device cpu", 0),
-    ("certify --data ../scenes --iterations 1 --resolution 16 --device cpu --out ../report", 1),
+    ("certify --data ../scenes --iterations 1 --resolution 16 --device cpu --out ../report", 3),
 )
 FOR_ENVIRONMENT = {"diagnose", "install", "revert", "verify", "certify"}
 
