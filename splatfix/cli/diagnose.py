@@ -50,7 +50,7 @@ Redact = Annotated[
     bool,
     typer.Option(
         " /--no-redact",
-        help="Keep user and host names, home folders, GPU UUIDs and tokens in --record.",
+        help="Keep user and host names, home folders and GPU UUIDs in --record.",
         show_default=False,
         rich_help_panel=FILES,
     ),

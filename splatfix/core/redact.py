@@ -87,6 +87,10 @@ _SECRET_NAME = re.compile(
 )
 
 
+# no path, no number, no plain word
+_SECRET_VALUE = re.compile(r"(?=[^/\\]*[A-Za-z])(?:.{16}|.*\d|.*[a-z].*[A-Z]|.*[A-Z].*[a-z])")
+
+
 def without_credentials(text: str) -> str:
     """``text`` with ``***`` in place of every credential; hosts and paths of addresses stay, and user names with a password.
 
@@ -112,7 +116,7 @@ def without_credentials(text: str) -> str:
 def own_secrets() -> tuple[str, ...]:
     """Values of this process's environment variables that have a secret's name, as far as they can be told from other text."""
     values = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
-    found = {value for value in values if len(value) >= 8 and re.match(r"[^/\\]*[A-Za-z]", value)}
+    found = {value for value in values if len(value) >= 8 and _SECRET_VALUE.match(value)}
     return tuple(sorted(found, key=len, reverse=True))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from splatfix.core.redact import redacted, without_credentials
+from splatfix.core.redact import own_secrets, redacted, without_credentials
 
 SECRET = "Tr0ub4dor3Xq9Zw7Lk2Vb8"
 TOKENS = {
@@ -121,6 +121,26 @@ def test_a_credential_is_hidden_and_the_rest_stays(text: str, shown: str) -> Non
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert without_credentials(text) == text
+
+
+def test_secrets_of_the_own_environment_are_hidden_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {"MY_TOKEN": "hunter2hunter2", "DB_PASSWORD": "Correct-Horse", "WANDB_API_KEY": "a" * 40}
+    others = {
+        "SSH_AUTH_SOCK": "/tmp/agent1/socket",
+        "AUTHENTICATION": "required",
+        "PIN_TOKEN": "12345678",
+        "GIT_AUTHOR_NAME": "Grace Hopper1",
+        "X_KEY": "abc1",
+        "CC": "gcc-12-is-mine",
+    }
+    for name, value in (secrets | others).items():
+        monkeypatch.setenv(name, value)
+    own_secrets.cache_clear()
+    try:
+        assert without_credentials(" ".join(secrets.values())) == "*** *** ***"
+        assert without_credentials(" ".join(others.values())) == " ".join(others.values())
+    finally:
+        own_secrets.cache_clear()
 
 
 @dataclass(frozen=True)
