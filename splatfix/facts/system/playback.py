@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from splatfix.binaries import Binary, BinaryError, EntryKind, Fatbin, FatbinEntry, SymbolNeeds
 from splatfix.core.codec import CodecError, from_json
@@ -19,6 +19,7 @@ from splatfix.core.runner import Completed
 from splatfix.facts.system.live import portable
 
 FORMAT = 2
+T = TypeVar("T")
 _NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
 _RELOCATABLE = "__nv_relfatbin"
 
@@ -52,16 +53,19 @@ class RawMachine:
         """
         machine = read_json(folder / "machine.json", "the first file of a recorded machine")
         if not isinstance(machine, dict) or machine.get("format") != FORMAT:
-            raise SplatfixError(
-                "not-a-machine",
-                f"{folder} is not a recorded machine of format {FORMAT}.",
-                exit_code=Exit.USAGE,
-            )
+            raise _no_machine(folder, "")
+        if lacking := [name for name in _NAMES if not isinstance(machine.get(name), str)]:
+            raise _no_machine(folder, f": machine.json lacks {', '.join(lacking)}")
         parts = {
             name: read_json(folder / f"{name}.json", "a part of a recorded machine")
             for name in _PARTS
             if (folder / f"{name}.json").exists()
         }
+        for name, document in parts.items():
+            try:
+                from_json(_PARTS[name], document)
+            except CodecError as error:
+                raise _no_machine(folder, f": {name}.json: {error}") from error
         base, windows = folder / "files", machine["system"] == "windows"
         return cls(machine, **parts, files=dict(_texts(base, windows)))
 
@@ -74,7 +78,76 @@ class RawMachine:
             write_text(folder / "files" / file_name(path), text)
 
 
-_PARTS = ("env", "paths", "commands", "nvml", "binaries", "symbols")
+def _no_machine(folder: Path, why: str) -> SplatfixError:
+    text = f"{folder} is not a recorded machine of format {FORMAT}{why}."
+    return SplatfixError("not-a-machine", text, exit_code=Exit.USAGE)
+
+
+@dataclass(frozen=True)
+class _Paths:
+    exists: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+    listings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    modified: Mapping[str, float] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Command:
+    argv: tuple[str, ...]
+    returncode: int | None = 0
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class _Symbol:
+    call: str
+    arguments: tuple[Any, ...]
+    answer: Any = None
+    error: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class _Fatbins:
+    code: tuple[str, ...]
+    count: int = 1
+    relocatable: bool = False
+
+
+@dataclass(frozen=True)
+class _File:
+    """A native file as :func:`packed` makes it, or why it could not be read."""
+
+    format: str = "elf"
+    machine: str = "x86_64"
+    size: int = 0
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    soname: str | None = None
+    delay_needed: tuple[str, ...] = ()
+    fatbins: tuple[_Fatbins, ...] = ()
+    error: str = ""
+    kind: str = ""
+
+
+_NAMES = ("system", "machine", "python", "own_python")
+# What each file of a recording holds.
+_PARTS: dict[str, Any] = {
+    "env": Mapping[str, str],
+    "paths": _Paths,
+    "commands": tuple[_Command, ...],
+    "nvml": Mapping[str, Any],
+    "binaries": Mapping[str, _File],
+    "symbols": tuple[_Symbol, ...],
+}
+_LONGEST_PATH = 4096
+_MOST_FATBINS = 100_000
 
 
 def _texts(base: Path, windows: bool) -> Iterator[tuple[str, str]]:
@@ -146,7 +219,7 @@ class PlaybackSystem:
             *self._scripts,
         ]
         for path in leaves:
-            while path not in known and path not in ("", "."):
+            while len(path) <= _LONGEST_PATH and path not in known and path not in ("", "."):
                 known.add(path)
                 path = posixpath.dirname(path)
         return known
@@ -184,7 +257,7 @@ class PlaybackSystem:
 
     def realpath(self, path: str) -> str:
         plain = posixpath.normpath(path.replace("\\", "/") if self._windows else path)
-        for _ in range(40):  # as many links as Linux follows
+        for _ in range(40 if len(plain) <= _LONGEST_PATH else 0):  # as many links as Linux follows
             parts = plain.split("/")
             for end in range(len(parts), 1, -1):
                 head = self._key("/".join(parts[:end]))
@@ -218,25 +291,25 @@ class PlaybackSystem:
         raise FileNotFoundError(2, "No such file or directory", path)
 
     def symbol_needs(self, path: str) -> SymbolNeeds:
-        try:
-            return from_json(SymbolNeeds, self._symbol("symbol_needs", path))
-        except CodecError as error:
-            raise BinaryError(f"the recording is damaged: {error}") from error
+        return self._answer(SymbolNeeds, "symbol_needs", path)
 
     def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
-        return tuple(self._symbol("missing_exports", list(names), list(libraries)))
+        return self._answer(tuple[str, ...], "missing_exports", list(names), list(libraries))
 
     def provided_versions(self, path: str) -> tuple[str, ...]:
-        return tuple(self._symbol("provided_versions", path))
+        return self._answer(tuple[str, ...], "provided_versions", path)
 
     def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
-        return tuple(self._symbol("contains", path, list(texts)))
+        return self._answer(tuple[str, ...], "contains", path, list(texts))
 
-    def _symbol(self, call: str, *arguments: Any) -> Any:
+    def _answer(self, kind: type[T], call: str, *arguments: Any) -> T:
         found = self._symbols.get(_symbol_key(call, list(arguments)))
         if found is None:
             raise BinaryError(f"{call} was not recorded for this file")
-        return _or_raise(found)["answer"]
+        try:
+            return from_json(kind, _or_raise(found).get("answer"))
+        except CodecError as error:
+            raise BinaryError(f"the recording is damaged: {error}") from error
 
     def modified(self, path: str) -> float | None:
         return next((self._modified[key] for key in self._spellings(path) if key in self._modified), None)
@@ -291,7 +364,7 @@ def unpacked(path: str, document: Mapping[str, Any]) -> Binary:
                 0, _RELOCATABLE if item.get("relocatable") else ".nv_fatbin", tuple(map(_entry, item["code"]))
             )
             for item in document.get("fatbins", ())
-            for _ in range(item.get("count", 1))
+            for _ in range(min(item.get("count", 1), _MOST_FATBINS))
         )
         return Binary(
             path=path,
