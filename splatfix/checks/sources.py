@@ -82,16 +82,20 @@ def msvc_std_ambiguous(context: Context) -> Iterator[Outcome]:
             )
 
 
+_WITH_A_KEY = re.compile(r"(?:ssh://)?git@(?P<host>[\w.-]+)(?P<port>:\d+(?=/))?[:/]")
+
+
 @check("submodule-over-ssh", family="checkout", title="Submodules can be fetched without a key")
 def submodule_over_ssh(context: Context) -> Iterator[Outcome]:
     """A .gitmodules that names git@github.com:... needs a key that GitHub knows; without one git ends in "Permission denied
     (publickey)", and the folder stays empty. The same repository is there over https. Said only of folders that are empty."""
     found = context.checkout
     for item in found.submodules if found else ():
-        host, _, _ = item.url.removeprefix("ssh://").removeprefix("git@").replace(":", "/").partition("/")
-        if found is None or not item.empty or not item.url.startswith(("git@", "ssh://")):
+        address = _WITH_A_KEY.match(item.url)
+        if found is None or not item.empty or address is None:
             continue
-        written = (f"git@{host}:", f"ssh://git@{host}/")
+        host = address["host"]
+        written = (f"git@{host}:", f"ssh://git@{host}{address['port'] or ''}/")
         over_https = [word for start in written for word in ("-c", f"url.https://{host}/.insteadOf={start}")]
         yield warn(
             f"{item.path} is empty, and its address needs an SSH key.",

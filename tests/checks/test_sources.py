@@ -159,8 +159,14 @@ def test_submodules_over_ssh(rtx_5080: Facts) -> None:
     for other in (
         dataclasses.replace(empty, empty=False),
         dataclasses.replace(empty, url="https://github.com/someone/knn"),
+        dataclasses.replace(empty, url="ssh://git:***@github.com/someone/knn"),
+        dataclasses.replace(empty, url="git@\x1b:someone/knn"),
     ):
         assert not of(with_checkout(rtx_5080, submodules=(other,)), "submodule-over-ssh")
+
+    port = dataclasses.replace(empty, url="ssh://git@git.example:2222/someone/knn.git")
+    (found,) = of(with_checkout(rtx_5080, submodules=(port,)), "submodule-over-ssh")
+    assert "url.https://git.example/.insteadOf=ssh://git@git.example:2222/" in commands(found.remedy)[0].argv
 
 
 GTX_1080 = Fact((Gpu(0, "NVIDIA GeForce GTX 1080", cc="6.1"),), "NVML")
