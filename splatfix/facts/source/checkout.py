@@ -36,7 +36,7 @@ _MENTIONS = re.compile(r"rasteriz|fused_ssim|simple_knn|gsplat", re.IGNORECASE)
 
 _COLMAP_OPTION = re.compile(r"--((?:Sift|Feature)(?:Extraction|Matching)\.use_gpu)\b")
 _MOST_SOURCES = 100
-_MOST_LINES = 5000
+_MOST_PINS = 5000
 _PIN_NAMES = re.compile(r"[A-Za-z][\w.-]*")
 
 
@@ -124,6 +124,16 @@ def _shadows(root: Path, reader: FolderReader) -> Iterator[Shadow]:
 def read_pins(root: Path, reader: FolderReader | None = None) -> Iterator[Pin]:
     """Every requirement in the top folder's files, in order of the files' names."""
     reader = reader or FolderReader()
+    for number, pin in enumerate(_pins(root, reader)):
+        if number == _MOST_PINS:
+            reader.leave_out(
+                root, f"its files name more than {_MOST_PINS} requirements; the others are not read"
+            )
+            return
+        yield pin
+
+
+def _pins(root: Path, reader: FolderReader) -> Iterator[Pin]:
     for item in reader.children(root):
         if re.fullmatch(r"requirements.*\.txt", item.name):
             yield from _requirements(item, reader)
@@ -166,11 +176,8 @@ def _conda_file(file: os.DirEntry[str], reader: FolderReader) -> Iterator[Pin]:
 
 
 def _lines(file: os.DirEntry[str], reader: FolderReader) -> Iterator[str]:
-    """The first five thousand lines of a list of requirements, those that are as long as none is left out."""
-    lines = reader.text(Path(file.path)).splitlines()
-    if len(lines) > _MOST_LINES:
-        reader.leave_out(Path(file.path), f"it has more than {_MOST_LINES} lines; the others are not read")
-    return (line for line in lines[:_MOST_LINES] if len(line) < 1000)
+    """Lines of a list of requirements, without those that are as long as none is."""
+    return (line for line in reader.text(Path(file.path)).splitlines() if len(line) < 1000)
 
 
 def _pin(file: str, text: str) -> Pin | None:

@@ -17,13 +17,16 @@ MOST_SOURCE = 1 << 20
 MOST_TOKENS = 50_000
 """Words and signs of one Python file, some five thousand lines. A syntax tree takes two kilobytes for each, and its depth,
 that Python 3.10 does not watch, cannot be more."""
-_MOST_BYTES = 64 << 20
+_MOST_BYTES = 32 << 20
 _MOST_ENTRIES = 50_000
 _MOST_IN_FOLDER = 10_000
 _MOST_FILES = 600
 _MOST_TOKENS_IN_ALL = 12 * MOST_TOKENS
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+# Bytes of words (those of other alphabets too) and blanks; the others are signs.
+_WORD = bytes(code for code in range(256) if code > 127 or chr(code).isalnum() or code == ord("_"))
+_SIGNS = bytes(code for code in range(256) if code not in _WORD and code not in b" \t\n\r\f")
+_WORDS_ALONE = bytes.maketrans(_SIGNS, b" " * len(_SIGNS))
 # Folders of a checkout that hold no code of its own.
 _NOT_CODE = re.compile(
     r"data|datasets?|outputs?|build|dist|node_modules|__pycache__|assets|SIBR_viewers|third_party|venv|env"
@@ -155,7 +158,8 @@ class FolderReader:
 
 
 def _tokens(text: str) -> int:
-    return len(_TOKEN.findall(text))
+    content = text.encode("utf-8", "replace")
+    return len(content.translate(_WORDS_ALONE).split()) + len(content.translate(None, _WORD + b" \t\n\r\f"))
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
