@@ -306,16 +306,16 @@ def folder_checkouts() -> Iterator[tuple[str, Write]]:
 
     def deep(folder: Path) -> None:
         write_checkout(folder)
-        _nest(folder, "d", 1_500)
+        nest(folder, "d", 1_500)
 
     def deep_in_submodules(folder: Path) -> None:
         write_checkout(folder)
-        _nest(folder / "submodules/simple-knn", "d", 1_500)
+        nest(folder / "submodules/simple-knn", "d", 1_500)
 
     def deep_package(folder: Path) -> None:
         write_checkout(folder)
         (folder / "submodules/simple-knn/ext.cu").unlink()
-        _nest(folder / "submodules/simple-knn", "d", 1_500)
+        nest(folder / "submodules/simple-knn", "d", 1_500)
 
     def many_files(folder: Path) -> None:
         write_checkout(folder)
@@ -403,7 +403,7 @@ def folder_checkouts() -> Iterator[tuple[str, Write]]:
         yield f"folders-{made.__name__.replace('_', '-')}", made
 
 
-def _nest(folder: Path, name: str, depth: int) -> None:
+def nest(folder: Path, name: str, depth: int) -> None:
     """Folders in folders, deeper than a path may be long, with a .cu file at the bottom."""
     import os
 

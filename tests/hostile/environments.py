@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .bad_files import bad_files, replace
-from .checkouts import PYTHON
+from .checkouts import PYTHON, nest
 
 Write = Callable[[Path], None]
 """Writes into a site-packages folder."""
@@ -123,7 +123,7 @@ def _crossing(site: Path) -> None:
 
 def _deep(site: Path) -> None:
     write_environment(site)
-    (site / ("/".join("d" for _ in range(1_500)))).mkdir(parents=True)
+    nest(site, "d", 1_500)
 
 
 def _many(site: Path) -> None:

@@ -23,6 +23,8 @@ _NOT_EXTENSIONS = frozenset(
 _NATIVE = (".so", ".pyd", ".dll")
 _IMPORTABLE = re.compile(r"\.(cpython-\d+[\w-]*|abi3|cp\d+-\w+)\.(so|pyd)$|^[^.]+\.(so|pyd)$")
 _OF_ONE_PYTHON = re.compile(r"\.(cpython-|cp)\d+[\w-]*\.(so|pyd)$")
+_MOST_FOLDERS = 20_000
+_DEEPEST = 20
 _NOT_SOURCE = frozenset({"build", "dist", "third_party", "node_modules", "output", "data"})
 
 
@@ -120,23 +122,54 @@ def _has_init(system: System, folder: str, path: str) -> bool | None:
 
 
 def _native_files(system: System, site: str) -> Iterator[str]:
+    """Native files below a site-packages folder. One that links lead to again is met once: they may lead in circles."""
     pending = [name for name in system.listdir(site) if name not in _NOT_EXTENSIONS]
+    met: dict[tuple[str, ...], set[str]] = {}
+    first: dict[tuple[str, ...], str] = {}
+    looked = 0
     while pending:
         name = pending.pop()
         last = name.rsplit("/", 1)[-1]
         if last.endswith(_NATIVE) or ".so." in last:
             yield name
         elif ("." not in last or last.endswith(".libs")) and last != "__pycache__":
-            pending += [f"{name}/{child}" for child in system.listdir(f"{site}/{name}")]
+            looked += 1
+            if looked > _MOST_FOLDERS:
+                system.leave_out(
+                    site, f"it holds more than {_MOST_FOLDERS} folders; the others are not looked into"
+                )
+                return
+            place = f"{site}/{name}"
+            if name.count("/") > _DEEPEST:
+                system.leave_out(place, f"it lies more than {_DEEPEST} folders deep")
+                continue
+            names = system.listdir(place)
+            # only folders that hold the same names can be the same, and few do
+            if first.setdefault(names, place) != place:
+                known = met.setdefault(names, {system.realpath(first[names])})
+                if (real := system.realpath(place)) in known:
+                    continue
+                known.add(real)
+            pending += [f"{name}/{child}" for child in names]
 
 
 def _source_files(system: System, folder: str, depth: int = 3) -> Iterator[str]:
     """Native files built in place in a source folder, not those of its build output."""
-    for name in system.listdir(folder):
-        if name.endswith(_NATIVE):
-            yield name
-        elif depth and "." not in name and name not in _NOT_SOURCE and name != "__pycache__":
-            yield from (f"{name}/{path}" for path in _source_files(system, f"{folder}/{name}", depth - 1))
+    pending = [("", depth)]
+    looked = 0
+    while pending:
+        inside, left = pending.pop()
+        looked += 1
+        if looked > _MOST_FOLDERS:
+            system.leave_out(
+                folder, f"it holds more than {_MOST_FOLDERS} folders; the others are not looked into"
+            )
+            return
+        for name in system.listdir(f"{folder}/{inside}".rstrip("/")):
+            if name.endswith(_NATIVE):
+                yield inside + name
+            elif left and "." not in name and name not in _NOT_SOURCE and name != "__pycache__":
+                pending.append((f"{inside}{name}/", left - 1))
 
 
 def cache_roots(system: System) -> tuple[tuple[str, bool], ...]:

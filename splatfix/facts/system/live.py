@@ -57,6 +57,9 @@ class System(Protocol):
     def unreadable(self) -> tuple[Unread, ...]:
         """The files that were asked for and are there, but were not read; those of the kernel do not count."""
 
+    def leave_out(self, path: str, reason: str) -> None:
+        """Add to these what a probe does not look at, or not to its end."""
+
     def exists(self, path: str) -> bool:
         """The file or folder is there."""
 
@@ -130,12 +133,15 @@ class LiveSystem:
         found = read_text(path)
         if isinstance(found, Unread):
             if not path.startswith(_OF_THE_KERNEL):
-                self._unreadable[path] = found
+                self.leave_out(path, found.reason)
             return None
         return found
 
     def unreadable(self) -> tuple[Unread, ...]:
         return tuple(item for _, item in sorted(self._unreadable.items()))
+
+    def leave_out(self, path: str, reason: str) -> None:
+        self._unreadable[path] = Unread(path, reason)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)  # noqa: PTH110
@@ -147,9 +153,7 @@ class LiveSystem:
         except (OSError, ValueError):
             return ()
         if len(names) > _MOST_NAMES:
-            self._unreadable[path] = Unread(
-                path, f"it holds more than {_MOST_NAMES} entries, the most that are read"
-            )
+            self.leave_out(path, f"it holds more than {_MOST_NAMES} entries, the most that are read")
         return tuple(sorted(names[:_MOST_NAMES]))
 
     def realpath(self, path: str) -> str:
@@ -264,6 +268,9 @@ class CachingSystem:
 
     def unreadable(self) -> tuple[Unread, ...]:
         return self._system.unreadable()
+
+    def leave_out(self, path: str, reason: str) -> None:
+        self._system.leave_out(path, reason)
 
     def exists(self, path: str) -> bool:
         return self._ask("exists", path, lambda: self._system.exists(path))

@@ -236,6 +236,9 @@ class PlaybackSystem:
     def unreadable(self) -> tuple[Unread, ...]:
         return tuple(Unread(path, why) for path, why in self.raw.paths.get("unreadable", {}).items())
 
+    def leave_out(self, path: str, reason: str) -> None:
+        """It is in the recording, where the recorded machine left it out too."""
+
     def exists(self, path: str) -> bool:
         return self._key(path) not in self._absent and any(
             key in self._known for key in self._spellings(path)

@@ -1,0 +1,33 @@
+"""Folders of an environment that lead in circles, or down without end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splatfix.facts.environment import extensions
+from splatfix.facts.system.live import CachingSystem, LiveSystem
+from tests.hostile.environments import environments
+
+FOLDERS = {name: write for name, write in environments() if name.startswith("folders-")}
+
+
+@pytest.mark.parametrize(
+    ("name", "files"), [("folders-loops", 1), ("folders-crossing", 7), ("folders-deep", 1)]
+)
+def test_each_native_file_is_met_once(name: str, files: int, tmp_path: Path) -> None:
+    FOLDERS[name](tmp_path)
+    system = CachingSystem(LiveSystem())
+    assert len(list(extensions._native_files(system, str(tmp_path)))) == files
+    assert bool(system.unreadable()) == (name == "folders-deep")
+
+
+def test_folders_have_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extensions, "_MOST_FOLDERS", 3)
+    for number in range(5):
+        (tmp_path / f"f{number}").mkdir()
+    for walk in (extensions._native_files, extensions._source_files):
+        system = LiveSystem()
+        assert list(walk(system, str(tmp_path))) == []
+        assert "more than 3 folders" in system.unreadable()[0].reason
