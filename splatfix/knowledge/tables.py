@@ -16,11 +16,14 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
+from splatfix.core.codec import parse_json
+from splatfix.core.reading import read_bytes
 from splatfix.core.resources import bundled
 from splatfix.core.toml import parse_toml
 
 DATA = Path(__file__).parent / "data"
 SCHEMA = Path(__file__).parent / "schema.json"
+_MOST_OVERRIDES = 4 << 20
 """JSON Schema of every table by name; the descriptions in it are the words of an error."""
 Version = tuple[int, ...]
 T = TypeVar("T")
@@ -86,13 +89,14 @@ def load_overrides(path: Path) -> Overrides:
         KnowledgeError: the file cannot be read, names a table that does not exist, or makes a table depart from its
             schema.
     """
+    content = read_bytes(path, _MOST_OVERRIDES)
+    if not isinstance(content, bytes):
+        reason = content.reason if content else "No such file or directory"
+        raise KnowledgeError(f"The override file {path} cannot be read: {reason}.")
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise KnowledgeError(f"The override file {path} cannot be read: {error}.") from error
-    try:
-        document = json.loads(text) if path.suffix == ".json" else parse_toml(text)
-    except (ValueError, RecursionError) as error:
+        text = content.decode("utf-8-sig")
+        document = parse_json(text) if path.suffix == ".json" else parse_toml(text)
+    except ValueError as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise KnowledgeError(f"The override file {path} is not valid {kind}: {error}.") from error
     if not isinstance(document, dict):

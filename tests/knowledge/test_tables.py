@@ -39,6 +39,7 @@ from splatfix.knowledge.cpp_extension import compare
 from splatfix.knowledge.drivers import cuda_level_of_driver
 from splatfix.knowledge.tables import DATA, SCHEMA, parse_version, problem_in, table
 from splatfix.knowledge.torch_releases import build
+from tests.hostile.bad_files import bad_files
 
 NAMES = pytest.mark.parametrize("name", table_names())
 NEW = table("archs")["archs"]["120"]
@@ -313,3 +314,13 @@ def test_a_mirror_of_the_wheel_index_and_the_reach_of_a_table(tmp_path: Path) ->
     path.write_text('[torch_releases]\nindex_url = "https://mirror.example/whl"\n')
     with pytest.raises(KnowledgeError, match=r"an address with \{tag\} in it"):
         load_overrides(path)
+
+
+@pytest.mark.parametrize(
+    "kind", ["fifo", "link-to-zeros", "sparse", "link-loop", "open-brackets", "no-utf-8"]
+)
+@pytest.mark.parametrize("name", ["o.json", "o.toml"])
+def test_overrides_that_are_no_file(kind: str, name: str, tmp_path: Path) -> None:
+    dict(bad_files())[kind](tmp_path / name)
+    with pytest.raises(KnowledgeError, match=re.escape(str(tmp_path / name))):
+        load_overrides(tmp_path / name)
