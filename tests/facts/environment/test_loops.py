@@ -13,14 +13,19 @@ from tests.hostile.environments import environments
 FOLDERS = {name: write for name, write in environments() if name.startswith("folders-")}
 
 
-@pytest.mark.parametrize(
-    ("name", "files"), [("folders-loops", 1), ("folders-crossing", 7), ("folders-deep", 1)]
-)
+@pytest.mark.parametrize(("name", "files"), [("folders-loops", 1), ("folders-crossing", 7)])
 def test_each_native_file_is_met_once(name: str, files: int, tmp_path: Path) -> None:
     FOLDERS[name](tmp_path)
     system = CachingSystem(LiveSystem())
     assert len(list(extensions._native_files(system, str(tmp_path)))) == files
-    assert bool(system.unreadable()) == (name == "folders-deep")
+    assert system.unreadable() == ()
+
+
+def test_folders_have_a_depth(tmp_path: Path) -> None:
+    (tmp_path / "/".join("d" * 30)).mkdir(parents=True)
+    system = LiveSystem()
+    assert list(extensions._native_files(system, str(tmp_path))) == []
+    assert "more than 20 folders deep" in system.unreadable()[0].reason
 
 
 def test_folders_have_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
