@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gc
 import json
 import os
@@ -60,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print how many hostile inputs of each class were survived, and write it where that was asked for."""
+    """Print how many hostile inputs of each class were survived; ``--record`` lays that over what was written before."""
     counts: Counter[str] = Counter()
     for report in terminalreporter.stats.get("passed", ()):
         for name, value in getattr(report, "user_properties", ()) if report.when == "call" else ():
@@ -69,13 +70,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for what, number in sorted(counts.items()):
         terminalreporter.write_line(f"survived {number:>7,} {what}")
     if counts and config.getoption("--record"):
-        failed = len(terminalreporter.stats.get("failed", ()))
+        record = ROOT / "tests" / "records" / "hostile.json"
+        earlier = json.loads(record.read_text())["survived"] if record.exists() else {}
+        today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
         document = {
             "made_by": "make hostile",
-            "failed_tests": failed,
-            "survived": dict(sorted(counts.items())),
+            "date": today,
+            "survived": dict(sorted({**earlier, **counts}.items())),
         }
-        (ROOT / "tests" / "records" / "hostile.json").write_text(json.dumps(document, indent=2) + "\n")
+        record.write_text(json.dumps(document, indent=2) + "\n")
 
 
 @pytest.fixture
