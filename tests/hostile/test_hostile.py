@@ -15,6 +15,7 @@ from tests.hostile.harness import Case, run_one
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # minutes where other work shares the machine; each case has its own limit
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_case_survives(kind: str, survived: Survived) -> None:
     argv = [sys.executable, "-m", "tests.hostile", kind]
