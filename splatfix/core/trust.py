@@ -82,6 +82,24 @@ def mend(folder: Path) -> Step:
 def _whose(path: Path, found: os.stat_result, *, open_to_others: bool) -> str:
     if found.st_uid not in (os.getuid(), 0):
         return f"{path} belongs to another user"
-    if open_to_others and not stat.S_ISLNK(found.st_mode) and found.st_mode & 0o022:
+    if open_to_others and not stat.S_ISLNK(found.st_mode) and _open_to_others(found):
         return f"{path} can be written by others"
     return ""
+
+
+def _open_to_others(found: os.stat_result) -> bool:
+    """Others may write it; a group that has this user only (Debian's and Fedora's usual one) is nobody else."""
+    if found.st_mode & 0o002:
+        return True
+    if not found.st_mode & 0o020:
+        return False
+    import grp
+    import pwd
+
+    try:
+        group, user = grp.getgrgid(found.st_gid), pwd.getpwuid(os.getuid())
+    except KeyError:  # neither has a name here
+        return True
+    return not (
+        group.gr_gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+    )
