@@ -34,15 +34,17 @@ _PARAMETER = re.compile(
 # conda's address of a private channel; in that of a forum it is a topic
 _CHANNEL = re.compile(r"(://(?!discuss|forum)[^\s\"'<>]{1,200}?/t/)[^/\s\"'<>]{1,200}(?=/)")
 
-_SECRET = r"(?:token|secret|passw(?:or)?d|passphrase|credential|api[_-]?key|access[_-]?key|private[_-]?key)s?"
+_TELLING_NAME = (
+    r"(?:token|secret|passw(?:or)?d|passphrase|credential|api[_-]?key|access[_-]?key|private[_-]?key)s?"
+)
 # NAME_TOKEN="value", "api_key": "value"; a quote that ends a text of JSON is followed by one of its own signs
 _QUOTED = re.compile(
-    rf"({_SECRET}\\?[\"']?\s?[:=]\s?(\\?[\"']))(?![,:}}\]\s]|\2)(?:\\.|[^\n\"\\]){{1,1000}}?(?=\2)",
+    rf"({_TELLING_NAME}\\?[\"']?\s?[:=]\s?(\\?[\"']))(?![,:}}\]\s]|\2)(?:\\.|[^\n\"\\]){{1,1000}}?(?=\2)",
     re.IGNORECASE,
 )
 # NAME_TOKEN=value, password: value, --password value; not a comparison, a reference to a variable or a small number
 _PLAIN = re.compile(
-    rf"((?:{_SECRET}=|passw(?:or)?d:\s?|(?<!\S)--?[\w-]{{0,30}}{_SECRET}\s))(?![=\"'\\$%({{<-]|\d{{1,6}}\b)[^\s\"'&\\]+",
+    rf"((?:{_TELLING_NAME}=|passw(?:or)?d:\s?|(?<!\S)--?[\w-]{{0,30}}{_TELLING_NAME}\s))(?![=\"'\\$%({{<-]|\d{{1,6}}\b)[^\s\"'&\\]+",
     re.IGNORECASE,
 )
 # what is assigned to any other KEY is a secret only when it is long and mixed
