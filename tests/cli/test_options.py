@@ -50,7 +50,7 @@ def commands_of(group: Any, *above: str) -> Iterator[tuple[tuple[str, ...], Any]
             yield (*above, name), command
 
 
-@pytest.mark.parametrize(("words", "command"), commands_of(typer.main.get_command(app)))
+@pytest.mark.parametrize(("words", "command"), list(commands_of(typer.main.get_command(app))))
 def test_every_help_has_an_example_that_parses(words: tuple[str, ...], command: Any) -> None:
     examples = [line.removeprefix("Example: ") for line in (command.epilog or "").splitlines() if line]
     assert examples

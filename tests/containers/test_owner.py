@@ -31,6 +31,7 @@ def test_a_process_that_is_gone_is_dead() -> None:
 @pytest.mark.parametrize(
     "text",
     [label(), label(pid=os.getppid(), started=""), label(pid=0, place="elsewhere"), "", "{}", "[]", "null"],
+    ids=["this process", "its parent", "elsewhere", "empty", "object", "list", "null"],
 )
 def test_anything_else_is_left_alone(text: str) -> None:
     assert not is_dead(text)
