@@ -124,7 +124,7 @@ def test_an_environment_without_torch_cannot_be_certified(
     done = splatfix("certify", "--python", str(empty_venv), "--out", str(tmp_path / "report"))
     assert done.returncode == 3
     assert "(environment-not-ready)" in done.stderr
-    assert "pip install torch numpy pillow" in done.stderr
+    assert "torch numpy pillow" in " ".join(done.stderr.split())
     assert not (tmp_path / "report").exists()
 
 

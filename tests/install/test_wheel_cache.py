@@ -57,7 +57,7 @@ def test_what_somebody_else_may_have_put_there_is_not_used(tmp_path: Path) -> No
     """A digest in the cache vouches for nothing: who writes the wheel writes its digest too."""
     for spoil in (
         lambda folder: folder.chmod(0o777),
-        lambda folder: (folder.chmod(0o755), (folder / "k").chmod(0o775)),
+        lambda folder: (folder.chmod(0o755), (folder / "k").chmod(0o777)),
         lambda folder: (
             folder.chmod(0o755),
             (folder / "k").chmod(0o755),

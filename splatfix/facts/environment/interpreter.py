@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-import sysconfig
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError, usage_error
@@ -123,8 +123,8 @@ def _made_here(project: Path, environment: Path) -> bool:
 
 def _own() -> Choice:
     none = "none is named with --python, activated, or in this folder"
-    folders = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
-    if any(Path(folder, "torch").is_dir() for folder in folders):
+    here = Path.cwd()
+    if PathFinder.find_spec("torch", [folder for folder in sys.path if folder and Path(folder) != here]):
         return Choice(sys.executable, f"splatfix's own: {none}")
     return Choice("", f"{none}; splatfix's own has no torch")
 

@@ -34,7 +34,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where splatfix's own packages are; there is no torch."""
     folder = tmp_path / "own"
     folder.mkdir()
-    monkeypatch.setattr("sysconfig.get_path", lambda name: str(folder))
+    monkeypatch.setattr("sys.path", [str(folder)])
     return folder
 
 
@@ -44,6 +44,7 @@ def test_splatfixs_own_is_meant_only_where_it_has_torch(own: Path) -> None:
         resolve_python(None)
     assert (caught.value.code, int(caught.value.exit_code)) == ("no-environment", 2)
     (own / "torch").mkdir()
+    (own / "torch" / "__init__.py").touch()
     choice = choose_python(None)
     assert choice.python == resolve_python(None) == sys.executable and "splatfix's own" in choice.why
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from splatfix import facts
 from splatfix.core.codec import from_json, to_json
@@ -59,8 +60,8 @@ def test_distributions_are_those_importlib_knows() -> None:
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     found, _ = environment.probe(SYSTEM, sys.executable)
-    ours = {item.name.lower().replace("-", "_"): item.version for item in found.distributions.value or ()}
-    wanted = {name.lower().replace("-", "_"): version for name, version in json.loads(said.stdout).items()}
+    ours = {canonicalize_name(item.name): item.version for item in found.distributions.value or ()}
+    wanted = {canonicalize_name(name): version for name, version in json.loads(said.stdout).items()}
     assert wanted
     assert {name: ours.get(name) for name in wanted} == wanted
 
