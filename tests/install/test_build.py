@@ -155,7 +155,7 @@ class LittleMemory(ProcessRunner):
         try:
             if self.running == 2:
                 self.met.set()
-                self.killed.append(str(options["cwd"]))
+                self.killed.append(str(argv[-1]))
                 said = "gcc: fatal error: Killed signal terminated program cc1plus\n"
                 return Completed(tuple(map(str, argv)), 1, said, "", 1.0)
             if not self.killed:
