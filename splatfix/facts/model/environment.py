@@ -297,4 +297,4 @@ class EnvironmentFacts:
     shadows: Fact[tuple[Shadow, ...]] = field(default_factory=Fact)
     jit_caches: Fact[tuple[JitCache, ...]] = field(default_factory=Fact)
     chosen: str = ""
-    """Why it is the target: ``named with --python``, ``activated (VIRTUAL_ENV)``, ``found in /work/project``..."""
+    """Why it is the target: ``named with --python``, ``activated (VIRTUAL_ENV)``, ``found in ~/project``..."""
