@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.result import Result, target_python
@@ -125,6 +123,7 @@ def planned(request: Request, facts: Facts, *, named: bool) -> InstallPlan:
 
 def _no_source(request: Request, facts: Facts, what: str, todo: tuple[Step, ...]) -> SplatfixError:
     """No SOURCE was typed, and the current folder is none; what is installed could be meant."""
+    from splatfix.facts import origin_folder
     from splatfix.plan import install_name
 
     context = make_context(facts, Goal(request.targets))
@@ -133,16 +132,12 @@ def _no_source(request: Request, facts: Facts, what: str, todo: tuple[Step, ...]
         for item in facts.environment.extensions.value or ()
         if item.links_torch and item.importable and not (item.distribution or "").lower().startswith("torch")
     }
-    rebuild = [
-        context.install(
-            folder
-            if Path(folder := url2pathname(urlsplit(item.origin).path)).is_dir()
-            else install_name(item.name),
-            text=f"To rebuild the installed {item.name}",
-        )
-        for item in facts.environment.distributions.value or ()
-        if item.name in owners
-    ]
+    rebuild = []
+    for item in facts.environment.distributions.value or ():
+        if item.name in owners:
+            folder = origin_folder(item)
+            known = folder if folder and Path(folder).is_dir() else install_name(item.name)
+            rebuild.append(context.install(known, text=f"To rebuild the installed {item.name}"))
     return usage_error(
         "no-source",
         f"No SOURCE was named. {what}",

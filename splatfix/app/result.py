@@ -114,12 +114,12 @@ def target_python(given: str | None) -> str:
     Raises:
         SplatfixError: ``no-interpreter``, ``no-environment`` (exit code 2).
     """
-    from splatfix.facts import choose_python, resolve_python
+    from splatfix.facts import choose_python
 
     choice = choose_python(given)
     if choice.python and given is None and not choice.why.startswith("activated"):
         show_message(f"Environment: {choice.python}, {choice.why}.")
-    return resolve_python(given)
+    return choice.interpreter()
 
 
 def is_terminal() -> bool:

@@ -6,9 +6,9 @@ from splatfix.binaries import Binary, EntryKind, Fatbin
 from splatfix.binaries.paths import NativeFiles, read_files
 from splatfix.facts.collect import gather, load, probe_environment, with_checkout
 from splatfix.facts.environment.installer import find_installer
-from splatfix.facts.environment.interpreter import choose_python, refuse_other_program, resolve_python
+from splatfix.facts.environment.interpreter import choose_python, refuse_other_program
 from splatfix.facts.environment.linkage import of_torch
-from splatfix.facts.environment.packages import name_and_version
+from splatfix.facts.environment.packages import name_and_version, origin_folder
 from splatfix.facts.machine.toolkits import lending_folders
 from splatfix.facts.model import SCHEMA_VERSION, Facts
 from splatfix.facts.model.environment import (
@@ -138,6 +138,7 @@ __all__ = [
     "loaded_fatbins",
     "name_and_version",
     "of_torch",
+    "origin_folder",
     "packages_in",
     "probe_environment",
     "read_files",
@@ -147,7 +148,6 @@ __all__ = [
     "read_submodules",
     "refuse_other_program",
     "remote_of",
-    "resolve_python",
     "resolved_folder",
     "source_texts",
     "subfolders",

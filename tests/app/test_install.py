@@ -39,3 +39,4 @@ def test_what_is_installed_can_be_rebuilt_from_anywhere(
     assert caught.value.code == "no-source"
     told = [command.argv for command in commands(caught.value.todo)]
     assert any(str(tmp_path / "clone") in argv and argv[-2:] == ("--target", "sm_120") for argv in told)
+    assert all(argv[2] for argv in told), "a source that is not written down is no empty word"

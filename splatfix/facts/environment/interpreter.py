@@ -29,21 +29,21 @@ class Choice:
     python: str
     why: str
 
+    def interpreter(self) -> str:
+        """The interpreter, for what cannot go on without one.
 
-def resolve_python(given: str | None) -> str:
-    """The interpreter of :func:`choose_python`, for what cannot go on without one.
-
-    Raises:
-        SplatfixError: ``no-interpreter``, ``no-environment`` (exit code 2).
-    """
-    choice = choose_python(given)
-    if not choice.python:
-        raise usage_error(
-            "no-environment",
-            f"Which environment is meant? {choice.why.capitalize()}.",
-            say("Activate it, go to the folder that holds its .venv, or name it with --python path/to/venv."),
-        )
-    return choice.python
+        Raises:
+            SplatfixError: ``no-environment`` (exit code 2).
+        """
+        if not self.python:
+            raise usage_error(
+                "no-environment",
+                f"Which environment is meant? {self.why.capitalize()}.",
+                say(
+                    "Activate it, go to the folder that holds its .venv, or name it with --python path/to/venv."
+                ),
+            )
+        return self.python
 
 
 def choose_python(given: str | None) -> Choice:

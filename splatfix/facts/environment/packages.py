@@ -40,7 +40,12 @@ def read_distributions(system: System, sites: Iterable[str]) -> Iterator[Distrib
 
 def editable_source(distribution: Distribution) -> str | None:
     """The folder that an editable install runs from; None for any other."""
-    if not distribution.editable or not distribution.origin:
+    return origin_folder(distribution) if distribution.editable else None
+
+
+def origin_folder(distribution: Distribution) -> str | None:
+    """The folder it was installed from; None where that was an address, or is not written down."""
+    if not distribution.origin:
         return None
     try:
         parts = urlsplit(distribution.origin)

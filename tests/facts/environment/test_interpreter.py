@@ -12,7 +12,7 @@ from splatfix import facts
 from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import choose_python, resolve_python
+from splatfix.facts import choose_python
 
 
 def folder_with_python(folder: Path) -> Path:
@@ -41,12 +41,15 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_splatfixs_own_is_meant_only_where_it_has_torch(own: Path) -> None:
     assert choose_python(None).python == ""
     with pytest.raises(SplatfixError) as caught:
-        resolve_python(None)
+        choose_python(None).interpreter()
     assert (caught.value.code, int(caught.value.exit_code)) == ("no-environment", 2)
     (own / "torch").mkdir()
     (own / "torch" / "__init__.py").touch()
     choice = choose_python(None)
-    assert choice.python == resolve_python(None) == sys.executable and "splatfix's own" in choice.why
+    assert (
+        choice.python == choose_python(None).interpreter() == sys.executable
+        and "splatfix's own" in choice.why
+    )
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
@@ -58,7 +61,7 @@ def test_the_activated_environment_comes_first(
     monkeypatch.setenv(variable, str(folder_with_python(tmp_path / "env")))
     choice = choose_python(None)
     assert (choice.python, variable in choice.why) == (str(tmp_path / "env" / "bin" / "python"), True)
-    assert resolve_python(sys.executable) == sys.executable, "what is named counts before it"
+    assert choose_python(sys.executable).interpreter() == sys.executable, "what is named counts before it"
 
 
 def test_condas_base_and_a_folder_that_is_gone_are_passed_over(
@@ -131,14 +134,14 @@ def test_without_an_environment_the_machine_is_judged(own: Path) -> None:
 @pytest.mark.parametrize("name", ["no/such/python", "."])
 def test_a_python_that_is_not_there_is_wrong_usage(tmp_path: Path, name: str) -> None:
     with pytest.raises(SplatfixError) as caught:
-        facts.resolve_python(str(tmp_path / name))
+        choose_python(str(tmp_path / name)).interpreter()
     assert (caught.value.code, int(caught.value.exit_code)) == ("no-interpreter", 2)
 
 
 def test_the_bin_folder_selects_its_interpreter(empty_venv: Path, tmp_path: Path) -> None:
-    assert facts.resolve_python(str(empty_venv.parent)) == str(empty_venv)
+    assert choose_python(str(empty_venv.parent)).interpreter() == str(empty_venv)
     with pytest.raises(SplatfixError):
-        facts.resolve_python(str(tmp_path))
+        choose_python(str(tmp_path)).interpreter()
 
 
 def test_another_program_is_refused_a_broken_python_is_not(tmp_path: Path) -> None:
@@ -158,4 +161,4 @@ def test_another_program_is_refused_a_broken_python_is_not(tmp_path: Path) -> No
 
 
 def test_a_venv_folder_stands_for_its_interpreter(empty_venv: Path) -> None:
-    assert facts.resolve_python(str(empty_venv.parent.parent)) == str(empty_venv)
+    assert choose_python(str(empty_venv.parent.parent)).interpreter() == str(empty_venv)
