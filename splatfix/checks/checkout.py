@@ -256,13 +256,14 @@ def _differences(call: RenderCall, installed: SplatPackage) -> list[str]:
         problems += _keywords(
             "settings", call.settings, installed.settings, [n for n in required if n not in given]
         )
-    if call.forward and installed.forward is not None:
-        missing = [
-            name for name in installed.forward[: installed.forward_required] if name not in call.forward
-        ]
+    if (call.forward or call.forward_positional > 0) and installed.forward is not None:
+        given = {*installed.forward[: call.forward_positional], *call.forward}
+        missing = [name for name in installed.forward[: installed.forward_required] if name not in given]
         problems += _keywords("the call", call.forward, installed.forward, missing)
     if call.unpacks is not None and installed.returns is not None and call.unpacks != installed.returns:
         problems.append(f"it takes {call.unpacks} results, {installed.returns} come back")
+    elif installed.returns is not None and call.at_least > installed.returns:
+        problems.append(f"it takes result {call.at_least}, {installed.returns} come back")
     return problems
 
 

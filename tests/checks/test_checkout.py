@@ -184,6 +184,8 @@ def test_a_call_that_fits(changed: Changer) -> None:
         ("inria-v1", {"forward": (*F, "dc")}, "dc"),
         ("inria-v1", {"forward": F[2:]}, "leaves out means3D, means2D"),
         ("inria-v1", {"settings": (), "settings_positional": 11}, "leaves out debug"),
+        ("inria-v1", {"forward": (), "forward_positional": 2}, "leaves out opacities"),
+        ("inria-v1", {"unpacks": None, "at_least": 3}, "result 3, 2 come back"),
     ],
 )
 def test_a_call_of_another_variant(changed: Changer, key: str, values: dict[str, Any], words: str) -> None:
@@ -200,6 +202,9 @@ def test_a_call_of_another_variant(changed: Changer, key: str, values: dict[str,
         {"settings": (), "settings_positional": -1},
         {"unpacks": None},
         {"forward": ()},
+        {"forward": (), "forward_positional": -1},
+        {"forward": F[2:], "forward_positional": 2},
+        {"unpacks": None, "at_least": 2},
     ],
 )
 def test_what_a_call_hides_is_not_held_against_it(changed: Changer, values: dict[str, Any]) -> None:

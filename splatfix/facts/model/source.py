@@ -90,10 +90,36 @@ class RenderCall:
     settings: tuple[str, ...] = ()
     """Keywords of the Settings call."""
     settings_positional: int = 0
+    """How many settings come by position; -1 where the call hides them, or was not found."""
+    constructor: tuple[str, ...] = ()
+    """Keywords that the rasterizer is made with, besides its settings."""
     forward: tuple[str, ...] = ()
     """Keywords of the rasterizer's call."""
+    forward_positional: int = 0
+    """How many arguments come by position; -1 where the call hides them."""
     unpacks: int | None = None
     """How many values it takes apart; None when it keeps them together."""
+    at_least: int = 0
+    """How many values there must be, by an index or a starred target."""
+
+
+@dataclass(frozen=True)
+class ExtensionCall:
+    """A call of what an extension exports besides its rasterizer's forward, or of another method of that."""
+
+    file: str
+    line: int
+    function: str
+    module: str
+    """``simple_knn._C``, ``fused_ssim``, ``gsplat.rendering``."""
+    name: str
+    """``distCUDA2``, ``rasterization``, ``SparseGaussianAdam``, ``GaussianRasterizer.visible_filter``."""
+    keywords: tuple[str, ...] = ()
+    positional: int = 0
+    """-1 where the call hides its arguments."""
+    unpacks: int | None = None
+    """As those of a :class:`RenderCall`."""
+    at_least: int = 0
 
 
 @dataclass(frozen=True)
@@ -113,6 +139,8 @@ class Checkout:
     """Top-level names of splatting extensions that its Python files import, and fail without."""
     guarded: tuple[GuardedImport, ...] = ()
     calls: tuple[RenderCall, ...] = ()
+    extension_calls: tuple[ExtensionCall, ...] = ()
+    """Without those of the rasterizers' forward, which are the ``calls``."""
     shadows: tuple[Shadow, ...] = ()
     colmap_options: tuple[str, ...] = ()
     """Options that convert.py gives COLMAP and that changed their names: ``SiftExtraction.use_gpu``."""

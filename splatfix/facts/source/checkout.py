@@ -15,18 +15,19 @@ from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.source import (
     Checkout,
     CheckoutSource,
+    ExtensionCall,
     GuardedImport,
     Pin,
     RenderCall,
     Shadow,
 )
 from splatfix.facts.source.extension import code_matches, extension_folders, read_source
+from splatfix.facts.source.extension_calls import extension_calls
 from splatfix.facts.source.folder import commit_of, git_folder, read_submodules, remote_of, telling_paths
 from splatfix.facts.source.python_source import (
     guarded_imports,
     imported_modules,
     is_splat_module,
-    render_calls,
 )
 from splatfix.facts.source.reader import FolderReader, is_folder, is_there
 from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
@@ -36,6 +37,7 @@ _MENTIONS = re.compile(r"rasteriz|fused_ssim|simple_knn|gsplat", re.IGNORECASE)
 
 _COLMAP_OPTION = re.compile(r"--((?:Sift|Feature)(?:Extraction|Matching)\.use_gpu)\b")
 _MOST_SOURCES = 100
+_MOST_CALLS = 1000
 _MOST_PINS = 5000
 _PIN_NAMES = re.compile(r"[A-Za-z][\w.-]*")
 
@@ -51,7 +53,8 @@ def read_checkout(folder: Path, patterns: Iterable[SourcePattern]) -> Fact[Check
         return unknown(f"{folder} is not a folder")
     root, reader = folder.resolve(), FolderReader()
     git = git_folder(root, reader)
-    python = _PythonFiles(root, reader)
+    shadows = tuple(_shadows(root, reader))
+    python = _PythonFiles(root, reader, shadows)
     checkout = Checkout(
         folder=str(root),
         paths=telling_paths(root, reader),
@@ -63,7 +66,8 @@ def read_checkout(folder: Path, patterns: Iterable[SourcePattern]) -> Fact[Check
         imports=python.imports,
         guarded=python.guarded,
         calls=python.calls,
-        shadows=tuple(_shadows(root, reader)),
+        extension_calls=python.extension_calls,
+        shadows=shadows,
         colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(reader.text(root / "convert.py")))),
         unreadable=reader.left_out,
     )
@@ -90,10 +94,12 @@ def _sources(
 class _PythonFiles:
     """What the checkout's own Python files import and call; its extensions' files are left to ``sources``."""
 
-    def __init__(self, root: Path, reader: FolderReader) -> None:
+    def __init__(self, root: Path, reader: FolderReader, shadows: tuple[Shadow, ...]) -> None:
         modules: dict[str, None] = {}
         guarded: list[GuardedImport] = []
         calls: list[RenderCall] = []
+        others: list[ExtensionCall] = []
+        own = {item.module for item in shadows}
         for file in reader.files_below(root, (".py",), depth=3, skip=("submodules",)):
             text = reader.text(file)
             if not _MENTIONS.search(text) or (tree := reader.python(file, text)) is None:
@@ -104,10 +110,18 @@ class _PythonFiles:
             found = imported_modules(nodes, without_lines={item.line for item in here})
             modules.update(dict.fromkeys(item.partition(".")[0] for item in found if is_splat_module(item)))
             guarded += here
-            calls += render_calls(name, nodes)
+            most = _MOST_CALLS - len(calls) - len(others)
+            rasterizers, functions = extension_calls(name, nodes, most)
+            calls += rasterizers
+            others += (item for item in functions if item.module.partition(".")[0] not in own)
+            if len(calls) + len(others) == _MOST_CALLS:
+                reader.leave_out(
+                    root, f"its files hold {_MOST_CALLS} calls of extensions or more, and no further are told"
+                )
         self.imports = tuple(sorted(modules))
         self.guarded = tuple(guarded)
         self.calls = tuple(calls)
+        self.extension_calls = tuple(others)
 
 
 def _shadows(root: Path, reader: FolderReader) -> Iterator[Shadow]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from splatfix.facts.model.source import GuardedImport, RenderCall
+from splatfix.facts.model.source import GuardedImport
 from splatfix.facts.source.reader import parse_python
 
 _SPLAT_MODULE = re.compile(
-    r"(diff_\w*rasteriz\w+|\w*rasterization\w*|simple_knn|fused_ssim|gsplat)(_cuda)?(\..+)?"
+    r"(diff_\w*rasteriz\w+|diff_gauss\w*|\w*rasterization\w*|simple_knn|fused_ssim|gsplat)(_cuda)?(\..+)?"
 )
 _LONGEST_NAME = 200
 _NATIVE_NAME = re.compile(r"_C|\w+_cuda")
@@ -129,88 +129,6 @@ def _raising(nodes: Sequence[ast.AST]) -> set[int]:
         if isinstance(node, ast.Raise) or any(id(child) in found for child in ast.iter_child_nodes(node)):
             found.add(id(node))
     return found
-
-
-def render_calls(file: str, nodes: Sequence[ast.AST]) -> Iterator[RenderCall]:
-    """Every call of a rasterizer that was imported by name, with the settings built in the same function."""
-    names = imported_names(nodes)
-    modules = {
-        local: module
-        for local, (module, name) in names.items()
-        if is_splat_module(module) and name.endswith(("Settings", "Rasterizer"))
-    }
-    if not modules:
-        return
-    inner: set[int] = set()  # a function inside another is a part of it
-    for function in nodes:
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and id(function) not in inner:
-            inside = tuple(ast.walk(function))
-            inner.update(map(id, inside))
-            yield from _calls_in(file, function.name, inside, names, modules)
-
-
-def _calls_in(
-    file: str,
-    function: str,
-    inside: Sequence[ast.AST],
-    names: Mapping[str, tuple[str, str]],
-    modules: Mapping[str, str],
-) -> Iterator[RenderCall]:
-    settings: ast.Call | None = None
-    rasterizers: dict[str, str] = {}  # variable -> module
-    targets: dict[int, ast.expr] = {}
-    calls: list[tuple[ast.Call, str]] = []
-    nodes = sorted(
-        (node for node in inside if isinstance(node, (ast.Assign, ast.Call))),
-        key=lambda node: (node.lineno, node.col_offset),
-    )
-    for node in nodes:
-        if isinstance(node, ast.Assign):
-            targets[id(node.value)] = node.targets[0]
-            callee = _callee(node.value)
-            if callee in modules and names[callee][1].endswith("Rasterizer"):
-                rasterizers.update(dict.fromkeys(_target_names(node.targets[0]), modules[callee]))
-        elif (callee := _callee(node)) in modules and names[callee][1].endswith("Settings"):
-            settings = node
-        elif callee in rasterizers:
-            calls.append((node, rasterizers[callee]))
-        elif (inner := _callee(node.func)) in modules and names[inner][1].endswith("Rasterizer"):
-            calls.append((node, modules[inner]))  # GaussianRasterizer(settings)(means3D=...)
-    keywords, positional = _arguments(settings)
-    for call, module in calls:
-        yield RenderCall(
-            file=file,
-            line=call.lineno,
-            function=function,
-            module=module,
-            settings=keywords,
-            settings_positional=positional,
-            forward=_arguments(call)[0],
-            unpacks=_unpacked(targets.get(id(call))),
-        )
-
-
-def _arguments(call: ast.Call | None) -> tuple[tuple[str, ...], int]:
-    """(keywords, how many come by position); a ``**mapping`` makes the call unknown: no keywords, -1."""
-    if call is None:
-        return (), -1
-    if any(item.arg is None for item in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
-        return (), -1
-    return tuple(item.arg for item in call.keywords if item.arg), len(call.args)
-
-
-def _unpacked(target: ast.expr | None) -> int | None:
-    if not isinstance(target, ast.Tuple) or any(isinstance(item, ast.Starred) for item in target.elts):
-        return None
-    return len(target.elts)
-
-
-def _target_names(target: ast.expr) -> tuple[str, ...]:
-    return (target.id,) if isinstance(target, ast.Name) else ()
-
-
-def _callee(node: ast.AST) -> str:
-    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
 
 
 def _caught(handlers: list[ast.ExceptHandler]) -> str:

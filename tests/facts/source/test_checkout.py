@@ -243,6 +243,22 @@ def test_python_files(tmp_path: Path) -> None:
     assert [Path(item.path).name for item in found.unreadable] == ["broken.py"]
 
 
+def test_calls_of_other_extensions(tmp_path: Path) -> None:
+    """Also told of a trainer's own Python; a package that the checkout holds itself is not asked of another."""
+    files = {
+        "train.py": "from simple_knn._C import distCUDA2\nimport gsplat\ndistCUDA2(1)\ngsplat.rasterization(2)\n",
+        "gsplat/__init__.py": "",
+    }
+    (call,) = read(put(tmp_path / "r", files)).extension_calls
+    assert (call.file, call.line, call.name) == ("train.py", 3, "distCUDA2")
+
+
+def test_more_calls_than_are_told(tmp_path: Path) -> None:
+    text = "from simple_knn._C import distCUDA2\n" + "distCUDA2(1)\n" * 1200
+    found = read(put(tmp_path / "r", {"train.py": text}))
+    assert len(found.extension_calls) == 1000 and "1000 calls" in found.unreadable[0].reason
+
+
 def test_names_by_which_a_stack_is_known(tmp_path: Path) -> None:
     files = {
         "train.py": "",

@@ -1,0 +1,172 @@
+"""How small files of our own call rasterizers and other extensions, as the text says it."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+import time
+
+import pytest
+
+from splatfix.facts import ExtensionCall, RenderCall
+from splatfix.facts.source.extension_calls import extension_calls
+
+FAMILY = (
+    "from diff_gaussian_rasterization import GaussianRasterizationSettings, GaussianRasterizer\n"
+    "def render(pc):\n"
+    "    settings = GaussianRasterizationSettings(bg=1, debug=False)\n"
+    "    rasterizer = GaussianRasterizer(raster_settings=settings)\n"
+)
+
+
+def calls(text: str, most: int = 100) -> tuple[tuple[RenderCall, ...], tuple[ExtensionCall, ...]]:
+    return extension_calls("a.py", tuple(ast.walk(ast.parse(textwrap.dedent(text)))), most)
+
+
+def rendering(body: str) -> RenderCall:
+    (call,) = calls(FAMILY + textwrap.indent(textwrap.dedent(body), "    "))[0]
+    return call
+
+
+@pytest.mark.parametrize(
+    ("body", "unpacks", "at_least"),
+    [
+        ("image, radii, depth = rasterizer(means3D=pc.a)", 3, 3),
+        ("[image, radii] = rasterizer(means3D=pc.a)", 2, 2),
+        ("image, *_ = rasterizer(means3D=pc.a)", None, 1),
+        ("image = rasterizer(means3D=pc.a)[0]", None, 1),
+        ("depth = rasterizer(means3D=pc.a)[2]", None, 3),
+        ("last = rasterizer(means3D=pc.a)[-2]", None, 2),
+        ("image, radii = rasterizer(means3D=pc.a)[:2]", None, 2),
+        ("out = rasterizer(means3D=pc.a)\nimage, radii, depth = out", 3, 3),
+        ("out = rasterizer(means3D=pc.a)\nimage, depth = out[0], out[2]", None, 3),
+        ("out = rasterizer(means3D=pc.a)\nout = other()\nimage, depth = out", None, 0),
+        ("return rasterizer(means3D=pc.a)", None, 0),
+        ("out = rasterizer(means3D=pc.a)\nif pc:\n  a, b = out\nelse:\n  a, b, c = out", None, 2),
+    ],
+)
+def test_what_is_taken_of_the_results(body: str, unpacks: int | None, at_least: int) -> None:
+    found = rendering(body)
+    assert (found.unpacks, found.at_least) == (unpacks, at_least)
+
+
+def test_arguments() -> None:
+    found = rendering("return rasterizer(pc.a, pc.b, shs=None, scores=pc.s)")
+    assert (found.forward, found.forward_positional) == (("shs", "scores"), 2)
+    assert rendering("return rasterizer(**pc)").forward_positional == -1
+    assert (found.file, found.line, found.function) == ("a.py", 5, "render")
+
+
+def test_calls_in_branches() -> None:
+    """Each is a fact, with the settings it can have been given."""
+    text = """
+    from diff_gaussian_rasterization import GaussianRasterizationSettings as S, GaussianRasterizer
+    def render(pc, fast):
+        if fast:
+            settings = S(bg=1, antialiasing=True)
+        else:
+            settings = S(bg=1)
+        rasterizer = GaussianRasterizer(settings)
+        if fast:
+            image, radii, depth = rasterizer(dc=pc.dc)
+        else:
+            image, radii = rasterizer(shs=pc.shs)
+        settings = S(debug=1)
+        return GaussianRasterizer(settings, f_count=True)(shs=1)
+    """
+    found = [(item.settings, item.forward, item.unpacks, item.constructor) for item in calls(text)[0]]
+    assert found == [
+        (("bg", "antialiasing"), ("dc",), 3, ()),
+        (("bg",), ("dc",), 3, ()),
+        (("bg", "antialiasing"), ("shs",), 2, ()),
+        (("bg",), ("shs",), 2, ()),
+        (("debug",), ("shs",), None, ("f_count",)),
+    ]
+
+
+def test_a_rasterizer_kept_by_an_object() -> None:
+    text = """
+    import diff_surfel_rasterization as dsr
+    class Renderer:
+        def draw(self, pc):
+            image, radii, allmap = self.rasterizer(means3D=pc)
+        def __init__(self, bg):
+            self.rasterizer = dsr.GaussianRasterizer(raster_settings=dsr.GaussianRasterizationSettings(bg=bg))
+    """
+    ((found,), others) = calls(text)
+    assert (found.module, found.settings, found.unpacks) == ("diff_surfel_rasterization", ("bg",), 3)
+    assert found.function == "draw" and not others
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [("diff_gauss", 1), ("some_package.rasterizer", 1), ("pytorch3d.renderer", 0)],
+)
+def test_by_whatever_name_the_module_goes(module: str, told: int) -> None:
+    kind = "Points" if "pytorch3d" in module else "Gaussian"
+    text = (
+        f"from {module} import {kind}RasterizationSettings as S, {kind}Rasterizer as R\na, b = R(S(x=1))(1)\n"
+    )
+    found = calls(text)[0]
+    assert [(item.module, item.function, item.unpacks) for item in found] == [(module, "", 2)] * told
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (
+            "from simple_knn._C import distCUDA2\nd = clamp(distCUDA2(p), 1)",
+            ("simple_knn._C", "distCUDA2", (), 1, None, 0),
+        ),
+        (
+            "from simple_knn import _C\nd, nearest = _C.distCUDA2(p)",
+            ("simple_knn._C", "distCUDA2", (), 1, 2, 2),
+        ),
+        (
+            "import simple_knn._C\nd = simple_knn._C.distCUDA2(p)[0]",
+            ("simple_knn._C", "distCUDA2", (), 1, None, 1),
+        ),
+        (
+            "from fused_ssim import fused_ssim as fast\nloss = fast(a, b, padding='valid')",
+            ("fused_ssim", "fused_ssim", ("padding",), 2, None, 0),
+        ),
+        (
+            "import gsplat\nimage, alpha, info = gsplat.rasterization(means=m)",
+            ("gsplat", "rasterization", ("means",), 0, 3, 3),
+        ),
+        (
+            "from diff_gaussian_rasterization import SparseGaussianAdam\noptimizer = SparseGaussianAdam(p, lr=0)",
+            ("diff_gaussian_rasterization", "SparseGaussianAdam", ("lr",), 1, None, 0),
+        ),
+        (
+            FAMILY + "    radii = rasterizer.visible_filter(means3D=pc.a)\n",
+            ("diff_gaussian_rasterization", "GaussianRasterizer.visible_filter", ("means3D",), 0, None, 0),
+        ),
+    ],
+)
+def test_other_calls(text: str, want: tuple[object, ...]) -> None:
+    none, (found,) = calls(text)
+    told = (found.module, found.name, found.keywords, found.positional, found.unpacks, found.at_least)
+    assert told == want and not none
+
+
+def test_what_is_no_extension() -> None:
+    assert calls("from utils.knn import distCUDA2\ndistCUDA2(p)\nrasterizer(x)\n") == ((), ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FAMILY + "    rasterizer(means3D=1)\n" * 8000,
+        FAMILY
+        + "    if a:\n        rasterizer = GaussianRasterizer(settings)\n" * 4000
+        + "    rasterizer(1)\n",
+        "from gsplat import a\n" * 5000 + "def f():\n    from gsplat import b\n    b()\n" * 4000,
+    ],
+    ids=["calls", "branches", "imports"],
+)
+def test_it_ends_soon(text: str) -> None:
+    started = time.process_time()
+    rasterizers, others = calls(text, most=50)
+    assert len(rasterizers) + len(others) <= 50
+    assert time.process_time() - started < 5
