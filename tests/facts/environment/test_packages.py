@@ -25,7 +25,8 @@ from splatfix.facts.environment.packages import (
     read_distributions,
     read_shadows,
 )
-from splatfix.facts.source.python_source import guarded_imports, imported_modules, render_calls
+from splatfix.facts.source.extension_calls import extension_calls
+from splatfix.facts.source.python_source import guarded_imports, imported_modules
 
 from .native_files import NEW_ABI, TAG, extension, library, needs_gcc, torch_in
 
@@ -321,7 +322,7 @@ def count(settings, model):
 def test_calls_of_the_rasterizer() -> None:
     import ast
 
-    first, second, third = render_calls("r.py", tuple(ast.walk(ast.parse(RENDER))))
+    first, second, third = extension_calls("r.py", tuple(ast.walk(ast.parse(RENDER))), 9)[0]
     assert first.module == "diff_gaussian_rasterization"
     assert (first.function, first.settings, first.settings_positional) == (
         "render",
