@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import threading
@@ -18,6 +19,7 @@ from splatfix.core.step import say
 from splatfix.facts import read_source
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
+from splatfix.install.link_names import link_names
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, wheel_key
@@ -103,12 +105,14 @@ def build_wheel(
             doing("copying the source")
             copy_source(Path(action.source), scratch.source)
             write_edits(edited_contents(scratch.source, action.edits))
-            identity = identity_of(action, built_with or {}, read_source(scratch.source).reads)
+            source = read_source(scratch.source)
+            identity = identity_of(action, built_with or {}, source.reads)
             key = wheel_key(scratch.source, identity) if cache else ""
             if cache and (found := cache.take(key, wheels)):
                 return Built(found, True)
             doing("running its setup.py")
-            cause = _run_pip(action, environment, runner, scratch, log, doing, stop)
+            more = _linking(action, source.libraries, environment, scratch.root / "link-names", runner)
+            cause = _run_pip(action, environment, runner, scratch, log, doing, stop, more)
             if cause is None:
                 made = _take_wheel(action, scratch, wheels, log, built_with or {})
                 if cache:
@@ -129,8 +133,14 @@ def _run_pip(
     log: Path,
     doing: Callable[[str], None],
     stop: threading.Event | None,
+    more: Mapping[str, str],
 ) -> RootCause | None:
-    variables = {**action.variables, "TMPDIR": str(scratch.temporary), **compiler_cache(action, scratch.root)}
+    variables = {
+        **action.variables,
+        "TMPDIR": str(scratch.temporary),
+        **compiler_cache(action, scratch.root),
+        **more,
+    }
     if action.cuda_mismatch:
         variables["PYTHONPATH"] = str(_silenced_check(scratch.root / "silenced"))
     argv = build_command(environment, scratch.source, scratch.wheels)
@@ -160,6 +170,17 @@ def _run_pip(
     if done.error:
         return RootCause("unknown", (done.error,))
     return _of_the_source(find_root_cause(done.stdout.replace(f"{scratch.source}/", "")), action, scratch)
+
+
+def _linking(
+    action: BuildWheel, libraries: tuple[str, ...], environment: Environment, folder: Path, runner: Runner
+) -> dict[str, str]:
+    """LIBRARY_PATH with a folder of names, where the source links what has none here."""
+    cc, home = action.variables.get("CC"), action.variables.get("CUDA_HOME")
+    if not cc or not home or not link_names(libraries, cc, Path(home), environment.purelib, folder, runner):
+        return {}
+    theirs = os.environ.get("LIBRARY_PATH")
+    return {"LIBRARY_PATH": os.pathsep.join([str(folder), *([theirs] if theirs else [])])}
 
 
 def _of_the_source(cause: RootCause, action: BuildWheel, scratch: Scratch) -> RootCause:

@@ -284,7 +284,8 @@ class _Run:
         step = self._begin(StepRecord(action.kind, action.subject))
         item.modules = tuple(dict.fromkeys((*item.wheel.modules, *item.also_import)))
         files = item.wheel.destinations(self.environment)
-        rung = check_import(item.modules, files, self.environment, self.runner)
+        has_gpu = bool(self.facts.machine.gpus.value)
+        rung = check_import(item.modules, files, self.environment, self.runner, has_gpu)
         item.rungs.append(rung)
         self._finish(step)
         return rung.shown_by

@@ -20,6 +20,7 @@ from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch
 from splatfix.install.environment import Environment, child_environment
+from splatfix.install.gpu_at_import import wants_gpu
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import WheelFile
 from splatfix.knowledge import Arch
@@ -203,15 +204,20 @@ def _symbols_missing(member: str, lost: Sequence[str], torch: Torch) -> Splatfix
 
 
 def check_import(
-    modules: Sequence[str], installed: Collection[Path], environment: Environment, runner: Runner
+    modules: Sequence[str],
+    installed: Collection[Path],
+    environment: Environment,
+    runner: Runner,
+    has_gpu: bool = True,
 ) -> Rung:
     """Import ``modules`` one after the other.
 
     Args:
         installed: the files the installation wrote; each module must come from one of them.
+        has_gpu: a GPU is there; without one a package may ask for one while it is imported, and is not taken back.
 
     Returns:
-        The rung ``loads``.
+        The rung ``loads``: reached, or not shown for want of a GPU.
 
     Raises:
         SplatfixError: ``import-failed`` or ``import-shadowed``.
@@ -232,6 +238,10 @@ def check_import(
                 todo=(say(f"Remove that copy, or the distribution it belongs to: {file}"),),
             )
     missing = [name for name in modules if name not in loaded]
+    if missing and not has_gpu and (asks := wants_gpu(done.stderr)):
+        return Rung(
+            RungName.LOADS, None, f"{missing[0]} asks for a GPU as it is imported, and none is here ({asks})"
+        )
     if not done.ok or missing:
         raise _import_failed(missing[0] if missing else modules[-1], done)
     how = f"imported {', '.join(modules)}{after} in a child process, in {done.seconds:.1f} s"

@@ -1,0 +1,75 @@
+"""Names for the linker: ``-lcuda`` and ``-lnvrtc`` ask for files that only the development parts of CUDA hold.
+
+Without a driver there is no libcuda.so, and a toolkit made of wheels or of parts has libnvrtc.so.13 but no libnvrtc.so.
+An extension needs of either only its name while it is linked: an undefined symbol is no error in a shared library.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import Runner
+
+DRIVER_SONAME = "libcuda.so.1"
+"""What every driver since CUDA 3 calls its library; an extension linked against the stub asks for this one."""
+
+
+def link_names(
+    libraries: Iterable[str], cc: str, cuda_home: Path, site: Path, folder: Path, runner: Runner
+) -> bool:
+    """Fill ``folder`` with a ``lib*.so`` for each of CUDA's libraries that the linker would not find.
+
+    Args:
+        libraries: what the source links, without ``lib`` and ``.so``.
+        cc: the host compiler, which is asked what its linker finds.
+        cuda_home: the toolkit; torch's builder lets the linker look in its ``lib64``, else in its ``lib``.
+        site: site-packages, where NVIDIA's wheels lie.
+
+    Returns:
+        Whether there is anything in it; then it belongs on LIBRARY_PATH.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    searched = cuda_home / ("lib64" if (cuda_home / "lib64").is_dir() else "lib")
+    for name in libraries:
+        files = (f"lib{name}.so", f"lib{name}.a")
+        if any((searched / file).exists() or _finds(cc, file, runner) for file in files):
+            continue
+        there = next(_copies(name, cuda_home, site), None)
+        if there is not None:
+            folder.mkdir(exist_ok=True)
+            (folder / files[0]).symlink_to(there)
+        elif name == "cuda":
+            folder.mkdir(exist_ok=True)
+            _make_stub(cc, folder / files[0], runner)
+    return folder.is_dir()
+
+
+def _copies(name: str, cuda_home: Path, site: Path) -> Iterator[Path]:
+    """Where CUDA keeps the library under another name or in another folder: stubs first, they are made for linking."""
+    for pattern in ("lib64", "lib", "targets/*/lib"):
+        yield from sorted(cuda_home.glob(f"{pattern}/stubs/lib{name}.so"))
+    for root, pattern in ((cuda_home, "lib*"), (cuda_home, "targets/*/lib"), (site, "nvidia/*/lib")):
+        yield from sorted(root.glob(f"{pattern}/lib{name}.so*"))
+
+
+def _finds(cc: str, file: str, runner: Runner) -> bool:
+    """gcc and clang answer with the whole path of a file that their linker finds, else with the bare name."""
+    done = runner.run([cc, f"-print-file-name={file}"], timeout=30)
+    return done.ok and done.stdout.strip() not in ("", file)
+
+
+def _make_stub(cc: str, path: Path, runner: Runner) -> None:
+    """An empty library that calls itself as the driver's does."""
+    source = path.with_suffix(".c")
+    source.write_text("", encoding="utf-8")
+    done = runner.run([cc, "-shared", f"-Wl,-soname,{DRIVER_SONAME}", "-o", path, source], timeout=60)
+    if not done.ok:
+        raise SplatfixError(
+            "build-failed",
+            f"{cc} cannot make a libcuda.so to link against: {done.why()}",
+            meaning="The source links the driver's library, and there is none here. Nothing was installed.",
+        )
