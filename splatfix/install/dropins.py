@@ -12,8 +12,8 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import kernels_folder
 from splatfix.core.step import run
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest, write_wheel
+from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.stacks import Variant, variant
-from splatfix.plan.dropin_table import Dropin
 
 _HEAD = '"""{what} in plain PyTorch: a drop-in by splatfix {version} for the CUDA extension."""\n'
 

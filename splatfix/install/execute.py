@@ -31,7 +31,7 @@ from splatfix.install.scratch import sweep_scratch
 from splatfix.install.verify import check_import, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache, versions_of
 from splatfix.install.wheels import WheelFile, open_wheel
-from splatfix.plan.dropin_table import dropin_of
+from splatfix.knowledge.dropins import dropin_of
 from splatfix.plan.option import InstallPlan
 from splatfix.plan.steps import (
     BuildWheel,

@@ -29,8 +29,8 @@ from splatfix.facts import (
     telling_paths,
     walk_extensions,
 )
+from splatfix.knowledge.dropins import known_names
 from splatfix.knowledge.stacks import ProgramNeeds, Recipe, Stack, recipe, recognise_checkout
-from splatfix.plan.dropin_table import known_names
 
 # A folder of clones has some dozens; the temporary folder of a server has thousands, and none is looked for there.
 _LOOKED_AT = 300

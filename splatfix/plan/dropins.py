@@ -14,12 +14,7 @@ from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
 from splatfix.core.step import run, say
 from splatfix.facts import extension_folders, has_build_file, read_package, read_source, resolved_folder
-from splatfix.knowledge.stacks import identify, stacks, variant, variants
-from splatfix.knowledge.torch_releases import pip_words, releases
-from splatfix.plan.assessment import Assessment, torch_obstacles
-from splatfix.plan.checkout import install_name, is_checkout, no_checkout, stacks_of
-from splatfix.plan.compose import UPPER_RUNGS, make_option, splatfix
-from splatfix.plan.dropin_table import (
+from splatfix.knowledge.dropins import (
     DROPINS,
     IRREPLACEABLE,
     IRREPLACEABLE_VARIANTS,
@@ -28,6 +23,11 @@ from splatfix.plan.dropin_table import (
     known_names,
     refusal,
 )
+from splatfix.knowledge.stacks import identify, stacks, variant, variants
+from splatfix.knowledge.torch_releases import pip_words, releases
+from splatfix.plan.assessment import Assessment, torch_obstacles
+from splatfix.plan.checkout import install_name, is_checkout, no_checkout, stacks_of
+from splatfix.plan.compose import UPPER_RUNGS, make_option, splatfix
 from splatfix.plan.option import Limit, Option, OptionKind, rejected
 from splatfix.plan.parts import NativePart
 from splatfix.plan.steps import Confirm, InstallTorch, Reason, UseDropins

@@ -36,7 +36,7 @@ from splatfix.core.proof import RungName
 from splatfix.core.runner import Runner
 from splatfix.facts import Facts
 from splatfix.install.dropins import make_dropin_wheel
-from splatfix.plan.dropin_table import DROPINS
+from splatfix.knowledge.dropins import DROPINS
 from tests.certify.conftest import SHORT, RecordedKernels, RecordedTrainer, Stage, sabotage
 
 

@@ -21,8 +21,8 @@ from splatfix.core.step import commands
 from splatfix.facts import read_package_source
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.wheels import open_wheel
+from splatfix.knowledge.dropins import DROPINS, dropin_for_variant, dropin_of, refusal
 from splatfix.knowledge.stacks import explain_mismatch, variant, variants
-from splatfix.plan.dropin_table import DROPINS, dropin_for_variant, dropin_of, refusal
 from splatfix.plan.dropins import choose_dropins
 
 from .environments import make_environment

@@ -12,7 +12,7 @@ from splatfix.facts import gather
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import open_wheel
-from splatfix.plan.dropin_table import DROPINS
+from splatfix.knowledge.dropins import DROPINS
 
 from .environments import make_environment, run_in, snapshot
 from .test_cli import splatfix

@@ -16,8 +16,8 @@ from splatfix.facts import gather
 from splatfix.install import WheelCache, execute, revert
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment
+from splatfix.knowledge.dropins import dropin_of
 from splatfix.plan import Request
-from splatfix.plan.dropin_table import dropin_of
 from tests.conftest import Survived
 from tests.plan.machines import make_plan
 

@@ -14,7 +14,7 @@ from splatfix.install.backup import recover
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment, environment_lock, pip_install
 from splatfix.install.journal import Journal, Status
-from splatfix.plan.dropin_table import dropin_of
+from splatfix.knowledge.dropins import dropin_of
 from tests.conftest import Survived
 
 from .environments import run_in, snapshot, write_extension

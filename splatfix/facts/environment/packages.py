@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 from splatfix.binaries import BinaryError
 from splatfix.core.codec import parse_json
 from splatfix.facts.model.environment import BuildRecord, Distribution, Extension, SplatPackage
-from splatfix.facts.model.source import Shadow
-from splatfix.facts.source.python_source import PackageSource, is_splat_module, read_package_source
+from splatfix.facts.model.source import PackageSource, Shadow
+from splatfix.facts.source.python_source import is_splat_module, read_package_source
 from splatfix.facts.source.reader import NotPython
 from splatfix.facts.system.live import System
 
@@ -143,7 +143,7 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
             editable = bool(document.get("dir_info", {}).get("editable", False))
         except (ValueError, AttributeError):
             origin = "(direct_url.json is damaged)"
-    mark, built = _manifest(system.read(f"{site}/{name}/splatfix.json"))
+    mark, built, dropin = _manifest(system.read(f"{site}/{name}/splatfix.json"))
     pins: tuple[str, ...] = ()
     if _TORCH_FAMILY.fullmatch(project):
         metadata = system.read(f"{site}/{name}/METADATA") or ""
@@ -155,6 +155,7 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
         editable=editable,
         origin=origin,
         made_by_splatfix=mark,
+        dropin=dropin,
         built=built,
         pins=pins,
     )
@@ -164,10 +165,11 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
     return dataclasses.replace(found, source_gone=True)
 
 
-def _manifest(text: str | None) -> tuple[str, BuildRecord | None]:
-    """The kind of a wheel that splatfix made, and how it was built; a damaged manifest still says that splatfix made it."""
+def _manifest(text: str | None) -> tuple[str, BuildRecord | None, str]:
+    """The kind of a wheel that splatfix made, how it was built, and which drop-in it is; a damaged manifest still says
+    that splatfix made it."""
     if not text:
-        return "", None
+        return "", None, ""
     try:
         document = parse_json(text)
         kind = str(document.get("kind", "built"))
@@ -177,9 +179,14 @@ def _manifest(text: str | None) -> tuple[str, BuildRecord | None]:
             edits=tuple(map(str, document.get("edits") or ())),
             built_with=tuple((str(k), str(v)) for k, v in (document.get("built_with") or {}).items()),
         )
+        named = (str(document.get(key) or "") for key in ("replaces", "variant"))
     except (ValueError, AttributeError, TypeError):
-        return "built", None
-    return kind, record if kind == "built" else None
+        return "built", None, ""
+    return (
+        kind,
+        record if kind == "built" else None,
+        "@".join(filter(None, named)) if kind == "drop-in" else "",
+    )
 
 
 def read_packages(
@@ -199,9 +206,12 @@ def read_packages(
         module, _, last = item.module.rpartition(".")
         if last == "_C" and item.links_torch and is_splat_module(module.rpartition(".")[2]):
             places[(item.folder, module.replace(".", "/"))] = None
+    dropins = {item.name: item.dropin for item in known}
     claims = {item: claimed_modules(system, item) for item in known if _may_ship_splats(item)}
+    found = (_read(system, root, path, native, tuple(_owners(root, path, claims))) for root, path in places)
     return tuple(
-        _read(system, root, path, native, tuple(_owners(root, path, claims))) for root, path in places
+        dataclasses.replace(item, dropin=next(filter(None, map(dropins.get, item.distributions)), ""))
+        for item in found
     )
 
 
@@ -258,8 +268,12 @@ def _read(
             source = read_package_source(module, text)
         except NotPython as problem:
             error = f"__init__.py is not Python this version can read: {problem}"
+
+    def written(name: str) -> bool:
+        return system.exists(f"{root}/{name.replace('.', '/')}.py")
+
     own = tuple(name for name in files if name.startswith(f"{module}."))
-    native = tuple(dict.fromkeys((*source.native, *own)))
+    native = tuple(dict.fromkeys((*(name for name in source.native if not written(name)), *own)))
     exports_missing: tuple[str, ...] = ()
     compiled = [files[name] for name in source.native if name in files]
     if compiled and source.exports:
@@ -273,7 +287,7 @@ def _read(
         folder=folder,
         distributions=owners,
         native=native,
-        native_missing=tuple(name for name in source.native if name not in files),
+        native_missing=tuple(name for name in source.native if name not in files and not written(name)),
         settings=source.settings,
         settings_defaults=source.settings_defaults,
         classes=source.classes,

@@ -99,6 +99,8 @@ class Distribution:
     """Where it was installed from, when pip wrote it down (``direct_url.json``), or where an egg-link points."""
     made_by_splatfix: str = ""
     """``built`` or ``drop-in`` when splatfix installed it; "" otherwise."""
+    dropin: str = ""
+    """Which drop-in it is, by the manifest in it: ``diff_gaussian_rasterization@v1``; "" for what is none."""
     built: BuildRecord | None = None
     """How splatfix built it; None for what it did not compile."""
     source_gone: bool = False
@@ -206,6 +208,8 @@ class SplatPackage:
     """Functions of its compiled module that its source calls."""
     exports_missing: tuple[str, ...] = ()
     """Those of ``exports`` whose name is nowhere in the compiled file."""
+    dropin: str = ""
+    """Which of splatfix's drop-ins it is, by the manifest of its distribution; "" for what is none."""
     imports_torch: bool | None = None
     """Its ``__init__.py`` imports torch by itself; None where there is none, or where it leaves that to other files."""
     error: str = ""

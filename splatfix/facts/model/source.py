@@ -53,6 +53,29 @@ class CodeMatch:
 
 
 @dataclass(frozen=True)
+class PackageSource:
+    """The face of one splatting package, as its ``__init__.py`` shows it."""
+
+    module: str = ""
+    native: tuple[str, ...] = ()
+    """Compiled modules that it imports."""
+    settings: tuple[str, ...] | None = None
+    """Fields of its Settings tuple, in order; None where it has none."""
+    settings_defaults: int = 0
+    """How many fields, counted from the end, may be left out."""
+    classes: tuple[str, ...] = ()
+    """Those that it defines, or takes from its own files."""
+    forward: tuple[str, ...] | None = None
+    """Parameters of the rasterizer's forward, without self."""
+    forward_required: int = 0
+    """How many of them, counted from the start, a caller must give."""
+    returns: int | None = None
+    """How many values a forward gives back; None where the source does not say."""
+    exports: tuple[str, ...] = ()
+    """Functions of its compiled module that it calls."""
+
+
+@dataclass(frozen=True)
 class CheckoutSource:
     """One extension source inside a checkout."""
 
@@ -64,6 +87,8 @@ class CheckoutSource:
     own_path_in_flags: bool = False
     """nvcc is handed the source's own absolute path, as part of an include flag."""
     matches: tuple[CodeMatch, ...] = ()
+    faces: tuple[PackageSource, ...] = ()
+    """The Python side of the splatting packages in it, as far as it can be read."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +126,8 @@ class RenderCall:
     """How many values it takes apart; None when it keeps them together."""
     at_least: int = 0
     """How many values there must be, by an index or a starred target."""
+    results: tuple[str, ...] = ()
+    """The variables that they go to; "" for what is no plain name."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from splatfix.facts.model.source import (
     CheckoutSource,
     ExtensionCall,
     GuardedImport,
+    PackageSource,
     Pin,
     RenderCall,
     Shadow,
@@ -28,8 +29,9 @@ from splatfix.facts.source.python_source import (
     guarded_imports,
     imported_modules,
     is_splat_module,
+    read_package_source,
 )
-from splatfix.facts.source.reader import FolderReader, is_folder, is_there
+from splatfix.facts.source.reader import FolderReader, NotPython, is_folder, is_there
 from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
 
 # A file that mentions none of these is not parsed.
@@ -88,7 +90,18 @@ def _sources(
             cxx_flags=standard_flags(script),
             own_path_in_flags=own_path_in_flags(script),
             matches=tuple(code_matches(folder, patterns, reader)),
+            faces=tuple(_faces(folder, reader)),
         )
+
+
+def _faces(folder: Path, reader: FolderReader) -> Iterator[PackageSource]:
+    for item in reader.children(folder):
+        file = folder / item.name / "__init__.py"
+        if is_splat_module(item.name) and (text := reader.text(file)):
+            try:
+                yield read_package_source(item.name, text, reader.parse)
+            except NotPython as error:
+                reader.leave_out(file, f"it is not Python that this version can read: {error}")
 
 
 class _PythonFiles:

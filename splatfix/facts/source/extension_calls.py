@@ -72,6 +72,12 @@ class _Found:
             exactly = None
         self.calls[number] = replace(call, unpacks=exactly, at_least=max(call.at_least, at_least))
 
+    def name(self, number: int, targets: Sequence[ast.expr]) -> None:
+        call = self.calls[number]
+        if isinstance(call, RenderCall):
+            names = tuple(item.id if isinstance(item, ast.Name) else "" for item in targets)
+            self.calls[number] = replace(call, results=call.results or names)
+
 
 def extension_calls(
     file: str, nodes: Sequence[ast.AST], most: int
@@ -198,6 +204,9 @@ class _Unit:
                 exactly = None if starred else len(target.elts)
                 at_least = len(target.elts) - starred
                 self._take(value, numbers, exactly, at_least)
+                if not starred:
+                    for number in self._numbers_of(value, numbers):
+                        self._found.name(number, target.elts)
                 if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
                     self._take(value.value, numbers, None, at_least)
             self._assign(_dotted(target), block, value, numbers)
@@ -277,8 +286,12 @@ class _Unit:
     def _take(
         self, value: ast.expr, numbers: dict[int, tuple[int, ...]], exactly: int | None, at_least: int
     ) -> None:
-        for number in numbers.get(id(value), ()) or self._results.of(_dotted(value)):
+        for number in self._numbers_of(value, numbers):
             self._found.take(number, exactly, at_least)
+
+    def _numbers_of(self, value: ast.expr, numbers: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
+        """Of the calls whose result an expression can stand for."""
+        return numbers.get(id(value), ()) or self._results.of(_dotted(value))
 
 
 def _assignment(statement: ast.stmt) -> tuple[ast.expr | None, ast.expr | None]:

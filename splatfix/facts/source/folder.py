@@ -9,8 +9,8 @@ from pathlib import Path
 
 from splatfix.core.reading import read_bytes, read_text
 from splatfix.core.redact import without_credentials
-from splatfix.facts.model.source import Submodule
-from splatfix.facts.source.python_source import PackageSource, read_package_source
+from splatfix.facts.model.source import PackageSource, Submodule
+from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.source.reader import MOST_SOURCE, FolderReader, NotPython, is_folder, is_there
 
 # Folders whose contents tell stacks apart; what else lies in a checkout is the user's own.

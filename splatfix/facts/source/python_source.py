@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from splatfix.facts.model.source import GuardedImport
+from splatfix.facts.model.source import GuardedImport, PackageSource
 from splatfix.facts.source.reader import parse_python
 
 _SPLAT_MODULE = re.compile(
@@ -17,32 +16,23 @@ _LONGEST_NAME = 200
 _NATIVE_NAME = re.compile(r"_C|\w+_cuda")
 
 
-@dataclass(frozen=True)
-class PackageSource:
-    """The face of one splatting package, as its ``__init__.py`` shows it."""
-
-    native: tuple[str, ...] = ()
-    settings: tuple[str, ...] | None = None
-    settings_defaults: int = 0
-    classes: tuple[str, ...] = ()
-    forward: tuple[str, ...] | None = None
-    forward_required: int = 0
-    returns: int | None = None
-    exports: tuple[str, ...] = ()
-
-
 def is_splat_module(name: str) -> bool:
     """It is what splatting extensions are called: ``simple_knn``, ``diff_gaussian_rasterization._C``."""
     return len(name) < _LONGEST_NAME and _SPLAT_MODULE.fullmatch(name) is not None
 
 
-def read_package_source(module: str, text: str) -> PackageSource:
+def read_package_source(
+    module: str, text: str, parse: Callable[[str], ast.Module] = parse_python
+) -> PackageSource:
     """Read a package's ``__init__.py``.
+
+    Args:
+        parse: ``parse_python``, or that of a reader with a budget.
 
     Raises:
         NotPython: when it is not Python that this version can read.
     """
-    nodes = tuple(ast.walk(parse_python(text)))
+    nodes = tuple(ast.walk(parse(text)))
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     settings = next((item for item in classes if _is_settings(item)), None)
     fields = [
@@ -62,12 +52,13 @@ def read_package_source(module: str, text: str) -> PackageSource:
     parameters = [arg.arg for arg in forward.args.args[1:]] if forward else []
     native, exports = _native_use(module, nodes)
     return PackageSource(
+        module=module,
         native=native,
         settings=tuple(node.target.id for node in fields if isinstance(node.target, ast.Name))
         if settings
         else None,
         settings_defaults=sum(node.value is not None for node in fields),
-        classes=tuple(item.name for item in classes),
+        classes=(*(item.name for item in classes), *_classes_from_own_files(nodes)),
         forward=tuple(parameters) if forward else None,
         forward_required=len(parameters) - len(forward.args.defaults) if forward else 0,
         returns=_returns(classes),
@@ -162,6 +153,13 @@ def _returns(classes: list[ast.ClassDef]) -> int | None:
         }
         return counts.pop() if len(counts) == 1 else None
     return None
+
+
+def _classes_from_own_files(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Classes that ``__init__.py`` takes from other files of its package."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield from (alias.name for alias in node.names if re.match(r"[A-Z][a-z]", alias.name))
 
 
 def _native_use(module: str, nodes: Sequence[ast.AST]) -> tuple[tuple[str, ...], tuple[str, ...]]:

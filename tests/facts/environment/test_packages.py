@@ -330,6 +330,7 @@ def test_calls_of_the_rasterizer() -> None:
         0,
     )
     assert (first.forward, first.unpacks) == (("means3D", "opacities", "dc"), 3)
+    assert first.results == ("image", "radii", "depth")
     assert (second.forward, second.unpacks) == (("means3D", "opacities"), None)
     assert (third.function, third.settings_positional, third.forward, third.unpacks) == (
         "count",
@@ -408,6 +409,21 @@ def test_a_damaged_manifest_still_says_whose_it_is(tmp_path: Path, text: str) ->
 def test_a_drop_in_is_not_built(tmp_path: Path) -> None:
     found = read(tmp_path, '{"kind": "drop-in"}')
     assert (found.made_by_splatfix, found.built) == ("drop-in", None)
+
+
+def test_a_drop_in_is_known_by_its_manifest(empty_venv: Path, site_packages: Path) -> None:
+    """Its ``_C`` is a Python file, and no compiled part that is missing."""
+    folder = source_of(site_packages, RASTERIZER)
+    (folder / "_C.py").write_text("def rasterize_gaussians(): ...\n")
+    info = dist_info(
+        site_packages, "diff_gaussian_rasterization", "0+s", "diff_gaussian_rasterization/__init__.py"
+    )
+    assert package(probe(empty_venv)).dropin == ""
+    (info / "splatfix.json").write_text(
+        '{"kind": "drop-in", "replaces": "diff_gaussian_rasterization", "variant": "v1"}'
+    )
+    item = package(probe(empty_venv))
+    assert (item.dropin, item.native, item.native_missing) == ("diff_gaussian_rasterization@v1", (), ())
 
 
 def test_facts_saved_before_there_was_such_a_record_still_load() -> None:
