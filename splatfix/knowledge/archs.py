@@ -14,7 +14,6 @@ _SPELLINGS = re.compile(
 
 # What a help text names of the table: older ones are in it, and nobody needs to be told of them first.
 _SHOWN_FROM = 75
-_MAKES = ("", "RTX ", "GTX ")
 
 
 @dataclass(frozen=True, order=True)
@@ -136,8 +135,12 @@ def _rules() -> _Rules:
 
 @cached
 def _products() -> tuple[tuple[re.Pattern[str], Arch], ...]:
+    """Patterns of product names; people leave out blanks."""
     return tuple(
-        (re.compile(rf"(?<![\w.-])(?:{row['pattern']})(?!\d)", re.IGNORECASE), Arch.of_number(row["sm"]))
+        (
+            re.compile(rf"(?<![\w.-])(?:{row['pattern'].replace(' ', ' ?')})(?!\d)", re.IGNORECASE),
+            Arch.of_number(row["sm"]),
+        )
         for row in table("archs")["products"].values()
     )
 
@@ -223,12 +226,17 @@ def arch_of_product(name: str) -> Arch | None:
     A fallback only: the driver's own answer is better. Where several patterns match, the longest match counts
     ("RTX 4000 Ada" is not a "Quadro RTX 4000").
     """
-    best: tuple[int, Arch] | None = None
-    for pattern, arch in _products():
-        match = pattern.search(name)
-        if match and (best is None or match.end() - match.start() > best[0]):
-            best = (match.end() - match.start(), arch)
-    return best[1] if best else None
+    found = _product(name)
+    return found[0] if found else None
+
+
+def _product(name: str) -> tuple[Arch, int] | None:
+    """The architecture by the longest match, with where that ends in the name."""
+    matches = [(match, arch) for pattern, arch in _products() if (match := pattern.search(name))]
+    if not matches:
+        return None
+    match, arch = max(matches, key=lambda item: item[0].end() - item[0].start())
+    return arch, match.end()
 
 
 def split_targets(text: str) -> tuple[str, ...]:
@@ -246,28 +254,50 @@ def parse_targets(text: str) -> tuple[Arch, ...]:
 
 
 def parse_target(text: str) -> Arch:
-    """The architecture of one target: ``sm_120``, ``12.0``, ``120``, ``sm120``, ``compute_120``, ``rtx5080``, ``5080``.
+    """The architecture of one target as people type it: ``sm_120``, ``12.0``, ``cc 120``, ``RTX 5080``, ``a6000``, ``hopper``.
 
     Raises:
         ValueError: with a sentence that says what to write in its place.
     """
     wanted = text.strip()
-    found = None if "+" in wanted else _arch(wanted) or _product(wanted)
-    if found is None:
-        raise ValueError(_help(wanted))
+    meant = {} if "+" in wanted else _meant(wanted)
+    if len(meant) == 1:
+        return next(iter(meant))
+    if meant:
+        words = ", ".join(f"{arch.sm} ({what})" if what else arch.sm for arch, what in sorted(meant.items()))
+        raise ValueError(f"{wanted!r} may mean {words}. Name the one that is meant.")
+    raise ValueError(_help(wanted))
+
+
+# What stands before a capability, and the makes that people leave out, put in or run together with a product's name.
+_CAPABILITY = re.compile(r"(?:sm|compute(?:[ _-]?capability)?|cc)[ _-]*(?=\d)", re.IGNORECASE)
+_MAKER = re.compile(r"(?:nvidia|geforce)[ _-]*", re.IGNORECASE)
+_LINE = re.compile(r"(?:rtx|gtx|quadro|tesla|jetson)[ _-]*", re.IGNORECASE)
+_FULL_NAMES = (
+    *("RTX {}", "GTX {}", "Tesla {}", "Jetson {}", "Titan {}", "Quadro {}"),
+    *("Jetson Xavier {}", "Jetson Orin {}", "Quadro RTX {}", "RTX A{}", "RTX {} Ada", "RTX PRO {}"),
+)
+_ADDED = re.compile(r"(?: ?(?:ti|super|laptop|mobile|gpu|max ?q|series|[mds]|\d+ ?gb))*$", re.IGNORECASE)
+
+
+def _meant(text: str) -> dict[Arch, str]:
+    """The architectures that a name can mean, each with a product of that name or examples ("" for a number)."""
+    arch = Arch.known(_CAPABILITY.sub("", text).lower())
+    if arch is not None and arch_info(arch) is not None:
+        return {arch: ""}
+    name = " ".join(re.split(r"[\s_-]+", _MAKER.sub("", text)))
+    if (place := _product(name)) is not None:
+        return {place[0]: ""}
+    if generation := _generation(name):
+        return generation
+    core, found = _LINE.sub("", name), dict[Arch, str]()
+    for full in _FULL_NAMES if len(core) > 1 else ():
+        typed = full.format(core)
+        place = _product(typed)
+        # what was typed is part of what was found, and nothing is left of it but what models are called in addition
+        if place and place[1] > full.index("{") and _ADDED.match(typed, place[1]):
+            found.setdefault(place[0], typed)
     return found
-
-
-def _arch(text: str) -> Arch | None:
-    arch = Arch.known(text.lower())
-    return arch if arch is not None and arch_info(arch) is not None else None
-
-
-def _product(text: str) -> Arch | None:
-    """By a product's name, with or without its make, blanks and dashes: ``RTX 5080``, ``rtx5080``, ``5080``, ``4090-ti``."""
-    spaced = re.sub(r"(?<=[RrGg][Tt][Xx])(?=\d)", " ", re.sub(r"[-_]+", " ", text))
-    makes = _MAKES if spaced[:1].isdigit() else ("",)
-    return next((arch for make in makes if (arch := arch_of_product(make + spaced))), None)
 
 
 def _help(text: str) -> str:
@@ -275,28 +305,20 @@ def _help(text: str) -> str:
         return f"--target was given no GPU: {text} is an option. Write --target sm_120, for example."
     base, plus, ptx = text.partition("+")
     if plus and ptx.lower() == "ptx":
-        named = _arch(base) or _product(base)
-        asked = f"--target {named.sm if named else 'sm_120'} --ptx"
+        named = _meant(base)
+        asked = f"--target {next(iter(named)).sm if len(named) == 1 else 'sm_120'} --ptx"
         return (
             f"{text!r} asks for PTX, which is an option of splatfix install and no part of a target: {asked}"
-        )
-    if meant := _generation(text):
-        words = ", ".join(arch.sm + (f" ({', '.join(gpus[:3])})" if gpus else "") for arch, gpus in meant)
-        return (
-            f"{text!r} is a generation and no architecture: it may mean {words}. Name the one that is meant."
         )
     names = ", ".join(arch.sm for arch in known_archs() if arch.number >= _SHOWN_FROM)
     return f"{text!r} is not a GPU that splatfix knows. Use {names}, an older one, or a product such as 'RTX 5080'."
 
 
-def _generation(text: str) -> list[tuple[Arch, tuple[str, ...]]]:
-    """The architectures of a generation by NVIDIA's name (``blackwell``, ``ada``), each with GPUs that have it."""
-    found = []
-    for arch in known_archs():
-        info = arch_info(arch)
-        if info and text.lower() in (
-            info.name.lower(),
-            *re.findall(r"\w+", info.name.partition("(")[0].lower()),
-        ):
-            found.append((arch, info.gpus))
+def _generation(text: str) -> dict[Arch, str]:
+    """The architectures of a generation by NVIDIA's name (``blackwell``, ``ada``) or by its number (``12``), with GPUs."""
+    found = {}
+    for info in _archs().values():
+        words = re.findall(r"\w+", info.name.partition("(")[0].lower())
+        if text.lower() in (info.name.lower(), *words, str(info.arch.major)):
+            found[info.arch] = ", ".join(info.gpus[:3])
     return found

@@ -51,4 +51,4 @@ def test_a_list_is_several_targets() -> None:
     assert arch_names(["12.0;8.9", "sm_90,sm_89"]) == ("sm_120", "sm_89", "sm_90")
     with pytest.raises(SplatfixError) as caught:
         each_target(("sm_120,blackwell",))
-    assert caught.value.code == "unknown-arch" and "'blackwell' is a generation" in caught.value.what
+    assert caught.value.code == "unknown-arch" and "'blackwell' may mean" in caught.value.what

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 
@@ -74,10 +75,79 @@ class TestTarget:
             "rtx_5080",
             "5080",
             "5090",
+            "5080ti",
+            "RTX 5070 Ti",
+            "5070ti super",
+            "50xx",
+            "RTX 50 series",
+            "NVIDIA GeForce RTX 5090",
+            "GeForceRTX5090",
+            "rtxpro6000",
+            "pro 6000",
+            "sm-120",
+            "cc 12.0",
+            "compute capability 12.0",
+            "gb202",
         ],
     )
     def test_what_people_type(self, text: str) -> None:
         assert parse_target(text) == A("12.0")
+
+    @pytest.mark.parametrize(
+        ("text", "cc"),
+        [
+            ("hopper", "9.0"),
+            ("H200", "9.0"),
+            ("90a", "9.0a"),
+            ("compute_90", "9.0"),
+            ("sm90", "9.0"),
+            ("9", "9.0"),
+            ("Ada Lovelace", "8.9"),
+            ("ada", "8.9"),
+            ("turing", "7.5"),
+            ("blackwell ultra", "10.3"),
+            ("a6000", "8.6"),
+            ("rtxa4000", "8.6"),
+            ("6000 ada", "8.9"),
+            ("6000ada", "8.9"),
+            ("L40s", "8.9"),
+            ("4090 laptop", "8.9"),
+            ("titanv", "7.0"),
+            ("1080ti", "6.1"),
+            ("16xx", "7.5"),
+            ("p40", "6.1"),
+            ("k80", "3.7"),
+            ("tx2", "6.2"),
+            ("orin-nano", "8.7"),
+            ("spark", "12.1"),
+        ],
+    )
+    def test_names_of_other_generations(self, text: str, cc: str) -> None:
+        assert parse_target(text) == A(cc)
+
+    @pytest.mark.parametrize(
+        ("text", "meant"),
+        [
+            ("rtx6000", ["sm_75", "sm_86", "sm_89", "sm_120"]),
+            ("4500", ["sm_86", "sm_89", "sm_120"]),
+            ("nano", ["sm_53", "sm_87"]),
+            ("volta", ["sm_70", "sm_72"]),
+            ("ampere", ["sm_80", "sm_86", "sm_87", "sm_88"]),
+            ("Blackwell", ["sm_100", "sm_101", "sm_103", "sm_110", "sm_120", "sm_121"]),
+            ("12", ["sm_120", "sm_121"]),
+        ],
+    )
+    def test_what_may_mean_several_is_listed(self, text: str, meant: list[str]) -> None:
+        with pytest.raises(ValueError, match="may mean") as error:
+            parse_target(text)
+        assert re.findall(r"sm_\d+", str(error.value)) == meant
+
+    @pytest.mark.parametrize(
+        "text", ["rtx6090", "7900xtx", "titan", "hopper90", "x", "v", "1200", "sm_12", "all", "0", "arc", ""]
+    )
+    def test_what_is_no_gpu_is_an_error(self, text: str) -> None:
+        with pytest.raises(ValueError, match="is not a GPU that splatfix knows"):
+            parse_target(text)
 
     @pytest.mark.parametrize(
         ("name", "cc"),
@@ -274,12 +344,11 @@ def test_ptx_is_an_option(text: str) -> None:
     [
         ("blackwell", ("sm_100 (B100", "sm_120 ("), "sm_90"),
         ("ampere", ("sm_86 (RTX", "sm_88"), "sm_89"),
-        ("Hopper", ("sm_90 (H100",), "sm_100"),
-        ("ada", ("sm_89",), "sm_90"),
+        ("Kepler", ("sm_35 (Tesla K40", "sm_37"), "sm_50"),
     ],
 )
 def test_a_generation_is_asked_back(text: str, named: tuple[str, ...], other: str) -> None:
-    with pytest.raises(ValueError, match="is a generation and no architecture") as caught:
+    with pytest.raises(ValueError, match="may mean") as caught:
         parse_target(text)
     assert "()" not in str(caught.value)
     assert all(words in str(caught.value) for words in named) and other not in str(caught.value)
