@@ -7,6 +7,7 @@ from collections.abc import Callable
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.core.visible import visible
+from splatfix.core.words import counted
 
 
 def list_wheels() -> Result:
@@ -37,12 +38,14 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
 
     cache = WheelCache()
     chosen = cache.named(name) if name else cache.entries()
-    number = "1 wheel" if len(chosen) == 1 else f"{len(chosen)} wheels"
+    number = counted(len(chosen), "wheel")
     if chosen:
         size = sum(entry.size for entry in chosen) / 2**20
         confirm(f"Remove {number}, {size:.1f} MiB, from {cache.folder}?")
     with on_interrupt(
-        lambda: f"Interrupted: {visible(str(cache.folder))} still has {len(cache.entries())} wheels."
+        lambda: (
+            f"Interrupted: {visible(str(cache.folder))} still has {counted(len(cache.entries()), 'wheel')}."
+        )
     ):
         removed = cache.clear(chosen if name else None)
     return Result(

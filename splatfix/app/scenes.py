@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatfix.app.result import Result, target_python
 from splatfix.core.errors import Exit
+from splatfix.core.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,8 +77,8 @@ def check_scenes(names: tuple[str, ...], root: Path | None, python: str | None) 
         for row in rows:
             said = list(row["problems"])
             if row["size"]:
-                views = f"{row['train']} views to train on, {row['held_out']} held out"
-                said = [f"{views}, {'{}x{}'.format(*row['size'])}, {row['points']} points", *said]
+                views = f"{counted(row['train'], 'view')} to train on, {row['held_out']} held out"
+                said = [f"{views}, {'{}x{}'.format(*row['size'])}, {counted(row['points'], 'point')}", *said]
             prose(console, f"{escape(row['name'])}: ", escape("; ".join(said) or "OK"))
 
     return Result("scenes check", lambda: {"scenes": rows}, text, Exit.FAILURE if bad else Exit.OK)

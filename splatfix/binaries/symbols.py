@@ -31,6 +31,7 @@ from splatfix.binaries.elf import MAGIC as ELF_MAGIC
 from splatfix.binaries.model import BinaryError
 from splatfix.binaries.pe import MAGIC as PE_MAGIC
 from splatfix.binaries.pe import Pe
+from splatfix.core.words import counted
 
 StrPath = str | os.PathLike[str]
 
@@ -217,7 +218,7 @@ class DynamicSymbols:
                 "the size of the dynamic symbol table cannot be told: the file lacks its section table"
             )
         if count > _MAX_SYMBOLS:
-            raise BinaryError(f"the file claims {count} dynamic symbols: not a real library")
+            raise BinaryError(f"the file claims {counted(count, 'dynamic symbol')}: not a real library")
         return count
 
     def _dynsym_sections(self) -> Iterator[Section]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from splatfix.certify.model import Criterion, Outcome
+from splatfix.core.words import counted
 
 # Every trained group must get gradients. Those of f_rest are counted from the first step that uses a degree above 0.
 REQUIRED_GROUPS = ("xyz", "f_dc", "f_rest", "opacity", "scaling", "rotation")
@@ -75,8 +76,8 @@ def _finished(result: Mapping[str, Any], iterations: int | None) -> Criterion:
     return _criterion(
         "training-finishes",
         isinstance(done, int) and done == wanted and status == "ok",
-        f"{done} iterations, {status}",
-        f"{wanted} iterations",
+        f"{counted(done or 0, 'iteration')}, {status}",
+        f"{counted(wanted or 0, 'iteration')}",
         "The trainer stopped early.",
     )
 
@@ -109,13 +110,13 @@ def _split(result: Mapping[str, Any]) -> Criterion:
 def _finite(result: Mapping[str, Any]) -> Criterion:
     steps = {name: _number(_get(result, "gradients", name, "non_finite_steps")) for name in _groups(result)}
     first, last = _number(_get(result, "train_loss", "first")), _number(_get(result, "train_loss", "last"))
-    counted = [value for value in steps.values() if value is not None]
-    good = len(counted) == len(steps) and sum(counted) == 0 and first is not None and last is not None
+    known = [value for value in steps.values() if value is not None]
+    good = len(known) == len(steps) and sum(known) == 0 and first is not None and last is not None
     return _criterion(
         "finite-values",
         good,
-        f"{sum(counted):.0f} steps with non-finite gradients, loss {_format(first)} to {_format(last)}"
-        if counted
+        f"{counted(sum(known), 'step')} with non-finite gradients, loss {_format(first)} to {_format(last)}"
+        if known
         else "not recorded",
         "no NaN or infinity in loss or gradients",
         "NaN or infinite values spread to every Gaussian they touch.",
@@ -140,7 +141,7 @@ def _gradients(result: Mapping[str, Any]) -> list[Criterion]:
             and steps > 0
             and zero <= MAX_ZERO_STEPS * steps
         )
-        measured = f"zero in {zero or 0:.0f} of {steps:.0f} steps, largest norm {largest or 0:.3g}"
+        measured = f"zero in {zero or 0:.0f} of {counted(steps, 'step')}, largest norm {largest or 0:.3g}"
         judged = _criterion(
             f"gradients-{name.replace('_', '-')}",
             good,
@@ -157,7 +158,7 @@ def _unless_short(criterion: Criterion, result: Mapping[str, Any], measured: boo
     done = _number(_get(result, "iterations"))
     if criterion.outcome is not Outcome.FAILED or not measured or done is None or done >= SHORTEST:
         return criterion
-    why = f"{done:.0f} iterations are too few to judge this: {SHORTEST} or more decide it."
+    why = f"a run of {counted(done, 'iteration')} is too short to judge this: {SHORTEST} or more decide it."
     return replace(criterion, outcome=Outcome.UNDETERMINED, why=why)
 
 

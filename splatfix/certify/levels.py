@@ -8,6 +8,7 @@ from typing import Any
 from splatfix.certify.model import KernelCheck, Outcome, Request, SceneRun, Verdict
 from splatfix.checks import Finding, Status
 from splatfix.core.proof import Rung, RungName
+from splatfix.core.words import counted
 
 QUALITY_TOLERANCE = 0.005
 """Relative: held-out PSNR and SSIM may differ by half a percent, the tolerance that field reports use."""
@@ -102,9 +103,9 @@ def summarize(
     skipped = len(request.suite.skipped)
     noted = [run.scene for run in runs if run.result.get("notes")]
     sentences = [
-        f"This environment trained {_count(len(runs))} of 3D Gaussians {where} with {renderer}, "
+        f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where} with {renderer}, "
         f"with healthy gradients, densification and {quality}.",
-        f"Skipped: {_count(skipped)}." if skipped else "",
+        f"Skipped: {counted(skipped, 'scene')}." if skipped else "",
         f"With reservations: {', '.join(noted)}." if noted else "",
         "CUDA and GPUs were not verified." if request.device == "cpu" else "",
         idle_gpu,
@@ -121,10 +122,6 @@ def without_floor(runs: Sequence[SceneRun]) -> list[str]:
             item.code == "held-out-quality" and item.outcome is Outcome.NOT_MEASURED for item in run.criteria
         )
     ]
-
-
-def _count(scenes: int) -> str:
-    return f"{scenes} scene{'' if scenes == 1 else 's'}"
 
 
 def _highest(proof: tuple[Rung, ...]) -> RungName | None:
@@ -220,7 +217,9 @@ def _unread(scenes: Sequence[SceneRun]) -> str:
 
 def _short(scenes: Sequence[SceneRun]) -> str:
     return ", ".join(
-        f"{run.scene} ({run.result['iterations']} iterations)" for run in scenes if run.passed is None
+        f"{run.scene} ({counted(run.result['iterations'], 'iteration')})"
+        for run in scenes
+        if run.passed is None
     )
 
 
@@ -262,9 +261,7 @@ def _conditions(result: Mapping[str, Any]) -> str:
     """Length, size and strategy of a training: only equal ones can be compared."""
     asked = result.get("config")
     strategy = asked.get("strategy") if isinstance(asked, Mapping) else None
-    return (
-        f"{result.get('iterations')} iterations at size {result.get('resolution')} with strategy {strategy}"
-    )
+    return f"{counted(result.get('iterations') or 0, 'iteration')} at size {result.get('resolution')} with strategy {strategy}"
 
 
 def _measures(result: Mapping[str, Any]) -> dict[str, float]:

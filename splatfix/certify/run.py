@@ -37,6 +37,7 @@ from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
 from splatfix.core.visible import visible
+from splatfix.core.words import counted
 from splatfix.facts import Facts, gather
 
 KERNEL_TIMEOUT = 300.0
@@ -136,7 +137,9 @@ def _conclude(
         verdict = Verdict.UNDETERMINED
     summary = levels.summarize(verdict, proof, request, scenes, idle_gpu(facts, request.device))
     if interrupted:
-        summary = f"Interrupted after {len(scenes)} of {len(request.suite.scenes)} scenes. {summary}"
+        summary = (
+            f"Interrupted after {len(scenes)} of {counted(len(request.suite.scenes), 'scene')}. {summary}"
+        )
     return Certificate(
         verdict=verdict,
         summary=summary,
@@ -293,7 +296,9 @@ def _environment(facts: Facts, scenes: tuple[SceneRun, ...]) -> dict[str, str]:
     for run in scenes:
         about = run.result.get("machine", {})
         if about.get("cpu"):
-            found["CPU"] = f"{about['cpu']}, {about['cores']} cores, {about['threads']} threads"
+            found["CPU"] = (
+                f"{about['cpu']}, {counted(about['cores'], 'core')}, {counted(about['threads'], 'thread')}"
+            )
         if about.get("memory"):
             found["memory"] = f"{about['memory'] / 2**30:.1f} GiB"
         for part, engine in dict(run.result.get("implementations", {})).items():

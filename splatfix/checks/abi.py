@@ -11,6 +11,7 @@ from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
+from splatfix.core.words import counted
 from splatfix.facts import Extension, Linkage, RuntimeCopy, Torch
 
 # They come with the driver; that there is none is told by the checks of the driver.
@@ -67,11 +68,11 @@ def torch_abi_mismatch(context: Context) -> Iterator[Outcome]:
             )
         elif linkage.torch_symbols:
             yield ok(
-                f"{subject}: torch exports all {linkage.torch_symbols} symbols it imports.",
+                f"{subject}: torch exports all {counted(linkage.torch_symbols, 'symbol')} it imports.",
                 subject=subject,
                 evidence=Evidence(
                     item.path,
-                    f"{linkage.torch_symbols} imports from torch",
+                    f"{linkage.torch_symbols} imported from torch",
                     "hash tables of torch's libraries",
                 ),
             )
@@ -298,8 +299,7 @@ def _rebuild(context: Context, item: Extension) -> tuple[Step, ...]:
 
 
 def _count(symbols: tuple[str, ...]) -> str:
-    number = "20 or more" if len(symbols) >= 20 else str(len(symbols))
-    return f"{number} symbol{'' if len(symbols) == 1 else 's'}"
+    return "20 or more symbols" if len(symbols) >= 20 else counted(len(symbols), "symbol")
 
 
 def _few(symbols: tuple[str, ...], number: int = 3) -> str:

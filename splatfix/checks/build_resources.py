@@ -10,6 +10,7 @@ from splatfix.context import Context
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.core.step import prepend_variable, say, set_variable
 from splatfix.core.versions import release
+from splatfix.core.words import counted
 
 MEMORY_PER_JOB = 5 * 2**29
 """What one nvcc job on a file that includes torch's headers takes at its worst, with some air (measured: 1.5 to 2.3 GB).
@@ -39,14 +40,15 @@ def build_out_of_memory(context: Context) -> Iterator[Outcome]:
         Evidence(
             "jobs",
             f"{jobs} at once for {what}",
-            f"MAX_JOBS={context.variables.get('MAX_JOBS', 'not set')}, {room.cores} cores",
+            f"MAX_JOBS={context.variables.get('MAX_JOBS', 'not set')}, {counted(room.cores or 0, 'core')}",
         ),
     )
+    compilers = counted(jobs, "compiler")
     if need <= have or jobs == 1:
-        yield ok(f"Memory holds {jobs} compilers at once.", evidence=evidence)
+        yield ok(f"Memory holds {compilers} at once.", evidence=evidence)
     else:
         yield warn(
-            f"Building {what} starts {jobs} compilers at once (up to {need / 2**30:.0f} GiB); {have / 2**30:.0f} GiB are here.",
+            f"Building {what} starts {compilers} at once (up to {need / 2**30:.0f} GiB); {have / 2**30:.0f} GiB are here.",
             evidence=evidence,
             remedy=set_variable("MAX_JOBS", str(fits)),
         )

@@ -12,6 +12,7 @@ from splatfix.checks.stack import stack_of
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
+from splatfix.core.words import counted
 from splatfix.facts import Checkout, RenderCall, SplatPackage
 from splatfix.knowledge import stacks
 from splatfix.knowledge.breakages import breakage
@@ -261,7 +262,7 @@ def _differences(call: RenderCall, installed: SplatPackage) -> list[str]:
         missing = [name for name in installed.forward[: installed.forward_required] if name not in given]
         problems += _keywords("the call", call.forward, installed.forward, missing)
     if call.unpacks is not None and installed.returns is not None and call.unpacks != installed.returns:
-        problems.append(f"it takes {call.unpacks} results, {installed.returns} come back")
+        problems.append(f"it takes {counted(call.unpacks, 'result')}, {installed.returns} come back")
     elif installed.returns is not None and call.at_least > installed.returns:
         problems.append(f"it takes result {call.at_least}, {installed.returns} come back")
     return problems
@@ -277,7 +278,7 @@ def _keywords(what: str, given: tuple[str, ...], known: tuple[str, ...], missing
 
 def _call_words(call: RenderCall) -> str:
     settings = f"settings {' '.join(call.settings)}" if call.settings else "settings from elsewhere"
-    return settings + (f"; takes {call.unpacks} results" if call.unpacks is not None else "")
+    return settings + (f"; takes {counted(call.unpacks, 'result')}" if call.unpacks is not None else "")
 
 
 def _installed_names(context: Context) -> set[str] | None:

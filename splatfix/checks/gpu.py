@@ -11,6 +11,7 @@ from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.context import targets as visible
 from splatfix.core.step import run, set_variable, unset_variable
+from splatfix.core.words import counted
 from splatfix.facts import Gpu
 
 
@@ -110,7 +111,7 @@ def no_gpu_visible(context: Context) -> Iterator[Outcome]:
         )
     elif left is not None:
         apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked" if hidden else ""
-        yield ok(f"{len(left)} of {len(gpus)} GPUs visible{apart}.", evidence=evidence)
+        yield ok(f"{len(left)} of {counted(len(gpus), 'GPU')} visible{apart}.", evidence=evidence)
 
 
 def _instances(gpu: Gpu) -> str:
@@ -228,7 +229,7 @@ def wrong_cuda_device(context: Context) -> Iterator[Outcome]:
         )
     elif chosen is None or "," in chosen:
         yield skip(
-            f"{len(cards)} GPUs found: train on cuda:0 and select the GPU with CUDA_VISIBLE_DEVICES.",
+            f"{counted(len(cards), 'GPU')} found: train on cuda:0 and select the GPU with CUDA_VISIBLE_DEVICES.",
             evidence=evidence,
             remedy=(
                 *((set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),) if mixed else ()),

@@ -10,6 +10,7 @@ from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, 
 from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.core.versions import release
+from splatfix.core.words import counted
 from splatfix.facts import Distribution, SplatPackage
 from splatfix.knowledge import stacks
 
@@ -190,8 +191,10 @@ def variant_names(item: SplatPackage) -> tuple[str, ...]:
 
 def fingerprint(item: SplatPackage) -> str:
     """The traits that tell variants apart, in words."""
-    parts = [f"{len(item.settings)} settings ending in {item.settings[-1]}"] if item.settings else []
-    parts += [f"returns {item.returns} values"] if item.returns else []
+    parts = (
+        [f"{counted(len(item.settings), 'setting')} ending in {item.settings[-1]}"] if item.settings else []
+    )
+    parts += [f"returns {counted(item.returns, 'value')}"] if item.returns else []
     parts += ["functions " + " ".join(item.exports)] if item.exports else []
     return "; ".join(parts) or f"compiled modules {' '.join(item.native) or 'none'}"
 

@@ -12,6 +12,7 @@ from splatfix.context import Context
 from splatfix.context.compilers import family_of
 from splatfix.core.step import run, set_variable
 from splatfix.core.versions import release
+from splatfix.core.words import counted
 from splatfix.facts import CheckoutSource
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.breakages import Breakage, CheckText, breakage, breakages
@@ -37,7 +38,7 @@ def build_isolation(context: Context) -> Iterator[Outcome]:
     if not wrong:
         if waiting:
             yield ok(
-                f"{kind} builds {len(waiting)} source(s) where torch is.",
+                f"{kind} builds {counted(len(waiting), 'source')} where torch is.",
                 evidence=Evidence("build with", kind, context.environment.distributions.found_via),
             )
         return

@@ -8,6 +8,7 @@ from splatfix.checks.model import Evidence, Outcome, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.core.reading import Unread
+from splatfix.core.words import counted
 
 _SHOWN = 20
 """Findings of one diagnosis; a folder full of damaged files is one trouble."""
@@ -40,4 +41,4 @@ def _outcomes(files: Iterable[Unread], folder: str) -> Iterator[Outcome]:
             remedy="Put a proper file in its place or remove it, if it should be read; then diagnose again.",
         )
     if (more := len(everything) - _SHOWN) > 0:
-        yield warn(f"{more} more files and folders were not read.")
+        yield warn(f"{counted(more, 'more path')} could not be read.")

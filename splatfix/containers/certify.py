@@ -71,7 +71,7 @@ def certify_in_container(
     engine = connect(docker_host)
     try:
         if swept := sweep(engine):
-            progress(f"removed {swept} containers or images that killed runs left on the engine")
+            progress(f"removed containers and images that killed runs left on the engine ({swept} in all)")
         if chosen.gpu:
             require_gpu(engine)
         _prepare(out)

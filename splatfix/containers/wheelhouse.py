@@ -28,6 +28,7 @@ from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run, say
 from splatfix.core.trust import distrust
+from splatfix.core.words import counted
 
 _UNUSED_S = 30 * 24 * 3600
 _ROUNDS = 5
@@ -103,7 +104,7 @@ def gather(
     key = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]
     folder = cache / f"wheelhouse-{lane.name}-{key}"
     if known := _load(folder):
-        progress(f"using {len(known.pins)} cached Python packages for lane {lane.name}")
+        progress(f"using {counted(len(known.pins), 'cached Python package')} for lane {lane.name}")
         return known
     with temporary_folder(".making-", make_folder(cache)) as temporary:
         work = temporary / "wheels"

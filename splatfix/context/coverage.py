@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from splatfix.core.versions import major_minor, release
+from splatfix.core.words import counted
 from splatfix.facts import EntryKind, FatbinGroup
 from splatfix.knowledge import archs, drivers
 
@@ -58,8 +59,7 @@ class Coverage:
             return "it carries no GPU code"
         lacking = len(self.missing) + len(self.too_new_ptx)
         verb = "has" if lacking == 1 else "have"
-        plural = "" if self.total == 1 else "s"
-        return f"{lacking} of {self.total} fatbin{plural} {verb} no code for {self.target}"
+        return f"{lacking} of {counted(self.total, 'fatbin')} {verb} no code for {self.target}"
 
 
 def judge(
@@ -132,5 +132,5 @@ def code_words(groups: tuple[FatbinGroup, ...]) -> str:
     ):
         ptx = f" {version[0]}.{version[1]}" if version else ""
         name = arch if kind == "sass" else f"{kind.upper()}{ptx} for {arch}"
-        words.append(name if count == total else f"{name} ({count} of {total} fatbins)")
+        words.append(name if count == total else f"{name} ({count} of {counted(total, 'fatbin')})")
     return ", ".join(words)

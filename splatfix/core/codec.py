@@ -14,6 +14,7 @@ from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
 from splatfix.core.step import Step
+from splatfix.core.words import counted
 
 T = TypeVar("T")
 
@@ -114,7 +115,7 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         if len(item) == 2 and item[1] is Ellipsis:
             return tuple(_decode(item[0], entry, f"{where}[{i}]") for i, entry in enumerate(data))
         if len(data) != len(item):
-            raise CodecError(f"{where}: {len(item)} items expected, {len(data)} found")
+            raise CodecError(f"{where}: {counted(len(item), 'item')} expected, {len(data)} found")
         return tuple(_decode(item[i], entry, f"{where}[{i}]") for i, entry in enumerate(data))
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         _expect(data, dict, where)

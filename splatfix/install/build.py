@@ -214,7 +214,7 @@ def _take_wheel(
     if len(made) != 1:
         raise SplatfixError(
             "build-failed",
-            f"The build of {action.subject} succeeded but left {len(made)} wheels instead of one.",
+            f"The build of {action.subject} succeeded but left {len(made) or 'no'} wheels instead of one.",
             meaning="Nothing was installed.",
             todo=(say(f"Read the full log: {log}"),),
         )

@@ -16,6 +16,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.words import counted
 from splatfix.facts import Facts
 from splatfix.install.backup import backup_files, make_backup, note_written, recover, undo_changes
 from splatfix.install.build import Built, build_wheel
@@ -257,7 +258,7 @@ class _Run:
         step = self._begin(StepRecord(action.kind, action.subject, backup=place, source=action.source))
         write_edits(contents)
         self._finish(step, digest=digest_of(contents))
-        return f"{len(contents)} {'file' if len(contents) == 1 else 'files'} in {source}"
+        return f"{counted(len(contents), 'file')} in {source}"
 
     def _install(self, action: InstallWheel, item: _Item) -> str:
         wheel = item.wheel

@@ -18,6 +18,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, say
+from splatfix.core.words import counted
 from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch
 from splatfix.install.environment import Environment, child_environment
 from splatfix.install.gpu_at_import import wants_gpu
@@ -131,7 +132,7 @@ def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> st
                 details={"member": member, "target": str(target), "carries": carries},
             )
         served.append(f"{target} ({'native code' if coverage.via == 'sass' else coverage.via})")
-    return f"{member}: {', '.join(served)} in {len(filled)} of {len(filled)} fatbins"
+    return f"{member}: {', '.join(served)} in {len(filled)} of {counted(len(filled), 'fatbin')}"
 
 
 def _check_tags(wheel: WheelFile, interpreter: Interpreter) -> None:
@@ -190,13 +191,17 @@ def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | N
             if lost:
                 raise _symbols_missing(member, lost, torch)
             count += len(names)
-    return f"all {count} torch symbols found in torch {torch.version}" if count else "needs nothing of torch"
+    return (
+        f"all {counted(count, 'torch symbol')} found in torch {torch.version}"
+        if count
+        else "needs nothing of torch"
+    )
 
 
 def _symbols_missing(member: str, lost: Sequence[str], torch: Torch) -> SplatfixError:
     return SplatfixError(
         "torch-symbols-missing",
-        f"{member} needs {len(lost)} symbols that torch {torch.version} does not have, such as {lost[0]}.",
+        f"{member} needs {counted(len(lost), 'symbol')} that torch {torch.version} does not have, such as {lost[0]}.",
         meaning="It was compiled against another torch and would not load; nothing was installed.",
         todo=(say("Remove compiled files from the source folder, then run this again."),),
         details={"member": member, "missing": list(lost[:50])},

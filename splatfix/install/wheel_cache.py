@@ -21,6 +21,7 @@ from splatfix.core.resources import user_cache
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
 from splatfix.core.trust import distrust, make_private
+from splatfix.core.words import counted
 from splatfix.facts import Facts, commit_of, git_folder, remote_of
 from splatfix.install.outcome import CachedWheel
 from splatfix.plan.steps import BuildWheel
@@ -135,7 +136,7 @@ class WheelCache:
         if left:
             raise SplatfixError(
                 "cache-not-cleared",
-                f"{left} of {count} wheels in {self.folder} could not be removed.",
+                f"{left} of {counted(count, 'wheel')} in {self.folder} could not be removed.",
                 meaning="They stay in use.",
                 todo=(say(f"Make {self.folder} and all below it writable, then run this again."),),
             )

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from splatfix.core.words import counted
 from splatfix.knowledge.tables import cached, source_of, table
 
 
@@ -295,7 +296,7 @@ def _match(
     if exports is not None and row.exports:
         judge("exports", frozenset(exports) == row.exports, _difference(sorted(exports), sorted(row.exports)))
     if returns is not None and row.returns is not None:
-        judge("returns", returns == len(row.returns), f"{returns} values, not {len(row.returns)}")
+        judge("returns", returns == len(row.returns), f"{counted(returns, 'value')}, not {len(row.returns)}")
     if forward is not None and row.forward is not None:
         judge("forward", tuple(forward) == row.forward, _difference(forward, row.forward))
     if classes is not None and row.rasterizer_class is not None:

@@ -15,6 +15,7 @@ from splatfix.context.compilers import HostCompilers
 from splatfix.context.toolkits import BuildToolkit
 from splatfix.core.errors import Problem
 from splatfix.core.step import run, say
+from splatfix.core.words import counted
 from splatfix.facts import Facts, Source, Toolkit, Torch, lending_folders
 from splatfix.knowledge import Arch
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
@@ -226,9 +227,9 @@ def job_count(facts: Facts) -> Jobs:
     cores = resources.cores or os.cpu_count() or 1
     available = resources.memory_available
     if available is None:
-        return Jobs(cores, f"{cores} cores; free memory is not known")
+        return Jobs(cores, f"{counted(cores, 'core')}; free memory is not known")
     by_memory = max(1, available // MEMORY_PER_JOB)
-    text = f"{cores} cores, {available / 2**30:.1f} GiB of memory free, {MEMORY_PER_JOB / 2**30:.1f} GiB for each job"
+    text = f"{counted(cores, 'core')}, {available / 2**30:.1f} GiB of memory free, {MEMORY_PER_JOB / 2**30:.1f} GiB for each job"
     return Jobs(min(cores, by_memory), text)
 
 

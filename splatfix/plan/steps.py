@@ -11,6 +11,7 @@ from typing import Any
 
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
+from splatfix.core.words import counted
 from splatfix.plan.edits import PlannedEdit
 
 
@@ -225,9 +226,7 @@ class EditSource(PlannedStep):
 
     def _text(self) -> str:
         files = dict.fromkeys(name for edit in self.edits for name in edit.files)
-        return (
-            f"edit {len(files)} {'file' if len(files) == 1 else 'files'} in {self.source} (backed up first)"
-        )
+        return f"edit {counted(len(files), 'file')} in {self.source} (backed up first)"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.proof import Rung
 from splatfix.core.step import Step
 from splatfix.core.visible import visible
+from splatfix.core.words import counted
 from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
 from splatfix.report.console import escape, page, paragraph, prose, show_step
@@ -230,10 +231,8 @@ def _trained_as(run: SceneRun) -> list[str]:
         return []
     width, height = result["resolution"]
     counts, speed = result["gaussians"], result["iterations_per_second"]
-    words = (
-        f"{result['iterations']} iterations at {width}x{height}, strategy {result['config']['strategy']}, "
-    )
-    words += f"{counts['initial']} to {counts['final']} Gaussians"
+    words = f"{counted(result['iterations'], 'iteration')} at {width}x{height}, strategy {result['config']['strategy']}, "
+    words += f"{counts['initial']} to {counted(counts['final'], 'Gaussian')}"
     words += f", {speed:.2f} iterations per second" if speed else ""
     quality = result["heldout"]
     lpips = quality.get("lpips")

@@ -15,6 +15,7 @@ from splatfix.checks.model import Finding, Status
 from splatfix.context.model import Goal
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, step_json
+from splatfix.core.words import counted
 from splatfix.facts.model import Facts
 from splatfix.facts.model.machine import Gpu
 from splatfix.plan.option import Options
@@ -95,7 +96,7 @@ def show(
             show_finding(console, item, short=short, windows=windows)
     passed = [item for item in findings if item.status is Status.PASS]
     listed = "" if verbose or not passed else " (list them with -v)"
-    console.print(f"\n[bold]{_plural(len(passed), 'check')} passed[/]{listed}")
+    console.print(f"\n[bold]{counted(len(passed), 'check')} passed[/]{listed}")
     if verbose:
         for family, members in groupby(passed, key=lambda item: item.family):
             console.print(f"  [bold]{escape(family)}[/]")
@@ -109,19 +110,15 @@ def _show_verdict(console: Console, findings: tuple[Finding, ...]) -> None:
     found = Counter(item.status for item in findings)
     failed = found[Status.FAIL] + found[Status.CRASH]
     unknown = found[Status.UNKNOWN]
-    rest = [_plural(found[Status.WARN], "warning")] if found[Status.WARN] else []
+    rest = [counted(found[Status.WARN], "warning")] if found[Status.WARN] else []
     if failed:
-        mark, word = MARKS[Status.FAIL], f"{_plural(failed, 'problem')} found"
+        mark, word = MARKS[Status.FAIL], f"{counted(failed, 'problem')} found"
         rest += [f"{unknown} not determined"] if unknown else []
     elif unknown:
-        mark, word = MARKS[Status.UNKNOWN], f"No problem found, but {_plural(unknown, 'check')} undetermined"
+        mark, word = MARKS[Status.UNKNOWN], f"No problem found, but {counted(unknown, 'check')} undetermined"
     else:
         mark, word = MARKS[Status.PASS], "No problems found"
     prose(console, f"{mark} ", f"[bold]{', '.join([word, *rest])}[/]")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def show_finding(

@@ -9,6 +9,7 @@ from rich.console import Console
 from splatfix.checks.inspection import InspectedFile, Inspection
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
+from splatfix.core.words import counted
 from splatfix.facts.model.fact import group_fatbins
 from splatfix.report.console import escape, prose, show_step
 
@@ -46,11 +47,11 @@ def show(
         prose(
             console,
             "[magenta]?[/] ",
-            f"{_count(len(result.skipped), 'path')} could not be read, such as {first} (list all with -v)",
+            f"{counted(len(result.skipped), 'path')} could not be read, such as {first} (list all with -v)",
         )
     if quiet:
         console.print()
-        prose(console, "", f"[dim]{_count(quiet, 'more file')} without GPU code (list all with -v)[/]")
+        prose(console, "", f"[dim]{counted(quiet, 'more file')} without GPU code (list all with -v)[/]")
 
 
 def _show_verdict(console: Console, result: Inspection) -> None:
@@ -58,18 +59,18 @@ def _show_verdict(console: Console, result: Inspection) -> None:
         console.print("[magenta]?[/] No native files found")
         return
     judged = [item for item in result.files if item.verdicts]
-    total = _count(len(result.files), "file")
+    total = counted(len(result.files), "file")
     if result.targets and not judged:
         prose(console, "[magenta]?[/] ", f"[bold]No GPU code in {total}, so there is nothing to check[/]")
     elif not judged:
         with_code = sum(item.carries_gpu_code for item in result.files)
         said = f"{with_code} of {total} with GPU code" if with_code else f"No GPU code in {total}"
         prose(console, "", f"[bold]{said}[/]")
-    one = len(judged) == 1
+    one, files = len(judged) == 1, counted(len(judged), "file")
     for at, target in enumerate(result.targets if judged else ()):
         bad = sum(not item.verdicts[at].usable for item in judged)
-        which = "The file" if one else f"{bad} of {len(judged)} files with GPU code"
-        good = "The file" if one else f"All {len(judged)} files with GPU code"
+        which = "The file" if one else f"{bad} of {files} with GPU code"
+        good = "The file" if one else f"All {files} with GPU code"
         said = f"{which} cannot run on {target}" if bad else f"{good} can run on {target}"
         prose(console, "[bold red]✗[/] " if bad else "[green]✓[/] ", f"[bold]{said}[/]")
 
@@ -88,14 +89,10 @@ def _show_file(console: Console, item: InspectedFile) -> None:
             else f"{entry.kind.value.upper()} {_version(entry.ptx_version)} {entry.arch}"
             for entry in group.entries
         )
-        prose(console, f"  {_count(group.count, 'fatbin')}: ", escape(words))
+        prose(console, f"  {counted(group.count, 'fatbin')}: ", escape(words))
     for coverage in item.verdicts:
         mark = "[green]✓[/]" if coverage.usable else "[bold red]✗[/]"
         prose(console, f"  {mark} ", escape(coverage.reason))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _file(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:

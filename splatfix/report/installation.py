@@ -10,6 +10,7 @@ from rich.console import Console
 
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, run
+from splatfix.core.words import counted
 from splatfix.install.journal import Entry, Status
 from splatfix.install.outcome import CachedWheel, Kept, Outcome, Restored, RevertOutcome
 from splatfix.plan.option import InstallPlan, Options
@@ -54,7 +55,7 @@ def show_cache(
     console: Console, folder: Path, entries: Sequence[CachedWheel], refused: Sequence[str] = ()
 ) -> None:
     """One line for each wheel: name, size, what it was built for, with and from, when, and its key."""
-    number = "No wheels" if not entries else "1 wheel" if len(entries) == 1 else f"{len(entries)} wheels"
+    number = counted(len(entries), "wheel") if entries else "No wheels"
     prose(console, "", f"[bold]{number}[/] in {escape(str(folder))}")
     for entry in entries:
         archs = next(
@@ -158,7 +159,9 @@ def show_journal(console: Console, entries: Sequence[Entry], prefix: str) -> Non
     else:
         number = active[-1].id.partition("-")[0]
         prose(
-            console, "", f"[bold]{len(active)} of {len(entries)} installations active[/] in {escape(prefix)}"
+            console,
+            "",
+            f"[bold]{len(active)} of {counted(len(entries), 'installation')} active[/] in {escape(prefix)}",
         )
         step = run("splatfix", "revert", number, "--python", prefix, text="Undo the latest with")
         show_step(console, step, indent=2)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from splatfix.core.words import counted
 from splatfix.plan.steps import InstallStep
 from splatfix.report.console import escape, prose
 
@@ -57,7 +58,7 @@ def words(state: Mapping[str, Any]) -> str:
     if state.get("heldout_psnr") is not None:
         parts.append(f"held-out {state['heldout_psnr']:.2f} dB")
     if state.get("gaussians") is not None:
-        parts.append(f"{state['gaussians']} Gaussians")
+        parts.append(f"{counted(state['gaussians'], 'Gaussian')}")
     return ", ".join(parts)
 
 

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import splatfix
+from splatfix.core.words import counted
+
+_ROOT = Path(splatfix.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "said"),
+    [
+        (0, "file", "0 files"),
+        (1, "compiler", "1 compiler"),
+        (1.0, "step", "1 step"),
+        (2, "folder", "2 folders"),
+        (3, "library", "3 libraries"),
+        (4, "day", "4 days"),
+    ],
+)
+def test_a_number_and_its_noun_agree(number: float, noun: str, said: str) -> None:
+    assert counted(number, noun) == said
+
+
+def _trees() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(_ROOT.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _nouns() -> set[str]:
+    """Whatever is counted somewhere, in the plural."""
+    return {
+        counted(2, node.args[1].value).rpartition(" ")[2]
+        for _, tree in _trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "counted"
+        and isinstance(node.args[1], ast.Constant)
+        and isinstance(node.args[1].value, str)
+    }
+
+
+def test_no_text_says_one_files() -> None:
+    counts = re.compile(rf" (?:more |other |cached |found )?(?:{'|'.join(sorted(_nouns()))})\b(?! per )")
+    wrong = [
+        f"{path.relative_to(_ROOT)}:{node.lineno}: {{{ast.unparse(value.value)}}}{text.value}"
+        for path, tree in _trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for value, text in zip(node.values, node.values[1:], strict=False)
+        if isinstance(value, ast.FormattedValue)
+        and not re.fullmatch(r"_?[A-Z_]+", ast.unparse(value.value))  # a limit, which is large
+        and not re.search(r"^counted\(| or 'no'$", ast.unparse(value.value))
+        and isinstance(text, ast.Constant)
+        and counts.match(str(text.value))
+    ]
+    assert not wrong
