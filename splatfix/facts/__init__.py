@@ -73,6 +73,7 @@ from splatfix.facts.source.folder import (
     telling_paths,
 )
 from splatfix.facts.source.python_source import read_package_source
+from splatfix.facts.source.reach import repository_of
 from splatfix.facts.system.live import LiveSystem, System
 
 __all__ = [
@@ -152,6 +153,7 @@ __all__ = [
     "read_submodules",
     "refuse_other_program",
     "remote_of",
+    "repository_of",
     "resolved_folder",
     "source_texts",
     "subfolders",

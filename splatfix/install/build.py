@@ -83,6 +83,7 @@ def build_wheel(
     doing: Callable[[str], None],
     cache: WheelCache | None = None,
     built_with: Mapping[str, str] | None = None,
+    places: Mapping[str, str] | None = None,
     stop: threading.Event | None = None,
 ) -> Built:
     """Build the action's source and leave its wheel, with our manifest in it, in ``wheels``.
@@ -94,6 +95,7 @@ def build_wheel(
         doing: called with what the build is working on.
         cache: where a wheel of the same source and tools may be already, and where this one is kept.
         built_with: versions of everything that goes into the build, for the cache's key.
+        places: folders of the environment, which are no part of that key.
         stop: set by another thread, it ends the build.
 
     Raises:
@@ -103,11 +105,14 @@ def build_wheel(
     while True:
         with scratch_folder(source=action.source) as scratch:
             doing("copying the source")
-            copy_source(Path(action.source), scratch.source)
+            repository = Path(action.repository or action.source)
+            left_out = copy_source(Path(action.source), scratch.copy, repository)
+            folder = scratch.copy / Path(action.source).relative_to(repository)
+            scratch = replace(scratch, source=folder, left_out=left_out)
             write_edits(edited_contents(scratch.source, action.edits))
             source = read_source(scratch.source)
-            identity = identity_of(action, built_with or {}, source.reads)
-            key = wheel_key(scratch.source, identity) if cache else ""
+            identity = identity_of(action, built_with or {}, source.reads, places)
+            key = wheel_key(scratch.copy, identity) if cache else ""
             if cache and (found := cache.take(key, wheels)):
                 return Built(found, True)
             doing("running its setup.py")
@@ -154,6 +159,7 @@ def _run_pip(
         with log.open("a", encoding="utf-8") as file:
             file.write(f"# splatfix {__version__} builds {action.subject} from {action.source}\n")
             file.writelines(f"# {name}={value}\n" for name, value in variables.items())
+            file.writelines(f"# not copied: {item.path} ({item.why})\n" for item in scratch.left_out)
             file.write(f"# {' '.join(argv)}\n")
         done = runner.run(
             argv,
@@ -169,7 +175,17 @@ def _run_pip(
         raise SplatfixError("build-stopped", f"The build of {action.subject} was stopped.")
     if done.error:
         return RootCause("unknown", (done.error,))
-    return _of_the_source(find_root_cause(done.stdout.replace(f"{scratch.source}/", "")), action, scratch)
+    said = done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", "")
+    return _of_the_source(_with_left_out(find_root_cause(said), scratch), action, scratch)
+
+
+def _with_left_out(cause: RootCause, scratch: Scratch) -> RootCause:
+    """The cause, with what was not copied where its lines speak of that."""
+    for item in scratch.left_out:
+        if any(item.path in line for line in cause.lines):
+            note = f"{item.path} was not copied for the build ({item.why})."
+            return replace(cause, meaning=f"{cause.meaning} {note}".strip())
+    return cause
 
 
 def _linking(
@@ -187,7 +203,8 @@ def _of_the_source(cause: RootCause, action: BuildWheel, scratch: Scratch) -> Ro
     """The cause with paths of the source itself: the scratch copy is removed before anybody reads it."""
 
     def as_there(match: re.Match[str]) -> str:
-        return match.group(1) if (scratch.source / match.group(1)).is_file() else match.group()
+        there = (folder / match.group(1) for folder in (scratch.source, scratch.copy))
+        return match.group(1) if any(path.is_file() for path in there) else match.group()
 
     # a compiler cache gives compilers paths relative to where they run
     lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+([^\s:(,]+)", as_there, line) for line in cause.lines)

@@ -30,7 +30,7 @@ from splatfix.install.outcome import InstalledItem, Outcome, Progress, Silent, k
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
 from splatfix.install.verify import check_import, refuse_unplanned, verify_wheel
-from splatfix.install.wheel_cache import WheelCache, versions_of
+from splatfix.install.wheel_cache import WheelCache, places_of, versions_of
 from splatfix.install.wheels import WheelFile, open_wheel
 from splatfix.knowledge.dropins import dropin_of
 from splatfix.plan.option import InstallPlan
@@ -215,6 +215,7 @@ class _Run:
                 partial(self.progress.doing, action),
                 self.cache,
                 versions_of(self.facts, action),
+                places_of(self.facts),
                 stop=stop,
             )
             return built, time.monotonic() - started

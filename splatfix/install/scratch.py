@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.reading import read_text
 from splatfix.core.resources import user_cache
 from splatfix.core.scratch import PREFIX, Folder, sweep
 from splatfix.core.step import say
@@ -27,14 +29,92 @@ _SKIP_AT_TOP = frozenset({"build", "dist", "venv", ".venv", ".tox"})
 _STALE = re.compile(r".+\.(cpython-\d+\S*\.so|cp\d+-\S+\.pyd|o|obj)$")
 
 
+# What people keep in a checkout beside its sources, by the names that trainers and their manuals give it.
+_DATA = re.compile(
+    r"datasets?|data|outputs?|out|results?|runs?|logs?|wandb|tensorboard|checkpoints?|ckpts?|weights|pretrained|"
+    r"models|scenes?|experiments?|eval|renders?|node_modules",
+    re.IGNORECASE,
+)
+_DATA_ENDINGS = (
+    *(
+        ".ply",
+        ".splat",
+        ".spz",
+        ".ckpt",
+        ".pth",
+        ".pt",
+        ".safetensors",
+        ".npy",
+        ".npz",
+        ".h5",
+        ".hdf5",
+        ".onnx",
+    ),
+    *(
+        ".mp4",
+        ".avi",
+        ".mov",
+        ".zip",
+        ".tar",
+        ".gz",
+        ".xz",
+        ".bz2",
+        ".zst",
+        ".7z",
+        ".rar",
+        ".whl",
+        ".db",
+        ".bin",
+    ),
+)
+_SOURCE_ENDINGS = (
+    *(
+        ".py",
+        ".pyx",
+        ".pyi",
+        ".c",
+        ".cc",
+        ".cpp",
+        ".cxx",
+        ".cu",
+        ".cuh",
+        ".h",
+        ".hh",
+        ".hpp",
+        ".inl",
+        ".inc",
+        ".ipp",
+    ),
+    *(".cmake", ".in", ".toml", ".cfg", ".slang", ".glsl"),
+)
+_LARGE = 32 << 20
+_MOST_BYTES = 2 << 30
+_MOST_FILES = 200_000
+_MOST_LOOKED_AT = 20_000
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Something that a copy does without."""
+
+    path: str
+    """Relative to what was copied."""
+    why: str
+
+
 @dataclass(frozen=True)
 class Scratch:
     """Folders of one build; all below ``root``."""
 
     root: Path
+    copy: Path
+    """Of the repository, or of the source folder alone."""
     source: Path
+    """What is built: ``copy`` or a folder in it."""
     wheels: Path
     temporary: Path
+    left_out: tuple[LeftOut, ...] = ()
+    """What ``copy`` does without."""
 
 
 @contextmanager
@@ -51,7 +131,7 @@ def scratch_folder(base: Path | None = None, source: str = "") -> Iterator[Scrat
     folder = _make_root([base] if base else _bases(), source)
     root = folder.path
     try:
-        made = Scratch(root, root / "source", root / "wheels", root / "tmp")
+        made = Scratch(root, root / "source", root / "source", root / "wheels", root / "tmp")
         made.wheels.mkdir()
         made.temporary.mkdir()
         yield made
@@ -64,17 +144,23 @@ def sweep_scratch() -> None:
     sweep(_bases())
 
 
-def copy_source(source: Path, destination: Path) -> None:
-    """Copy a source tree without version control, build output and stale modules.
+def copy_source(source: Path, destination: Path, repository: Path | None = None) -> tuple[LeftOut, ...]:
+    """Copy what a build needs: a source folder, or the repository around it; what is left out, and why.
 
-    A relative link inside the tree stays a link; any other link is replaced by what it points to, so that the copy
-    needs nothing outside itself. A dangling link stays as it is.
+    Left out are version control, build output, stale modules, virtual environments, folders of data (a name such as
+    ``datasets`` in the top folder, no source below it, not named by a build file) and large files of data. A link inside the
+    repository stays a link, a link of the source folder that leads out of it is replaced by what it points to, and any other
+    is left out. Everything copied can be written to.
+
+    Args:
+        repository: the folder that ``destination`` becomes a copy of; None for ``source`` itself.
 
     Raises:
-        SplatfixError: ``disk-full`` or ``cannot-copy``.
+        SplatfixError: ``disk-full``, ``cannot-copy`` or ``source-too-large``.
     """
+    copy = _Copy(source.resolve(), (repository or source).resolve())
     try:
-        _copy_folder(source.resolve(), source.resolve(), destination, at_top=True)
+        copy.folder(copy.repository, destination)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SplatfixError(
@@ -89,6 +175,7 @@ def copy_source(source: Path, destination: Path) -> None:
             meaning="Nothing was built and nothing was changed.",
             todo=(say("Make the whole source folder readable, then run this again."),),
         ) from error
+    return tuple(copy.left_out)
 
 
 def _bases() -> list[Path]:
@@ -125,33 +212,127 @@ def _make_root(bases: list[Path], source: str) -> Folder:
     )
 
 
-def _copy_folder(top: Path, folder: Path, destination: Path, *, at_top: bool = False) -> None:
-    destination.mkdir(parents=True, exist_ok=True)
-    with os.scandir(folder) as listing:
-        entries = sorted(listing, key=lambda entry: entry.name)
-    for entry in entries:
-        if entry.name in _SKIP_ANYWHERE or (at_top and entry.name in _SKIP_AT_TOP):
-            continue
-        if entry.name.endswith(".egg-info") and entry.is_dir(follow_symlinks=False):
-            continue
-        path, copy = folder / entry.name, destination / entry.name
-        if entry.is_symlink():
-            _copy_link(top, path, copy)
-        elif entry.is_dir():
-            _copy_folder(top, path, copy)
-        elif entry.is_file() and not _STALE.match(entry.name):
-            shutil.copy2(path, copy)
+class _Copy:
+    """One copy in the making."""
+
+    def __init__(self, source: Path, repository: Path) -> None:
+        self.source, self.repository = source, repository
+        self.left_out: list[LeftOut] = []
+        self._bytes = self._entries = 0
+        self._sizes: dict[str, int] = {}
+        texts = (
+            read_text(source / name)
+            for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt")
+        )
+        self._build_files = "\n".join(text for text in texts if isinstance(text, str))
+
+    def folder(self, folder: Path, destination: Path, place: str = "") -> None:
+        """Copy a folder; ``place`` is its path in the copy."""
+        destination.mkdir(parents=True, exist_ok=True)
+        at_top = folder in (self.source, self.repository)
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+        for entry in entries:
+            path, copy, name = folder / entry.name, destination / entry.name, f"{place}{entry.name}"
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if _is_output(entry.name, is_folder=is_folder, at_top=at_top):
+                continue
+            if entry.is_symlink():
+                self._link(path, copy, name)
+            elif is_folder and (why := self._why_not(path, at_top=at_top)):
+                self.left_out.append(LeftOut(name, why))
+            elif is_folder:
+                self.folder(path, copy, f"{name}/")
+            elif entry.is_file():
+                self._file(path, copy, name, entry.stat().st_size)
+
+    def _why_not(self, folder: Path, *, at_top: bool) -> str:
+        if (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir():
+            return "a Python environment"
+        named = re.search(rf"(?<![\w-]){re.escape(folder.name)}(?![\w-])", self._build_files)
+        around_it = self.source.is_relative_to(folder)
+        if (
+            at_top
+            and _DATA.fullmatch(folder.name)
+            and not named
+            and not around_it
+            and not _holds_source(folder)
+        ):
+            return "data: no source below it, and no build file names it"
+        return ""
+
+    def _file(self, path: Path, copy: Path, name: str, size: int) -> None:
+        if size > _LARGE and path.name.endswith(_DATA_ENDINGS):
+            self.left_out.append(LeftOut(name, f"data of {size >> 20} MiB"))
+            return
+        self._count(name, size)
+        shutil.copy2(path, copy)
+        copy.chmod(
+            stat.S_IMODE(copy.stat().st_mode) | stat.S_IWUSR
+        )  # a setup.py may write its version.py anew
+
+    def _link(self, link: Path, copy: Path, name: str) -> None:
+        written = link.readlink()
+        target = link.resolve()
+        inside = not written.is_absolute() and target.is_relative_to(self.repository)
+        if inside or not target.exists():
+            self._count(name, 0)
+            copy.symlink_to(written)
+        elif link.parent.resolve().is_relative_to(target):
+            copy.symlink_to(target)  # a folder that contains the link itself: copying it would never end
+        elif not link.is_relative_to(self.source):
+            self.left_out.append(LeftOut(name, f"a link out of the repository, to {target}"))
+        elif target.is_file():
+            self._file(target, copy, name, target.stat().st_size)
+        elif target.is_dir():
+            self._linked(target, copy, name)
+
+    def _linked(self, target: Path, copy: Path, name: str) -> None:
+        """A folder elsewhere that the source folder links to: its own links stay in it."""
+        elsewhere = _Copy(target, target)
+        elsewhere._bytes, elsewhere._entries = self._bytes, self._entries
+        elsewhere.folder(target, copy)
+        self._bytes, self._entries = elsewhere._bytes, elsewhere._entries
+        self.left_out += [LeftOut(f"{name}/{item.path}", item.why) for item in elsewhere.left_out]
+
+    def _count(self, name: str, size: int) -> None:
+        self._bytes += size
+        self._entries += 1
+        top = name.partition("/")[0]
+        self._sizes[top] = self._sizes.get(top, 0) + size
+        if self._bytes > _MOST_BYTES or self._entries > _MOST_FILES:
+            largest = sorted(self._sizes.items(), key=lambda item: -item[1])[:3]
+            said = ", ".join(f"{part} ({size >> 20} MiB)" for part, size in largest)
+            raise SplatfixError(
+                "source-too-large",
+                f"{self.repository} is too large to be copied for the build: more than {_MOST_BYTES >> 30} GiB or "
+                f"{_MOST_FILES} files. The largest so far: {said}.",
+                meaning="A build works in a copy. Nothing was built and nothing was changed.",
+                todo=(
+                    say(
+                        "Move what the build does not need (data, results) out of that folder, then run this again."
+                    ),
+                ),
+            )
 
 
-def _copy_link(top: Path, link: Path, copy: Path) -> None:
-    written = link.readlink()
-    target = link.resolve()
-    inside = not written.is_absolute() and target.is_relative_to(top)
-    if inside or not target.exists():
-        copy.symlink_to(written)
-    elif target.is_file():
-        shutil.copy2(target, copy)
-    elif link.parent.resolve().is_relative_to(target):
-        copy.symlink_to(target)  # a folder that contains the link itself: copying it would never end
-    elif target.is_dir():
-        _copy_folder(target, target, copy)
+def _is_output(name: str, *, is_folder: bool, at_top: bool) -> bool:
+    if name in _SKIP_ANYWHERE or (at_top and name in _SKIP_AT_TOP):
+        return True
+    return name.endswith(".egg-info") if is_folder else _STALE.match(name) is not None
+
+
+def _holds_source(folder: Path) -> bool:
+    """Some file that a build could use, found among the first thousands."""
+    pending, looked_at = [folder], 0
+    while pending:
+        with os.scandir(pending.pop()) as listing:
+            for entry in listing:
+                looked_at += 1
+                if entry.name.endswith(_SOURCE_ENDINGS) or entry.name == "CMakeLists.txt":
+                    return True
+                if looked_at == _MOST_LOOKED_AT:
+                    return False
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(Path(entry.path))
+    return False

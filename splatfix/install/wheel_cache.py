@@ -6,10 +6,11 @@ import datetime
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from packaging.utils import canonicalize_name
 
@@ -193,29 +194,53 @@ def wheel_key(source: Path, identity: Mapping[str, str]) -> str:
 
 
 def identity_of(
-    action: BuildWheel, built_with: Mapping[str, str], reads: Iterable[str] = ()
+    action: BuildWheel,
+    built_with: Mapping[str, str],
+    reads: Iterable[str] = (),
+    places: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Everything beside the source's bytes that decides what comes out of a build.
 
     Args:
         reads: variables that the source's setup.py reads, such as gsplat's ``WITH_SYMBOLS``.
+        places: see :func:`places_of`.
     """
     ignored = set(_WITHOUT_EFFECT.split())
     variables = {name: value for name, value in action.variables.items() if name not in ignored}
     theirs = {*_FLAG_VARIABLES.split(), *reads} - {*ignored, *action.unset}
     kept = redacted({name: os.environ[name] for name in sorted(theirs) if name in os.environ})
-    return {
+    found = {
         "subject": action.subject,
+        **({"folder": os.path.relpath(action.source, action.repository)} if action.repository else {}),
         "splatfix": __version__,
         "mismatch": action.cuda_mismatch,
         **built_with,
         **kept,
         **variables,
     }
+    return {_without_places(name, places): _without_places(value, places) for name, value in found.items()}
+
+
+def places_of(facts: Facts) -> dict[str, str]:
+    """Folders of the target environment, each with the word that stands for it in an identity.
+
+    What lies in them counts by its version (see :func:`versions_of`), not by where this one environment has it.
+    """
+    interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
+    found = {str(PurePath(torch.folder).parent): "<site-packages>"} if torch else {}
+    return {**found, **({interpreter.prefix: "<environment>"} if interpreter else {})}
+
+
+def _without_places(text: str, places: Mapping[str, str] | None) -> str:
+    for folder, word in sorted((places or {}).items(), key=lambda item: -len(item[0])):
+        # whole names only: /envs/one is no part of /envs/one-more
+        text = re.sub(rf"{re.escape(folder)}(?![^/\\:;\s])", word, text)
+    return text
 
 
 def versions_of(facts: Facts, action: BuildWheel) -> dict[str, str]:
-    """Versions of what a build uses, from the facts: interpreter, torch, toolkit, compilers, setuptools."""
+    """Versions of what a build uses, from the facts: interpreter, torch, toolkit, compilers, setuptools, and NVIDIA's
+    packages where they lend headers. Not pip's: it only calls setuptools."""
     interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
     found = {"python": f"{interpreter.version} {interpreter.abi_tag}" if interpreter else ""}
     found["torch"] = f"{torch.version} {torch.cuda}" if torch else ""
@@ -225,8 +250,9 @@ def versions_of(facts: Facts, action: BuildWheel) -> dict[str, str]:
     for compiler in facts.machine.compilers.value or ():
         if compiler.path == action.variables.get("CXX", compiler.path):
             found[f"compiler {compiler.path}"] = compiler.version or ""
+    lent = torch is not None and str(PurePath(torch.folder).parent) in action.variables.get("CPATH", "")
     for item in facts.environment.distributions.value or ():
-        if item.name in ("setuptools", "wheel", "pip", "pybind11"):
+        if item.name in ("setuptools", "wheel", "pybind11") or (lent and item.name.startswith("nvidia-")):
             found[item.name] = item.version
     return found
 

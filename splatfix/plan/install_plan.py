@@ -17,7 +17,7 @@ from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
 from splatfix.core.step import run, say
 from splatfix.core.versions import release
-from splatfix.facts import Facts, Source, Torch, read_source, resolved_folder, source_texts
+from splatfix.facts import Facts, Source, Torch, read_source, repository_of, resolved_folder, source_texts
 from splatfix.knowledge import Arch
 from splatfix.plan.build_environment import (
     ArchChoice,
@@ -242,16 +242,22 @@ def _cuda_build(
         return chosen
     archs, edits = chosen
     made = build_environment(facts, source, tools.toolkit, tools.compilers, archs, jobs)
+    repository, reach = _repository(source)
     build = BuildWheel(
         subject=source.label,
         source=source.folder,
+        repository=repository,
         targets=tuple(arch.sm for arch in tools.targets),
         cuda_mismatch=tools.mismatch,
         variables=made.variables,
         unset=made.unset,
         path_first=made.path_first,
         edits=edits,
-        reasons=(*made.reasons, *(Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in edits)),
+        reasons=(
+            *made.reasons,
+            *reach,
+            *(Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in edits),
+        ),
     )
     if archs.decider is Decider.TORCH:
         why = "torch would build for the GPUs it sees here, or stop"
@@ -289,16 +295,27 @@ def _archs_and_edits(
 
 def _plain_build(source: Source, scripts: str, jobs: Jobs) -> BuildWheel:
     """A source without CUDA code: whatever compiler is set up here will do."""
+    repository, reach = _repository(source)
     return BuildWheel(
         subject=source.label,
         source=source.folder,
+        repository=repository,
         variables={"MAX_JOBS": str(jobs.count)},
         path_first=(scripts,),
         reasons=(
             Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part"),
             jobs.reason,
+            *reach,
         ),
     )
+
+
+def _repository(source: Source) -> tuple[str, tuple[Reason, ...]]:
+    """What must be copied for the build beside the source itself, and why; "" for nothing."""
+    repository = str(repository_of(Path(source.folder)))
+    if repository == source.folder:
+        return "", ()
+    return repository, (Reason(f"copies {repository}: its build reads files above {source.folder}"),)
 
 
 def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:

@@ -167,6 +167,8 @@ class BuildWheel(PlannedStep):
     subject: str
     """The distribution, as its setup.py calls itself or as its folder is called."""
     source: str
+    repository: str = ""
+    """What the scratch copy is of, where the build reaches above ``source``."""
     targets: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     """Set for the build, whatever they were before."""
@@ -181,7 +183,7 @@ class BuildWheel(PlannedStep):
 
     def _text(self) -> str:
         goal = f" for {', '.join(self.targets)}" if self.targets else ""
-        return f"build {self.subject}{goal} from a scratch copy of {self.source}"
+        return f"build {self.subject}{goal} from a scratch copy of {self.repository or self.source}"
 
 
 @dataclass(frozen=True, kw_only=True)

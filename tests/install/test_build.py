@@ -343,3 +343,28 @@ def test_forced_in_the_child_only_and_branded(environment: Environment, source: 
         "diagnose cannot tell what it was built for"
     )
     assert manifest["built_with"]["setuptools"]
+
+
+def test_a_build_that_reads_above_its_folder(environment: Environment, tmp_path: Path) -> None:
+    """As tiny-cuda-nn's bindings: a version and sources two folders up, something removed and written on the way."""
+    repository = tmp_path / "repo"
+    source = write_extension(repository / "bindings" / "torch", name="deep_probe", answer=7)
+    (repository / "src").mkdir()
+    (source / "probe.c").rename(repository / "src" / "probe.c")
+    (repository / "VERSION").write_text("2.5")
+    (repository / "datasets").mkdir()
+    (repository / "datasets" / "scene.ply").write_text("x")
+    setup = source / "setup.py"
+    above = "import os\nroot = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))\n"
+    above += "version = open(os.path.join(root, 'VERSION')).read()\nopen(os.path.join(root, 'written'), 'w').close()\n"
+    text = setup.read_text().replace('"probe.c"', '"../../src/probe.c"').replace('"1.0"', "version")
+    setup.write_text(above + text)
+    before = sorted(repository.rglob("*"))
+    plan, facts = planned(environment, source)
+    (build,) = (step for step in plan.steps if isinstance(step, BuildWheel))
+    assert build.repository == str(repository)
+    outcome = execute(plan, facts)
+    assert run_in(environment, "import deep_probe; print(deep_probe.answer())") == "7"
+    assert sorted(repository.rglob("*")) == before, "the checkout was changed"
+    (log,) = Path(outcome.log).glob("build-*.log")
+    assert "# not copied: datasets (data" in log.read_text()

@@ -159,3 +159,54 @@ def test_the_same_source_gets_the_same_path(tmp_path: Path) -> None:
     with scratch_folder(tmp_path, source="/a") as again, scratch_folder(tmp_path, source="/b") as other:
         assert again.root == first.root != other.root
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_repository_is_copied_without_what_is_no_source(tmp_path: Path) -> None:
+    """An extension that reads ../../ finds it; what people keep in a checkout stays where it is, and is named."""
+    away = tree(tmp_path / "away", {"scene.ply": "x"})
+    repository = tree(
+        tmp_path / "repo",
+        {
+            "CMakeLists.txt": "",
+            "bindings/torch/setup.py": "open('../../CMakeLists.txt'); package_data=['scenes/one.json']",
+            "bindings/torch/build/lib/old.py": "",
+            "src/api.cu": "",
+            "src/data/table.bin": "small, and not in the top folder",
+            "datasets/garden/points.ply": "",
+            "data/loader.py": "a folder of code that is called so",
+            "scenes/one.json": "",
+            "env/pyvenv.cfg": "",
+            "env/lib/x.py": "",
+            ".git/HEAD": "",
+            "build/x.o": "",
+        },
+    )
+    (repository / "output").symlink_to(away)
+    (repository / "inside").symlink_to("src")
+    (repository / "weights.pth").touch()
+    os.truncate(repository / "weights.pth", 33 << 20)
+    left_out = copy_source(repository / "bindings" / "torch", tmp_path / "copy", repository)
+    assert names(tmp_path / "copy") == [
+        *("CMakeLists.txt", "bindings/torch/setup.py", "data/loader.py", "scenes/one.json"),
+        *("src/api.cu", "src/data/table.bin"),
+    ]
+    assert (tmp_path / "copy" / "inside").readlink() == Path("src")
+    assert [item.path for item in left_out] == ["datasets", "env", "output", "weights.pth"]
+
+
+def test_a_read_only_source_is_copied_to_be_written(tmp_path: Path) -> None:
+    """A setup.py that writes its version.py anew, in a checkout that nobody may write to."""
+    source = tree(tmp_path / "source", {"setup.py": "", "pkg/version.py": "1"})
+    for path in sorted(source.rglob("*"), reverse=True):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    copy_source(source, tmp_path / "copy")
+    assert all(path.stat().st_mode & 0o200 for path in (tmp_path / "copy").rglob("*"))
+    (source / "pkg").chmod(0o755)
+
+
+def test_too_much_to_copy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatfix.install.scratch._MOST_FILES", 3)
+    source = tree(tmp_path / "source", {"setup.py": "", "films/1": "", "films/2": "", "films/3": ""})
+    with pytest.raises(SplatfixError) as caught:
+        copy_source(source, tmp_path / "copy")
+    assert caught.value.code == "source-too-large" and "films" in caught.value.what

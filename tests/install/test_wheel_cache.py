@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -10,8 +11,10 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install import WheelCache
 from splatfix.install.environment import Environment
-from splatfix.install.wheel_cache import identity_of, origin_of, wheel_key
+from splatfix.install.wheel_cache import identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.plan import BuildWheel
+from tests.plan.machines import CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
+from tests.plan.test_install_plan import build_of, plan
 
 from .environments import run_in, write_extension
 from .test_cli import splatfix
@@ -173,6 +176,42 @@ def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest
     monkeypatch.delenv("WITH_SYMBOLS")
     monkeypatch.setenv("CFLAGS", "-g")
     assert identity_of(action, {}, reads) != plain
+
+
+def identity_in(folder: Path, source: Path, cublas: str = "13.0.2", cpath: str = "") -> dict[str, str]:
+    """What decides on a wheel that is built in an environment at ``folder``, whose torch lends the toolkit headers."""
+    site = folder / "lib" / "site-packages"
+    (site / "nvidia/cu13/include").mkdir(parents=True, exist_ok=True)
+    (site / "nvidia/cu13/include/cublas_v2.h").write_text("")
+    packages = {"setuptools": "80.0", "ninja": "1.11", "pip": folder.name, "nvidia-cublas": cublas}
+    facts = machine(
+        interpreter=dataclasses.replace(
+            INTERPRETER,
+            executable=str(folder / "bin/python"),
+            prefix=str(folder),
+            site_packages=(str(site),),
+        ),
+        torch=dataclasses.replace(TORCH, folder=str(site / "torch")),
+        toolkits=(dataclasses.replace(CUDA_13, missing=("include/cublas_v2.h",)),),
+        host=compilers("12.2.0", folder=str(folder / "bin")),
+        packages=packages,
+        variables={"CPATH": cpath} if cpath else {},
+    )
+    build = build_of(plan(source, facts))
+    assert str(folder) in build.variables["CPATH"] and str(folder) in build.variables["CXX"]
+    return identity_of(build, versions_of(facts, build), ("CONDA_PREFIX",), places_of(facts))
+
+
+def test_two_environments_of_one_torch_share_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = cuda_source(tmp_path / "source")
+    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "one"))
+    one = identity_in(tmp_path / "one", source)
+    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "one-more"))
+    assert identity_in(tmp_path / "one-more", source) == one
+    assert identity_in(tmp_path / "other", source, cublas="13.1.0") != one, "other headers are lent"
+    assert identity_in(tmp_path / "mine", source, cpath="/mine/include") != one
+    monkeypatch.setenv("CONDA_PREFIX", "/elsewhere")
+    assert identity_in(tmp_path / "one", source) != one, "its setup.py looks there"
 
 
 def test_a_build_asks_setup_py_what_it_reads(

@@ -1,0 +1,101 @@
+"""How far above its folder a build reaches, from build files of the shapes that real extensions have."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from splatfix.facts import repository_of
+from splatfix.facts.source.reach import levels_above
+
+HERE = "import os\nfrom pathlib import Path\nhere = os.path.dirname(os.path.abspath(__file__))\n"
+
+
+def extension(root: Path, setup: str = "", **files: str) -> Path:
+    folder = root / "bindings" / "torch"
+    folder.mkdir(parents=True)
+    (folder / "setup.py").write_text(setup)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("code", "levels"),
+    [
+        ("", 0),
+        ("print(here)", 0),
+        ("setup(sources=['csrc/x.cu', os.path.join(here, 'third_party', 'glm')])", 0),
+        ("os.path.join(here, 'csrc', '..', 'include')", 0),
+        ("os.path.join(here, 'csrc', name, '../..')", 0),
+        ("os.path.dirname(torch.__file__)", 0),
+        ("print('and so on ...', '1..2')", 0),
+        ("setup(sources=['../../src/cpp_api.cu'])", 2),
+        ("root = os.path.dirname(os.path.dirname(here))", 2),
+        ("root = os.path.dirname(here)\nflags = [f'-I{root}/include']", 1),
+        ("root = Path(__file__).resolve().parent.parent / 'include'", 1),
+        ("root = Path(__file__).parents[2]", 2),
+        ("root = Path(here, '..', 'common')", 1),
+        ("flags = ['-I' + os.path.join(here, '../include')]", 1),
+        ("flags = ['-I../../include']", 2),
+        ("os.path.join(os.getcwd(), '..')", 1),
+        ("os.path.join(unknown(), '../..')", 2),
+        ("root = os.path.dirname(root)", 0),
+    ],
+)
+def test_paths_of_setup_py(tmp_path: Path, code: str, levels: int) -> None:
+    assert levels_above(extension(tmp_path, f"{HERE}{code}\n")) == levels
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "levels"),
+    [
+        ("CMakeLists__txt", "add_subdirectory(../core core)\n", 1),
+        ("CMakeLists__txt", 'include_directories("${CMAKE_CURRENT_SOURCE_DIR}/../../include")\n', 2),
+        ("CMakeLists__txt", "# ../../ is where it was\nproject(x)\n", 0),
+        ("pyproject__toml", '[tool.scikit-build]\ncmake.source-dir = ".."\n', 1),
+        ("x__cu", '#include "../../common/math.cuh"\n', 2),
+        ("x__cu", '#include <../x.h>\n// #include "../y.h"\n', 0),
+    ],
+)
+def test_paths_of_other_files(tmp_path: Path, name: str, text: str, levels: int) -> None:
+    assert levels_above(extension(tmp_path, **{name: text})) == levels
+
+
+def test_an_include_inside_the_folder_stays_inside(tmp_path: Path) -> None:
+    folder = extension(tmp_path)
+    (folder / "csrc").mkdir()
+    (folder / "csrc" / "x.cu").write_text('#include "../include/y.h"\n')
+    assert levels_above(folder) == 0
+
+
+def test_names_that_double_each_other_end_soon(tmp_path: Path) -> None:
+    code = "a0 = '..'\n" + "".join(f"a{n + 1} = a{n} + a{n}\n" for n in range(200))
+    assert levels_above(extension(tmp_path, code)) >= 1
+
+
+ABOVE = HERE + "root = os.path.dirname(here)\n"
+
+
+def test_the_repository_is_copied_where_something_above_is_named(tmp_path: Path) -> None:
+    clone, download, alone = (tmp_path / name for name in ("clone", "download", "alone"))
+    folder = extension(clone, ABOVE)
+    assert repository_of(folder) == folder.parent, "a ZIP: what it names"
+    (clone / ".git").mkdir()
+    assert repository_of(folder) == clone
+    (folder / ".git").write_text("gitdir: elsewhere")
+    assert repository_of(folder) == clone, "a submodule that names what is around it"
+    assert repository_of(extension(download, HERE + "up = '../../..'\n")) == tmp_path
+    assert repository_of(extension(alone, HERE)) == alone / "bindings" / "torch"
+
+
+def test_never_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = extension(tmp_path / "home" / "repo", HERE + "up = '../../../../../../../../..'\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert repository_of(folder) != Path("/")
+    assert not Path(tempfile.gettempdir()).is_relative_to(repository_of(folder))
+    (tmp_path / "home" / ".git").mkdir()
+    assert repository_of(folder).is_relative_to(tmp_path / "home" / "repo"), "a home folder kept in git"
