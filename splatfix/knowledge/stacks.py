@@ -37,14 +37,23 @@ class Stack:
 
     key: str
     name: str
+    repositories: tuple[str, ...]
+    """``owner/name`` where it is kept, and where it was before."""
     commit: str
+    """What was read for this row."""
     recognise: tuple[str, ...]
-    """Files and folders that its checkout has; empty: no file tells it from the stack that it was made from."""
+    """Files and folders that its checkout has."""
+    addresses: tuple[str, ...]
+    """``owner/name`` of the submodules by which it is known."""
     needs: tuple[str, ...]
     """Keys of the variants that it calls."""
     also_needs: tuple[str, ...]
     submodules: Mapping[str, str]
     """Path -> commit ("" where not known)."""
+    arch_variable: str
+    """What chooses its architectures, where that is not TORCH_CUDA_ARCH_LIST."""
+    jit: str
+    """What of it is compiled when it runs; "" for nothing."""
     vram_gb: tuple[float, float] | None
     """Mean and maximum over published scenes with defaults."""
     verified: bool
@@ -57,11 +66,15 @@ def _stacks() -> Mapping[str, Stack]:
         key: Stack(
             key=key,
             name=row["name"],
+            repositories=(row["repository"], *row.get("moved_from", ())),
             commit=row["commit"],
             recognise=tuple(row["recognise"]),
+            addresses=tuple(row.get("addresses", ())),
             needs=tuple(row["needs"]),
             also_needs=tuple(row["also_needs"]),
             submodules=row["submodules"],
+            arch_variable=row.get("arch_variable", ""),
+            jit=row.get("jit", ""),
             vram_gb=(row["vram_gb"]["mean"], row["vram_gb"]["max"]) if row["vram_gb"] else None,
             verified=row["verified"],
             source=source_of("stacks", row),

@@ -18,6 +18,8 @@ _TELLING = (
     "submodules",
     "utils",
     "gsplat",
+    "bindings",
+    "include",
     "examples",
     "nerfstudio",
     "nerfstudio/models",
