@@ -21,14 +21,19 @@ class Shadow:
 
 @dataclass(frozen=True)
 class Submodule:
-    """One entry of a checkout's .gitmodules."""
+    """One submodule: an entry of a checkout's .gitmodules, or a link in git's index that has none there."""
 
     path: str
     url: str
+    """As .gitmodules has it, without credentials; "" where it says nothing."""
     empty: bool
     """Its folder is missing or holds nothing."""
     commit: str | None = None
     """The commit that is checked out in it, when git wrote it down."""
+    recorded: str | None = None
+    """The commit that the checkout itself asks for; None where git's index does not tell, as in an unpacked ZIP."""
+    named_in: tuple[str, ...] = ()
+    """Files of the checkout that name its folder in code or in lists of requirements; looked for when it is empty."""
 
 
 @dataclass(frozen=True)

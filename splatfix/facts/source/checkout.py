@@ -6,6 +6,7 @@ import ast
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from splatfix.core.redact import redacted
@@ -21,6 +22,7 @@ from splatfix.facts.model.source import (
     Pin,
     RenderCall,
     Shadow,
+    Submodule,
 )
 from splatfix.facts.source.extension import code_matches, extension_folders, read_source
 from splatfix.facts.source.extension_calls import extension_calls
@@ -41,6 +43,7 @@ _COLMAP_OPTION = re.compile(r"--((?:Sift|Feature)(?:Extraction|Matching)\.use_gp
 _MOST_SOURCES = 100
 _MOST_CALLS = 1000
 _MOST_PINS = 5000
+_MOST_USES = 3
 _PIN_NAMES = re.compile(r"[A-Za-z][\w.-]*")
 
 
@@ -62,7 +65,7 @@ def read_checkout(folder: Path, patterns: Iterable[SourcePattern]) -> Fact[Check
         paths=telling_paths(root, reader),
         remote=remote_of(git, reader),
         commit=commit_of(git, reader),
-        submodules=read_submodules(root, reader),
+        submodules=_with_uses(root, read_submodules(root, reader), reader),
         pins=tuple(read_pins(root, reader)),
         sources=tuple(_sources(root, tuple(patterns), reader)),
         imports=python.imports,
@@ -74,6 +77,28 @@ def read_checkout(folder: Path, patterns: Iterable[SourcePattern]) -> Fact[Check
         unreadable=reader.left_out,
     )
     return Fact(redacted(checkout), "files of the checkout, read as text")
+
+
+_USES = (".py", ".txt", ".yml", ".yaml", ".toml", ".sh", ".cmake")
+
+
+def _with_uses(root: Path, submodules: tuple[Submodule, ...], reader: FolderReader) -> tuple[Submodule, ...]:
+    """The same, the empty ones with the files that import them or have their folder in a text."""
+    names = {item.path: item.path.rpartition("/")[2] for item in submodules if item.empty}
+    uses: dict[str, list[str]] = {path: [] for path in names}
+    patterns = {
+        path: re.compile(
+            rf"^[ \t]*(?:from|import)[ \t]+{re.escape(name.replace('-', '_'))}(?![\w-])|[/\"'\\]{re.escape(name)}(?=[/\"'\\\s)]|$)",
+            re.MULTILINE,
+        )
+        for path, name in names.items()
+    }
+    for file in reader.files_below(root, _USES, depth=3) if patterns else ():
+        text = reader.text(file)
+        for path, pattern in patterns.items():
+            if pattern.search(text) and len(uses[path]) < _MOST_USES:
+                uses[path].append(file.relative_to(root).as_posix())
+    return tuple(replace(item, named_in=tuple(uses.get(item.path, ()))) for item in submodules)
 
 
 def _sources(

@@ -10,6 +10,7 @@ from pathlib import Path
 from splatfix.core.reading import read_bytes, read_text
 from splatfix.core.redact import without_credentials
 from splatfix.facts.model.source import PackageSource, Submodule
+from splatfix.facts.source.git_index import gitlinks
 from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.source.reader import MOST_SOURCE, FolderReader, NotPython, is_folder, is_there
 
@@ -34,6 +35,7 @@ _SOURCE_ENDINGS = frozenset({".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc", ".py"})
 _NOT_EDITED = frozenset({"third_party", "build", "dist", "docs", "doc", "tests", "test", "images"})
 _MAX_SOURCE = 2 << 20
 _MAX_GIT = 1 << 18
+_MAX_INDEX = 1 << 23
 _MAX_SUBMODULES = 500
 
 
@@ -181,12 +183,16 @@ def remote_of(git: Path | None, reader: FolderReader | None = None) -> str:
 
 
 def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Submodule, ...]:
-    """The submodules that .gitmodules names."""
+    """The submodules that .gitmodules names, and those that only git's index has."""
     reader = reader or FolderReader()
     paths: dict[str, str] = {}
+    git = git_folder(root, reader)
+    index = read_bytes(git / "index", _MAX_INDEX) if git else None
+    recorded = gitlinks(index) if isinstance(index, bytes) else {}
     for name, values in sections(reader.text(root / ".gitmodules", _MAX_GIT)):
         if name.startswith("submodule") and "path" in values:
-            paths.setdefault(values["path"].strip('"'), values.get("url", "").strip('"'))
+            paths.setdefault(values["path"].strip('"').rstrip("/"), values.get("url", "").strip('"'))
+    paths = {**paths, **{path: "" for path in recorded if path not in paths}}
     if len(paths) > _MAX_SUBMODULES:
         reader.leave_out(root / ".gitmodules", f"it names more than {_MAX_SUBMODULES} submodules")
     return tuple(
@@ -195,6 +201,7 @@ def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Sub
             url=without_credentials(url),
             empty=is_empty(root / path),
             commit=commit_of(git_folder(root / path, reader), reader),
+            recorded=recorded.get(path),
         )
         for path, url in list(paths.items())[:_MAX_SUBMODULES]
     )

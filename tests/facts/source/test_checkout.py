@@ -126,6 +126,37 @@ def test_submodules_fetched_and_not(repository: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", str(repository), "plain")
     (item,) = read(tmp_path / "plain").submodules
     assert (item.empty, item.commit) == (True, None)
+    assert item.recorded == git(other, "rev-parse", "HEAD"), "git's index says which commit belongs there"
+
+
+@needs_git
+def test_a_submodule_that_gitmodules_lacks(repository: Path) -> None:
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'5' * 40},submodules/lost")
+    (item,) = read(repository).submodules
+    assert (item.path, item.url, item.empty, item.recorded) == ("submodules/lost", "", True, "5" * 40)
+
+
+def test_who_uses_an_empty_submodule(tmp_path: Path) -> None:
+    names = ("submodules/simple-knn", "deps/optix-dev", "viewer", "third_party/pkg", "croco", "there")
+    text = "".join(f'[submodule "{name}"]\n\tpath = {name}\n\turl = https://x.org/a\n' for name in names)
+    files = {
+        ".gitmodules": text,
+        "there/file": "x",
+        "scene/model.py": "from simple_knn._C import distCUDA2\nimport there, viewers\n",
+        "tracer/setup_tracer.py": "flags = [os.path.join(root, 'deps/optix-dev/include'), 'subpkg']\n",
+        "environment.yml": "dependencies:\n  - pip:\n    - submodules/simple-knn\n    - ./third_party/pkg\n",
+        "README.md": "a viewer\n",
+        "mast3r/croco.py": "    import croco.models\n",
+    }
+    found = {item.path: item.named_in for item in read(put(tmp_path, files)).submodules}
+    assert found == {
+        "submodules/simple-knn": ("environment.yml", "scene/model.py"),
+        "deps/optix-dev": ("tracer/setup_tracer.py",),
+        "viewer": (),
+        "third_party/pkg": ("environment.yml",),
+        "croco": ("mast3r/croco.py",),
+        "there": (),
+    }
 
 
 def test_a_zip_has_no_commit(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from splatfix.facts.source.git_index import gitlinks
+
+COMMITS = {"submodules/knn": "1" * 40, "third_party/glm": "ab" * 20, "z": "0f" * 20}
+
+
+def _index(folder: Path, version: int) -> bytes:
+    """A real index with submodules between files of many lengths."""
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True)
+
+    git("init", "-q")
+    for count in range(1, 150, 7):
+        (folder / ("n" * count)).write_text("x")
+    git("add", "-A")
+    git("add", "-N", ".")
+    for path, commit in COMMITS.items():
+        git("update-index", "--add", "--cacheinfo", f"160000,{commit},{path}")
+    (folder / "later").write_text("x")
+    git("add", "-N", "later")  # an entry with extended flags
+    git("update-index", "--index-version", str(version))
+    return (folder / ".git/index").read_bytes()
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_an_index_as_git_writes_it(tmp_path: Path, version: int) -> None:
+    assert gitlinks(_index(tmp_path, version)) == COMMITS
+
+
+def test_damage_ends_it(tmp_path: Path) -> None:
+    whole = _index(tmp_path, 4)
+    for end in range(0, len(whole), 3):
+        assert gitlinks(whole[:end]).items() <= COMMITS.items()
+    assert gitlinks(b"") == gitlinks(b"DIRC" + b"\0" * 100) == gitlinks(b"DIRC\0\0\0\2\xff\xff\xff\xff") == {}
