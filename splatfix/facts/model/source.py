@@ -25,11 +25,13 @@ class Submodule:
 
     path: str
     url: str
-    """As .gitmodules has it, without credentials; "" where it says nothing."""
+    """As .gitmodules has it, without credentials; "" where none says it."""
     empty: bool
     """Its folder is missing or holds nothing."""
     commit: str | None = None
     """The commit that is checked out in it, when git wrote it down."""
+    listed: bool = True
+    """.gitmodules of the checkout names it; else its address, if any, is from one in a folder inside."""
     recorded: str | None = None
     """The commit that the checkout itself asks for; None where git's index does not tell, as in an unpacked ZIP."""
     named_in: tuple[str, ...] = ()
@@ -227,6 +229,10 @@ class Source:
     """What its setup.py imports of setuptools' family and cannot do without: ``pkg_resources``, ``distutils.core``."""
     missing_folders: tuple[str, ...] = ()
     """Include folders and git submodules it needs that are absent or empty."""
+    submodules: tuple[Submodule, ...] = ()
+    """Of its own .gitmodules, those that are empty."""
+    clone: bool = False
+    """It has a git folder of its own."""
     error: str = ""
     """Why setup.py could not be read as Python, when it could not."""
 

@@ -86,19 +86,21 @@ def _with_uses(root: Path, submodules: tuple[Submodule, ...], reader: FolderRead
     """The same, the empty ones with the files that import them or have their folder in a text."""
     names = {item.path: item.path.rpartition("/")[2] for item in submodules if item.empty}
     uses: dict[str, list[str]] = {path: [] for path in names}
-    patterns = {
-        path: re.compile(
-            rf"^[ \t]*(?:from|import)[ \t]+{re.escape(name.replace('-', '_'))}(?![\w-])|[/\"'\\]{re.escape(name)}(?=[/\"'\\\s)]|$)",
-            re.MULTILINE,
-        )
-        for path, name in names.items()
-    }
+    patterns = {path: _use_of(name) for path, name in names.items()}
     for file in reader.files_below(root, _USES, depth=3) if patterns else ():
         text = reader.text(file)
         for path, pattern in patterns.items():
             if pattern.search(text) and len(uses[path]) < _MOST_USES:
                 uses[path].append(file.relative_to(root).as_posix())
     return tuple(replace(item, named_in=tuple(uses.get(item.path, ()))) for item in submodules)
+
+
+def _use_of(name: str) -> re.Pattern[str]:
+    """An import of the module of a folder's name, or the folder in a path or text."""
+    module, text = re.escape(name.replace("-", "_")), re.escape(name)
+    return re.compile(
+        rf"^[ \t]*(?:from|import)[ \t]+{module}(?![\w-])|[/\"'\\]{text}(?=[/\"'\\\s)]|$)", re.MULTILINE
+    )
 
 
 def _sources(

@@ -11,8 +11,8 @@ from pathlib import Path
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import SourcePattern, without_comments
 from splatfix.core.table import Table
-from splatfix.facts.model.source import CodeMatch, NativeModule, Source
-from splatfix.facts.source.folder import read_submodules, sections
+from splatfix.facts.model.source import CodeMatch, NativeModule, Source, Submodule
+from splatfix.facts.source.folder import git_folder, read_submodules, sections
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
 
@@ -45,6 +45,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     dependencies, python = project.texts("dependencies"), project.text("requires-python")
     build_requires = system.texts("requires")
     modules = tuple(_modules(folder, script))
+    submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
     packages, wanted = script.texts("packages"), script.texts("install_requires")
     for reason in script.exceeded:
         reader.leave_out(folder / "setup.py", reason)
@@ -65,7 +66,9 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         nvcc_flags=script.nvcc_flags,
         libraries=script.libraries,
         imports=tuple(name for name in script.imports if name.partition(".")[0] in _OF_SETUPTOOLS),
-        missing_folders=tuple(_missing_folders(folder, script, reader)),
+        missing_folders=tuple(_missing_folders(folder, script, submodules)),
+        submodules=submodules,
+        clone=git_folder(folder, reader) is not None,
         error="; ".join(filter(None, (script.error, *document.wrong[:3]))),
     )
     return redacted(source)
@@ -149,9 +152,9 @@ def _needs_cuda(
     return not listed and next(reader.files_below(folder, (".cu",), depth=8), None) is not None
 
 
-def _missing_folders(folder: Path, script: SetupScript, reader: FolderReader) -> Iterator[str]:
+def _missing_folders(folder: Path, script: SetupScript, empty: tuple[Submodule, ...]) -> Iterator[str]:
     """Submodules git has not fetched, and include folders named in setup.py that hold nothing."""
-    wanted = [item.path for item in read_submodules(folder, reader)]
+    wanted = [item.path for item in empty]
     # "-I" + os.path.join(here, "third_party/glm/") is how the whole Inria family names its one include folder
     wanted += [
         text

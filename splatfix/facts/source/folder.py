@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from splatfix.core.reading import read_bytes, read_text
 from splatfix.core.redact import without_credentials
@@ -185,26 +185,41 @@ def remote_of(git: Path | None, reader: FolderReader | None = None) -> str:
 def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Submodule, ...]:
     """The submodules that .gitmodules names, and those that only git's index has."""
     reader = reader or FolderReader()
-    paths: dict[str, str] = {}
+    listed = _addresses(root, reader)
+    if len(listed) > _MAX_SUBMODULES:
+        reader.leave_out(root / ".gitmodules", f"it names more than {_MAX_SUBMODULES} submodules")
     git = git_folder(root, reader)
     index = read_bytes(git / "index", _MAX_INDEX) if git else None
     recorded = gitlinks(index) if isinstance(index, bytes) else {}
-    for name, values in sections(reader.text(root / ".gitmodules", _MAX_GIT)):
-        if name.startswith("submodule") and "path" in values:
-            paths.setdefault(values["path"].strip('"').rstrip("/"), values.get("url", "").strip('"'))
-    paths = {**paths, **{path: "" for path in recorded if path not in paths}}
-    if len(paths) > _MAX_SUBMODULES:
-        reader.leave_out(root / ".gitmodules", f"it names more than {_MAX_SUBMODULES} submodules")
     return tuple(
         Submodule(
             path=path,
-            url=without_credentials(url),
+            url=without_credentials(listed[path] if path in listed else _address_inside(root, path, reader)),
             empty=is_empty(root / path),
             commit=commit_of(git_folder(root / path, reader), reader),
+            listed=path in listed,
             recorded=recorded.get(path),
         )
-        for path, url in list(paths.items())[:_MAX_SUBMODULES]
+        for path in list(dict.fromkeys([*listed, *recorded]))[:_MAX_SUBMODULES]
     )
+
+
+def _addresses(folder: Path, reader: FolderReader) -> dict[str, str]:
+    """What .gitmodules says: path to address."""
+    found: dict[str, str] = {}
+    for name, values in sections(reader.text(folder / ".gitmodules", _MAX_GIT)):
+        if name.startswith("submodule") and "path" in values:
+            found.setdefault(values["path"].strip('"').rstrip("/"), values.get("url", "").strip('"'))
+    return found
+
+
+def _address_inside(root: Path, path: str, reader: FolderReader) -> str:
+    """The address of a link that the checkout took over with a folder of another repository, which has a .gitmodules."""
+    for parent in list(PurePosixPath(path).parents)[:-1]:
+        inside = PurePosixPath(path).relative_to(parent).as_posix()
+        if address := _addresses(root / parent, reader).get(inside):
+            return address
+    return ""
 
 
 def sections(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:

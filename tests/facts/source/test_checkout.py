@@ -132,8 +132,13 @@ def test_submodules_fetched_and_not(repository: Path, tmp_path: Path) -> None:
 @needs_git
 def test_a_submodule_that_gitmodules_lacks(repository: Path) -> None:
     git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'5' * 40},submodules/lost")
-    (item,) = read(repository).submodules
-    assert (item.path, item.url, item.empty, item.recorded) == ("submodules/lost", "", True, "5" * 40)
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'6' * 40},dgr/third_party/glm")
+    put(repository / "dgr", {".gitmodules": '[submodule "glm"]\npath = third_party/glm\nurl = ../glm\n'})
+    found = read(repository).submodules
+    assert {(item.path, item.url, item.listed, item.empty, item.recorded) for item in found} == {
+        ("submodules/lost", "", False, True, "5" * 40),
+        ("dgr/third_party/glm", "../glm", False, True, "6" * 40),
+    }
 
 
 def test_who_uses_an_empty_submodule(tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""How the empty submodules of a checkout are filled: by git itself, or by a clone of each where git has no link to them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from splatfix.core.step import Step, run, say
+from splatfix.facts import Submodule
+
+_SSH = re.compile(r"ssh://(?:[^@/]+@)?(?P<host>[\w.-]+)(?P<port>:\d+)?/(?P<path>.+)")
+_SCP = re.compile(r"(?:[\w.-]+@)(?P<host>[\w.-]+):(?!//)/?(?P<path>.+)")
+_WEB = re.compile(r"(?:https?|git)://(?P<host>[\w.-]+(?::\d+)?)/(?P<path>.+)")
+
+
+def public_address(url: str, remote: str = "") -> str:
+    """The https address of a repository that .gitmodules names; "" where there is none, as for a folder of some machine.
+
+    Args:
+        remote: where the checkout was cloned from; relative addresses are seen from there.
+    """
+    if url.startswith(("./", "../")):
+        base = public_address(remote)
+        host, _, path = base.removeprefix("https://").partition("/")
+        joined = posixpath.normpath(posixpath.join("/", path, url))
+        # above the host there is nothing, and a repository has an owner
+        return f"https://{host}{joined}" if base and joined.count("/") > 1 else ""
+    for kind in (_WEB, _SSH, _SCP):
+        if (found := kind.fullmatch(url)) and "***" not in url and "\\" not in url:
+            host = found["host"].removesuffix(":9418") if url.startswith("git://") else found["host"]
+            return f"https://{host}/{found['path']}"
+    return ""
+
+
+def how_to_fetch(
+    folder: str,
+    empty: Sequence[Submodule],
+    *,
+    clone: bool,
+    remote: str = "",
+    commits: Mapping[str, str] | None = None,
+) -> tuple[Step, ...]:
+    """The steps that fill the empty submodules of ``folder``, in order; sentences where only a person can.
+
+    Args:
+        clone: git made the folder; else it is an unpacked archive, where git knows nothing of submodules.
+        remote: address that it was cloned from.
+        commits: by path, what belongs there where git does not tell.
+    """
+    # git passes over an entry of .gitmodules that it has no link for, and stops at a link that has no entry
+    linked = [
+        item
+        for item in empty
+        if clone and item.url and item.listed and (item.recorded or not _any_link(empty))
+    ]
+    steps: list[Step] = []
+    if linked:
+        only = () if len(linked) == len(empty) else ("--", *(item.path for item in linked))
+        words = ("submodule", "update", "--init", "--recursive", *only)
+        steps.append(run("git", "-C", folder, *_over_https(linked), *words, text="In the checkout"))
+    for item in empty:
+        if item in linked:
+            continue
+        place, address = f"{folder}/{item.path}", public_address(item.url, remote)
+        if not address:
+            said = f"its address is {item.url}" if item.url else ".gitmodules does not name it"
+            steps.append(
+                say(f"{item.path}: {said}. Ask its authors where it is, and clone it into that folder.")
+            )
+            continue
+        steps.append(run("git", "clone", "--recursive", address, place))
+        if commit := item.recorded or (commits or {}).get(item.path):
+            steps.append(run("git", "-C", place, "checkout", "--recurse-submodules", commit))
+    return tuple(steps)
+
+
+def let_splatfix_fetch(folder: str) -> Step:
+    """The command that fetches and goes on."""
+    return run("splatfix", "install", folder, "--fetch-submodules", text="Or let splatfix fetch them")
+
+
+def _any_link(items: Iterable[Submodule]) -> bool:
+    return any(item.recorded for item in items)
+
+
+def _over_https(items: Iterable[Submodule]) -> Iterator[str]:
+    """Options of git by which addresses that need a key are fetched without one."""
+    for item in items:
+        ssh, address = _SSH.fullmatch(item.url) or _SCP.fullmatch(item.url), public_address(item.url)
+        if ssh and address:
+            written = item.url[: ssh.start("path")]
+            option = f"url.https://{ssh['host']}/.insteadOf={written}"
+            yield from ("-c", option)

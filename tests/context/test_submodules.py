@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from splatfix.context.submodules import how_to_fetch, public_address
+from splatfix.core.step import commands
+from splatfix.facts import Submodule
+
+ONE, TWO = "1" * 40, "2" * 40
+
+
+@pytest.mark.parametrize(
+    ("url", "remote", "address"),
+    [
+        ("https://github.com/a/b.git", "", "https://github.com/a/b.git"),
+        ("http://example.org/a/b", "", "https://example.org/a/b"),
+        ("git://github.com/a/b.git", "", "https://github.com/a/b.git"),
+        ("git@github.com:a/b.git", "", "https://github.com/a/b.git"),
+        ("org-12@github.com:a/b.git", "", "https://github.com/a/b.git"),
+        ("ssh://git@git.example:2222/a/b.git", "", "https://git.example/a/b.git"),
+        ("../b.git", "https://github.com/a/stack.git", "https://github.com/a/b.git"),
+        ("../../c/b.git", "git@github.com:a/stack.git", "https://github.com/c/b.git"),
+        ("./b", "https://git.example/x/stack", "https://git.example/x/stack/b"),
+        ("../b.git", "", ""),
+        ("../../../../b.git", "https://github.com/a/stack", ""),
+        ("/home/me/b", "", ""),
+        ("file:///home/me/b", "", ""),
+        ("ext::sh -c evil", "", ""),
+        ("-u:x", "", ""),
+        ("C:\\work\\b", "", ""),
+        ("https://me:***@github.com/a/b", "", ""),
+        ("", "https://github.com/a/stack.git", ""),
+    ],
+)
+def test_addresses(url: str, remote: str, address: str) -> None:
+    assert public_address(url, remote) == address
+
+
+def said(*items: Submodule, clone: bool = True, **more: object) -> list[str]:
+    return [
+        " ".join(command.argv)
+        for command in commands(how_to_fetch("/gs", items, clone=clone, **more))  # type: ignore[arg-type]
+    ]
+
+
+KNN = Submodule("submodules/knn", "https://x.org/a/knn", True, recorded=ONE)
+UPDATE = "git -C /gs submodule update --init --recursive"
+
+
+def test_git_fetches_what_it_has_links_for() -> None:
+    lost = Submodule("lost", "", True, recorded=TWO)
+    unlinked = Submodule("glm", "git@github.com:g/glm.git", True)
+    assert said(KNN) == [UPDATE]
+    assert said(KNN, lost) == [f"{UPDATE} -- submodules/knn"]
+    assert said(KNN, unlinked) == [
+        f"{UPDATE} -- submodules/knn",
+        "git clone --recursive https://github.com/g/glm.git /gs/glm",
+    ]
+    inside = Submodule("dgr/glm", "https://x.org/glm", True, listed=False, recorded=TWO)
+    place = "/gs/dgr/glm"
+    assert said(inside) == [
+        f"git clone --recursive https://x.org/glm {place}",
+        f"git -C {place} checkout --recurse-submodules {TWO}",
+    ]
+    assert said(lost) == [] and "lost" in how_to_fetch("/gs", [lost], clone=True)[0].text
+
+
+def test_without_git_each_is_cloned_at_its_commit() -> None:
+    knn = Submodule("submodules/knn", "../knn", True)
+    clone = "git clone --recursive https://x.org/a/knn /gs/submodules/knn"
+    remote = "https://x.org/a/gs"
+    assert said(knn, clone=False, remote=remote) == [clone]
+    assert said(knn, clone=False, remote=remote, commits={"submodules/knn": "44f76"}) == [
+        clone,
+        "git -C /gs/submodules/knn checkout --recurse-submodules 44f76",
+    ]
+    assert said(knn, clone=False) == []
+
+
+def test_no_key_is_needed() -> None:
+    port = Submodule("a", "ssh://git@git.example:2222/a/b.git", True, recorded=ONE)
+    short = Submodule("b", "git@github.com:a/b.git", True, recorded=ONE)
+    (line,) = said(port, short)
+    assert "-c url.https://git.example/.insteadOf=ssh://git@git.example:2222/ " in line
+    assert "-c url.https://github.com/.insteadOf=git@github.com: " in line
