@@ -211,15 +211,18 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
         facts = with_checkout(facts, repo, source_patterns())
     made = plan_install(request, make_context(facts, Goal(request.targets)))
     plan, problem = (None, made.error()) if isinstance(made, Problem) else (made, None)
-    if problem and problem.exit_code is Exit.USAGE and named:
+    goal = goal_of(request, keep=keep, sources=request.sources)
+    fetchable = any(step.command for step in goal.prepare)
+    if problem and problem.exit_code is Exit.USAGE and named and not fetchable:
         raise problem
     if plan and not named and not plan.targets:
         plan = None  # the current folder is some project without a CUDA extension
-    goal = Goal(request.targets, keep=keep)
-    if named or plan or (problem and problem.exit_code is not Exit.USAGE):
-        goal = goal_of(request, keep=keep, sources=request.sources)
+    if not (named or plan or (problem and problem.exit_code is not Exit.USAGE)):
+        goal = Goal(request.targets, keep=keep)
     options = options_for(make_context(facts, goal))
-    problem = problem if named else None
+    problem = (
+        problem if named and not fetchable else None
+    )  # the options begin with what completes the sources
 
     def text(console: Console) -> None:
         if plan:

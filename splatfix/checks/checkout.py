@@ -2,52 +2,96 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from splatfix.checks.model import Evidence, Outcome, fail, ok, skip, unknown, warn
 from splatfix.checks.packages import fingerprint, leaf, variant_names
 from splatfix.checks.registry import check
 from splatfix.checks.stack import stack_of
 from splatfix.context import Context
-from splatfix.core.step import Step, run, say
+from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
+from splatfix.core.step import Step, say
 from splatfix.core.versions import release
 from splatfix.core.words import counted
-from splatfix.facts import Checkout, RenderCall, SplatPackage
+from splatfix.facts import Checkout, RenderCall, SplatPackage, Submodule
 from splatfix.knowledge import stacks
 from splatfix.knowledge.breakages import breakage
 
 
 @check("submodules-missing", family="checkout", title="Submodules of the checkout were fetched")
 def submodules_missing(context: Context) -> Iterator[Outcome]:
-    """A plain `git clone`, or the zip from GitHub, leaves the folders of submodules empty; pip then finds no setup.py, or
-    "does not appear to be a Python project". Viewers and other parts that training does not need are left aside, and so
-    are extensions that are installed already."""
+    """A plain `git clone`, or the ZIP from GitHub, leaves the folders of submodules empty; pip then finds no setup.py, or
+    "does not appear to be a Python project", and imports fail. Named are those that a Python file imports, a build file or a
+    list of requirements names, or the stack is known to need; viewers and the like are only mentioned, and so are extensions
+    that are installed already. In a clone git fetches them; in an unpacked ZIP each is cloned at the commit that is known to
+    belong there. Addresses that need an SSH key are replaced by those over https."""
     found = context.checkout
     if found is None or not found.submodules:
         return
-    wanted = [item for item in found.submodules if item.path.startswith(("submodules/", "third_party/"))]
     have = _installed_names(context) or set()
-    empty = [
-        item.path
-        for item in wanted
-        if item.empty
-        and not item.path.endswith("glm")
-        and item.path.rpartition("/")[2].replace("-", "_") not in have
-    ]
-    if empty:
+    empty = [item for item in found.submodules if item.empty]
+    reasons = {item.path: tuple(_needed_by(item, found)) for item in empty}
+    needed = [item for item in empty if reasons[item.path] and _module_of(item) not in have]
+    others = [item for item in empty if item not in needed]
+    if needed:
+        names = [f"{item.path} ({reasons[item.path][0]})" for item in needed]
         yield fail(
-            f"Empty in {found.folder}: {', '.join(empty)}.",
-            evidence=tuple(
-                Evidence(item.path, f"empty; from {item.url}", ".gitmodules") for item in wanted if item.empty
-            ),
-            remedy=_fetch(found, found.folder),
+            f"{counted(len(needed), 'submodule')} empty in {found.folder}: {'; '.join(names)}.",
+            evidence=tuple(_empty_evidence(item) for item in needed),
+            remedy=(*fetching(context, needed), let_splatfix_fetch(found.folder)),
         )
-    elif wanted:
+    elif len(others) < len(found.submodules):
         yield ok(
-            f"All {len(wanted)} submodules are there or installed.",
-            evidence=Evidence(".gitmodules", ", ".join(item.path for item in wanted)),
+            "All submodules that anything needs are there or installed.",
+            evidence=Evidence(".gitmodules", ", ".join(item.path for item in found.submodules)),
         )
+    if others:
+        yield skip(
+            f"Empty, and not needed: {', '.join(item.path for item in others)}.",
+            evidence=tuple(_empty_evidence(item) for item in others),
+        )
+
+
+def _needed_by(item: Submodule, found: Checkout) -> Iterator[str]:
+    """What needs a submodule, in words."""
+    stack = stack_of(found)
+    known = stacks.recipe(stack.key) if stack else None
+    if known and any(part.path == item.path for part in known.parts):
+        yield f"needed by {known.name}"
+    for source in found.sources:
+        if any(
+            posixpath.join(source.path, lost) in (item.path, f"./{item.path}")
+            for lost in source.source.missing_folders
+        ):
+            yield f"needed by {source.source.label}"
+    if item.named_in:
+        yield f"named in {' and '.join(item.named_in)}"
+    elif _module_of(item) in found.imports or re.search(r"(^|/)submodules/", item.path):
+        yield "an extension"
+
+
+def _module_of(item: Submodule) -> str:
+    return item.path.rpartition("/")[2].replace("-", "_")
+
+
+def _empty_evidence(item: Submodule) -> Evidence:
+    commit = f" at {item.recorded[:10]}" if item.recorded else ""
+    return Evidence(
+        item.path, f"empty; from {item.url or 'nowhere that .gitmodules names'}{commit}", ".gitmodules"
+    )
+
+
+def fetching(context: Context, empty: Sequence[Submodule]) -> tuple[Step, ...]:
+    """How these submodules of the checkout are fetched; see :func:`how_to_fetch`."""
+    found = context.checkout
+    assert found is not None, "its submodules are known"
+    stack = stack_of(found)
+    clone = found.commit is not None
+    return how_to_fetch(
+        found.folder, empty, clone=clone, remote=found.remote, commits=stack.submodules if stack else None
+    )
 
 
 @check("glm-missing", family="checkout", title="Headers that the extensions include are there")
@@ -55,16 +99,27 @@ def glm_missing(context: Context) -> Iterator[Outcome]:
     """The rasterizers of Inria's family include glm from a submodule of their own, `third_party/glm`. Without `--recursive`
     it stays empty and the build ends in "glm/glm.hpp: No such file or directory"."""
     found = context.checkout
+    told = {item.path for item in found.submodules if item.empty} if found else set()
     for item in found.sources if found else ():
-        lost = list(item.source.missing_folders)
-        if found is not None and lost:
+        lost = [
+            name
+            for name in item.source.missing_folders
+            if posixpath.normpath(posixpath.join(item.path, name)) not in told
+        ]
+        if lost:
+            own = [one for one in item.source.submodules if one.path in lost]
+            unknown_of = [name for name in lost if name not in {one.path for one in own}]
+            restore = say(f"Restore {', '.join(unknown_of)} from the repository that the source is of.")
             yield fail(
                 f"{item.source.label} lacks {', '.join(lost)}.",
                 subject=item.path,
                 evidence=Evidence(
                     item.path, "missing or empty: " + ", ".join(lost), "setup.py and .gitmodules"
                 ),
-                remedy=_fetch(found, item.source.folder),
+                remedy=(
+                    *how_to_fetch(item.source.folder, own, clone=item.source.clone),
+                    *((restore,) if unknown_of else ()),
+                ),
             )
 
 
@@ -225,12 +280,6 @@ def _does_without(found: Checkout, module: str) -> str:
     return stack.name
 
 
-def _fetch(found: Checkout, folder: str) -> tuple[Step, ...]:
-    if found.commit is None:
-        return (say("It was not cloned with git (a zip has no submodules). Clone it with --recursive."),)
-    return (run("git", "-C", folder, "submodule", "update", "--init", "--recursive"),)
-
-
 def _own_rasterizer(context: Context, found: Checkout, module: str) -> tuple[Step, ...]:
     """Build the checkout's own copy of an extension; where that is not in it, say what is wanted."""
     for item in found.sources:
@@ -243,8 +292,8 @@ def _own_rasterizer(context: Context, found: Checkout, module: str) -> tuple[Ste
     known = stacks.lookalike(module)
     if known is not None:
         return (say(f"Install {known.wanted}."),)
-    if any(item.empty for item in found.submodules):
-        return (say("Fetch the checkout's submodules first, then build the extension from there."),)
+    if empty := [item for item in found.submodules if item.empty and _module_of(item) == module]:
+        return (*fetching(context, empty), context.install(f"{found.folder}/{empty[0].path}"))
     return (say(f"Install {module} as the stack's README says, with --no-build-isolation."),)
 
 

@@ -10,7 +10,7 @@ from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, 
 from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.context.compilers import family_of
-from splatfix.core.step import run, set_variable
+from splatfix.core.step import set_variable
 from splatfix.core.versions import release
 from splatfix.core.words import counted
 from splatfix.facts import CheckoutSource
@@ -81,31 +81,6 @@ def msvc_std_ambiguous(context: Context) -> Iterator[Outcome]:
                 ),
                 remedy=set_variable("NVCC_APPEND_FLAGS", "-DUSE_CUDA"),
             )
-
-
-_WITH_A_KEY = re.compile(r"(?:ssh://)?git@(?P<host>[\w.-]+)(?P<port>:\d+(?=/))?[:/]")
-
-
-@check("submodule-over-ssh", family="checkout", title="Submodules can be fetched without a key")
-def submodule_over_ssh(context: Context) -> Iterator[Outcome]:
-    """A .gitmodules that names git@github.com:... needs a key that GitHub knows; without one git ends in "Permission denied
-    (publickey)", and the folder stays empty. The same repository is there over https. Said only of folders that are empty."""
-    found = context.checkout
-    for item in found.submodules if found else ():
-        address = _WITH_A_KEY.match(item.url)
-        if found is None or not item.empty or address is None:
-            continue
-        host = address["host"]
-        written = (f"git@{host}:", f"ssh://git@{host}{address['port'] or ''}/")
-        over_https = [word for start in written for word in ("-c", f"url.https://{host}/.insteadOf={start}")]
-        yield warn(
-            f"{item.path} is empty, and its address needs an SSH key.",
-            subject=item.path,
-            evidence=Evidence(".gitmodules", item.url),
-            remedy=run(
-                "git", "-C", found.folder, *over_https, "submodule", "update", "--init", "--recursive"
-            ),
-        )
 
 
 def _who_isolates(context: Context) -> str:

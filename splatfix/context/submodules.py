@@ -62,15 +62,17 @@ def how_to_fetch(
     for item in empty:
         if item in linked:
             continue
-        place, address = f"{folder}/{item.path}", public_address(item.url, remote)
+        place, address = f"{folder}/{item.path}", public_address(item.url, remote if item.listed else "")
         if not address:
             said = f"its address is {item.url}" if item.url else ".gitmodules does not name it"
             steps.append(
                 say(f"{item.path}: {said}. Ask its authors where it is, and clone it into that folder.")
             )
             continue
-        steps.append(run("git", "clone", "--recursive", address, place))
-        if commit := item.recorded or (commits or {}).get(item.path):
+        commit = item.recorded or (commits or {}).get(item.path)
+        branch = () if commit or not re.fullmatch(r"\w[\w./-]*", item.branch) else ("--branch", item.branch)
+        steps.append(run("git", "clone", "--recursive", *branch, address, place))
+        if commit:
             steps.append(run("git", "-C", place, "checkout", "--recurse-submodules", commit))
     return tuple(steps)
 

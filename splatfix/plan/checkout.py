@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from splatfix.core.errors import Problem, usage_problem
+from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
+from splatfix.core.errors import Exit, Problem, usage_problem
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
 from splatfix.facts import (
@@ -18,19 +19,30 @@ from splatfix.facts import (
     Facts,
     Source,
     as_typed,
+    git_folder,
     has_build_file,
     holds_everything,
     is_clone,
     is_file,
     read_source,
     read_submodules,
+    remote_of,
     resolved_folder,
     subfolders,
     telling_paths,
     walk_extensions,
 )
 from splatfix.knowledge.dropins import known_names
-from splatfix.knowledge.stacks import ProgramNeeds, Recipe, Stack, recipe, recognise_checkout
+from splatfix.knowledge.stacks import (
+    ProgramNeeds,
+    Recipe,
+    Stack,
+    recipe,
+    recognise_checkout,
+    variant,
+    variants,
+)
+from splatfix.plan.parts import variants_of_source
 
 # A folder of clones has some dozens; the temporary folder of a server has thousands, and none is looked for there.
 _LOOKED_AT = 300
@@ -198,35 +210,17 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tuple[Path, ...]] | Problem:
     """The extensions of a checkout, in the recipe's order, then all others by name; and folders that cannot be read."""
-    if empty := _empty_submodules(folder):
-        return usage_problem(
-            "source-incomplete",
-            f"{folder} is incomplete: {', '.join(empty)} is missing or empty.",
-            fetch_submodules(folder),
-            say("Or name the extensions to build one by one."),
-        )
+    empty = [item for item in read_submodules(folder) if item.empty]
+    # viewers and the like, outside of submodules, are not needed here
+    if lacking := [item.path for item in empty if re.match(r"(.*/)?submodules/", item.path)]:
+        return _incomplete(folder, folder, lacking)
     parts = [part for part in known.parts if part.path] if known else []
     # a fork may have left a part out; a folder that is there and holds no source is what a plain clone or a zip leaves
     there = [(part.builder, path) for part in parts if (path := resolved_folder(folder / part.path))]
     ours = [path for builder, path in there if builder == "setup.py"]
     others = {path for builder, path in there if builder != "setup.py"}
-    lacking = [path for path in ours if not has_build_file(path)]
-    if lacking:
-        return usage_problem(
-            "source-incomplete",
-            f"{folder} is incomplete: {', '.join(os.path.relpath(path, folder) for path in lacking)} "
-            f"holds no setup.py, and {known.name if known else 'it'} needs it.",
-            fetch_submodules(folder),
-            run(
-                "git",
-                "-C",
-                folder,
-                "checkout",
-                "--",
-                ".",
-                text="If it is not a submodule, restore it from git",
-            ),
-        )
+    if gone := [os.path.relpath(path, folder) for path in ours if not has_build_file(path)]:
+        return _incomplete(folder, folder, gone)
     if folder in ours:
         return ours, ()
     walk = walk_extensions(folder)
@@ -239,6 +233,8 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
     found = [path for path in walk.found if path not in others]
     if not found and known:
         return _no_extension(folder, known)
+    if not found and empty:
+        return _incomplete(folder, folder, [item.path for item in empty])
     if not found:
         return usage_problem(
             "not-an-extension",
@@ -249,9 +245,52 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
     return [*ours, *(path for path in found if path not in ours)], walk.unreadable
 
 
-def fetch_submodules(folder: str | Path) -> Step:
-    """The command that fetches what a plain clone left out."""
-    return run("git", "-C", folder, "submodule", "update", "--init", "--recursive", text="In the checkout")
+def _incomplete(what: str | Path, folder: Path, lacking: Sequence[str]) -> Problem:
+    """That a folder lacks submodules, or files of its own, with what fills them."""
+    git, stack = git_folder(folder), next(iter(stacks_of(folder)), None)
+    empty = [item for item in read_submodules(folder) if item.empty]
+    wanted = [item for item in empty if item.path in lacking]
+    fetch = how_to_fetch(
+        str(folder),
+        wanted,
+        clone=git is not None,
+        remote=remote_of(git),
+        commits=stack.submodules if stack else None,
+    )
+    others = [path for path in lacking if path not in {item.path for item in wanted}]
+    restore = (
+        run("git", "-C", folder, "checkout", "--", ".", text="Restore the files from git") if git else None
+    )
+    clone_again = say(f"Clone it again with --recursive: {', '.join(others)} came with the repository.")
+    todo = [*fetch, *((let_splatfix_fetch(str(folder)),) if fetch else ())]
+    todo += [restore or clone_again] if others else []
+    return Problem(
+        "source-incomplete",
+        f"{what} is incomplete: {', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing or empty.",
+        todo=(*todo, say("Or name the extensions to build one by one.")),
+        exit_code=Exit.USAGE,
+        details={"folder": str(folder), "lacking": list(lacking)},
+    )
+
+
+def expected_extensions(named: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """By name, variants of the extensions of incomplete folders: those that are there, and what is known of the empty ones."""
+    found: dict[str, tuple[str, ...]] = {}
+    for folder in filter(None, map(resolved_folder, named)):
+        for path in [folder] if has_build_file(folder) else walk_extensions(folder).found:
+            found.setdefault(read_source(path).label, variants_of_source(str(path)))
+        stack = next(iter(stacks_of(folder)), None)
+        known = recipe(stack.key) if stack else None
+        keys = (
+            {part.path: part.variant for part in known.parts if part.builder == "setup.py"} if known else {}
+        )
+        for item in read_submodules(folder):
+            if not item.empty:
+                continue
+            row, name = variant(keys.get(item.path, "")), item.path.rpartition("/")[2].replace("-", "_")
+            if row or variants(name):
+                found.setdefault(row.module if row else name, (row.key,) if row else ())
+    return found
 
 
 def _no_extension(folder: Path, known: Recipe) -> Problem:
@@ -262,12 +301,6 @@ def _no_extension(folder: Path, known: Recipe) -> Problem:
         meaning=" ".join(f"{text[0].upper()}{text[1:]}." for text in said if text),
         todo=(run("splatfix", "diagnose", text="See what this machine has for it"),),
     )
-
-
-def _empty_submodules(folder: Path) -> list[str]:
-    """Extensions that git has not fetched. Viewers and the like, outside of ``submodules``, are not needed here."""
-    paths = [item.path for item in read_submodules(folder) if item.empty]
-    return [path for path in paths if re.match(r"(.*/)?submodules/", path)]
 
 
 def _what_it_is(folder: Path, inside: list[Path], known: Recipe | None) -> list[str]:
@@ -290,11 +323,7 @@ def _problem_of(source: Source) -> Problem | None:
         )
     lacking = [*source.missing_folders, *(item for module in source.modules for item in module.missing)]
     if lacking:
-        return usage_problem(
-            "source-incomplete",
-            f"{source.label} is incomplete: {', '.join(lacking)} is missing or empty.",
-            fetch_submodules(source.folder),
-        )
+        return _incomplete(source.label, Path(source.folder), lacking)
     return None
 
 

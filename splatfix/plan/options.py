@@ -10,12 +10,12 @@ from packaging.utils import canonicalize_name
 from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import Problem
-from splatfix.core.step import say
+from splatfix.core.step import Step, say
 from splatfix.facts import Facts
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.advice import advise
 from splatfix.plan.assessment import Assessment, assess, code_serves, torch_obstacles
-from splatfix.plan.checkout import sources_in
+from splatfix.plan.checkout import expected_extensions, sources_in
 from splatfix.plan.compose import confirm, make_option
 from splatfix.plan.container import container
 from splatfix.plan.driver import driver
@@ -34,19 +34,29 @@ def goal_of(request: Request, *, keep: tuple[str, ...] = (), sources: tuple[str,
     """
     goal = Goal(request.targets, keep=keep, sources=sources)
     found = sources_in(request.sources)
+    if isinstance(found, Problem) and found.code != "source-incomplete":
+        return goal
     if isinstance(found, Problem):
-        if found.code != "source-incomplete":
-            return goal
-        fetch = next((step.command for step in found.todo if step.command), None)
-        return replace(goal, prepare=(replace(say(found.what), command=fetch),))
+        names = expected_extensions(request.sources)
+        goal = replace(goal, prepare=_to_complete(found))
+    else:
+        names = {item.label: variants_of_source(item.folder) for item in found[0]}
     dropins = choose_dropins(request.sources)
     return replace(
         goal,
-        extensions=tuple(item.label for item in found[0]),
+        extensions=tuple(names),
         dropins=() if isinstance(dropins, Problem) else tuple(item.name for item in dropins),
         no_dropins=dropins.what if isinstance(dropins, Problem) else "",
-        variants={item.label: variants_of_source(item.folder) for item in found[0]},
+        variants=names,
     )
+
+
+def _to_complete(gap: Problem) -> tuple[Step, ...]:
+    """One step that fetches what is lacking; where that is one command of git, that."""
+    by_git = [step for step in gap.todo if step.command and step.command.argv[0] == "git"]
+    ours = [step for step in gap.todo if step.command and step.command.argv[0] == "splatfix"]
+    step = next(iter(by_git if len(by_git) == 1 else ours), None)
+    return (replace(step, text=gap.what) if step else say(gap.what),)
 
 
 def find_options(context: Context, lanes: Sequence[Lane] = ()) -> Options:

@@ -9,7 +9,7 @@ import pytest
 
 from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
-from splatfix.core.step import set_variable
+from splatfix.core.step import commands, set_variable
 from splatfix.facts import (
     Checkout,
     CheckoutSource,
@@ -112,10 +112,35 @@ def test_submodules(rtx_5080: Facts) -> None:
     viewer = Submodule("SIBR_viewers", "https://example.org/sibr", True)
     assert not loud(with_checkout(rtx_5080, submodules=(there, viewer)))
     empty = dataclasses.replace(there, empty=True)
-    finding = only(with_checkout(rtx_5080, submodules=(empty, viewer)), "submodules-missing")
-    assert finding.remedy[0].line() == "git -C /home/u/gs submodule update --init --recursive"
+    finding, note = of(with_checkout(rtx_5080, submodules=(empty, viewer)), "submodules-missing")
+    assert (finding.status, note.status) == (Status.FAIL, Status.SKIP)
+    assert [command.argv for command in commands(finding.remedy)] == [
+        ("git", "-C", "/home/u/gs", "submodule", "update", "--init", "--recursive"),
+        ("splatfix", "install", "/home/u/gs", "--fetch-submodules"),
+    ]
     unzipped = with_checkout(rtx_5080, submodules=(empty,), commit=None)
-    assert not only(unzipped, "submodules-missing").remedy[0].command, "git cannot fetch into an unpacked zip"
+    clone = ("git", "clone", "--recursive", empty.url, "/home/u/gs/submodules/simple-knn")
+    assert commands(only(unzipped, "submodules-missing").remedy)[0].argv == clone
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "why"),
+    [
+        ("thirdparty/tiny-cuda-nn", {"named_in": ("setup_it.py",)}, "named in setup_it.py"),
+        ("ext/simple-knn", {}, "an extension"),
+        ("deps/knn/third_party/glm", {}, "needed by dgr"),
+        ("SIBR_viewers", {}, ""),
+    ],
+)
+def test_who_needs_a_submodule(rtx_5080: Facts, path: str, more: dict[str, Any], why: str) -> None:
+    empty = Submodule(path, "https://example.org/a", True, **more)
+    item = dataclasses.replace(source("dgr", missing_folders=("third_party/glm",)), path="deps/knn")
+    facts = with_checkout(rtx_5080, submodules=(empty,), imports=("simple_knn",), sources=(item,))
+    (found,) = of(facts, "submodules-missing")
+    assert found.status is (Status.FAIL if why else Status.SKIP)
+    assert why in found.summary and path in found.summary
+    told_twice = of(facts, "glm-missing")
+    assert bool(told_twice) is ("glm" not in path)
 
 
 def test_empty_submodule_of_installed_extension_is_no_alarm(changed: Changer) -> None:
@@ -126,7 +151,14 @@ def test_empty_submodule_of_installed_extension_is_no_alarm(changed: Changer) ->
 
 def test_glm(rtx_5080: Facts) -> None:
     facts = with_checkout(rtx_5080, sources=(source("dgr", missing_folders=("third_party/glm",)),))
-    assert "third_party/glm" in only(facts, "glm-missing").summary
+    found = only(facts, "glm-missing")
+    assert "third_party/glm" in found.summary and not commands(found.remedy)
+    glm = Submodule("third_party/glm", "git@github.com:g/glm.git", True)
+    known = source("dgr", missing_folders=("third_party/glm",))
+    known = dataclasses.replace(known, source=dataclasses.replace(known.source, submodules=(glm,)))
+    (command,) = commands(only(with_checkout(rtx_5080, sources=(known,)), "glm-missing").remedy)
+    place = f"{known.source.folder}/third_party/glm"
+    assert command.argv == ("git", "clone", "--recursive", "https://github.com/g/glm.git", place)
 
 
 def test_a_damaged_setup(rtx_5080: Facts) -> None:

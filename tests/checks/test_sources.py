@@ -19,7 +19,6 @@ from splatfix.facts import (
     Gpu,
     NativeModule,
     Source,
-    Submodule,
     read_source,
 )
 
@@ -150,23 +149,6 @@ def test_an_ambiguous_std(
     cl = Fact((Compiler("cl", "C:\\VS\\Hostx64\\x64\\cl.exe", "19.40", ("PATH",)),), "vswhere")
     facts = changed(system=system, torch=torch_with(version=torch), compilers=cl)
     assert bool(of(with_checkout(facts, sources=(source("other", flags),)), "msvc-std-ambiguous")) is warns
-
-
-def test_submodules_over_ssh(rtx_5080: Facts) -> None:
-    empty = Submodule("submodules/knn", "git@github.com:someone/knn.git", True)
-    finding = of(with_checkout(rtx_5080, submodules=(empty,)), "submodule-over-ssh")[0]
-    assert "url.https://github.com/.insteadOf=git@github.com:" in commands(finding.remedy)[0].argv
-    for other in (
-        dataclasses.replace(empty, empty=False),
-        dataclasses.replace(empty, url="https://github.com/someone/knn"),
-        dataclasses.replace(empty, url="ssh://git:***@github.com/someone/knn"),
-        dataclasses.replace(empty, url="git@\x1b:someone/knn"),
-    ):
-        assert not of(with_checkout(rtx_5080, submodules=(other,)), "submodule-over-ssh")
-
-    port = dataclasses.replace(empty, url="ssh://git@git.example:2222/someone/knn.git")
-    (found,) = of(with_checkout(rtx_5080, submodules=(port,)), "submodule-over-ssh")
-    assert "url.https://git.example/.insteadOf=ssh://git@git.example:2222/" in commands(found.remedy)[0].argv
 
 
 GTX_1080 = Fact((Gpu(0, "NVIDIA GeForce GTX 1080", cc="6.1"),), "NVML")

@@ -75,6 +75,12 @@ def test_without_git_each_is_cloned_at_its_commit() -> None:
         "git -C /gs/submodules/knn checkout --recurse-submodules 44f76",
     ]
     assert said(knn, clone=False) == []
+    branched = Submodule("a", "https://x.org/a", True, branch="dr_aa")
+    assert said(branched, clone=False) == ["git clone --recursive --branch dr_aa https://x.org/a /gs/a"]
+    assert (
+        said(branched, clone=False, commits={"a": "9c5c2"})[0]
+        == "git clone --recursive https://x.org/a /gs/a"
+    )
 
 
 def test_no_key_is_needed() -> None:

@@ -406,7 +406,15 @@ def test_an_incomplete_checkout(
 ) -> None:
     folder = tmp_path / "my checkout"
     (folder / "submodules" / "simple-knn").mkdir(parents=True)
-    (folder / ".gitmodules").write_text('[submodule "x"]\n\tpath = submodules/simple-knn\n')
+    place = f"{folder}/submodules/simple-knn"
+    (folder / ".gitmodules").write_text(
+        '[submodule "x"]\n\tpath = submodules/simple-knn\n\turl = git@x.org:a/knn\n'
+    )
     assert splatfix("install", str(folder), "--python", blank.python, "--json") == 2
     words = words_of(capsys.readouterr().out, "git")
-    assert words == ["git", "-C", str(folder), "submodule", "update", "--init", "--recursive"]
+    assert words == ["git", "clone", "--recursive", "https://x.org/a/knn", place]
+    (folder / ".git").mkdir()
+    assert splatfix("install", str(folder), "--python", blank.python, "--json") == 2
+    words = words_of(capsys.readouterr().out, "git")
+    over_https = ["-c", "url.https://x.org/.insteadOf=git@x.org:"]
+    assert words == ["git", "-C", str(folder), *over_https, "submodule", "update", "--init", "--recursive"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import Problem, require
+from splatfix.core.step import commands
 from splatfix.facts import Fact
 from splatfix.knowledge.stacks import recipe, recipes, stack, stacks, variant
 from splatfix.plan.checkout import sources_in
@@ -79,14 +80,27 @@ def test_a_checkout_is_built_in_the_order_of_its_recipe(key: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("key", [key for key in BUILDABLE if key not in IN_THE_TOP_FOLDER])
-def test_a_missing_source_comes_with_the_git_command(key: str, tmp_path: Path) -> None:
+def test_a_missing_source_stops_it_and_says_what_to_do(key: str, tmp_path: Path) -> None:
     folder, known = checkout_of(key, tmp_path), recipe(key)
     assert known is not None
     last = next(part.path for part in reversed(known.parts) if part.path and part.builder == "setup.py")
     (folder / last / "setup.py").unlink()
     caught = refused(sources_in([str(folder)]))
     assert caught.code == "source-incomplete" and last in caught.what
-    assert f"git -C {folder.resolve()} submodule update --init --recursive" in caught.todo[0].line()
+    assert "--recursive" in caught.todo[0].text, "neither git nor .gitmodules is there"
+    (folder / ".git").mkdir()
+    assert fetching(folder) == ("git", "-C", str(folder.resolve()), "checkout"), "these are the commit's own"
+    for file in (folder / last).iterdir():
+        file.unlink()
+    (folder / ".gitmodules").write_text(f'[submodule "a"]\n\tpath = {last}\n\turl = https://x.org/a\n')
+    assert fetching(folder) == ("git", "-C", str(folder.resolve()), "submodule")
+    (folder / ".git").rmdir()
+    assert fetching(folder) == ("git", "clone", "--recursive", "https://x.org/a")
+
+
+def fetching(folder: Path) -> tuple[str, ...]:
+    """The beginning of the first command that is advised."""
+    return commands(refused(sources_in([str(folder)])).todo)[0].argv[:4]
 
 
 def test_a_part_that_a_fork_left_out_is_said_and_left_out(tmp_path: Path) -> None:

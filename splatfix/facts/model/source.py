@@ -32,6 +32,8 @@ class Submodule:
     """The commit that is checked out in it, when git wrote it down."""
     listed: bool = True
     """.gitmodules of the checkout names it; else its address, if any, is from one in a folder inside."""
+    branch: str = ""
+    """Of which .gitmodules says that it follows it."""
     recorded: str | None = None
     """The commit that the checkout itself asks for; None where git's index does not tell, as in an unpacked ZIP."""
     named_in: tuple[str, ...] = ()

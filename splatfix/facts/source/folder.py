@@ -185,7 +185,7 @@ def remote_of(git: Path | None, reader: FolderReader | None = None) -> str:
 def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Submodule, ...]:
     """The submodules that .gitmodules names, and those that only git's index has."""
     reader = reader or FolderReader()
-    listed = _addresses(root, reader)
+    listed = _gitmodules(root, reader)
     if len(listed) > _MAX_SUBMODULES:
         reader.leave_out(root / ".gitmodules", f"it names more than {_MAX_SUBMODULES} submodules")
     git = git_folder(root, reader)
@@ -194,32 +194,37 @@ def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Sub
     return tuple(
         Submodule(
             path=path,
-            url=without_credentials(listed[path] if path in listed else _address_inside(root, path, reader)),
+            url=without_credentials(_entry(listed.get(path) or _entry_inside(root, path, reader), "url")),
             empty=is_empty(root / path),
             commit=commit_of(git_folder(root / path, reader), reader),
             listed=path in listed,
+            branch=_entry(listed.get(path, {}), "branch"),
             recorded=recorded.get(path),
         )
         for path in list(dict.fromkeys([*listed, *recorded]))[:_MAX_SUBMODULES]
     )
 
 
-def _addresses(folder: Path, reader: FolderReader) -> dict[str, str]:
-    """What .gitmodules says: path to address."""
-    found: dict[str, str] = {}
+def _gitmodules(folder: Path, reader: FolderReader) -> dict[str, Mapping[str, str]]:
+    """What .gitmodules says of each path."""
+    found: dict[str, Mapping[str, str]] = {}
     for name, values in sections(reader.text(folder / ".gitmodules", _MAX_GIT)):
         if name.startswith("submodule") and "path" in values:
-            found.setdefault(values["path"].strip('"').rstrip("/"), values.get("url", "").strip('"'))
+            found.setdefault(_entry(values, "path").rstrip("/"), values)
     return found
 
 
-def _address_inside(root: Path, path: str, reader: FolderReader) -> str:
-    """The address of a link that the checkout took over with a folder of another repository, which has a .gitmodules."""
+def _entry(values: Mapping[str, str], name: str) -> str:
+    return values.get(name, "").strip('"')
+
+
+def _entry_inside(root: Path, path: str, reader: FolderReader) -> Mapping[str, str]:
+    """The entry for a link that the checkout took over with a folder of another repository, which has a .gitmodules."""
     for parent in list(PurePosixPath(path).parents)[:-1]:
         inside = PurePosixPath(path).relative_to(parent).as_posix()
-        if address := _addresses(root / parent, reader).get(inside):
-            return address
-    return ""
+        if entry := _gitmodules(root / parent, reader).get(inside):
+            return entry
+    return {}
 
 
 def sections(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
