@@ -16,6 +16,7 @@ from splatfix.checks import (  # noqa: F401 - importing a module registers its c
     extension,
     gpu,
     packages,
+    python_code,
     sources,
     stack,
     toolkit,

@@ -143,7 +143,7 @@ def _register(record: Breakage, text: CheckText) -> None:
 
 
 for _record in breakages():
-    if _record.check:
+    if _record.check and not _record.uses:
         _register(_record, _record.check)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from packaging.utils import canonicalize_name
+
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import CheckoutSource, Facts, Toolkit, ToolkitChoice, Torch
 from splatfix.knowledge.drivers import Platform
@@ -159,6 +161,19 @@ def python_of(facts: Facts) -> str:
     """The target interpreter as it stands in a command."""
     python = facts.environment.interpreter.value
     return python.executable if python else "python"
+
+
+def python_versions(facts: Facts) -> dict[str, tuple[int, ...]]:
+    """Versions on which Python code depends: of ``python`` itself, and of every installed distribution by its name."""
+    found: dict[str, tuple[int, ...]] = {
+        canonicalize_name(item.name): release(item.version)
+        for item in facts.environment.distributions.value or ()
+    }
+    if torch := torch_of(facts):
+        found["torch"] = release(torch.version)
+    if python := facts.environment.interpreter.value:
+        found["python"] = release(python.version)
+    return found
 
 
 def torch_family(facts: Facts) -> dict[str, str]:

@@ -34,6 +34,21 @@ class SourcePattern:
         return match
 
 
+@dataclass(frozen=True)
+class NamePattern:
+    """Names on which Python code is known to break."""
+
+    key: str
+    """Key of the breakage they belong to."""
+    names: frozenset[str]
+    """``numpy.float``, ``imp``: the whole name, however the code imports it."""
+
+    def holds(self, used: str) -> bool:
+        """Whether a dotted name is one of them, or something inside of one of them."""
+        words = used.split(".")
+        return any(".".join(words[:count]) in self.names for count in range(1, len(words) + 1))
+
+
 def without_comments(name: str, text: str) -> str:
     """The text of a C++ or CUDA file with its comments blanked, so that offsets stay; other files as they are."""
     if not name.endswith(_C_FAMILY):

@@ -13,7 +13,7 @@ from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import read_json
 from splatfix.core.redact import redacted
-from splatfix.core.source_pattern import SourcePattern
+from splatfix.core.source_pattern import NamePattern, SourcePattern
 from splatfix.core.step import run
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.interpreter import refuse_other_program
@@ -67,7 +67,7 @@ def gather(
     return facts
 
 
-def with_checkout(facts: Facts, folder: Path, patterns: Iterable[SourcePattern]) -> Facts:
+def with_checkout(facts: Facts, folder: Path, patterns: Iterable[SourcePattern | NamePattern]) -> Facts:
     """The facts with those of a stack's checkout (``diagnose --repo``).
 
     Args:

@@ -13,11 +13,14 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from splatfix.core.source_pattern import SourcePattern
+from splatfix.core.source_pattern import NamePattern, SourcePattern
 from splatfix.core.step import Command, Step
 from splatfix.knowledge.tables import cached, table
 
-VERSIONED = ("cuda", "torch", "gcc", "glibc", "arch", "setuptools", "colmap")
+VERSIONED = (
+    *("cuda", "torch", "gcc", "glibc", "arch", "setuptools", "colmap"),
+    *("python", "numpy", "pillow", "torchvision"),
+)
 """What ``when`` of a record may limit by version."""
 
 
@@ -28,6 +31,8 @@ class When:
     versions: Mapping[str, SpecifierSet]
     """Name (see VERSIONED) -> versions that have the breakage; ``arch`` is the oldest GPU that is compiled for."""
     system: str = ""
+    lacks: str = ""
+    """Only where this distribution is not installed."""
     builder: str = ""
     """``cmake``: only where CMakeLists.txt is what is built from."""
     arch_missing: bool = False
@@ -69,6 +74,8 @@ class CheckText:
     """False: it warns."""
     summary: str
     """With ``{source}``, ``{cause}``, ``{file}`` and ``{line}``."""
+    install: str = ""
+    """What cures it when it is installed; "" where that is nothing."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +138,8 @@ class Breakage:
     check: CheckText | None
     look_for: SourcePattern | None
     """What the check asks facts about: ``find``, narrowed by what else brings the missing declaration."""
+    uses: NamePattern | None
+    """What the check asks facts about instead, for Python: names that the code uses."""
     log: LogCause | None
     failure_class: str
 
@@ -165,9 +174,10 @@ def breakage(key: str) -> Breakage:
     return _breakages()[key]
 
 
-def source_patterns() -> tuple[SourcePattern, ...]:
+def source_patterns() -> tuple[SourcePattern | NamePattern, ...]:
     """What a checkout's sources are to be searched for, so that the checks can judge them."""
-    return tuple(row.look_for for row in breakages() if row.look_for)
+    found = (item for row in breakages() for item in (row.look_for, row.uses))
+    return tuple(item for item in found if item)
 
 
 @cached
@@ -246,7 +256,8 @@ def _breakage(key: str, row: Mapping[str, Any]) -> Breakage:
         no_edit=row.get("no_edit", ""),
         stops=row.get("stops", False),
         check=_check_text(check) if check else None,
-        look_for=_pattern(key, find, check) if find and check else None,
+        look_for=_pattern(key, find, check) if find and check and "uses" not in row else None,
+        uses=NamePattern(key, frozenset(row["uses"]["names"])) if "uses" in row else None,
         log=_log_cause(key, row["log"], row.get("class", "")) if "log" in row else None,
         failure_class=row.get("class", ""),
     )
@@ -256,6 +267,7 @@ def _when(row: Mapping[str, Any]) -> When:
     return When(
         versions={name: SpecifierSet(row[name]) for name in VERSIONED if name in row},
         system=row.get("system", ""),
+        lacks=row.get("lacks", ""),
         builder=row.get("builder", ""),
         arch_missing=row.get("arch_missing", False),
         sources_match=re.compile(row["sources_match"]) if "sources_match" in row else None,
@@ -280,6 +292,7 @@ def _check_text(row: Mapping[str, Any]) -> CheckText:
         page=row["page"].strip(),
         fails=row.get("status", "fail") == "fail",
         summary=row.get("summary", "{source} does not compile with {cause}: {file} line {line}."),
+        install=row.get("install", ""),
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from splatfix.core.errors import Problem
@@ -27,14 +27,25 @@ class BuildConditions:
     """The numbers written in setup.py leave a target out, or running it would tell them."""
     arch: tuple[int, ...] = ()
     """Compute capability of the oldest GPU that is compiled for; empty when that plays no part."""
+    python: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Versions of ``python`` itself and of the distributions that edits of Python code depend on."""
     builder: str = "setup.py"
     """``setup.py``, or ``cmake`` where CMakeLists.txt is what is built from."""
 
 
 def build_conditions(
-    source: Source, cuda: Sequence[int], torch: Sequence[int], system: str, archs: Sequence[Arch]
+    source: Source,
+    cuda: Sequence[int],
+    torch: Sequence[int],
+    system: str,
+    archs: Sequence[Arch],
+    python: Mapping[str, tuple[int, ...]] | None = None,
 ) -> BuildConditions:
-    """The conditions of one source's build with these versions, for these architectures."""
+    """The conditions of one source's build with these versions, for these architectures.
+
+    Args:
+        python: see :attr:`BuildConditions.python`.
+    """
     oldest = min((arch.number for arch in archs), default=0)
     cmake = "CMakeLists.txt" in source.build_files and not source.uses_torch_builder
     return BuildConditions(
@@ -42,6 +53,7 @@ def build_conditions(
         tuple(torch[:2]),
         system,
         arch=divmod(oldest, 10) if oldest else (),
+        python=python or {},
         builder="cmake" if cmake else "setup.py",
     )
 
@@ -105,8 +117,13 @@ def _applies(record: Breakage, conditions: BuildConditions, texts: Sequence[str]
     if record.always_edit:
         return True
     when = record.when
-    versions = {"cuda": conditions.cuda, "torch": conditions.torch, "arch": conditions.arch}
-    if not when.holds(versions, conditions.system):
+    versions = {
+        **conditions.python,
+        "cuda": conditions.cuda,
+        "torch": conditions.torch,
+        "arch": conditions.arch,
+    }
+    if not when.holds(versions, conditions.system) or when.lacks:
         return False
     if when.arch_missing and not conditions.arch_missing:
         return False

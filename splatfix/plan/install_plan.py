@@ -12,6 +12,7 @@ from splatfix import __version__
 from splatfix.context import Choice, Context, Rejected
 from splatfix.context.commands import removed_by
 from splatfix.context.compilers import HostCompilers, choose_compilers
+from splatfix.context.readings import python_versions
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
@@ -271,7 +272,8 @@ def _archs_and_edits(
     """Who decides on architectures, and the edits needed; what setup.py decides itself is edited away where it is wrong."""
     archs, version, ptx = tools.toolkit.build_archs, tools.torch.version, tools.toolkit.ptx
     conditions = build_conditions(
-        source, tools.toolkit.version, release(version), facts.machine.system, archs
+        *(source, tools.toolkit.version, release(version), facts.machine.system, archs),
+        python=python_versions(facts),
     )
     choice = choose_archs(source, archs, version, ptx)
     edits = needed_edits(source, conditions)

@@ -33,7 +33,9 @@ def test_a_record_is_whole(record: Breakage) -> None:
     assert not record.stops or record.find
     assert not record.failure_class or failure_class(record.failure_class)
     if record.check:
-        assert record.find and record.look_for and record.look_for.key == record.key
+        asked = record.uses or record.look_for
+        assert asked and asked.key == record.key
+        assert record.uses or record.find
         words = record.check.summary.format(source="dgr", cause="CUDA 13.0", file="a.cu", line=3)
         assert "{" not in words and "dgr" in words
 
@@ -50,7 +52,9 @@ def test_its_check_is_registered(record: Breakage) -> None:
 
 def test_what_checkouts_are_searched_for() -> None:
     found = {pattern.key for pattern in source_patterns()}
-    assert found == {"cstdint", "cfloat", "cub-functors", "thrust-sequence"}
+    python = {item.key for item in breakages() if item.uses}
+    assert found - python == {"cstdint", "cfloat", "cub-functors", "thrust-sequence"}
+    assert "numpy-aliases" in python
 
 
 @pytest.mark.parametrize(
@@ -72,6 +76,11 @@ def test_what_checkouts_are_searched_for() -> None:
         ("msvc-std-ambiguous", {"torch": (2, 9)}, "windows", True),
         ("msvc-std-ambiguous", {"torch": (2, 9)}, "linux", False),
         ("colmap-options", {"colmap": (3, 13)}, "", True),
+        ("numpy-aliases", {"numpy": (1, 23, 5)}, "", False),
+        ("numpy-aliases", {"numpy": (1, 24)}, "", True),
+        ("numpy-bool", {"numpy": (2, 4, 6)}, "", False),
+        ("mutable-dataclass-default", {"python": (3, 10, 12)}, "", False),
+        ("mutable-dataclass-default", {"python": (3, 11, 7)}, "", True),
     ],
 )
 def test_when(key: str, versions: dict[str, tuple[int, ...]], system: str, holds: bool) -> None:
@@ -98,6 +107,13 @@ def test_an_unknown_record() -> None:
         ("#error C++17 or later compatible compiler is required to use PyTorch.", "cxx-standard-17", ""),
         ("ModuleNotFoundError: No module named 'pkg_resources'", "pkg-resources", "setuptools_incompatible"),
         ("ModuleNotFoundError: No module named 'pybind11.setup_helpers'", "module-missing", ""),
+        ("ModuleNotFoundError: No module named 'distutils'", "distutils", ""),
+        ("ModuleNotFoundError: No module named 'torch._six'", "torch-six", ""),
+        (
+            "ValueError: mutable default <class 'a.Sort'> for field sort is not allowed: use default_factory",
+            "mutable-dataclass-default",
+            "",
+        ),
         ("nvcc fatal   : Unsupported gpu architecture 'compute_70'", "fixed-architectures", ""),
         ("a.h:1:10: fatal error: glm/glm.hpp: No such file or directory", "glm", "glm_missing"),
     ],

@@ -106,6 +106,34 @@ flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=
         "#include <thrust/sort.h>\nthrust::sort(thrust::device, a, b);\n",
         "#include <thrust/execution_policy.h>\n#include <thrust/sort.h>\n",
     ),
+    "numpy-aliases": (
+        "io.py",
+        "a = x.astype(np.int), np.int32, numpy.float\n",
+        "a = x.astype(int), np.int32, float\n",
+    ),
+    "numpy-bool": ("io.py", "a = x.astype(np.bool), np.bool_\n", "a = x.astype(bool), np.bool_\n"),
+    "numpy-2": (
+        "io.py",
+        "a = np.NaN, np.NINF, np.Inf, np.float_(1), np.product(x), np.cumproduct(x)\n",
+        "a = np.nan, (-np.inf), np.inf, np.float64(1), np.prod(x), np.cumprod(x)\n",
+    ),
+    "collections-abc": (
+        "io.py",
+        "from collections import Mapping, Iterable\nx = collections.Sequence, collections.OrderedDict\n",
+        "from collections.abc import Mapping, Iterable\nx = collections.abc.Sequence, collections.OrderedDict\n",
+    ),
+    "pillow-10": ("io.py", "a.resize(b, Image.ANTIALIAS)\n", "a.resize(b, Image.LANCZOS)\n"),
+    "torch-six": ("io.py", "from torch._six import inf\n", "from math import inf\n"),
+    "functional-tensor": (
+        "io.py",
+        "from torchvision.transforms.functional_tensor import rgb_to_grayscale\n",
+        "from torchvision.transforms.functional import rgb_to_grayscale\n",
+    ),
+    "mutable-dataclass-default": (
+        "settings.py",
+        "@dataclass\nclass Sort:\n    a: int = 1\n\n\n@dataclass\nclass All:\n    sort : Sort = Sort()\n",
+        "@dataclass(unsafe_hash=True)\nclass Sort:",
+    ),
     "gnu-unique": ("setup.py", '{"nvcc": ["-O3"]}', '{"nvcc": ["-Xcompiler", "-fno-gnu-unique", "-O3"]}'),
 }
 

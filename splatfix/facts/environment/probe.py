@@ -17,6 +17,7 @@ from splatfix.core.versions import release
 from splatfix.facts.environment.extensions import own_tag, read_extensions, read_jit_caches
 from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.linkage import runtime_libraries, torch_abi
+from splatfix.facts.environment.modules import importable_names
 from splatfix.facts.environment.packages import read_distributions, read_packages, read_shadows
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
@@ -63,6 +64,7 @@ def no_environment(why: str) -> EnvironmentFacts:
         runtime_copies=none,
         shadows=none,
         jit_caches=none,
+        modules=none,
     )
 
 
@@ -138,6 +140,10 @@ def probe(
         jit_caches=_part(
             lambda: read_jit_caches(loader, own_tag(raw, torch.value)),
             "torch's cache of extensions compiled at first use",
+        ),
+        modules=_part(
+            lambda: importable_names(system, raw["path"], known),
+            "names in the folders of sys.path, and of editable installs",
         ),
     )
     return facts, raw

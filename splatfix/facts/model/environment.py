@@ -300,5 +300,7 @@ class EnvironmentFacts:
     runtime_copies: Fact[tuple[RuntimeCopy, ...]] = field(default_factory=Fact)
     shadows: Fact[tuple[Shadow, ...]] = field(default_factory=Fact)
     jit_caches: Fact[tuple[JitCache, ...]] = field(default_factory=Fact)
+    modules: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """Top-level names that its Python can import, without those of Python itself."""
     chosen: str = ""
     """Why it is the target: ``named with --python``, ``activated (VIRTUAL_ENV)``, ``found in ~/project``..."""

@@ -52,13 +52,25 @@ class Pin:
 
 @dataclass(frozen=True)
 class CodeMatch:
-    """A place in an extension's C++ or CUDA source on which builds are known to break."""
+    """A place in a C++, CUDA or Python source on which builds or programs are known to break."""
 
     breakage: str
     """Key of the known breakage."""
     file: str
     line: int
     text: str
+    at_import: bool = True
+    """Of Python: it runs when the file is imported; False inside a function, which breaks when it is called."""
+
+
+@dataclass(frozen=True)
+class ImportedModule:
+    """A module that Python code imports before it does anything else, and cannot do without."""
+
+    name: str
+    """Its top-level name; of torch.utils.tensorboard, which is of no use without tensorboard, the whole one."""
+    file: str
+    line: int
 
 
 @dataclass(frozen=True)
@@ -180,6 +192,10 @@ class Checkout:
     shadows: tuple[Shadow, ...] = ()
     colmap_options: tuple[str, ...] = ()
     """Options that convert.py gives COLMAP and that changed their names: ``SiftExtraction.use_gpu``."""
+    needs: tuple[ImportedModule, ...] = ()
+    """Modules of others that its training and evaluation scripts import; splatting extensions are in ``imports``."""
+    python_matches: tuple[CodeMatch, ...] = ()
+    """Places in those scripts, and in the own modules that they import, on which Python is known to break."""
     unreadable: tuple[Unread, ...] = ()
     """What is there and was not read: no regular file, beyond a limit, or not Python that this version can read."""
 
@@ -229,6 +245,8 @@ class Source:
     """Libraries that setup.py has its modules linked against by name (``cuda`` of ``-lcuda``)."""
     imports: tuple[str, ...] = ()
     """What its setup.py imports of setuptools' family and cannot do without: ``pkg_resources``, ``distutils.core``."""
+    needs: tuple[ImportedModule, ...] = ()
+    """Modules of others that its packages import when they are imported themselves."""
     missing_folders: tuple[str, ...] = ()
     """Include folders and git submodules it needs that are absent or empty."""
     submodules: tuple[Submodule, ...] = ()

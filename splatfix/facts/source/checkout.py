@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from splatfix.core.redact import redacted
-from splatfix.core.source_pattern import SourcePattern
+from splatfix.core.source_pattern import NamePattern, SourcePattern
 from splatfix.core.table import Table
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.source import (
@@ -27,6 +27,7 @@ from splatfix.facts.model.source import (
 from splatfix.facts.source.extension import code_matches, extension_folders, read_source
 from splatfix.facts.source.extension_calls import extension_calls
 from splatfix.facts.source.folder import commit_of, git_folder, read_submodules, remote_of, telling_paths
+from splatfix.facts.source.program import read_packages_of, read_scripts
 from splatfix.facts.source.python_source import (
     guarded_imports,
     imported_modules,
@@ -47,7 +48,7 @@ _MOST_USES = 3
 _PIN_NAMES = re.compile(r"[A-Za-z][\w.-]*")
 
 
-def read_checkout(folder: Path, patterns: Iterable[SourcePattern]) -> Fact[Checkout]:
+def read_checkout(folder: Path, patterns: Iterable[SourcePattern | NamePattern]) -> Fact[Checkout]:
     """Read a checkout; nothing in it is executed, and git is not asked. Unknown when the folder is not there.
 
     Args:
@@ -59,7 +60,9 @@ def read_checkout(folder: Path, patterns: Iterable[SourcePattern]) -> Fact[Check
     root, reader = folder.resolve(), FolderReader()
     git = git_folder(root, reader)
     shadows = tuple(_shadows(root, reader))
-    python = _PythonFiles(root, reader, shadows)
+    python, wanted = _PythonFiles(root, reader, shadows), tuple(patterns)
+    names = tuple(item for item in wanted if isinstance(item, NamePattern))
+    scripts, apart = read_scripts(root, names)
     checkout = Checkout(
         folder=str(root),
         paths=telling_paths(root, reader),
@@ -67,14 +70,16 @@ def read_checkout(folder: Path, patterns: Iterable[SourcePattern]) -> Fact[Check
         commit=commit_of(git, reader),
         submodules=_with_uses(root, read_submodules(root, reader), reader),
         pins=tuple(read_pins(root, reader)),
-        sources=tuple(_sources(root, tuple(patterns), reader)),
+        sources=tuple(_sources(root, wanted, reader)),
         imports=python.imports,
         guarded=python.guarded,
         calls=python.calls,
         extension_calls=python.extension_calls,
         shadows=shadows,
         colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(reader.text(root / "convert.py")))),
-        unreadable=reader.left_out,
+        needs=scripts.imports,
+        python_matches=scripts.matches,
+        unreadable=tuple(dict.fromkeys((*reader.left_out, *apart.left_out))),
     )
     return Fact(redacted(checkout), "files of the checkout, read as text")
 
@@ -104,19 +109,22 @@ def _use_of(name: str) -> re.Pattern[str]:
 
 
 def _sources(
-    root: Path, patterns: tuple[SourcePattern, ...], reader: FolderReader
+    root: Path, patterns: tuple[SourcePattern | NamePattern, ...], reader: FolderReader
 ) -> Iterator[CheckoutSource]:
+    names = tuple(item for item in patterns if isinstance(item, NamePattern))
     found = extension_folders(root, reader=reader)
     if len(found) > _MOST_SOURCES:
         reader.leave_out(root, f"it holds more than {_MOST_SOURCES} extensions; the others are not looked at")
     for folder in found[:_MOST_SOURCES]:
         script = read_setup_script(folder / "setup.py", reader)
+        source = read_source(folder, reader=reader)
+        python = read_packages_of(folder, source.packages, source.modules, names)
         yield CheckoutSource(
             path=folder.relative_to(root).as_posix(),
-            source=read_source(folder, reader=reader),
+            source=source,
             cxx_flags=standard_flags(script),
             own_path_in_flags=own_path_in_flags(script),
-            matches=tuple(code_matches(folder, patterns, reader)),
+            matches=(*code_matches(folder, patterns, reader), *python.matches),
             faces=tuple(_faces(folder, reader)),
         )
 

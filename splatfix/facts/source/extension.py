@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.core.redact import redacted
-from splatfix.core.source_pattern import SourcePattern, without_comments
+from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
 from splatfix.core.table import Table
 from splatfix.facts.model.source import CodeMatch, NativeModule, Source, Submodule
 from splatfix.facts.source.folder import git_folder, read_submodules, sections
+from splatfix.facts.source.program import read_packages_of
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
 
@@ -66,6 +67,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         nvcc_flags=script.nvcc_flags,
         libraries=script.libraries,
         imports=tuple(name for name in script.imports if name.partition(".")[0] in _OF_SETUPTOOLS),
+        needs=read_packages_of(folder, packages, modules).imports,
         missing_folders=tuple(_missing_folders(folder, script, submodules)),
         submodules=submodules,
         clone=git_folder(folder, reader) is not None,
@@ -193,14 +195,14 @@ def _in_setup_cfg(folder: Path, name: str, reader: FolderReader) -> str:
 
 
 def code_matches(
-    folder: Path, patterns: Iterable[SourcePattern], reader: FolderReader | None = None
+    folder: Path, patterns: Iterable[SourcePattern | NamePattern], reader: FolderReader | None = None
 ) -> Iterator[CodeMatch]:
     """The first place of each pattern in each file of an extension's source folder.
 
     What a pattern asks a file to lack may also stand in a local header that the file includes, one level deep.
     """
     reader = reader or FolderReader()
-    wanted = tuple(patterns)
+    wanted = tuple(item for item in patterns if isinstance(item, SourcePattern))
     for file in reader.files_below(folder, (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc"), depth=3):
         here = [pattern for pattern in wanted if pattern.looks_at(file.name)]
         if not here:

@@ -13,7 +13,7 @@ from splatfix.facts.source.checkout import read_checkout, read_pins
 from splatfix.facts.source.folder import commit_of, git_folder, read_submodules, remote_of
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader, NotPython, parse_python
-from splatfix.knowledge.breakages import source_patterns
+from splatfix.knowledge.breakages import breakages, source_patterns
 from tests.hostile.bad_files import bad_files, replace
 from tests.hostile.checkouts import CFG, FILES, PYTHON, SETUP, TOML, UNFOLDING, write_checkout
 
@@ -167,8 +167,9 @@ def test_long_files_of_git(text: str, tmp_path: Path) -> None:
 def test_long_sources_are_searched_once(text: str) -> None:
     code = without_comments("a.cu", text)
     assert len(code) == len(text)
-    for pattern in source_patterns():
-        pattern.find(code)
+    for record in breakages():
+        if record.find:
+            record.find.find(code)
 
 
 def test_long_requirements(tmp_path: Path) -> None:

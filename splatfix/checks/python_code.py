@@ -1,0 +1,150 @@
+"""Checks of the checkout's Python code: what it imports that is not here, and names that newer versions no longer have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.checks.model import Evidence, Outcome, Status, outcome
+from splatfix.checks.registry import check
+from splatfix.context import Context
+from splatfix.context.imports import brought_by, missing_modules, pip_arguments
+from splatfix.context.readings import python_versions
+from splatfix.core.step import Step, run, say
+from splatfix.facts import CheckoutSource, CodeMatch
+from splatfix.knowledge.breakages import Breakage, CheckText, When, breakage, breakages
+
+_SHOWN = 8
+
+
+@check("imports-missing", family="checkout", title="What the Python code imports is installed")
+def imports_missing(context: Context) -> Iterator[Outcome]:
+    """What the training scripts and the packages of the extensions import when they start is read from their own text,
+    through all their own modules, and compared with the environment's. Else each comes up by itself, "No module named
+    'plyfile'", after a build of many minutes. Left out is what may fail without harm: an import in a `try`, one for type
+    checkers, one behind a condition or inside a function. A module that has to be compiled against torch is named with
+    its repository; of one that is in no list, only that it is missing."""
+    found = context.checkout
+    if found is None:
+        return
+    needs = (*found.needs, *(need for item in found.sources for need in item.source.needs))
+    lost = missing_modules(
+        context.facts,
+        needs,
+        declared=(pin.name for pin in found.pins),
+        brought=brought_by(item.source for item in found.sources),
+    )
+    if not lost.places:
+        return
+    names = ", ".join(item.name for item in lost.places)
+    yield outcome(
+        Status.FAIL if lost.requirements or lost.repositories else Status.WARN,
+        f"Imported by the code, and not installed: {names}.",
+        evidence=(
+            *(
+                Evidence(f"{item.file}:{item.line}", f"import {item.name}", "its syntax tree")
+                for item in lost.places[:_SHOWN]
+            ),
+            Evidence("installed", "none of them", context.environment.modules.found_via),
+        ),
+        remedy=(
+            *(
+                [context.pip("install", *pip_arguments(context.facts, lost.requirements))]
+                if lost.requirements
+                else []
+            ),
+            *(
+                step
+                for item in lost.repositories
+                for step in (
+                    run(
+                        "git",
+                        "clone",
+                        "--recursive",
+                        item.address,
+                        text=f"{item.module} is compiled against torch",
+                    ),
+                    context.install(
+                        "/".join(filter(None, (".", item.address.rpartition("/")[2], item.folder)))
+                    ),
+                )
+            ),
+            *(
+                [say(f"What brings {', '.join(lost.unknown)} is for the README to say.")]
+                if lost.unknown
+                else []
+            ),
+        ),
+    )
+
+
+def _register(record: Breakage, text: CheckText) -> None:
+    """The check of one known breakage of Python code; their records (``patches/``) say what differs."""
+
+    def look(context: Context) -> Iterator[Outcome]:
+        known, found = breakage(record.key).when, context.checkout
+        if found is None or not _holds(known, context):
+            return
+        cause = _cause(known, context)
+        groups: list[tuple[CheckoutSource | None, tuple[CodeMatch, ...]]] = [(None, found.python_matches)]
+        groups += [(item, item.matches) for item in found.sources]
+        for item, matches in groups:
+            places = [match for match in matches if match.breakage == record.key]
+            if not places:
+                continue
+            first = next((place for place in places if place.at_import), places[0])
+            where = f"{_file(item, first.file)}:{first.line}"
+            yield outcome(
+                Status.FAIL if first.at_import else Status.WARN,
+                f"{where} does not run with {cause}: {first.text or record.title}",
+                subject=item.path if item else first.file,
+                evidence=(
+                    *(
+                        Evidence(f"{_file(item, place.file)}:{place.line}", place.text, "its syntax tree")
+                        for place in places[:_SHOWN]
+                    ),
+                    Evidence("here", cause, context.environment.distributions.found_via),
+                ),
+                remedy=_remedy(record, text, item, context),
+            )
+
+    look.__doc__ = text.page
+    check(text.code, family="checkout", title=text.title)(look)
+
+
+def _holds(known: When, context: Context) -> bool:
+    if known.lacks and (context.environment.distributions.value is None or context.distribution(known.lacks)):
+        return False
+    return known.holds(python_versions(context.facts))
+
+
+def _cause(known: When, context: Context) -> str:
+    """``Python 3.12.1``, ``numpy 2.4.6``, ``Python 3.12.1 without setuptools``."""
+    versions = python_versions(context.facts)
+    words = [
+        f"{'Python' if name == 'python' else name} {'.'.join(map(str, versions[name]))}"
+        for name in known.versions
+        if name in versions
+    ]
+    return " and ".join(words) + (f" without {known.lacks}" if known.lacks else "")
+
+
+def _file(item: CheckoutSource | None, name: str) -> str:
+    return name if item is None or item.path == "." else f"{item.path}/{name}"
+
+
+def _remedy(
+    record: Breakage, text: CheckText, item: CheckoutSource | None, context: Context
+) -> tuple[Step, ...]:
+    if text.install:
+        return (context.pip("install", text.install),)
+    if item is None or not record.edits:
+        return (say(f"In the code: {record.cure}."),)
+    return (
+        say(f"In the code: {record.cure}. Or let splatfix do it on a copy:"),
+        context.install(item.source.folder),
+    )
+
+
+for _record in breakages():
+    if _record.check and _record.uses:
+        _register(_record, _record.check)

@@ -1,0 +1,29 @@
+"""Which distribution an import comes from, where its name does not tell or where a stranger could have taken that name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from splatfix.knowledge.tables import table
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Where a module comes from that has to be compiled against the installed torch."""
+
+    module: str
+    address: str
+    folder: str = ""
+    """Of its setup.py, where that is not the top."""
+
+
+def requirement_of(module: str) -> str | None:
+    """What to tell pip for a module (``opencv-python`` for ``cv2``); None where the table does not know it."""
+    row = table("imports")["distributions"].get(module)
+    return str(row["install"]) if row else None
+
+
+def repository_of(module: str) -> Repository | None:
+    """The repository to build a module from; None for one that pip can simply install, or that is not known."""
+    row = table("imports")["repositories"].get(module)
+    return Repository(module, str(row["address"]), str(row.get("folder", ""))) if row else None

@@ -1,0 +1,141 @@
+"""What the checkout's Python code imports and uses, against the environment."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from splatfix.checks import Finding, Status
+from splatfix.core.step import commands
+from splatfix.facts import CodeMatch, Distribution, Fact, Facts, ImportedModule, Interpreter, Pin
+
+from .conftest import Changer, of
+from .test_checkout import source, with_checkout
+
+HERE = Fact(("numpy", "torch", "splatfix"), "names in the folders of sys.path")
+
+
+def needing(changed: Changer, *names: str, modules: Fact[Any] = HERE, **values: Any) -> Facts:
+    needs = tuple(ImportedModule(name, "train.py", line) for line, name in enumerate(names, 1))
+    return with_checkout(changed(modules=modules), needs=needs, **values)
+
+
+def one(facts: Facts, code: str = "imports-missing") -> Finding:
+    (finding,) = of(facts, code)
+    return finding
+
+
+def lines(finding: Finding) -> list[str]:
+    return [" ".join(command.argv) for command in commands(finding.remedy)]
+
+
+def test_all_that_is_missing_in_one_command(changed: Changer) -> None:
+    finding = one(needing(changed, "numpy", "plyfile", "cv2", "PIL", "sklearn", "torch.utils.tensorboard"))
+    assert finding.status is Status.FAIL
+    assert finding.evidence[0].name == "train.py:2"
+    assert lines(finding) == [
+        "/env/bin/python -m pip install plyfile opencv-python pillow scikit-learn tensorboard"
+    ]
+
+
+def test_what_is_there_is_not_missing(changed: Changer) -> None:
+    assert not of(needing(changed, "numpy", "torch", "os"), "imports-missing")
+    there = Fact((*HERE.value, "tensorboard"), "")
+    assert not of(needing(changed, "torch.utils.tensorboard", modules=there), "imports-missing")
+
+
+def test_nothing_is_said_where_it_is_not_known(changed: Changer) -> None:
+    assert not of(needing(changed, "plyfile", modules=Fact()), "imports-missing")
+    assert not of(changed(modules=HERE), "imports-missing")
+
+
+def test_torchvision_comes_for_this_torch(changed: Changer) -> None:
+    (line,) = lines(one(needing(changed, "torchvision")))
+    assert line.startswith("/env/bin/python -m pip install torchvision torch==2.9.1+cu128 --extra-index-url ")
+    assert line.endswith("/cu128")
+
+
+def test_what_is_compiled_against_torch_has_its_repository(changed: Changer) -> None:
+    found = lines(one(needing(changed, "torch_scatter", "tinycudann")))
+    assert not any("pip install" in line for line in found)
+    assert found[0] == "git clone --recursive https://github.com/rusty1s/pytorch_scatter"
+    assert found[1].startswith("splatfix install ./pytorch_scatter --python")
+    assert found[3].startswith("splatfix install ./tiny-cuda-nn/bindings/torch ")
+
+
+def test_a_name_that_nobody_knows_is_not_installed(changed: Changer) -> None:
+    """Who took that name on PyPI is not known: `pip install simple-knn` brings something else."""
+    finding = one(needing(changed, "sweet_module"))
+    assert finding.status is Status.WARN and not lines(finding)
+    declared = needing(changed, "sweet_module", pins=(Pin("requirements.txt", "Sweet-Module", "==1"),))
+    assert lines(one(declared)) == ["/env/bin/python -m pip install Sweet-Module"]
+
+
+def test_what_the_checkout_builds_itself_is_not_missing(changed: Changer) -> None:
+    assert not of(needing(changed, "gaussianpro", sources=(source("gaussianpro"),)), "imports-missing")
+
+
+def test_imports_of_an_extension_count(changed: Changer) -> None:
+    item = source("dgr")
+    needs = (ImportedModule("dacite", "dgr/__init__.py", 3),)
+    item = dataclasses.replace(item, source=dataclasses.replace(item.source, needs=needs))
+    assert one(needing(changed, sources=(item,))).summary.endswith("not installed: dacite.")
+
+
+def in_script(changed: Changer, key: str, *, at_import: bool = True, **versions: str) -> Facts:
+    known = tuple(Distribution(name, version, "/env") for name, version in versions.items())
+    match = CodeMatch(key, "utils/io.py", 7, "x = np.int(3)", at_import)
+    return with_checkout(changed(distributions=Fact(known, "site-packages")), python_matches=(match,))
+
+
+def with_python(facts: Facts, version: str) -> Facts:
+    python = facts.environment.interpreter.value
+    assert isinstance(python, Interpreter)
+    new = Fact(dataclasses.replace(python, version=version), "")
+    return dataclasses.replace(facts, environment=dataclasses.replace(facts.environment, interpreter=new))
+
+
+@pytest.mark.parametrize(("numpy", "told"), [("1.23.5", False), ("1.24.0", True), ("2.4.6", True)])
+def test_numpy_that_lacks_a_name(changed: Changer, numpy: str, told: bool) -> None:
+    found = of(in_script(changed, "numpy-aliases", numpy=numpy), "numpy-alias-removed")
+    assert bool(found) is told
+    if told:
+        assert found[0].status is Status.FAIL and f"numpy {numpy}" in found[0].summary
+        assert found[0].evidence[0].name == "utils/io.py:7"
+
+
+def test_inside_a_function_it_is_a_warning(changed: Changer) -> None:
+    found = of(in_script(changed, "numpy-aliases", at_import=False, numpy="2.0"), "numpy-alias-removed")
+    assert found[0].status is Status.WARN
+
+
+def test_setuptools_brings_distutils_back(changed: Changer) -> None:
+    facts = with_python(in_script(changed, "distutils", setuptools="84.2"), "3.12.1")
+    assert not of(facts, "distutils-removed")
+    finding = one(with_python(in_script(changed, "distutils", pip="25"), "3.12.1"), "distutils-removed")
+    assert lines(finding) == ["/env/bin/python -m pip install setuptools"]
+    assert not of(with_python(in_script(changed, "distutils", pip="25"), "3.11.9"), "distutils-removed")
+
+
+def test_an_extension_is_mended_on_a_copy(changed: Changer) -> None:
+    match = CodeMatch("mutable-dataclass-default", "dgr/__init__.py", 9, "sort: Sort = Sort()")
+    facts = with_checkout(changed(), sources=(source("dgr", matches=(match,)),))
+    finding = one(with_python(facts, "3.11.7"), "mutable-dataclass-default")
+    assert finding.evidence[0].name == "submodules/dgr/dgr/__init__.py:9"
+    assert lines(finding)[0].startswith("splatfix install /home/u/gs/submodules/dgr --python")
+    assert not of(with_python(facts, "3.10.14"), "mutable-dataclass-default")
+
+
+def test_pkg_resources_that_setuptools_dropped(changed: Changer) -> None:
+    finding = one(in_script(changed, "pkg-resources", setuptools="84.2.1"), "pkg-resources-removed")
+    assert lines(finding) == ["/env/bin/python -m pip install setuptools<82"]
+    bare = needing(changed, "pkg_resources")
+    old = Fact((Distribution("setuptools", "84.2.1", "/env"),), "")
+    told = dataclasses.replace(bare, environment=dataclasses.replace(bare.environment, distributions=old))
+    assert not of(told, "imports-missing"), "the breakage tells it"
+    none = dataclasses.replace(told.environment, distributions=Fact((), ""))
+    assert lines(one(dataclasses.replace(told, environment=none))) == [
+        "/env/bin/python -m pip install setuptools<82"
+    ]

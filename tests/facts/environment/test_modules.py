@@ -1,0 +1,48 @@
+"""The names that an environment can import, read from its folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from splatfix.facts import Distribution, LiveSystem
+from splatfix.facts.environment import probe as environment
+from splatfix.facts.environment.modules import importable_names
+
+
+def touch(folder: Path, *names: str) -> str:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    return str(folder)
+
+
+def test_modules_packages_and_compiled_ones(tmp_path: Path) -> None:
+    site = touch(
+        tmp_path,
+        *(
+            "six.py",
+            "cv2/__init__.py",
+            "google/protobuf/__init__.py",
+            "_cffi.cpython-311-x86_64-linux-gnu.so",
+        ),
+        *("plain.abi3.so", "numpy-2.0.dist-info/RECORD", "a.pth", "__pycache__/x.pyc", "not-a-name.py"),
+    )
+    assert importable_names(LiveSystem(), [site], ()) == ("_cffi", "cv2", "google", "plain", "six")
+
+
+def test_pythons_own_library_is_passed_over(tmp_path: Path) -> None:
+    library = touch(tmp_path / "python3.11", "os.py", "distutils/__init__.py", "lib-dynload/_ssl.so")
+    assert importable_names(LiveSystem(), [library, f"{library}/lib-dynload"], ()) == ()
+
+
+def test_an_editable_install_and_its_src(tmp_path: Path) -> None:
+    touch(tmp_path / "mine", "src/mine/__init__.py", "flat.py")
+    item = Distribution("mine", "1", str(tmp_path), editable=True, origin=(tmp_path / "mine").as_uri())
+    assert {"mine", "flat"} <= set(importable_names(LiveSystem(), [], (item,)))
+
+
+def test_a_real_environment(empty_venv: Path, site_packages: Path) -> None:
+    touch(site_packages, "plyfile.py")
+    facts, _ = environment.probe(LiveSystem(), str(empty_venv))
+    assert facts.modules.value and "plyfile" in facts.modules.value and "os" not in facts.modules.value

@@ -1,0 +1,224 @@
+"""What programs and packages import and use, read through their own modules; nothing is executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.source_pattern import NamePattern
+from splatfix.facts import read_source
+from splatfix.facts.source.program import UNHASHABLE_DEFAULT, Program, read_program
+from splatfix.facts.source.reader import FolderReader
+
+from .test_checkout import put, read
+
+
+def program(folder: Path, text: str, *names: str, **files: str) -> Program:
+    """Of a train.py with this text, beside other files."""
+    others = {f"{name}.py": content for name, content in files.items()}
+    put(folder, {"train.py": text, **others})
+    patterns = (NamePattern("wanted", frozenset(names)),) if names else ()
+    return read_program([folder / "train.py"], folder, patterns, FolderReader())
+
+
+def imported(folder: Path, text: str, **files: str) -> list[str]:
+    return [item.name for item in program(folder, text, **files).imports]
+
+
+def test_own_modules_are_followed(tmp_path: Path) -> None:
+    found = program(
+        tmp_path,
+        "import torch, os\nfrom scene import Scene\n",
+        **{
+            "scene/__init__": "from .dataset import read\nfrom utils.math import x\n",
+            "scene/dataset": "import plyfile\n",
+            "utils/math": "from scipy.spatial import KDTree\n",
+            "never": "import nobody\n",
+        },
+    )
+    assert {(item.name, item.file, item.line) for item in found.imports} == {
+        ("torch", "train.py", 1),
+        ("plyfile", "scene/dataset.py", 1),
+        ("scipy", "utils/math.py", 1),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    import wandb\nexcept ImportError:\n    wandb = None\n",
+        "try:\n    import wandb\nexcept:\n    pass\n",
+        "try:\n    import wandb\nexcept (ModuleNotFoundError, OSError):\n    import json\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import wandb\n",
+        "import typing\nif typing.TYPE_CHECKING:\n    import wandb\n",
+        "def log():\n    import wandb\n",
+        "if use_wandb:\n    import wandb\n",
+        "import sys\nif sys.platform == 'win32':\n    import wandb\nelse:\n    import os\n",
+        "class A:\n    def log(self):\n        import wandb\n",
+    ],
+)
+def test_an_import_that_may_fail(tmp_path: Path, text: str) -> None:
+    assert imported(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    import wandb\nexcept ImportError:\n    raise SystemExit('install wandb')\n",
+        "import sys\ntry:\n    import wandb\nexcept ImportError:\n    sys.exit(1)\n",
+        "try:\n    import wandb\nexcept ValueError:\n    pass\n",
+        "try:\n    pass\nfinally:\n    import wandb\n",
+        "class A:\n    import wandb\n",
+        "with open('x') as f:\n    import wandb\n",
+        "if __name__ == '__main__':\n    import wandb\n",
+        "import wandb.sdk as w\n",
+        "from wandb.sdk import run\n",
+    ],
+)
+def test_an_import_that_must_work(tmp_path: Path, text: str) -> None:
+    assert imported(tmp_path, text) == ["wandb"]
+
+
+def test_main_of_an_imported_module_does_not_run(tmp_path: Path) -> None:
+    text = "if __name__ == '__main__':\n    import wandb\n"
+    assert imported(tmp_path, "import other\n", other=text) == []
+
+
+def test_folders_that_are_added_to_the_path(tmp_path: Path) -> None:
+    text = 'import sys, os\nsys.path.append(os.path.join(os.path.dirname(__file__), "third/dust"))\nimport dust\n'
+    assert imported(tmp_path, text, **{"third/dust/dust/__init__": "import roma\n"}) == ["roma"]
+
+
+def test_a_module_elsewhere_in_the_folder_is_not_missing(tmp_path: Path) -> None:
+    files = {"submodules/tool/tool/__init__": "import roma\n"}
+    assert imported(tmp_path, "import tool, absent\n", **files) == ["absent"]
+
+
+def test_the_output_of_a_logger_is_no_module(tmp_path: Path) -> None:
+    put(tmp_path, {"wandb/run-1/log.txt": "x"})
+    assert imported(tmp_path, "import wandb\n") == ["wandb"]
+
+
+def test_tensorboard_of_torch(tmp_path: Path) -> None:
+    text = "from torch.utils.tensorboard import SummaryWriter\n"
+    assert imported(tmp_path, text) == ["torch.utils.tensorboard", "torch"]
+
+
+def test_nothing_outside_of_the_folder_is_read(tmp_path: Path) -> None:
+    put(tmp_path, {"secret.py": "import hidden\n"})
+    inside = tmp_path / "stack"
+    inside.mkdir()
+    (inside / "linked.py").symlink_to(tmp_path / "secret.py")
+    assert imported(inside, "import linked\nfrom .. import secret\n") == []
+
+
+def test_files_that_import_each_other_end(tmp_path: Path) -> None:
+    assert imported(tmp_path, "import a\n", a="import b\n", b="import a, train, plyfile\n") == ["plyfile"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "at_import"),
+    [
+        ("import numpy as np\nx = np.int\n", 2, True),
+        ("import numpy\ndef f():\n    return numpy.int(3)\n", 3, False),
+        ("from numpy import int as whole\n", 1, True),
+        ("import numpy as np\nx = f(a,\n  b.astype(np.int))\n", 3, True),
+    ],
+)
+def test_names_that_are_gone(tmp_path: Path, text: str, line: int, at_import: bool) -> None:
+    (match,) = program(tmp_path, text, "numpy.int").matches
+    assert (match.breakage, match.file, match.line, match.at_import) == (
+        "wanted",
+        "train.py",
+        line,
+        at_import,
+    )
+    assert match.text == text.splitlines()[line - 1].strip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import numpy as np\nx = np.int32\n",
+        "import mine as np\nx = np.int\n",
+        '"""np.int is gone"""\nimport numpy as np  # np.int\n',
+        "import numpy as np\ntry:\n    x = np.int\nexcept AttributeError:\n    x = int\n",
+        "import numpy as np\nif hasattr(np, 'int'):\n    x = np.int\n",
+    ],
+)
+def test_names_that_are_not_meant(tmp_path: Path, text: str) -> None:
+    assert program(tmp_path, text, "numpy.int").matches == ()
+
+
+def test_a_module_of_ones_own_name_is_not_pythons(tmp_path: Path) -> None:
+    found = program(tmp_path, "import distutils.util\nfrom imp import reload\n", "distutils", "imp")
+    assert [item.line for item in found.matches] == [1, 2]
+
+
+DATACLASSES = """
+from dataclasses import dataclass, field
+import dataclasses
+
+@dataclass
+class Plain:
+    a: int = 1
+
+@dataclass(frozen=True)
+class Frozen:
+    a: int = 1
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Hashed:
+    a: int = 1
+
+class Ordinary:
+    pass
+
+@dataclass
+class Settings:
+    one: Frozen = Frozen()
+    two: Hashed = Hashed()
+    three: Ordinary = Ordinary()
+    four: Plain = field(default_factory=Plain)
+"""
+
+
+def test_defaults_that_can_be_hashed(tmp_path: Path) -> None:
+    assert program(tmp_path, DATACLASSES, UNHASHABLE_DEFAULT).matches == ()
+
+
+@pytest.mark.parametrize(
+    "default", ["Plain()", "Plain(a=2)", "field(default=Plain())", "dataclasses.field(default=Plain())"]
+)
+def test_defaults_that_cannot(tmp_path: Path, default: str) -> None:
+    text = f"{DATACLASSES}    five: Plain = {default}\n"
+    matches = program(tmp_path, text, UNHASHABLE_DEFAULT).matches
+    assert [item.line for item in matches] == [text.count("\n")]
+
+
+def test_a_class_variable_is_no_field(tmp_path: Path) -> None:
+    text = f"{DATACLASSES}    five: ClassVar[Plain] = Plain()\n"
+    assert program(tmp_path, text, UNHASHABLE_DEFAULT).matches == ()
+
+
+def test_a_source_says_what_its_packages_import(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        {
+            "setup.py": "setup(name='dgr', packages=['dgr'], ext_modules=[CUDAExtension('dgr._C', ['a.cu'])])\n",
+            "dgr/__init__.py": "import torch\nfrom dacite import from_dict\nfrom . import _C\nimport dgr._C\n",
+            "tests/__init__.py": "import pytest\n",
+            "a.cu": "",
+        },
+    )
+    assert [item.name for item in read_source(tmp_path).needs] == ["torch", "dacite"]
+
+
+def test_a_checkout_says_what_its_scripts_import(tmp_path: Path) -> None:
+    files = {
+        "train.py": "import plyfile, simple_knn\n",
+        "metrics.py": "import lpips\n",
+        "demo.py": "import gradio\n",
+    }
+    assert {item.name for item in read(put(tmp_path, files)).needs} == {"plyfile", "lpips"}
