@@ -211,7 +211,7 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
         facts = with_checkout(facts, repo, source_patterns())
     made = plan_install(request, make_context(facts, Goal(request.targets)))
     plan, problem = (None, made.error()) if isinstance(made, Problem) else (made, None)
-    goal = goal_of(request, keep=keep, sources=request.sources)
+    goal = goal_of(request, keep=keep, sources=request.sources, checkout=facts.checkout.value)
     fetchable = any(step.command for step in goal.prepare)
     if problem and problem.exit_code is Exit.USAGE and named and not fetchable:
         raise problem

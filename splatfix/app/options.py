@@ -40,7 +40,7 @@ def options_after(
 
     goal = Goal(targets)
     if repo is not None and is_installable(repo):
-        goal = goal_of(Request((str(repo),), targets), sources=(str(repo),))
+        goal = goal_of(Request((str(repo),), targets), sources=(str(repo),), checkout=facts.checkout.value)
     return advised_options(findings, make_context(facts, goal), _lanes())
 
 

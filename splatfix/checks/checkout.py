@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
+from splatfix.checks.calls import alternatives, fewest, installed_face
 from splatfix.checks.model import Evidence, Outcome, fail, ok, skip, unknown, warn
 from splatfix.checks.packages import fingerprint, leaf, variant_names
 from splatfix.checks.registry import check
@@ -150,9 +151,7 @@ def rasterizer_api_mismatch(context: Context) -> Iterator[Outcome]:
     packages = context.environment.packages
     if found is None:
         return
-    groups: dict[tuple[str, str, str], list[RenderCall]] = {}
-    for call in found.calls:
-        groups.setdefault((call.file, call.function, call.module), []).append(call)
+    groups = alternatives(found.calls)
     if groups and packages.value is None:
         yield unknown(
             "Which rasterizer is installed is not known.",
@@ -163,13 +162,13 @@ def rasterizer_api_mismatch(context: Context) -> Iterator[Outcome]:
         installed = next((item for item in packages.value or () if item.module == module), None)
         if installed is None or installed.settings is None:
             continue  # ext-not-installed tells of the first; of the second nothing is known
-        # the calls in one function are alternatives, chosen by an option at run time: one that fits will do
-        problems = min((_differences(call, installed) for call in calls), key=len)
+        problems = fewest(calls, installed_face(installed))
         evidence = (
             Evidence(f"{file}:{calls[0].line}", _call_words(calls[0]), "its syntax tree"),
             Evidence(installed.folder, fingerprint(installed), packages.found_via),
         )
-        names = " or ".join(variant_names(installed)) or "an unknown variant"
+        kind = f"splatfix's drop-in {installed.dropin}" if installed.dropin else ""
+        names = kind or " or ".join(variant_names(installed)) or "an unknown variant"
         if problems:
             yield fail(
                 f"{function}() does not fit the installed {module} ({names}): {'; '.join(problems)}.",
@@ -295,34 +294,6 @@ def _own_rasterizer(context: Context, found: Checkout, module: str) -> tuple[Ste
     if empty := [item for item in found.submodules if item.empty and _module_of(item) == module]:
         return (*fetching(context, empty), context.install(f"{found.folder}/{empty[0].path}"))
     return (say(f"Install {module} as the stack's README says, with --no-build-isolation."),)
-
-
-def _differences(call: RenderCall, installed: SplatPackage) -> list[str]:
-    """In what a call does not fit an installed package, in words."""
-    problems: list[str] = []
-    if call.settings_positional >= 0 and installed.settings is not None:
-        required = installed.settings[: len(installed.settings) - installed.settings_defaults]
-        given = {*installed.settings[: call.settings_positional], *call.settings}
-        problems += _keywords(
-            "settings", call.settings, installed.settings, [n for n in required if n not in given]
-        )
-    if (call.forward or call.forward_positional > 0) and installed.forward is not None:
-        given = {*installed.forward[: call.forward_positional], *call.forward}
-        missing = [name for name in installed.forward[: installed.forward_required] if name not in given]
-        problems += _keywords("the call", call.forward, installed.forward, missing)
-    if call.unpacks is not None and installed.returns is not None and call.unpacks != installed.returns:
-        problems.append(f"it takes {counted(call.unpacks, 'result')}, {installed.returns} come back")
-    elif installed.returns is not None and call.at_least > installed.returns:
-        problems.append(f"it takes result {call.at_least}, {installed.returns} come back")
-    return problems
-
-
-def _keywords(what: str, given: tuple[str, ...], known: tuple[str, ...], missing: list[str]) -> Iterator[str]:
-    extra = [name for name in given if name not in known]
-    if extra:
-        yield f"{what} gives {', '.join(extra)}, which it does not know"
-    if missing:
-        yield f"{what} leaves out {', '.join(missing)}"
 
 
 def _call_words(call: RenderCall) -> str:

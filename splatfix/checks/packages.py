@@ -13,6 +13,7 @@ from splatfix.core.versions import release
 from splatfix.core.words import counted
 from splatfix.facts import Distribution, SplatPackage
 from splatfix.knowledge import stacks
+from splatfix.knowledge.dropins import dropin_named
 
 
 @check(
@@ -24,10 +25,17 @@ def splat_variant(context: Context) -> Iterator[Outcome]:
     values a forward returns, and the functions of their compiled part."""
     packages = context.environment.packages
     for item in packages.value or ():
-        if not stacks.variants(leaf(item)) or _is_dropin(context, item):
+        if not stacks.variants(leaf(item)):
             continue
         evidence = Evidence(f"{item.module}/__init__.py", fingerprint(item), packages.found_via)
-        if item.error:
+        if is_dropin(context, item):
+            if item.dropin:
+                yield ok(
+                    f"{item.module} is splatfix's drop-in {item.dropin}.",
+                    subject=item.module,
+                    evidence=Evidence("splatfix.json", item.dropin, "the manifest of its distribution"),
+                )
+        elif item.error:
             yield unknown(
                 f"Which variant {item.module} is could not be read.",
                 subject=item.module,
@@ -54,7 +62,7 @@ def compiled_part_missing(context: Context) -> Iterator[Outcome]:
     call instead. splatfix looks for the file of every compiled module that the Python source imports."""
     for item in context.packages:
         wanted = {row.extension for row in stacks.variants(leaf(item))}
-        if not wanted or item.error or _is_dropin(context, item) or _is_lookalike(context, item):
+        if not wanted or item.error or is_dropin(context, item) or _is_lookalike(context, item):
             continue
         lost = list(item.native_missing)
         if not item.native and not lost:
@@ -176,7 +184,9 @@ def leaf(item: SplatPackage) -> str:
 
 
 def variant_names(item: SplatPackage) -> tuple[str, ...]:
-    """The variants that an installed package can be, the best matches only."""
+    """The variants that an installed package can be, the best matches only; those that a drop-in stands for."""
+    if dropin := dropin_named(item.dropin):
+        return dropin.serves
     found = stacks.identify(
         leaf(item),
         settings=item.settings,
@@ -204,9 +214,9 @@ def _variant_words(item: SplatPackage) -> str:
     return f"the variant {' or '.join(names)}" if names else "an unknown variant"
 
 
-def _is_dropin(context: Context, item: SplatPackage) -> bool:
+def is_dropin(context: Context, item: SplatPackage) -> bool:
     """It is one of splatfix's own drop-ins, which have no compiled part by design."""
-    return any(
+    return bool(item.dropin) or any(
         one.made_by_splatfix == "drop-in" and one.name in item.distributions for one in context.distributions
     )
 

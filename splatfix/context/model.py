@@ -28,9 +28,9 @@ class Goal:
     sources: tuple[str, ...] = ()
     """What the commands name as SOURCE; empty for a placeholder."""
     dropins: tuple[str, ...] = ()
-    """Drop-ins for the extensions, where the source itself has told; empty: the tables are asked."""
-    no_dropins: str = ""
-    """Why there is none, where the source has told that."""
+    """Drop-ins for the extensions, where the source itself has told; with ``no_dropins`` empty: the tables are asked."""
+    no_dropins: Mapping[str, str] = field(default_factory=dict)
+    """By the name of an extension that nothing replaces, why; a reason that is about all of them under ""."""
     prepare: tuple[Step, ...] = ()
     """What must be done before anything of the source can be built: submodules to fetch."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from splatfix.knowledge.stacks import variant
 
 
 @dataclass(frozen=True)
@@ -20,11 +23,30 @@ class Dropin:
     """Keys of the variants (``splatfix.knowledge.stacks``) whose calls it answers, the one it follows first."""
     variant: str = ""
     """Which of the packages of that name it is, where several share one."""
+    functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """What it has beside a rasterizer, with the parameters: names below the module, such as ``_C.distCUDA2``."""
 
     @property
     def name(self) -> str:
         """As a user names it: ``simple_knn``, ``diff_gaussian_rasterization@dr_aa``."""
         return f"{self.module}@{self.variant}" if self.variant else self.module
+
+
+@dataclass(frozen=True)
+class Face:
+    """How a package is called; what is None is not known."""
+
+    settings: tuple[str, ...] | None = None
+    """Fields of its Settings tuple, in order."""
+    settings_defaults: int = 0
+    forward: tuple[str, ...] | None = None
+    """Parameters of the rasterizer's forward, without self."""
+    forward_required: int = 0
+    returns: int | None = None
+    values: tuple[str, ...] = ()
+    """What the forward returns, by name."""
+    functions: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    """What else it has, with the parameters: ``compute_relocation``, ``GaussianRasterizer.markVisible``."""
 
 
 _SLOW = (
@@ -53,7 +75,8 @@ DROPINS: tuple[Dropin, ...] = (
         ("ssim.py",),
         "fused_ssim/__init__.py",
         "the same formula in plain PyTorch: same numbers within rounding, slower, more memory",
-        ("fused-ssim",),
+        ("fused-ssim", "fused-ssim-fastgs"),
+        functions=dict.fromkeys(("fused_ssim", "fused_ssim3d"), ("img1", "img2", "padding", "train")),
     ),
     Dropin(
         "simple-knn",
@@ -62,6 +85,7 @@ DROPINS: tuple[Dropin, ...] = (
         "simple_knn/_C.py",
         "exact nearest neighbours in plain PyTorch; called once, when training starts",
         ("simple-knn-86710c2", "simple-knn-44f7642", "simple-knn-camenduru"),
+        functions={"_C.distCUDA2": ("points",)},
     ),
     _rasterizer("v1", "inria-v1", "sugar"),
     _rasterizer("dr_aa", "inria-2024-dr_aa"),
@@ -92,7 +116,6 @@ IRREPLACEABLE_VARIANTS = {
     "fused-ssim-litegs": "its fused_l1_ssim_loss has no drop-in (LiteGS)",
     "triangle": "it draws triangles, not Gaussians",
     "mesh": "it draws triangles, not Gaussians",
-    "fused-ssim-fastgs": "its functions are not those of fused_ssim (FastGS ships its own)",
 }
 IRREPLACEABLE = {
     "diff-surfel-rasterization": IRREPLACEABLE_VARIANTS["2dgs-surfel"],
@@ -104,6 +127,31 @@ IRREPLACEABLE = {
     "effrdel": "it computes Delaunay meshes; it is CPU code, so no GPU plays a part in its build",
     "gsplat": "it is a library of kernels of its own; build it instead",
 }
+
+
+def face_of(dropin: Dropin) -> Face:
+    """How a drop-in is called."""
+    row = variant(dropin.serves[0])
+    if row is None or row.forward is None:
+        return Face(functions=dropin.functions)
+    helpers = row.exports & {"adamUpdate", "compute_relocation"}
+    names = [f"{row.rasterizer_class}.{method}" for method in row.methods]
+    names += ["rasterize_gaussians", "cpu_deep_copy_tuple", "_C.mark_visible", *row.extra_classes]
+    names += [f"_C.{name}" for name in helpers] + [name for name in helpers if name == "compute_relocation"]
+    values = row.returns or ()
+    return Face(
+        settings=row.settings,
+        forward=row.forward,
+        forward_required=3,
+        returns=len(values),
+        values=values,
+        functions=dict.fromkeys(names),
+    )
+
+
+def dropin_named(name: str) -> Dropin | None:
+    """The drop-in of this name (``simple_knn``, ``diff_gaussian_rasterization@dr_aa``); None: there is none."""
+    return next((item for item in DROPINS if item.name == name), None)
 
 
 def dropin_of(distribution: str, variant_name: str = "") -> Dropin:

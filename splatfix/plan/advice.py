@@ -63,8 +63,9 @@ def _cures(option: Option, finding: Finding, options: Options, found: Assessment
     about = _parts_of(finding, found)
     if not about or finding.code in _NOT_BY_BUILDING:
         return False
-    if any(isinstance(step, UseDropins) for step in option.steps):
-        return True
+    if use := next((step for step in option.steps if isinstance(step, UseDropins)), None):
+        names = {canonicalize_name(name.partition("@")[0]) for name in use.subjects}
+        return not names or all(canonicalize_name(part.name) in names for part in about)
     if option.kind is OptionKind.DRIVER and any(isinstance(step, Keep) for step in option.steps):
         return True
     return built is not None and all(part.name in built for part in about)

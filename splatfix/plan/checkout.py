@@ -83,7 +83,7 @@ def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] 
     folder = resolved_folder(text)
     if folder is None:
         return _no_folder(text)
-    if problem := _whole_disk(folder):
+    if problem := whole_disk(folder):
         return problem
     stacks = stacks_of(folder)
     known = recipe(stacks[0].key) if stacks else None
@@ -146,7 +146,7 @@ def install_name(extension: str) -> str:
     return _BY_RELEASE.get(extension.lower(), f"PATH/TO/{extension}")
 
 
-def _whole_disk(folder: Path) -> Problem | None:
+def whole_disk(folder: Path) -> Problem | None:
     """``splatfix install`` typed where a terminal opens: whatever is below is many things, not one."""
     what = holds_everything(folder)
     if not what or "setup.py" in telling_paths(folder):

@@ -12,8 +12,8 @@ from splatfix.context.commands import pip_anywhere
 from splatfix.context.torch_wheels import preference
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
-from splatfix.core.step import run, say
-from splatfix.facts import extension_folders, has_build_file, read_package, read_source, resolved_folder
+from splatfix.core.step import Step, run, say
+from splatfix.facts import Checkout, has_build_file, read_checkout, resolved_folder
 from splatfix.knowledge.dropins import (
     DROPINS,
     IRREPLACEABLE,
@@ -23,21 +23,25 @@ from splatfix.knowledge.dropins import (
     known_names,
     refusal,
 )
-from splatfix.knowledge.stacks import identify, stacks, variant, variants
+from splatfix.knowledge.stacks import stacks, variant, variants
 from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.plan.assessment import Assessment, torch_obstacles
-from splatfix.plan.checkout import install_name, is_checkout, no_checkout, stacks_of
+from splatfix.plan.checkout import install_name, is_checkout, no_checkout, whole_disk
 from splatfix.plan.compose import UPPER_RUNGS, make_option, splatfix
 from splatfix.plan.option import Limit, Option, OptionKind, rejected
 from splatfix.plan.parts import NativePart
+from splatfix.plan.replacement import Native, Replacement, replacement_for
 from splatfix.plan.steps import Confirm, InstallTorch, Reason, UseDropins
 from splatfix.plan.torch import other_builds
 
 _SHARED_NAME = "diff-gaussian-rasterization"
 
 
-def choose_dropins(sources: Iterable[str]) -> tuple[Dropin, ...] | Problem:
-    """The drop-ins for names, source folders or whole checkouts, each once.
+def choose_dropins(sources: Iterable[str], checkout: Checkout | None = None) -> Replacement | Problem:
+    """The drop-ins for names, source folders or whole checkouts, each once, and what they cannot replace.
+
+    Args:
+        checkout: as it was read already, if one of the sources is one.
 
     Refused: ``nothing-replaces-it`` (exit 1) with the reason; ``variant-not-said``, ``unknown-drop-in``,
     ``nothing-to-replace`` (exit 2); ``same-name-twice`` when two variants of one name are asked for.
@@ -50,11 +54,13 @@ def choose_dropins(sources: Iterable[str]) -> tuple[Dropin, ...] | Problem:
             say(f"Name one or more of: {known_names()}"),
         )
     found: dict[str, Dropin] = {}
+    native: dict[Native, None] = {}
     for text in named:
-        dropins = _dropins_for(text)
-        if isinstance(dropins, Problem):
-            return dropins
-        for dropin in dropins:
+        made = _replacement(text, checkout)
+        if isinstance(made, Problem):
+            return made
+        native.update(dict.fromkeys(made.native))
+        for dropin in made.dropins:
             other = found.setdefault(dropin.distribution, dropin)
             if other != dropin:
                 return Problem(
@@ -63,82 +69,43 @@ def choose_dropins(sources: Iterable[str]) -> tuple[Dropin, ...] | Problem:
                     meaning="An environment can have only one of them; the second would replace the first.",
                     todo=(say("Name the one that your trainer calls."),),
                 )
-    return tuple(found.values())
+    return Replacement(tuple(found.values()), tuple(native))
 
 
-def _dropins_for(text: str) -> tuple[Dropin, ...] | Problem:
+def _replacement(text: str, checkout: Checkout | None) -> Replacement | Problem:
+    """For one name or folder."""
     folder = resolved_folder(text)
     if folder is None:
-        return _as_tuple(_by_name(text))
+        made = _by_name(text)
+        return made if isinstance(made, Problem) else Replacement((made,))
+    if problem := whole_disk(folder):
+        return problem
     if not _is_source(folder):
         return no_checkout(folder, "--backend", "pure")
-    found = _inside(folder)
-    if found == ():
-        found = _as_tuple(_by_name(text))
-    if isinstance(found, Problem) and found.code == "nothing-replaces-it":
-        # the folder that was named is what a native build takes
-        build = run("splatfix", "install", text, "--target", "sm_120")
-        return replace(found, todo=(build, *found.todo[1:]))
-    return found
-
-
-def _as_tuple(found: Dropin | Problem) -> tuple[Dropin, ...] | Problem:
-    return found if isinstance(found, Problem) else (found,)
+    if checkout is None or checkout.folder != str(folder):
+        checkout = read_checkout(folder, ()).value
+    found = replacement_for(checkout) if checkout else Replacement()
+    if found.dropins:
+        return found
+    if not found.native:
+        return usage_problem(
+            "nothing-to-replace",
+            f"{folder} neither brings nor calls an extension.",
+            say(f"There are drop-ins for: {known_names()}"),
+        )
+    return Problem(
+        "nothing-replaces-it",
+        f"There is no drop-in for {found.refused}.",
+        meaning="Only a native build works for it.",
+        todo=(
+            run("splatfix", "install", text, "--target", "sm_120"),
+            *_beside(found.native[0].module),
+        ),
+    )
 
 
 def _is_source(folder: Path) -> bool:
     return has_build_file(folder) or is_checkout(folder)
-
-
-def _inside(folder: Path) -> tuple[Dropin, ...] | Problem:
-    """What replaces an extension's source folder, or all extensions of a checkout; () when it is neither."""
-    if has_build_file(folder):
-        return _as_tuple(_by_source(folder))
-    found: list[Dropin] = []
-    for source in extension_folders(folder):
-        made = _by_source(source)
-        if isinstance(made, Problem):
-            return made
-        found.append(made)
-    there = {dropin.distribution for dropin in found}
-    # submodules that git has not fetched: what the stack is known to need
-    for key in (key for stack in stacks_of(folder)[:1] for key in stack.needs if variant(key)):
-        made = _by_variant(key)
-        if isinstance(made, Problem):
-            return made
-        found += [] if made.distribution in there else [made]
-    return tuple(found)
-
-
-def _by_source(folder: Path) -> Dropin | Problem:
-    name = canonicalize_name(read_source(folder).label)
-    if name != _SHARED_NAME:
-        return _by_name(name)
-    module = _SHARED_NAME.replace("-", "_")
-    try:
-        shown = read_package(folder, module)
-    except ValueError as error:
-        return usage_problem(
-            "variant-unreadable",
-            f"Which {module} {folder} is cannot be read from its {module}/__init__.py: {error}.",
-            say(f"Name the variant: {_variant_names()}"),
-        )
-    matches = identify(
-        module,
-        settings=shown.settings,
-        exports=shown.exports or None,
-        returns=shown.returns,
-        forward=shown.forward,
-        classes=shown.classes,
-    )
-    if not matches:
-        return Problem(
-            "nothing-replaces-it",
-            f"{folder} is a {module} of a kind that splatfix does not know.",
-            meaning="A drop-in with other settings or results would be called wrongly.",
-            todo=(say(f"If it is called like one of these, name that one: {_variant_names()}"),),
-        )
-    return _by_variant(matches[0].variant.key)
 
 
 def _by_variant(key: str) -> Dropin | Problem:
@@ -196,19 +163,21 @@ def _variant_names() -> str:
     return ", ".join(dropin.name for dropin in DROPINS if dropin.variant)
 
 
-def _nothing_replaces(what: str, why: str, name: str, variant_key: str = "") -> Problem:
+def _beside(name: str, variant_key: str = "") -> tuple[Step, ...]:
+    """The command for the drop-ins of what stacks call beside an extension."""
     beside = companions(name, variant_key)
-    others = run(
-        *("splatfix", "install", *beside, "--backend", "pure"),
-        text="The packages used with it can be replaced by name",
-    )
+    text = "The packages used with it can be replaced by name"
+    return (run("splatfix", "install", *beside, "--backend", "pure", text=text),) if beside else ()
+
+
+def _nothing_replaces(what: str, why: str, name: str, variant_key: str = "") -> Problem:
     return Problem(
         "nothing-replaces-it",
         f"There is no drop-in for {what}: {why}.",
         meaning="Only a native build works for it.",
         todo=(
             run("splatfix", "install", install_name(name), "--target", "sm_120"),
-            *([others] if beside else []),
+            *_beside(name, variant_key),
         ),
     )
 
@@ -240,14 +209,15 @@ def use_dropins(found: Assessment) -> Option:
     kind = OptionKind.DROPIN
     if found.kept:
         return rejected(kind, f"{', '.join(found.kept)} must not change (--keep)")
-    if found.goal.no_dropins:
-        return rejected(kind, found.goal.no_dropins)
     names, refused = _dropins_of(found)
-    if refused:
-        return rejected(kind, "nothing replaces " + "; ".join(refused))
+    if refused and (not names or any("rasterization" in name for name in refused)):
+        others = f"; of the others {', '.join(names)} can be replaced" if names else ""
+        words = "; ".join(f"nothing replaces {name}: {why}" if name else why for name, why in refused.items())
+        return rejected(kind, words + others)
     if found.parts and not names:
         return rejected(kind, "every extension is one of splatfix's drop-ins already")
-    reasons = [Reason("same values within rounding; far slower than CUDA, for small scenes")]
+    reasons = [Reason(f"{name} must be built natively: {why}") for name, why in refused.items()]
+    reasons.append(Reason("same values within rounding; far slower than CUDA, for small scenes"))
     if not found.parts:
         text = (
             "whether there is a drop-in depends on the rasterizer that your trainer calls: name the checkout"
@@ -274,7 +244,10 @@ def use_dropins(found: Assessment) -> Option:
     if against:
         why = f"on that GPU ({'; '.join(against)}); on the CPU it can be verified"
         made = _without(made, UPPER_RUNGS, why)
-    if not _trains(names):
+    if refused:
+        why = f"{', '.join(refused)} must be built natively"
+        made = _without(made, (RungName.TRAINS, RungName.REPRODUCES), why)
+    elif not _trains(names):
         why = "none of these is a rasterizer, which a training needs"
         made = _without(made, (RungName.TRAINS, RungName.REPRODUCES), why)
     return made
@@ -307,20 +280,23 @@ def _without(made: Option, rungs: Sequence[RungName], why: str) -> Option:
     )
 
 
-def _dropins_of(found: Assessment) -> tuple[list[str], list[str]]:
+def _dropins_of(found: Assessment) -> tuple[list[str], dict[str, str]]:
     """Names of the drop-ins for the extensions meant, and what has none, with the reason."""
-    if found.goal.dropins:
-        return list(found.goal.dropins), []
-    names, refused = [], []
-    for part in found.parts:
-        if part.dropin and not part.unfit:
-            continue
-        name, why = _dropin_for(part)
-        if why:
-            refused.append(f"{part.name}: {why}")
-        else:
-            names.append(name)
-    return names, refused
+    goal, checkout = found.goal, found.facts.checkout.value
+    named = bool(goal.extensions or goal.stack)
+    there = {canonicalize_name(part.name) for part in found.parts if part.dropin and not part.unfit}
+    if goal.dropins or goal.no_dropins:
+        names, refused = list(goal.dropins), dict(goal.no_dropins)
+    elif checkout and not named:
+        made = replacement_for(checkout)
+        names, refused = [item.name for item in made.dropins], {item.module: item.why for item in made.native}
+    else:
+        answers = {
+            part.name: _dropin_for(part) for part in found.parts if canonicalize_name(part.name) not in there
+        }
+        names = [name for name, _ in answers.values() if name]
+        refused = {name: why for name, (_, why) in answers.items() if why}
+    return [name for name in names if canonicalize_name(name.partition("@")[0]) not in there], refused
 
 
 def _dropin_for(part: NativePart) -> tuple[str, str]:

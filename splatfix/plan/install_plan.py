@@ -89,8 +89,8 @@ def _native_or_pure(request: Request, context: Context) -> InstallPlan | Problem
     native = _native_plan(request, context)
     if not isinstance(native, Problem) or native.code not in _NOT_HERE:
         return native
-    made = _pure_plan(request, context)
-    if isinstance(made, Problem):
+    made, chosen = _pure_plan(request, context), choose_dropins(request.sources, context.checkout)
+    if isinstance(made, Problem) or isinstance(chosen, Problem) or chosen.native:
         return native
     note = f"pure PyTorch, because a native build is not possible here: {native.what}"
     return replace(made, considered=(Rejected("native build", native.what),), notes=(note, *made.notes))
@@ -321,10 +321,10 @@ def _repository(source: Source) -> tuple[str, tuple[Reason, ...]]:
 
 
 def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:
-    dropins = choose_dropins(request.sources)
-    if isinstance(dropins, Problem):
-        return dropins
-    facts = context.facts
+    chosen = choose_dropins(request.sources, context.checkout)
+    if isinstance(chosen, Problem):
+        return chosen
+    dropins, facts = chosen.dropins, context.facts
     interpreter = usable_python(facts)
     if isinstance(interpreter, Problem):
         return interpreter
@@ -341,14 +341,20 @@ def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:
         for item in dropins
     ]
     why = "--backend pure was asked for; it needs no toolkit and no GPU"
-    notes = tuple(f"{item.name}: {item.note}" for item in dropins)
+    notes = (
+        *(f"{item.module} is not replaced and must be built natively: {item.why}" for item in chosen.native),
+        *(f"{item.name}: {item.note}" for item in dropins),
+    )
     return InstallPlan(
         OptionKind.DROPIN,
         OptionKind.DROPIN.label,
         steps=_in_order(facts, made),
         proves=(RungName.RESOLVED, RungName.LOADS),
         cannot_prove=(Limit(RungName.BUILT, "nothing native is built"), *_NOT_RUN),
-        considered=tuple(Rejected(f"native build of {item.name}", why) for item in dropins),
+        considered=(
+            *(Rejected(f"a drop-in for {item.module}", item.why) for item in chosen.native),
+            *(Rejected(f"native build of {item.name}", why) for item in dropins),
+        ),
         notes=(*notes, *_conflicts(facts, {item.distribution: item.serves for item in dropins})),
         python=interpreter.executable,
         prefix=interpreter.prefix,

@@ -11,7 +11,7 @@ from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, say
-from splatfix.facts import Facts
+from splatfix.facts import Checkout, Facts
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.advice import advise
 from splatfix.plan.assessment import Assessment, assess, code_serves, torch_obstacles
@@ -27,27 +27,39 @@ from splatfix.plan.steps import Keep, Reason
 from splatfix.plan.torch import other_torch
 
 
-def goal_of(request: Request, *, keep: tuple[str, ...] = (), sources: tuple[str, ...] = ()) -> Goal:
+def goal_of(
+    request: Request,
+    *,
+    keep: tuple[str, ...] = (),
+    sources: tuple[str, ...] = (),
+    checkout: Checkout | None = None,
+) -> Goal:
     """The goal of an installation request: its extensions by name, and what stands in for them, as the sources tell.
 
     A source that cannot be read gives a goal without names; what is wrong with it is for ``plan_install`` to say.
+
+    Args:
+        checkout: as it was read already, if one of the sources is one.
     """
     goal = Goal(request.targets, keep=keep, sources=sources)
+    made = choose_dropins(request.sources, checkout)
+    if isinstance(made, Problem):
+        goal = replace(goal, no_dropins={"": made.what})
+    else:
+        names = tuple(item.name for item in made.dropins)
+        goal = replace(goal, dropins=names, no_dropins={item.module: item.why for item in made.native})
     found = sources_in(request.sources)
     if isinstance(found, Problem) and found.code != "source-incomplete":
         return goal
     if isinstance(found, Problem):
-        names = expected_extensions(request.sources)
+        extensions = expected_extensions(request.sources)
         goal = replace(goal, prepare=_to_complete(found))
     else:
-        names = {item.label: variants_of_source(item.folder) for item in found[0]}
-    dropins = choose_dropins(request.sources)
+        extensions = {item.label: variants_of_source(item.folder) for item in found[0]}
     return replace(
         goal,
-        extensions=tuple(names),
-        dropins=() if isinstance(dropins, Problem) else tuple(item.name for item in dropins),
-        no_dropins=dropins.what if isinstance(dropins, Problem) else "",
-        variants=names,
+        extensions=tuple(extensions),
+        variants=extensions,
     )
 
 

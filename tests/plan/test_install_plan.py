@@ -311,7 +311,7 @@ def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> No
 
 
 def test_pure_plans(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text('setup(name="fused_ssim")')
+    (tmp_path / "setup.py").write_text('setup(name="fused_ssim", ext_modules=[])')
     cpu = machine(torch=dataclasses.replace(TORCH, cuda=None), packages=_PACKAGES | {"simple_knn": "0.0.0"})
     made = make_plan(Request((str(tmp_path), "simple_knn", "fused-ssim"), backend="pure"), cpu)
     assert made.subjects == ("fused-ssim", "simple-knn")

@@ -159,7 +159,8 @@ def _classes_from_own_files(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Classes that ``__init__.py`` takes from other files of its package."""
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.level:
-            yield from (alias.name for alias in node.names if re.match(r"[A-Z][a-z]", alias.name))
+            names = (alias.asname or alias.name for alias in node.names)
+            yield from (name for name in names if re.match(r"[A-Z][a-z]", name))
 
 
 def _native_use(module: str, nodes: Sequence[ast.AST]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,0 +1,219 @@
+"""A drop-in stands in only where it answers the checkout's own calls; what is offered is what install takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import Problem, require
+from splatfix.facts import Checkout, read_checkout
+from splatfix.knowledge.dropins import DROPINS
+from splatfix.knowledge.stacks import Variant, variant
+from splatfix.plan.dropins import choose_dropins
+from splatfix.plan.replacement import replacement_for
+
+from .machines import cuda_source, refused
+
+NAME = "diff_gaussian_rasterization"
+
+
+def row_of(key: str) -> Variant:
+    row = variant(key)
+    assert row and row.settings and row.forward and row.returns
+    return row
+
+
+def rendering(
+    settings: Sequence[str],
+    forward: Sequence[str],
+    results: Sequence[str],
+    module: str = NAME,
+    after: str = "",
+) -> str:
+    """A trainer's render function, as these trainers write it."""
+    return f"""
+from {module} import GaussianRasterizationSettings, GaussianRasterizer
+
+def render(camera, pc):
+    raster_settings = GaussianRasterizationSettings({", ".join(f"{name}=camera" for name in settings)})
+    rasterizer = GaussianRasterizer(raster_settings=raster_settings)
+    {", ".join(results)} = rasterizer({", ".join(f"{name}=pc" for name in forward)})
+{after}
+    return {results[0]}
+"""
+
+
+def of_variant(row: Variant, after: str = "") -> str:
+    assert row.settings and row.forward and row.returns
+    return rendering(row.settings, row.forward, row.returns, row.module, after)
+
+
+def source_of(folder: Path, row: Variant) -> None:
+    """An extension's source folder with the face of a variant."""
+    cuda_source(folder, row.module)
+    assert row.settings and row.forward and row.returns
+    lines = ["from typing import NamedTuple", "from . import _C"]
+    lines += ["class GaussianRasterizationSettings(NamedTuple):"]
+    lines += [f"    {name}: int" for name in row.settings]
+    lines += [
+        "class _RasterizeGaussians:",
+        "    def forward(ctx):",
+        f"        return {', '.join(row.returns)}",
+    ]
+    lines += ["class GaussianRasterizer:", f"    def forward(self, {', '.join(row.forward)}):", "        ..."]
+    lines += [f"class {name}: ..." for name in row.extra_classes]
+    lines += [f"_C.{name}()" for name in sorted(row.exports)]
+    (folder / row.module).mkdir(exist_ok=True)
+    (folder / row.module / "__init__.py").write_text("\n".join(lines) + "\n")
+
+
+def checkout(
+    folder: Path,
+    text: str,
+    *,
+    row: Variant | None = None,
+    submodules: Sequence[str] = ("diff-gaussian-rasterization", "simple-knn"),
+    train: str = "",
+) -> Path:
+    """A clone of a stack that nobody knows, with a rasterizer of this variant; None: its submodules are empty."""
+    (folder / "gaussian_renderer").mkdir(parents=True)
+    (folder / "gaussian_renderer" / "__init__.py").write_text(text)
+    (folder / "scene.py").write_text(
+        "from simple_knn._C import distCUDA2\n\ndef make(x):\n    return distCUDA2(x)\n"
+    )
+    (folder / "train.py").write_text(train)
+    named = [f'[submodule "{name}"]\n\tpath = submodules/{name}\n' for name in submodules]
+    (folder / ".gitmodules").write_text("".join(named))
+    for name in submodules:
+        (folder / "submodules" / name).mkdir(parents=True)
+        if row and name == "diff-gaussian-rasterization":
+            source_of(folder / "submodules" / name, row)
+        elif row:
+            cuda_source(folder / "submodules" / name, name.replace("-", "_"))
+    return folder
+
+
+def read(folder: Path) -> Checkout:
+    found = read_checkout(folder, ()).value
+    assert found is not None
+    return found
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(item.name for item in replacement_for(read(folder)).dropins)
+
+
+def why(folder: Path, module: str = NAME) -> str:
+    """Why nothing replaces a module."""
+    return next(item.why for item in replacement_for(read(folder)).native if item.module == module)
+
+
+AFTER = {
+    "scaffold": "    radii = rasterizer.visible_filter(means3D=pc, scales=pc, rotations=pc)",
+    "mcmc": f"    from {NAME} import compute_relocation\n    compute_relocation(pc, pc, pc, pc, 51)",
+    "3dgs_accel": f"    from {NAME} import SparseGaussianAdam\n    SparseGaussianAdam(pc, lr=0.1, eps=1e-15)",
+}
+
+
+@pytest.mark.parametrize("fetched", [True, False], ids=["fetched", "empty"])
+@pytest.mark.parametrize("kind", [item.variant for item in DROPINS if item.variant])
+def test_each_rasterizer_that_is_served(tmp_path: Path, kind: str, fetched: bool) -> None:
+    """Also where nothing but the call tells which variant it is; simple_knn comes along."""
+    dropin = next(item for item in DROPINS if item.variant == kind)
+    for key in dropin.serves:
+        row = row_of(key)
+        folder = checkout(tmp_path / key, of_variant(row, AFTER.get(kind, "")), row=row if fetched else None)
+        assert names(folder) == [dropin.name, "simple_knn"]
+        made = choose_dropins([str(folder)])
+        assert not isinstance(made, Problem) and not made.native
+        assert sorted(item.name for item in made.dropins) == names(folder)
+
+
+@pytest.mark.parametrize("fetched", [True, False], ids=["fetched", "empty"])
+def test_a_call_with_an_argument_that_is_lacking(tmp_path: Path, fetched: bool) -> None:
+    """Speedy-Splat passes scores and takes three values: v1 was planned for it."""
+    row = row_of("speedy")
+    folder = checkout(tmp_path / "speedy", of_variant(row), row=row if fetched else None)
+    assert names(folder) == ["simple_knn"]
+    said = why(folder)
+    if fetched:
+        assert "per-Gaussian scores" in said
+    else:
+        assert "gives scores" in said and "takes 3 results, 2 come back" in said
+
+
+def test_a_third_value_of_another_meaning(tmp_path: Path) -> None:
+    """4DGaussians takes depth where 3DGS-MCMC's rasterizer gives is_used; all else is alike."""
+    row = row_of("mcmc")
+    assert row.settings and row.forward
+    for third, served in (("is_used", True), ("_", True), ("depth", False), ("alpha", False)):
+        text = rendering(row.settings, row.forward, ("image", "radii", third))
+        folder = checkout(tmp_path / third, text)
+        assert (f"{NAME}@mcmc" in names(folder)) is served, third
+    assert "3 results" in why(tmp_path / "depth")
+
+
+def test_what_is_served_is_not_held_up_by_the_rest(tmp_path: Path) -> None:
+    """GaussianPro: its Propagation must be built natively, and is named; the others are served."""
+    row = row_of("inria-v1")
+    folder = checkout(tmp_path / "pro", of_variant(row))
+    cuda_source(folder / "submodules" / "Propagation", "gaussianpro")
+    made = require(choose_dropins([str(folder)]))
+    assert sorted(item.name for item in made.dropins) == [f"{NAME}@v1", "simple_knn"]
+    assert [item.module for item in made.native] == ["gaussianpro"]
+
+
+def test_a_root_setup_does_not_hide_the_extensions(tmp_path: Path) -> None:
+    row = row_of("inria-v1")
+    folder = checkout(tmp_path / "fork", of_variant(row))
+    (folder / "setup.py").write_text("from setuptools import setup\nsetup(name='fork')\n")
+    assert names(folder) == [f"{NAME}@v1", "simple_knn"]
+    assert sorted(item.name for item in require(choose_dropins([str(folder)])).dropins) == names(folder)
+
+
+def test_extensions_below_a_name_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(
+        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        "setup(name='gs', ext_modules=[CUDAExtension('gs.simple_knn._C', ['a.cu'])])\n"
+    )
+    assert names(tmp_path) == []
+    assert "part of gs" in why(tmp_path, "gs.simple_knn")
+    assert refused(choose_dropins([str(tmp_path)])).code == "nothing-replaces-it"
+
+
+@pytest.mark.parametrize(
+    ("train", "served"),
+    [
+        ("from fused_ssim import fused_ssim as fast\nfast(1, 2)\n", True),
+        ("from fused_ssim import fused_ssim\nfused_ssim(1, 2, padding='valid', train=False)\n", True),
+        ("from fused_ssim import fused_ssim\nfused_ssim(1, 2, window=7)\n", False),
+        ("from fused_ssim import FusedSSIMMap\nFusedSSIMMap.apply(1)\n", False),
+        ("try:\n    from fused_ssim import fused_ssim\nexcept ImportError:\n    pass\n", False),
+    ],
+)
+def test_fused_ssim_by_its_call(tmp_path: Path, train: str, served: bool) -> None:
+    """FastGS's own has our signature. A guarded import without a submodule asks for nothing."""
+    row = row_of("inria-v1")
+    folder = checkout(tmp_path / "gs", of_variant(row), train=train)
+    assert ("fused_ssim" in names(folder)) is served
+    (folder / "submodules" / "fused-ssim").mkdir()
+    with (folder / ".gitmodules").open("a") as file:
+        file.write('[submodule "f"]\n\tpath = submodules/fused-ssim\n')
+    assert ("fused_ssim" in names(folder)) is (served or train.startswith("try"))
+
+
+def test_a_rasterizer_that_nobody_knows(tmp_path: Path) -> None:
+    row = row_of("inria-v1")
+    folder = checkout(tmp_path / "gs", of_variant(row), row=row)
+    file = folder / "submodules" / "diff-gaussian-rasterization" / NAME / "__init__.py"
+    file.write_text(file.read_text().replace("    debug: int", "    debug: int\n    far_plane: int"))
+    assert names(folder) == ["simple_knn"]
+    assert "has far_plane besides" in why(folder)
+
+
+def test_a_checkout_without_extensions(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text("import torch\n")
+    assert refused(choose_dropins([str(tmp_path)])).code == "nothing-to-replace"
