@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from splatfix.core.errors import Problem
+from splatfix.core.errors import Problem, require
 from splatfix.core.step import commands
 from splatfix.facts import read_package_source
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.wheels import open_wheel
-from splatfix.knowledge.dropins import DROPINS, dropin_for_variant, dropin_of, refusal
+from splatfix.knowledge.dropins import DROPINS, dropin_for_variant, dropin_of, face_of, refusal
 from splatfix.knowledge.stacks import explain_mismatch, variant, variants
 from splatfix.plan.dropins import choose_dropins
 
@@ -305,6 +305,26 @@ def test_the_api_has_the_fingerprint_of_its_variant(name: str, tmp_path: Path) -
         assert f"def {export}(" in compiled or f"import {export}" in compiled, export
 
 
+def test_a_drop_in_has_what_its_face_says(tmp_path: Path) -> None:
+    """The face decides which checkouts it is offered to."""
+    lines = ["import importlib, inspect, sys"]
+    for dropin in DROPINS:
+        wheel = make_dropin_wheel(dropin, "0+splatfix.1", tmp_path / dropin.name)
+        lines += [f"sys.path.insert(0, {str(wheel)!r})"]
+        lines += [f"for name in [one for one in sys.modules if one.startswith({dropin.module!r})]:"]
+        lines += ["    del sys.modules[name]"]
+        for name, words in face_of(dropin).functions.items():
+            inner = f"{dropin.module}._C" if name.startswith("_C.") else dropin.module
+            lines += [f"made = importlib.import_module({inner!r}).{name.removeprefix('_C.')}"]
+            lines += ["assert callable(made)"]
+            lines += (
+                [f"assert list(inspect.signature(made).parameters)[:{len(words)}] == {list(words)!r}"]
+                if words
+                else []
+            )
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)
+
+
 def test_every_rasterizer_variant_is_served_or_refused() -> None:
     for row in variants():
         if row.kind == "rasterizer":
@@ -321,7 +341,7 @@ def face_text(name: str) -> str:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_source_folder_says_its_variant(name: str, tmp_path: Path) -> None:
     source = source_folder(tmp_path / "extension", as_original(name))
-    assert choose_dropins([str(source)]) == (dropin_of("diff-gaussian-rasterization", name),)
+    assert require(choose_dropins([str(source)])).dropins == (dropin_of("diff-gaussian-rasterization", name),)
 
 
 def source_folder(folder: Path, text: str) -> Path:
@@ -384,13 +404,13 @@ def test_a_refusal_names_the_drop_ins_of_its_stack(named: str, beside: str) -> N
     advice = [command.argv for command in commands(problem.todo) if "pure" in command.argv]
     assert advice == ([("splatfix", "install", *beside.split(), "--backend", "pure")] if beside else [])
     if beside:
-        assert [dropin.name for dropin in choose_dropins(beside.split())] == beside.split(), (
+        assert [item.name for item in require(choose_dropins(beside.split())).dropins] == beside.split(), (
             "the advice can be followed"
         )
 
 
 def test_names_and_checkouts(tmp_path: Path) -> None:
-    assert choose_dropins([f"{NAME}@inria-2024-dr_aa"])[0].variant == "dr_aa"
+    assert require(choose_dropins([f"{NAME}@inria-2024-dr_aa"])).dropins[0].variant == "dr_aa"
     for text, code in (
         (NAME, "variant-not-said"),
         (f"{NAME}@taming", "nothing-replaces-it"),
@@ -408,7 +428,7 @@ def test_names_and_checkouts(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
     for name in ("train.py", "full_eval.py", "convert.py", "results.md"):
         (tmp_path / name).write_text("")
-    assert {dropin.name for dropin in choose_dropins([str(tmp_path)])} == {
+    assert {dropin.name for dropin in require(choose_dropins([str(tmp_path)])).dropins} == {
         f"{NAME}@dr_aa",
         "simple_knn",
         "fused_ssim",
