@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, Problem, SplatfixError, require, usage_error
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run
+from splatfix.core.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,10 +35,16 @@ class InstallOptions:
     why: bool = False
     verbose: bool = False
     as_json: bool = False
+    fetch_submodules: bool = False
 
 
-def prepare(request: Request, python: str | None, *, resume: bool = False) -> tuple[str, Request]:
+def prepare(
+    request: Request, python: str | None, *, resume: bool = False, fetch: bool = False
+) -> tuple[str, Request]:
     """The interpreter and the request with its sources at hand; with ``resume`` the last one that failed.
+
+    Args:
+        fetch: fill the empty submodules of the sources.
 
     Raises:
         SplatfixError: a source that cannot be fetched, an interpreter that is none, nothing to resume.
@@ -47,8 +54,29 @@ def prepare(request: Request, python: str | None, *, resume: bool = False) -> tu
     interpreter = target_python(python)
     if resume:
         return interpreter, request_to_resume(interpreter)
+    if fetch:
+        _fetch_submodules(request.sources or (".",))
     sources = tuple(fetch_source(text, interpreter) for text in request.sources or (".",))
     return interpreter, replace(request, sources=sources)
+
+
+def _fetch_submodules(sources: Sequence[str]) -> None:
+    """Fetch what is lacking, and say on standard error what came from where.
+
+    Raises:
+        SplatfixError: ``no-git``, ``submodules-not-fetched``; the checkout is then as it was.
+    """
+    from splatfix.facts import resolved_folder
+    from splatfix.install.submodules import fetch_submodules
+    from splatfix.report import console
+    from splatfix.report.installation import show_fetched
+    from splatfix.report.progress import one_line
+
+    for folder in filter(None, map(resolved_folder, sources)):
+        message = f"Nothing was changed: {visible(str(folder))} is as it was."
+        with on_interrupt(message), one_line(console.err(), "Fetching submodules") as doing:
+            fetched = fetch_submodules(folder, doing=doing)
+        show_fetched(console.err(), folder, fetched)
 
 
 def install(
@@ -75,7 +103,7 @@ def install(
     from splatfix.report.progress import InstallProgress
 
     named = resume or bool(request.sources)
-    interpreter, request = prepare(request, python, resume=resume)
+    interpreter, request = prepare(request, python, resume=resume, fetch=options.fetch_submodules)
     facts = gather(interpreter, system=with_toolkit(request.cuda_home))
     plan = planned(request, facts, named=named)
     if not options.as_json:

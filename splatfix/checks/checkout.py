@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from splatfix.checks.calls import alternatives, fewest, installed_face
 from splatfix.checks.model import Evidence, Outcome, fail, ok, skip, unknown, warn
@@ -33,15 +34,15 @@ def submodules_missing(context: Context) -> Iterator[Outcome]:
         return
     have = _installed_names(context) or set()
     empty = [item for item in found.submodules if item.empty]
-    reasons = {item.path: tuple(_needed_by(item, found)) for item in empty}
+    reasons = {item.path: next(_needed_by(item, found), "") for item in empty}
     needed = [item for item in empty if reasons[item.path] and _module_of(item) not in have]
     others = [item for item in empty if item not in needed]
     if needed:
-        names = [f"{item.path} ({reasons[item.path][0]})" for item in needed]
+        names = [f"{item.path} ({reasons[item.path]})" for item in needed]
         yield fail(
             f"{counted(len(needed), 'submodule')} empty in {found.folder}: {'; '.join(names)}.",
             evidence=tuple(_empty_evidence(item) for item in needed),
-            remedy=(*fetching(context, needed), let_splatfix_fetch(found.folder)),
+            remedy=(*fetching(context, needed), let_splatfix_fetch(context.install(found.folder))),
         )
     elif len(others) < len(found.submodules):
         yield ok(
@@ -56,21 +57,53 @@ def submodules_missing(context: Context) -> Iterator[Outcome]:
 
 
 def _needed_by(item: Submodule, found: Checkout) -> Iterator[str]:
-    """What needs a submodule, in words."""
+    """What needs a submodule, in words, the surest only."""
     stack = stack_of(found)
     known = stacks.recipe(stack.key) if stack else None
-    if known and any(part.path == item.path for part in known.parts):
-        yield f"needed by {known.name}"
-    for source in found.sources:
+    users = [
+        source.source.label
+        for source in found.sources
         if any(
-            posixpath.join(source.path, lost) in (item.path, f"./{item.path}")
+            posixpath.normpath(posixpath.join(source.path, lost)) == item.path
             for lost in source.source.missing_folders
-        ):
-            yield f"needed by {source.source.label}"
-    if item.named_in:
-        yield f"named in {' and '.join(item.named_in)}"
+        )
+    ]
+    if users:
+        yield f"{users[0]} needs it"
+    elif known and any(part.path == item.path for part in known.parts):
+        yield f"{known.name} needs it"
+    elif item.named_in:
+        yield f"{item.named_in[0]} needs it"
     elif _module_of(item) in found.imports or re.search(r"(^|/)submodules/", item.path):
         yield "an extension"
+
+
+@dataclass(frozen=True)
+class Needed:
+    """An empty submodule that something needs, with what must be known to fetch it."""
+
+    submodule: Submodule
+    """Its path is relative to the checkout."""
+    remote: str
+    """From which a relative address is seen."""
+    commit: str
+    """What belongs there; "" where nothing tells."""
+
+
+def needed_submodules(found: Checkout) -> tuple[Needed, ...]:
+    """The empty submodules of a checkout and of the extensions in it, without those that nothing needs."""
+    stack = stack_of(found)
+    commits = stack.submodules if stack else {}
+    needed = {
+        item.path: Needed(item, found.remote, item.recorded or commits.get(item.path, ""))
+        for item in found.submodules
+        if item.empty and any(_needed_by(item, found))
+    }
+    for source in found.sources:
+        for own in source.source.submodules:
+            path = posixpath.normpath(posixpath.join(source.path, own.path))
+            needed.setdefault(path, Needed(replace(own, path=path), "", own.recorded or ""))
+    return tuple(needed.values())
 
 
 def _module_of(item: Submodule) -> str:

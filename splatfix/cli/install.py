@@ -106,6 +106,14 @@ InPlace = Annotated[
         "--in-place", help="Write the edits into the checkout too, with a backup.", rich_help_panel=BUILD
     ),
 ]
+FetchSubmodules = Annotated[
+    bool,
+    typer.Option(
+        "--fetch-submodules",
+        help="Fetch the checkout's empty submodules first, with git over https.",
+        rich_help_panel=BUILD,
+    ),
+]
 NoCache = Annotated[
     bool,
     typer.Option("--no-cache", help="Compile even if a cached wheel exists.", rich_help_panel=BUILD),
@@ -137,6 +145,7 @@ def install(
     force_cuda_mismatch: ForceMismatch = False,
     ptx: Ptx = False,
     in_place: InPlace = False,
+    fetch_submodules: FetchSubmodules = False,
     no_cache: NoCache = False,
     reinstall: Reinstall = False,
     resume: Resume = False,
@@ -156,6 +165,7 @@ def install(
         "--provide-toolkit": provide_toolkit,
         "--force-cuda-mismatch": force_cuda_mismatch,
         "--ptx": ptx,
+        "--fetch-submodules": fetch_submodules,
     }
     if (facts_file or keep) and not (dry_run and why):
         _refuse_without_why()
@@ -176,11 +186,12 @@ def install(
     )
     if facts_file:
         finish(app.explain_elsewhere(request, facts_file, tuple(keep or ())), as_json)
-    if dry_run and why:
+    # a dry run fetches nothing; its options name what would be fetched first
+    if dry_run and (why or fetch_submodules):
         finish(app.explain(request, python, tuple(keep or ()), resume=resume), as_json)
     if dry_run:
         finish(app.plan(request, python, resume=resume), as_json)
-    how = app.InstallOptions(not no_cache, reinstall, why, verbose, as_json)
+    how = app.InstallOptions(not no_cache, reinstall, why, verbose, as_json, fetch_submodules)
     finish(app.install(request, python, how, partial(confirm_unless, yes), resume=resume), as_json)
 
 

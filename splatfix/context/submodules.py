@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Submodule
@@ -21,11 +22,9 @@ def public_address(url: str, remote: str = "") -> str:
         remote: where the checkout was cloned from; relative addresses are seen from there.
     """
     if url.startswith(("./", "../")):
-        base = public_address(remote)
-        host, _, path = base.removeprefix("https://").partition("/")
-        joined = posixpath.normpath(posixpath.join("/", path, url))
-        # above the host there is nothing, and a repository has an owner
-        return f"https://{host}{joined}" if base and joined.count("/") > 1 else ""
+        host, *path = public_address(remote).removeprefix("https://").rstrip("/").split("/")
+        joined = posixpath.normpath(posixpath.join(*path, url)) if path else ".."
+        return "" if joined.startswith("..") else f"https://{host}/{joined}"  # nothing is above the host
     for kind in (_WEB, _SSH, _SCP):
         if (found := kind.fullmatch(url)) and "***" not in url and "\\" not in url:
             host = found["host"].removesuffix(":9418") if url.startswith("git://") else found["host"]
@@ -77,9 +76,12 @@ def how_to_fetch(
     return tuple(steps)
 
 
-def let_splatfix_fetch(folder: str) -> Step:
-    """The command that fetches and goes on."""
-    return run("splatfix", "install", folder, "--fetch-submodules", text="Or let splatfix fetch them")
+def let_splatfix_fetch(install: Step) -> Step:
+    """The command that fetches and goes on with an installation."""
+    if install.command is None:
+        return install
+    argv = (*install.command.argv, "--fetch-submodules")
+    return Step("Or let splatfix fetch them and build", replace(install.command, argv=argv))
 
 
 def _any_link(items: Iterable[Submodule]) -> bool:

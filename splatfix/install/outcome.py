@@ -102,6 +102,17 @@ def kept_of(items: Iterable[Restored]) -> tuple[Kept, ...]:
 
 
 @dataclass(frozen=True)
+class Fetched:
+    """One submodule that was fetched."""
+
+    path: str
+    address: str
+    commit: str
+    asked: bool = True
+    """It is the commit that the checkout or the tables ask for; else the newest, because that is not known."""
+
+
+@dataclass(frozen=True)
 class RevertOutcome:
     """A finished revert."""
 

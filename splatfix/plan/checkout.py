@@ -262,7 +262,7 @@ def _incomplete(what: str | Path, folder: Path, lacking: Sequence[str]) -> Probl
         run("git", "-C", folder, "checkout", "--", ".", text="Restore the files from git") if git else None
     )
     clone_again = say(f"Clone it again with --recursive: {', '.join(others)} came with the repository.")
-    todo = [*fetch, *((let_splatfix_fetch(str(folder)),) if fetch else ())]
+    todo = [*fetch, *((let_splatfix_fetch(run("splatfix", "install", folder)),) if fetch else ())]
     todo += [restore or clone_again] if others else []
     return Problem(
         "source-incomplete",

@@ -12,7 +12,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.step import Step, run
 from splatfix.core.words import counted
 from splatfix.install.journal import Entry, Status
-from splatfix.install.outcome import CachedWheel, Kept, Outcome, Restored, RevertOutcome
+from splatfix.install.outcome import CachedWheel, Fetched, Kept, Outcome, Restored, RevertOutcome
 from splatfix.plan.option import InstallPlan, Options
 from splatfix.report.console import escape, paragraph, prose, show_step
 from splatfix.report.options import show_notes, show_reasons, show_rejected, show_steps
@@ -91,6 +91,16 @@ def show_plan(
         for item in plan.considered:
             show_rejected(console, item)
     show_notes(console, plan.notes)
+
+
+def show_fetched(console: Console, folder: Path, fetched: Sequence[Fetched]) -> None:
+    """Which submodules came from where; nothing where none was empty."""
+    for item in fetched:
+        newest = "" if item.asked else ", the newest: which one the checkout means is not known"
+        said = f"{item.path} from {item.address} at {item.commit[:10]}{newest}"
+        prose(console, "[green]✓[/] fetched ", escape(said))
+    if not fetched:
+        prose(console, "", escape(f"No submodule that is needed is empty in {folder}"))
 
 
 def show_outcome(console: Console, outcome: Outcome, next_step: Step | None = None) -> None:

@@ -21,6 +21,25 @@ _TRAINING_EVERY = 15.0  # seconds between two lines where there is no terminal
 
 
 @contextmanager
+def one_line(console: Console, title: str) -> Iterator[Callable[[str], None]]:
+    """A callback for work whose length nobody knows: what it is at, in one living line, or now and then a line of a log."""
+    if console.is_terminal and not console.is_dumb_terminal:
+        with console.status(title) as status:
+            yield lambda text: status.update(f"{title}: {escape(text)}")
+        return
+    said, last = "", 0.0
+
+    def show(text: str) -> None:
+        nonlocal said, last
+        what, now = text.partition(":")[0], time.monotonic()
+        if what != said or now - last >= _TRAINING_EVERY:
+            console.print(escape(f"{title}: {text}"), soft_wrap=True)
+            said, last = what, now
+
+    yield show
+
+
+@contextmanager
 def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], None]]:
     """A callback for the certification: what runs now, and the trainer's own progress object."""
     if not console.is_terminal:

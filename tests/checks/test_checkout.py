@@ -114,10 +114,10 @@ def test_submodules(rtx_5080: Facts) -> None:
     empty = dataclasses.replace(there, empty=True)
     finding, note = of(with_checkout(rtx_5080, submodules=(empty, viewer)), "submodules-missing")
     assert (finding.status, note.status) == (Status.FAIL, Status.SKIP)
-    assert [command.argv for command in commands(finding.remedy)] == [
-        ("git", "-C", "/home/u/gs", "submodule", "update", "--init", "--recursive"),
-        ("splatfix", "install", "/home/u/gs", "--fetch-submodules"),
-    ]
+    by_git, by_splatfix = (command.argv for command in commands(finding.remedy))
+    assert by_git == ("git", "-C", "/home/u/gs", "submodule", "update", "--init", "--recursive")
+    assert by_splatfix[:3] == ("splatfix", "install", "/home/u/gs")
+    assert by_splatfix[-1] == "--fetch-submodules"
     unzipped = with_checkout(rtx_5080, submodules=(empty,), commit=None)
     clone = ("git", "clone", "--recursive", empty.url, "/home/u/gs/submodules/simple-knn")
     assert commands(only(unzipped, "submodules-missing").remedy)[0].argv == clone
@@ -126,9 +126,9 @@ def test_submodules(rtx_5080: Facts) -> None:
 @pytest.mark.parametrize(
     ("path", "more", "why"),
     [
-        ("thirdparty/tiny-cuda-nn", {"named_in": ("setup_it.py",)}, "named in setup_it.py"),
+        ("thirdparty/tiny-cuda-nn", {"named_in": ("setup_it.py",)}, "setup_it.py needs it"),
         ("ext/simple-knn", {}, "an extension"),
-        ("deps/knn/third_party/glm", {}, "needed by dgr"),
+        ("deps/knn/third_party/glm", {}, "dgr needs it"),
         ("SIBR_viewers", {}, ""),
     ],
 )

@@ -418,3 +418,25 @@ def test_an_incomplete_checkout(
     words = words_of(capsys.readouterr().out, "git")
     over_https = ["-c", "url.https://x.org/.insteadOf=git@x.org:"]
     assert words == ["git", "-C", str(folder), *over_https, "submodule", "update", "--init", "--recursive"]
+
+
+def test_options_stand_beside_empty_submodules(
+    blank: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "stack"
+    (folder / "submodules/simple-knn").mkdir(parents=True)
+    (folder / ".gitmodules").write_text(
+        '[submodule "x"]\n\tpath = submodules/simple-knn\n\turl = https://x.org/a/knn\n'
+    )
+    words = ("install", str(folder), "--python", blank.python, "-t", "sm_120", "--dry-run", "--json")
+    assert splatfix(*words) == 2, "without --why there is no plan to show"
+    capsys.readouterr()
+    for more in ("--why", "--fetch-submodules"):
+        assert splatfix(*words, more) in (0, 3)
+        document = json.loads(capsys.readouterr().out)
+        assert document["error"] is None and document["options"]["subjects"] == ["simple_knn"]
+    assert not list((folder / "submodules/simple-knn").iterdir()), "a dry run fetches nothing"
+    address = folder / ".gitmodules"
+    address.write_text(address.read_text().replace("https://x.org", "/home/me"))
+    assert splatfix("install", str(folder), "--python", blank.python, "--fetch-submodules", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "submodules-not-fetched"

@@ -1,0 +1,199 @@
+"""Submodules fetched by real git, from repositories in a folder that stands for a server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.facts import is_empty
+from splatfix.install.outcome import Fetched
+from splatfix.install.submodules import _place, fetch_submodules
+
+SERVER = "https://git.example/"
+ALL = ("https", "ssh", "file")
+KNN = "submodules/simple-knn"
+
+
+def git(folder: Path, *words: str) -> str:
+    argv = ["git", "-c", "protocol.file.allow=always", "-C", str(folder), *words]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def repository(folder: Path, files: dict[str, str], links: dict[str, tuple[str, str]]) -> str:
+    """A repository with files and, by path, links: address and commit. Returns its commit."""
+    folder.mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main")
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    listed = "".join(
+        f'[submodule "{path}"]\n\tpath = {path}\n\turl = {url}\n' for path, (url, _) in links.items()
+    )
+    (folder / ".gitmodules").write_text(listed)
+    git(folder, "add", "-A")
+    for path, (_, commit) in links.items():
+        git(folder, "update-index", "--add", "--cacheinfo", f"160000,{commit},{path}")
+    git(folder, "commit", "-q", "-m", "one")
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where ``https://git.example/`` leads, by the person's own configuration of git."""
+    folder = tmp_path / "server"
+    config = tmp_path / "gitconfig"
+    config.write_text(
+        f'[user]\n\tname = t\n\temail = t@example.org\n[url "file://{folder}/"]\n\tinsteadOf = {SERVER}\n'
+        "[uploadpack]\n\tallowAnySHA1InWant = true\n"
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def stack(server: Path, tmp_path: Path) -> Path:
+    """A plain clone, whose extension has a submodule of its own, at an address of another kind each."""
+    glm = repository(server / "glm", {"glm/glm.hpp": "//"}, {})
+    knn = repository(server / "knn", {"setup.py": "x", "ext.cu": "x"}, {"third_party/glm": ("../glm", glm)})
+    (server / "knn/later").write_text("x")
+    git(server / "knn", "add", "later")
+    git(server / "knn", "commit", "-q", "-m", "two")
+    links = {KNN: ("git@git.example:knn", knn), "SIBR_viewers": (f"{SERVER}gone", "5" * 40)}
+    repository(server / "stack", {"train.py": "import simple_knn"}, links)
+    git(tmp_path, "clone", "-q", str(server / "stack"), "stack")
+    return tmp_path / "stack"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_clone_gets_what_it_needs_and_theirs(stack: Path, server: Path) -> None:
+    before = contents(stack / ".git")
+    told: list[str] = []
+    knn, glm = fetch_submodules(stack, doing=told.append, protocols=ALL)
+    wanted = git(server / "knn", "rev-parse", "HEAD~1")
+    assert knn == Fetched(KNN, f"{SERVER}knn", wanted)
+    assert (glm.path, glm.asked) == (f"{KNN}/third_party/glm", True)
+    assert not (stack / KNN / "later").exists(), "the commit that is recorded, not the newest"
+    assert (stack / KNN / "third_party/glm/glm/glm.hpp").is_file()
+    assert is_empty(stack / "SIBR_viewers"), "nothing needs it, and its address is dead"
+    assert contents(stack / ".git") == before and told[0] == KNN
+    assert sorted(path.name for path in stack.iterdir()) == [
+        *(".git", ".gitmodules", "SIBR_viewers", "submodules", "train.py")
+    ]
+    assert git(stack, "status", "--porcelain") == "" and fetch_submodules(stack, protocols=ALL) == ()
+    git(stack, "submodule", "update", "--init", "--recursive", KNN)  # git itself goes on with it
+
+
+def test_an_archive_gets_the_newest(stack: Path, server: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    git(stack, "archive", "--output", str(tmp_path / "a.tar"), "HEAD")
+    subprocess.run(["tar", "-xf", str(tmp_path / "a.tar"), "-C", str(archive)], check=True)
+    found = fetch_submodules(archive, protocols=ALL)
+    assert [(item.path, item.asked) for item in found] == [(KNN, False), (f"{KNN}/third_party/glm", True)]
+    assert (archive / KNN / "later").exists()
+
+
+def test_it_is_all_or_nothing(stack: Path, server: Path) -> None:
+    (server / "glm").rename(server / "elsewhere")
+    before = contents(stack)
+    with pytest.raises(SplatfixError) as caught:
+        fetch_submodules(stack, protocols=ALL)
+    assert caught.value.code == "submodules-not-fetched" and "third_party/glm" in caught.value.what
+    assert contents(stack) == before and is_empty(stack / KNN)
+    assert not list(stack.glob(".splatfix*"))
+
+
+def test_an_interrupt_leaves_what_was_there(stack: Path) -> None:
+    class Interrupted(ProcessRunner):
+        def run(self, argv: object, **options: object) -> Completed:  # type: ignore[override]
+            done = super().run(argv, **options)  # type: ignore[arg-type]
+            if "checkout" in argv:  # type: ignore[operator]
+                raise KeyboardInterrupt
+            return done
+
+    before = contents(stack)
+    with pytest.raises(KeyboardInterrupt):
+        fetch_submodules(stack, runner=Interrupted(), protocols=ALL)
+    assert contents(stack) == before and not list(stack.glob(".splatfix*"))
+
+
+def test_a_folder_that_cannot_be_moved_in_undoes_the_others(
+    stack: Path, server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (stack / ".gitmodules").open("a").write(f'[submodule "z"]\npath = submodules/z\nurl = {SERVER}glm\n')
+    real: Callable[..., Path] = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if target.name == "z":
+            raise OSError(5, "Input/output error", str(target))
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    before = contents(stack)
+    with pytest.raises(SplatfixError, match="Input/output error"):
+        fetch_submodules(stack, protocols=ALL)
+    assert contents(stack) == before and is_empty(stack / KNN)
+
+
+@pytest.mark.parametrize(
+    "url", ["/etc", "file:///etc", "ext::sh -c true", "--upload-pack=true", "", "https://me:***@x.org/a"]
+)
+def test_only_https_and_ssh(tmp_path: Path, url: str) -> None:
+    (tmp_path / ".gitmodules").write_text(f'[submodule "a"]\n\tpath = submodules/a\n\turl = {url}\n')
+    with pytest.raises(SplatfixError) as caught:
+        fetch_submodules(tmp_path)
+    assert caught.value.code == "submodules-not-fetched"
+
+
+def test_git_is_told_to_speak_nothing_else(stack: Path) -> None:
+    with pytest.raises(SplatfixError, match="transport 'file' not allowed"):
+        fetch_submodules(stack)
+
+
+@pytest.mark.parametrize("path", ["../out", "/out", "a/../../out", ".git/hooks", "link/in", ""])
+def test_no_place_outside_the_checkout(tmp_path: Path, path: str) -> None:
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "checkout/link").symlink_to(tmp_path)
+    with pytest.raises(SplatfixError, match="no folder inside the checkout"):
+        _place(tmp_path / "checkout", path)
+
+
+def test_no_hook_and_no_prompt(
+    stack: Path, server: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / "post-checkout").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (hooks / "post-checkout").chmod(0o755)
+    git(stack, "config", "--global", "core.hooksPath", str(hooks))
+    seen: list[dict[str, str]] = []
+
+    class Watching(ProcessRunner):
+        def run(self, argv: object, **options: object) -> Completed:  # type: ignore[override]
+            seen.append(options["env"])  # type: ignore[arg-type]
+            return super().run(argv, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setenv("GIT_DIR", str(stack / ".git"))
+    fetch_submodules(stack, runner=Watching(), protocols=ALL)
+    assert not (tmp_path / "ran").exists()
+    for variables in seen:
+        assert variables["GIT_TERMINAL_PROMPT"] == "0" and "GIT_DIR" not in variables
+        assert variables["GIT_SSH_COMMAND"].endswith("-oBatchMode=yes")
+
+
+def test_without_git_it_says_so(stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SplatfixError) as caught:
+        fetch_submodules(stack)
+    assert caught.value.code == "no-git"
