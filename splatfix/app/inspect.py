@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatfix.app.result import Result
-from splatfix.core.step import Step, run
+from splatfix.core.step import Step, fill_in, run
 
 if TYPE_CHECKING:
     from splatfix.checks.inspection import Inspection
@@ -41,7 +41,9 @@ def next_step(result: Inspection, paths: Sequence[Path]) -> Step | None:
     ]
     if bad:
         named = [word for target in bad for word in ("--target", target)]
-        return run("splatfix", "install", "SOURCE", *named, text="Next: rebuild it from its source folder")
+        return fill_in(
+            "splatfix", "install", "SOURCE", *named, text="Next: rebuild it from its source folder"
+        )
     if not result.targets and any(item.carries_gpu_code for item in result.files):
         text = "Next: ask whether a GPU can run it, by its architecture"
         return run("splatfix", "inspect", *paths, "--target", "sm_120", text=text)

@@ -151,21 +151,8 @@ def planned(request: Request, facts: Facts, *, named: bool) -> InstallPlan:
 
 def _no_source(request: Request, facts: Facts, what: str, todo: tuple[Step, ...]) -> SplatfixError:
     """No SOURCE was typed, and the current folder is none; what is installed could be meant."""
-    from splatfix.facts import origin_folder
-    from splatfix.plan import install_name
-
     context = make_context(facts, Goal(request.targets))
-    owners = {
-        item.distribution
-        for item in facts.environment.extensions.value or ()
-        if item.links_torch and item.importable and not (item.distribution or "").lower().startswith("torch")
-    }
-    rebuild = []
-    for item in facts.environment.distributions.value or ():
-        if item.name in owners:
-            folder = origin_folder(item)
-            known = folder if folder and Path(folder).is_dir() else install_name(item.name)
-            rebuild.append(context.install(known, text=f"To rebuild the installed {item.name}"))
+    rebuild = [context.reinstall(name, text=f"To rebuild the installed {name}") for name in context.owners]
     return usage_error(
         "no-source",
         f"No SOURCE was named. {what}",
@@ -238,6 +225,8 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
     if repo is not None:
         facts = with_checkout(facts, repo, source_patterns())
     made = plan_install(request, make_context(facts, Goal(request.targets)))
+    if isinstance(made, Problem):  # what it would advise is what follows
+        made = replace(made, todo=tuple(step for step in made.todo if not _shows_options(step)))
     plan, problem = (None, made.error()) if isinstance(made, Problem) else (made, None)
     goal = goal_of(request, keep=keep, sources=request.sources, checkout=facts.checkout.value)
     fetchable = any(step.command for step in goal.prepare)
@@ -270,6 +259,10 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
         exit_code,
         problem,
     )
+
+
+def _shows_options(step: Step) -> bool:
+    return step.command is not None and "--why" in step.command.argv
 
 
 def explain_elsewhere(request: Request, facts_file: Path, keep: tuple[str, ...]) -> Result:

@@ -295,7 +295,7 @@ def _name(item: Extension) -> str:
 def _rebuild(context: Context, item: Extension) -> tuple[Step, ...]:
     if (item.distribution or "").lower() in ("torchvision", "torchaudio"):
         return (say(f"Install the {item.distribution} that belongs to this torch, from the same index."),)
-    return (context.install(text=f"Rebuild {_name(item)} from its source folder"),)
+    return (context.reinstall(item.distribution, text=f"Rebuild {_name(item)} from its source folder"),)
 
 
 def _count(symbols: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ from splatfix.checks.evidence import reason, version_of
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
-from splatfix.context.commands import installer_of, removed_by
+from splatfix.context.commands import installer_of, make_environment, removed_by
 from splatfix.context.readings import SETUPTOOLS_DROPPED
 from splatfix.core.step import run
 from splatfix.core.versions import major_minor, release
@@ -57,8 +57,8 @@ def no_installer(context: Context) -> Iterator[Outcome]:
             f"{python.executable} refuses installations (PEP 668).",
             evidence=evidence,
             remedy=(
-                run(python.executable, "-m", "venv", "my-env", text="Make an environment of your own"),
-                "Then name it with --python my-env.",
+                make_environment(python),
+                "splatfix then finds it from this folder; elsewhere name it with --python.",
             ),
         )
         return

@@ -85,7 +85,7 @@ def ptx_newer_than_driver(context: Context) -> Iterator[Outcome]:
                     ),
                 ),
                 remedy=(
-                    context.install(text="Rebuild it with machine code"),
+                    context.reinstall(item.distribution, text="Rebuild it with machine code"),
                     "Or upgrade the NVIDIA driver to that CUDA level, or build with a toolkit that is no newer.",
                 ),
                 link="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
@@ -114,7 +114,7 @@ def cuda_runtime_mismatch(context: Context) -> Iterator[Outcome]:
                 Evidence(item.path, f"needs {runtime.group(0)}", "its dynamic section"),
                 torch_cuda(context),
             ),
-            remedy=context.install(text=f"Rebuild {_name(item)} from its source folder"),
+            remedy=context.reinstall(item.distribution, text=f"Rebuild {_name(item)} from its source folder"),
         )
     for one in context.distributions:
         if one.built is None or not one.built.cuda_mismatch or one.name in told:
@@ -130,7 +130,7 @@ def cuda_runtime_mismatch(context: Context) -> Iterator[Outcome]:
                 ),
                 torch_cuda(context),
             ),
-            remedy=context.install(text=f"Rebuild {one.name} with a toolkit of CUDA {cuda[0]}"),
+            remedy=context.reinstall(one.name, text=f"Rebuild {one.name} with a toolkit of CUDA {cuda[0]}"),
         )
 
 
@@ -158,7 +158,7 @@ def extension_python_mismatch(context: Context) -> Iterator[Outcome]:
                 Evidence("file name", item.path, context.environment.extensions.found_via),
                 Evidence("this Python looks for", f".{interpreter.abi_tag}", interpreter.executable),
             ),
-            remedy=context.install(text=f"Rebuild {_name(item)} with this Python"),
+            remedy=context.reinstall(item.distribution, text=f"Rebuild {_name(item)} with this Python"),
         )
 
 
@@ -185,11 +185,15 @@ def extension_imports(context: Context) -> Iterator[Outcome]:
         if probe.ok:
             yield ok(f"{probe.module} imports.", subject=probe.module, evidence=evidence)
         else:
+            root = probe.module.partition(".")[0]
+            owner = next(
+                (item.distribution for item in context.extensions if item.module.split(".")[0] == root), None
+            )
             yield fail(
                 f"Importing {probe.module} fails ({probe.outcome}): {probe.detail}",
                 subject=probe.module,
                 evidence=evidence,
-                remedy=context.install(text="Rebuild it against this torch"),
+                remedy=context.reinstall(owner, text="Rebuild it against this torch"),
             )
 
 
@@ -223,7 +227,7 @@ def _judged(
         subject=f"{_name(item)} on {target.label}",
         evidence=evidence,
         remedy=(
-            context.install(text="Rebuild it from its source folder"),
+            context.reinstall(item.distribution, text="Rebuild it from its source folder"),
             run("splatfix", "inspect", f"{item.folder}/{item.path}", "--target", target.arch.sm),
         ),
         link="https://docs.nvidia.com/cuda/blackwell-compatibility-guide",

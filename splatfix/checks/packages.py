@@ -74,7 +74,10 @@ def compiled_part_missing(context: Context) -> Iterator[Outcome]:
                 evidence=Evidence(
                     item.folder, "no file for " + ", ".join(lost), "its source text and its folder"
                 ),
-                remedy=context.install(f"path/to/{leaf(item)}", text="Build it from its source folder"),
+                remedy=context.reinstall(
+                    item.distributions[0] if item.distributions else None,
+                    text=f"Build {leaf(item)} from its source folder",
+                ),
             )
 
 

@@ -13,7 +13,7 @@ from splatfix.context.commands import python_option
 from splatfix.context.coverage import code_words
 from splatfix.context.readings import torch_family
 from splatfix.context.torch_wheels import builds_for
-from splatfix.core.step import Step, run, say, set_variable, unset_variable
+from splatfix.core.step import Step, fill_in, say, set_variable, unset_variable
 from splatfix.core.versions import release
 from splatfix.facts import Torch
 from splatfix.knowledge import torch_releases
@@ -212,11 +212,9 @@ def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
     """
     if not wanted:
         return (
-            say(
-                run(
-                    *("splatfix", "diagnose", *python_option(context.facts), "--target", "ARCH"),
-                    text="Show the command that installs torch for your GPU",
-                ).line(windows=context.windows)
+            fill_in(
+                *("splatfix", "diagnose", *python_option(context.facts), "--target", "ARCH"),
+                text="Show the command that installs torch for your GPU",
             ),
         )
     served = context.torch_wheel
@@ -229,16 +227,14 @@ def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
         )
     _, words = torch_releases.replacing_words(best.torch, best.tag, torch_family(context.facts))
     command = context.pip("install", *words)
-    rebuild = context.install("SOURCE", text="Then rebuild every CUDA extension", wanted=wanted)
+    rebuild = context.reinstall(*context.owners, text="Then rebuild every CUDA extension", wanted=wanted)
     if served:
         return (command, rebuild)
     return (
-        say(
-            run(
-                *("FOLDER/bin/python", "-m", "pip", "install", *words),
-                text=f"No single torch build supports {' and '.join(item.label for item in context.targets)}. For "
-                f"{wanted[0].arch.sm}, in an environment of its own",
-            ).line(windows=context.windows)
+        fill_in(
+            *("FOLDER/bin/python", "-m", "pip", "install", *words),
+            text=f"No single torch build supports {' and '.join(item.label for item in context.targets)}. For "
+            f"{wanted[0].arch.sm}, in an environment of its own",
         ),
         say(
             "Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."

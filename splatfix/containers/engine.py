@@ -6,6 +6,7 @@ import io
 import json
 import os
 import socket
+import sys
 import tarfile
 import uuid
 from collections.abc import Iterator, Mapping
@@ -35,7 +36,10 @@ _RUNTIME_MISSING = (
 )
 _DRIVER_UNUSABLE = ("nvidia-container-cli:", "nvml error", "libnvidia-ml.so")
 
-INSTALL_SDK = run("pip", "install", "splatfix[containers]")
+INSTALL_SDK = run(
+    *(sys.executable, "-m", "pip", "install", "docker"),
+    text="Install it there; in a pipx or uv tool, inject it",
+)
 
 
 @dataclass(frozen=True)

@@ -5,26 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from splatfix.context.readings import is_windows, python_of
-from splatfix.core.step import Step, run, say
-from splatfix.facts import Facts, Installer
+from splatfix.core.step import Step, fill_in, run, say
+from splatfix.facts import Facts, Installer, Interpreter
 from splatfix.knowledge import Arch
 
-SOURCE = "SOURCE"
-"""Stands where only the person knows the source folder."""
+BY_RELEASE = ("gsplat",)
+"""Extensions that ``splatfix install`` takes by their release on PyPI (``gsplat==1.5.3``)."""
 
 
-def install_source(facts: Facts, archs: Iterable[Arch], source: str = SOURCE, *, text: str = "") -> Step:
+def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: str = "") -> Step:
     """``splatfix install SOURCE --python ... --target sm_120``; a command only where nothing of it is left to a person.
 
-    ``--target`` is ``ARCH`` where no architecture is given.
+    Args:
+        archs: none given: ``ARCH`` stands there.
+        sources: none given, since only the person knows them: ``SOURCE`` stands there.
     """
     names = [arch.sm for arch in dict.fromkeys(archs)]
     targets = (word for name in names or ("ARCH",) for word in ("--target", name))
-    step = run("splatfix", "install", source, *python_option(facts), *targets, text=text)
-    if names and source != SOURCE and not source.startswith("path/to/"):
-        return step
-    line = step.line(windows=is_windows(facts))
-    return say(line if names else f"{line} (ARCH: the GPU it is for, such as sm_120)")
+    words = ("splatfix", "install", *(sources or ("SOURCE",)), *python_option(facts), *targets)
+    if names and sources:
+        return run(*words, text=text)
+    return fill_in(*words, text=text)
+
+
+def source_of(facts: Facts, distribution: str | None) -> str:
+    """What ``splatfix install`` takes to build an installed distribution again; "" where that is not known.
+
+    Its release on PyPI, or the folder that it was installed from.
+    """
+    for item in facts.environment.distributions.value or ():
+        if item.name == distribution:
+            return f"{item.name}=={item.version}" if item.name.lower() in BY_RELEASE else item.source
+    return ""
+
+
+def sources_of(facts: Facts, distributions: Iterable[str | None]) -> tuple[str, ...]:
+    """What ``splatfix install`` takes to build all of these again; () where that of one is not known."""
+    known = tuple(source_of(facts, name) for name in distributions)
+    return known if all(known) else ()
 
 
 def pip(facts: Facts, verb: str, *what: str, text: str = "") -> Step:
@@ -38,15 +56,22 @@ def pip(facts: Facts, verb: str, *what: str, text: str = "") -> Step:
         return run("pip", verb, *what, text=text)
     if python.externally_managed:
         windows = is_windows(facts)
-        make = run(python.executable, "-m", "venv", "FOLDER").line(windows=windows)
-        then = run("FOLDER/bin/python", "-m", "pip", verb, *what).line(windows=windows)
-        return say(
-            "This Python is managed by the system or by uv, and refuses installations (PEP 668). Make an environment "
-            f"first: {make}. Then: {then}"
-        )
+        make = make_environment(python).line(windows=windows)
+        then = run(*Installer().command(python_to_be(facts), verb, *what)).line(windows=windows)
+        return say(f"This Python refuses installations (PEP 668). {make}. Then: {then}")
     # a uv elsewhere has made it, when none was found
     installer = installer_of(facts) or (Installer("uv", "uv") if python.kind == "uv" else Installer())
     return run(*installer.command(python.executable, verb, *what), text=text)
+
+
+def make_environment(python: Interpreter) -> Step:
+    """The command that makes an environment of a Python's own in the current folder, where splatfix then finds it."""
+    return run(python.executable, "-m", "venv", ".venv", text="Make an environment")
+
+
+def python_to_be(facts: Facts) -> str:
+    """The interpreter in the environment of :func:`make_environment`."""
+    return r".venv\Scripts\python.exe" if is_windows(facts) else ".venv/bin/python"
 
 
 def installer_of(facts: Facts) -> Installer | None:
@@ -70,10 +95,10 @@ def python_option(facts: Facts) -> tuple[str, ...]:
     return ("--python", python_of(facts)) if facts.environment.interpreter.value else ()
 
 
-def pip_anywhere(facts: Facts, *what: str) -> Step:
-    """``pip install WHAT`` for the target environment; where that is the system's own, for one that is still to be made."""
-    step = pip(facts, "install", *what)
-    return step if step.command else run("FOLDER/bin/python", "-m", "pip", "install", *what)
+def see_options(facts: Facts) -> Step:
+    """The command that shows every option of this machine."""
+    words = ("splatfix", "install", "--dry-run", "--why", *python_option(facts))
+    return run(*words, text="See all options")
 
 
 def conda_toolkit(prefix: str, cuda: str, text: str = "") -> Step:

@@ -121,12 +121,21 @@ class Context:
         """``pip VERB WHAT`` for the target environment; see :func:`splatfix.context.commands.pip`."""
         return commands.pip(self.facts, verb, *what, text=text)
 
-    def install(
-        self, source: str = commands.SOURCE, *, text: str = "", wanted: tuple[Target, ...] = ()
-    ) -> Step:
+    def install(self, *sources: str, text: str = "", wanted: tuple[Target, ...] = ()) -> Step:
         """``splatfix install SOURCE`` for the target environment and the targets, or only those ``wanted``."""
         archs = (item.arch for item in wanted or self.targets)
-        return commands.install_source(self.facts, archs, source, text=text)
+        return commands.install_sources(self.facts, archs, *sources, text=text)
+
+    def reinstall(self, *distributions: str | None, text: str = "", wanted: tuple[Target, ...] = ()) -> Step:
+        """``splatfix install`` of the own sources of what is installed, as far as all of them are known."""
+        sources = commands.sources_of(self.facts, distributions)
+        return self.install(*sources, text=text, wanted=wanted)
+
+    @cached_property
+    def owners(self) -> tuple[str, ...]:
+        """Distributions that bring an extension which links torch, without torch's own family."""
+        names = (item.distribution for item in self.extensions if item.links_torch and item.importable)
+        return tuple(dict.fromkeys(name for name in names if name and not name.lower().startswith("torch")))
 
     def remove(self, path: str, text: str = "", *, folder: bool = False) -> Step:
         """The command that removes a file, or a folder with what is in it, in this machine's shell."""

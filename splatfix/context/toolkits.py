@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from splatfix.context.commands import see_options
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.model import Choice, Rejected
 from splatfix.context.targets import driver_level
@@ -240,9 +241,8 @@ def _needs_older_cuda(facts: Facts, cuda: str, targets: Sequence[Arch], lost: Se
         )
         if older
         else (
-            say(
-                f"No torch build in the tables supports {words} here; for details run splatfix install --dry-run --why."
-            ),
+            say(f"No torch build in the tables supports {words} here."),
+            see_options(facts),
         )
     )
     return Problem(
@@ -285,9 +285,8 @@ def choose_ptx(
             f"No toolkit here produces PTX that runs on {words}: {what_was_seen(facts, rejected)}.",
             meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",
             todo=(
-                say(
-                    "Use a toolkit that supports the GPU; splatfix install --dry-run --why lists the options."
-                ),
+                say("Use a toolkit that supports the GPU."),
+                see_options(facts),
             ),
         )
         return Choice(None, tuple(rejected), problem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from splatfix.context.commands import pip_anywhere
+from splatfix.context.commands import pip
 from splatfix.context.compilers import family_of
 from splatfix.context.readings import (
     best_toolkit,
@@ -161,4 +161,4 @@ def builds_for_all(
 def install_command(build: TorchBuild, facts: Facts) -> tuple[str, Step]:
     """Version and exact pip command for a build in place of what is there, companions included."""
     version, command = replacing_words(build.torch, build.tag, torch_family(facts))
-    return version, pip_anywhere(facts, *command)
+    return version, pip(facts, "install", *command)

@@ -12,6 +12,14 @@ from splatfix.core.visible import visible
 
 _WINDOWS = os.name == "nt"
 
+BLANKS = {
+    "ARCH": "the GPU it is for, such as sm_120",
+    "CHECKOUT": "the trainer's folder",
+    "FOLDER": "that environment's folder",
+    "SOURCE": "the checkout, or the folder with the setup.py",
+}
+"""Words that stand in a command for what only a person knows."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -22,6 +30,8 @@ class Command:
     """Variables by name; None removes one."""
     prepend: tuple[tuple[str, str], ...] = ()
     """Search paths by name (``PATH``), and the folder that comes before what is in them."""
+    blanks: tuple[str, ...] = ()
+    """Those of :data:`BLANKS` that must be filled in before it can run."""
 
     def shell(self, *, windows: bool = _WINDOWS) -> str:
         """One line for a POSIX shell or, with ``windows``, for cmd.exe."""
@@ -61,7 +71,7 @@ class Step:
         return f"{self.text.rstrip('.:')}: {shell}" if self.text else shell
 
     def to_json(self) -> dict[str, Any]:
-        """``text``, ``argv`` and ``env``, with the line for the shell of this platform in ``command``."""
+        """``text``, ``argv`` and ``env``, the line for the shell of this platform in ``command``, and what is to be filled in."""
         return step_json(self)
 
 
@@ -74,12 +84,13 @@ def step_json(step: Step, *, windows: bool = _WINDOWS) -> dict[str, Any]:
         "env": dict(command.env) if command else {},
         "prepend": dict(command.prepend) if command else {},
         "command": command.shell(windows=windows) if command else None,
+        "fill_in": {name: BLANKS[name] for name in command.blanks} if command else {},
     }
 
 
 def commands(steps: Iterable[Step]) -> tuple[Command, ...]:
-    """The commands among the steps."""
-    return tuple(step.command for step in steps if step.command is not None)
+    """The commands among the steps that run as they are."""
+    return tuple(step.command for step in steps if step.command is not None and not step.command.blanks)
 
 
 def say(text: str) -> Step:
@@ -90,6 +101,13 @@ def say(text: str) -> Step:
 def run(*argv: str | os.PathLike[str], text: str = "") -> Step:
     """A step that is a command, runnable as it is."""
     return Step(text, Command(tuple(os.fspath(word) for word in argv)))
+
+
+def fill_in(*argv: str | os.PathLike[str], text: str = "") -> Step:
+    """A step that is a command with words of :data:`BLANKS` in it."""
+    words = tuple(os.fspath(word) for word in argv)
+    blanks = tuple(name for name in BLANKS if any(name == word.split("/")[0] for word in words))
+    return Step(text, Command(words, blanks=blanks))
 
 
 def set_variable(name: str, value: str, text: str = "") -> Step:

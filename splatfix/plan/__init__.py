@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from splatfix.plan.checkout import install_name, stacks_of
+from splatfix.plan.checkout import stacks_of
 from splatfix.plan.install_plan import plan_install
 from splatfix.plan.option import (
     Advice,
@@ -65,7 +65,6 @@ __all__ = [
     "advised_options",
     "find_options",
     "goal_of",
-    "install_name",
     "plan_install",
     "stacks_of",
 ]

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
 from splatfix.core.errors import Exit, Problem, usage_problem
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, fill_in, run, say
 from splatfix.core.versions import release
 from splatfix.facts import (
     MOST_FOLDERS,
@@ -121,7 +121,7 @@ def _other_spellings(text: str) -> tuple[Step, ...]:
     name = re.split(r"[=<>~!\[ ]", text)[0].lower()
     if name in _BY_RELEASE:
         return (
-            run(
+            fill_in(
                 *("splatfix", "install", _BY_RELEASE[name], "--target", "ARCH"),
                 text="Name the release to build",
             ),
@@ -137,13 +137,13 @@ def _other_spellings(text: str) -> tuple[Step, ...]:
     return (
         run("git", "clone", "--recursive", address, text="Clone it first, then name the folder"),
         *((checkout,) if commit else ()),
-        run("splatfix", "install", folder, "--target", "ARCH"),
+        fill_in("splatfix", "install", folder, "--target", "ARCH"),
     )
 
 
 def install_name(extension: str) -> str:
-    """What ``splatfix install`` takes for an extension of this name where no folder of it is known."""
-    return _BY_RELEASE.get(extension.lower(), f"PATH/TO/{extension}")
+    """What ``splatfix install`` takes for an extension of this name where no folder of it is known; "": nothing does."""
+    return _BY_RELEASE.get(extension.lower(), "")
 
 
 def whole_disk(folder: Path) -> Problem | None:
@@ -154,7 +154,7 @@ def whole_disk(folder: Path) -> Problem | None:
     return usage_problem(
         "not-a-checkout",
         f"{folder} is {what}, not a checkout.",
-        run(
+        fill_in(
             *("splatfix", "install", "CHECKOUT", "--target", "ARCH"),
             text="Go into the checkout first, or name it",
         ),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from packaging.utils import canonicalize_name
 
 from splatfix.core.proof import RungName
-from splatfix.core.step import Command, Step
+from splatfix.core.step import BLANKS, Command, Step
 from splatfix.plan.assessment import Assessment
 from splatfix.plan.option import Limit, Option, OptionKind
 from splatfix.plan.steps import Confirm, Reason, Rebuild, UseDropins
@@ -64,7 +64,7 @@ def splatfix(found: Assessment, *words: str) -> Command:
     """A command of splatfix for the target environment."""
     interpreter = found.facts.environment.interpreter.value
     python = ("--python", interpreter.executable) if interpreter else ()
-    return Command(("splatfix", *words, *python))
+    return Command(("splatfix", *words, *python), blanks=tuple(word for word in words if word in BLANKS))
 
 
 def target_words(found: Assessment) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from splatfix.context.commands import pip_anywhere
+from splatfix.context.commands import pip
 from splatfix.context.torch_wheels import preference
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, fill_in, run, say
 from splatfix.facts import Checkout, has_build_file, read_checkout, resolved_folder
 from splatfix.knowledge.dropins import (
     DROPINS,
@@ -129,7 +129,7 @@ def _by_name(text: str) -> Dropin | Problem:
             "variant-not-said",
             f"At least nine incompatible packages are called {text}; which of them does your trainer call?",
             say(f"Name it: {_variant_names()}"),
-            run(
+            fill_in(
                 *("splatfix", "install", "CHECKOUT", "--backend", "pure"),
                 text="Or give the trainer's checkout",
             ),
@@ -176,10 +176,16 @@ def _nothing_replaces(what: str, why: str, name: str, variant_key: str = "") -> 
         f"There is no drop-in for {what}: {why}.",
         meaning="Only a native build works for it.",
         todo=(
-            run("splatfix", "install", install_name(name), "--target", "sm_120"),
+            _build(name),
             *_beside(name, variant_key),
         ),
     )
+
+
+def _build(extension: str) -> Step:
+    known = install_name(extension)
+    words = ("splatfix", "install", known or "SOURCE", "--target", "sm_120")
+    return run(*words) if known else fill_in(*words)
 
 
 def companions(extension: str, variant_key: str = "") -> tuple[str, ...]:
@@ -237,8 +243,9 @@ def use_dropins(found: Assessment) -> Option:
         # ROCm and Metal run plain PyTorch; whether all of it was never tried
         against = []
         unsure = [f"whether the drop-ins run on anything but the CPU with torch {found.torch.version}"]
-    sources = found.goal.sources or tuple(names) or ("CHECKOUT",)
-    use = UseDropins(command=splatfix(found, "install", *sources, "--backend", "pure"), subjects=tuple(names))
+    sources = found.goal.sources or tuple(names)
+    command = splatfix(found, "install", *(sources or ("CHECKOUT",)), "--backend", "pure")
+    use = UseDropins(command=command, subjects=tuple(names))
     steps = (*first, use, *_confirm(found, names, on_the_cpu=bool(against)))
     made = make_option(found, kind, steps, reasons, unsure, native=False)
     if against:
@@ -325,7 +332,7 @@ def _first_torch(found: Assessment) -> InstallTorch | None:
         version, tag = f"{release}.*", "cpu"
     else:
         return None
-    step = pip_anywhere(found.facts, *pip_words(version, tag))
+    step = pip(found.facts, "install", *pip_words(version, tag))
     return InstallTorch(command=step.command, version=version, tag=tag)
 
 

@@ -9,9 +9,10 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.context import Context, Goal, make_context
+from splatfix.context.commands import make_environment, python_to_be
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, say
-from splatfix.facts import Checkout, Facts
+from splatfix.facts import Checkout, Distribution, EnvironmentFacts, Fact, Facts
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.advice import advise
 from splatfix.plan.assessment import Assessment, assess, code_serves, torch_obstacles
@@ -21,7 +22,7 @@ from splatfix.plan.container import container
 from splatfix.plan.driver import driver
 from splatfix.plan.dropins import choose_dropins, use_dropins
 from splatfix.plan.option import Lane, Option, OptionKind, Options, Request, rejected
-from splatfix.plan.parts import variants_of_source
+from splatfix.plan.parts import NativePart, variants_of_source
 from splatfix.plan.rebuild import install_toolkit, provide_toolkit, rebuild, rebuild_with_ptx
 from splatfix.plan.steps import Keep, Reason
 from splatfix.plan.torch import other_torch
@@ -122,6 +123,7 @@ def _bare(context: Context) -> Assessment:
 def _try_all(found: Assessment, lanes: Sequence[Lane]) -> Iterator[Option]:
     """Every kind but the driver, in order."""
     yield keep(found)
+    found = _in_environment_to_be(found)
     yield rebuild(found)
     yield rebuild_with_ptx(found)
     yield provide_toolkit(found)
@@ -131,9 +133,32 @@ def _try_all(found: Assessment, lanes: Sequence[Lane]) -> Iterator[Option]:
     yield use_dropins(found)
 
 
+def _in_environment_to_be(found: Assessment) -> Assessment:
+    """Where the Python refuses installations (PEP 668): an environment that is made first, with nothing in it but pip."""
+    facts = found.facts
+    python = facts.environment.interpreter.value
+    if python is None or not python.externally_managed:
+        return found
+    made = replace(python, executable=python_to_be(facts), kind="venv", externally_managed=False)
+    why = "as it would be"
+    environment = EnvironmentFacts(
+        interpreter=Fact(made, why),
+        distributions=Fact((Distribution("pip", "", ""),), why),
+        torch_installed=Fact(False, why),
+        extensions=Fact((), why),
+        packages=Fact((), why),
+    )
+    return replace(
+        found,
+        context=make_context(replace(facts, environment=environment), found.goal),
+        parts=tuple(NativePart(part.name, part.variant) for part in found.parts),
+        repairs=(make_environment(python), *found.repairs),
+    )
+
+
 def _without_target(context: Context, problem: Problem) -> Options:
     """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
-    dropins = use_dropins(_bare(context))
+    dropins = use_dropins(_in_environment_to_be(_bare(context)))
     why = f"{problem.what} For a GPU elsewhere name one: --target sm_120"
     others = tuple(rejected(kind, why) for kind in OptionKind if kind is not OptionKind.DROPIN)
     if dropins.rejected_because:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from splatfix.context import Choice, Context
-from splatfix.context.commands import conda_toolkit
+from splatfix.context.commands import conda_toolkit, sources_of
 from splatfix.context.compilers import choose_compilers
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
 from splatfix.core.step import Step, say
@@ -156,10 +156,10 @@ def rebuild_steps(
     ours = [part for part in found.parts if (not part.dropin or part.unfit) and part.name not in found.kept]
     lacking = [] if everything else [part for part in ours if lacks_code(found, part)]
     archs = [arch.cc for arch in dict.fromkeys(tools.build_archs)]
+    sources = found.goal.sources or sources_of(found.facts, [part.name for part in lacking or ours])
+    command = splatfix(found, "install", *(sources or ("SOURCE",)), *target_words(found), *options)
     rebuild = Rebuild(
-        command=splatfix(
-            found, "install", *(found.goal.sources or ("SOURCE",)), *target_words(found), *options
-        ),
+        command=command,
         subjects=tuple(part.name for part in lacking or ours),
         targets=tuple(arch.sm for arch in found.archs),
         arch_list=";".join([*archs, f"{tools.ptx.cc}+PTX"] if tools.ptx else archs),

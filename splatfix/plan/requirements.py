@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from splatfix.checks.torch import torch_for
 from splatfix.context import Context
-from splatfix.context.commands import installer_of, pip
+from splatfix.context.commands import installer_of, make_environment, pip, python_to_be
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Source, Torch
@@ -44,8 +44,8 @@ def usable_python(facts: Facts) -> Interpreter | Problem:
             f"{found.executable} is managed by the operating system or by uv, and refuses installations (PEP 668).",
             meaning="Installing there could break the system's own tools; nothing was changed.",
             todo=(
-                run(found.executable, "-m", "venv", "my-env"),
-                run("splatfix", "install", ".", "--python", "my-env"),
+                make_environment(found),
+                say(f"Then run this again; elsewhere with --python {python_to_be(facts)}."),
             ),
         )
     if installer_of(facts) is None:
@@ -97,12 +97,18 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch | Problem:
             f"torch {torch.value.version} in the environment of {where} is a {build} build.",
             meaning="CUDA extensions can neither be built against it nor run with it.",
             todo=(
+                *torch_for(context, context.targets)[:1],
                 run(
-                    *("splatfix", "install", "--dry-run", "--why", "--target", "sm_120", "--python", where),
-                    text="Show the command that installs a CUDA build of torch",
-                ),
-                run(
-                    *("splatfix", "install", "fused_ssim", "simple_knn", "--backend", "pure"),
+                    *(
+                        "splatfix",
+                        "install",
+                        "fused_ssim",
+                        "simple_knn",
+                        "--backend",
+                        "pure",
+                        "--python",
+                        where,
+                    ),
                     text="Or use the drop-ins that need no CUDA",
                 ),
             ),

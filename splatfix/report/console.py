@@ -19,7 +19,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import Command, Step
+from splatfix.core.step import BLANKS, Command, Step
 from splatfix.core.visible import visible
 
 _LEAST = 24
@@ -164,6 +164,8 @@ def show_command(console: Console, command: Command, *, indent: int, windows: bo
         head = " " * indent + "$ " if number == 0 else f"{hang}  "
         tail = end if number + 1 < len(rows) else ""
         console.print(f"[cyan]{escape(head + row + tail)}[/]", soft_wrap=True)
+    for name in command.blanks:
+        prose(console, hang, f"[dim]{name}: {BLANKS[name]}[/]")
 
 
 def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

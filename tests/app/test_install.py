@@ -18,7 +18,7 @@ from tests.machines import facts_of
 
 def with_origins(facts: Facts, **origins: str) -> Facts:
     known = facts.environment.distributions
-    changed = tuple(replace(item, origin=origins.get(item.name, item.origin)) for item in known.value or ())
+    changed = tuple(replace(item, source=origins.get(item.name, item.source)) for item in known.value or ())
     return replace(
         facts, environment=replace(facts.environment, distributions=Fact(changed, known.found_via))
     )
@@ -32,7 +32,7 @@ def test_what_is_installed_can_be_rebuilt_from_anywhere(
     names = [name for name in owners if name and not name.startswith("torch")]
     assert names
     (tmp_path / "clone").mkdir()
-    facts = with_origins(facts, **{names[0]: (tmp_path / "clone").as_uri()})
+    facts = with_origins(facts, **{names[0]: str(tmp_path / "clone")})
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SplatfixError) as caught:
         planned(Request((".",), ("sm_120",)), facts, named=False)

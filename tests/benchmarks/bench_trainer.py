@@ -8,8 +8,9 @@ held-out view and the same number of steps; held-out PSNR is computed here from 
 are taken from the times between its steps, without those in which it drew the held-out view, so that reading photos and
 evaluation are in neither figure. `--naive STEPS` trains so many steps
 with a rasterizer that compares every Gaussian with every pixel of its 64-pixel tile, as the public pure-torch ones do.
-`--fixed` switches densification off and keeps the reference's learning rates, which is what OpenSplat does at its
-defaults in the first 500 steps. A single number on a busy machine says little; the ratios are the result.
+`--fixed` switches densification off, keeps the reference's learning rates and draws on OpenSplat's background colour: that
+is what OpenSplat does at its defaults in the first 500 steps, and where no Gaussian is (a sky), the background is seen.
+A single number on a busy machine says little; the ratios are the result.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from smoke_trainer.renderers import RenderCamera, RenderOutput, TorchRenderer
 from splatfix.kernels import rasterizer
 from splatfix.kernels.helpers import eval_sh
 
+OPENSPLAT_BACKGROUND = (0.6130, 0.0101, 0.3984)  # model.hpp, "Nerf Studio default"
 STEP = re.compile(r"^Step (\d+): ([0-9.naif+-]+)")
 
 
@@ -77,6 +79,8 @@ def main() -> int:
     options.width = round(stated / options.downscale)
     scene = hold_out_one(load_scene(options.scene, options.width), options.hold_out)
     training.load_scene = lambda *_: scene  # type: ignore[assignment]
+    if options.fixed:
+        training.Run.plain_background = lambda _: torch.tensor(OPENSPLAT_BACKGROUND)  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as folder:
         report = compare(options, scene, Path(folder))
     print(json.dumps(report, indent=1))

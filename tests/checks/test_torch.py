@@ -8,7 +8,7 @@ import pytest
 
 from splatfix.checks import Status
 from splatfix.checks.torch import own_archs
-from splatfix.core.step import run, set_variable
+from splatfix.core.step import commands, run, set_variable
 from splatfix.facts import Distribution, Driver, Fact, Facts, Gpu, Pin
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
@@ -127,9 +127,7 @@ def test_a_torch_for_one_gpu_is_not_taken_from_the_other(changed: Changer, torch
     facts = mixed(changed, torch_with, GTX_1080, RTX_5090)
     (said,) = [item for item in of(facts, "torch-arch-unsupported") if item.status is Status.FAIL]
     assert said.subject.startswith("sm_61")
-    assert not [step for step in said.remedy if step.command], (
-        "every command would take the RTX 5090's torch away"
-    )
+    assert not commands(said.remedy), "every command would take the RTX 5090's torch away"
     assert (
         "No single torch build supports sm_61" in said.remedy[0].line()
         and "environment of its own" in said.remedy[0].line()
@@ -147,7 +145,7 @@ def test_a_torch_that_serves_both_is_a_command(changed: Changer, torch_with: Tor
         code=(sass("sm_80", "sm_90"),),
     )
     (said,) = [item for item in of(facts, "torch-arch-unsupported") if item.status is Status.FAIL]
-    (command,) = [step.line() for step in said.remedy if step.command]
+    (command,) = [item.shell(windows=False) for item in commands(said.remedy)]
     tag = command.rpartition("/")[2]
     release = next(part for part in command.split() if "torch==" in part).strip('"').partition("==")[2]
     build = torch_releases.build(release.removesuffix(".*") + ".0" if release.endswith("*") else release, tag)
@@ -190,11 +188,11 @@ def test_the_torch_instead_of_a_pin_is_one_for_this_python(
         pins=(Pin("environment.yml", "pytorch", f"=={pin}"),),
     )
     (said,) = of(facts, "pinned-torch-too-old")
-    commands = [step.line() for step in said.remedy if step.command]
+    told = [item.shell(windows=False) for item in commands(said.remedy)]
     if python.startswith("3.8"):
-        assert not commands, "no torch for an RTX 5080 has wheels for Python 3.8"
+        assert not told, "no torch for an RTX 5080 has wheels for Python 3.8"
         return
-    (command,) = commands
+    (command,) = told
     assert command.startswith("/env/bin/python -m pip install")
     found = next(part for part in command.split() if "torch==" in part).strip('"').partition("==")[2]
     build = torch_releases.build(

@@ -12,6 +12,7 @@ from splatfix.core.step import (
     Command,
     Step,
     commands,
+    fill_in,
     prepend_variable,
     run,
     say,
@@ -58,10 +59,17 @@ def test_json_carries_argv_and_env() -> None:
             "env": {"A": "1"},
             "prepend": {},
             "command": set_variable("A", "1").line(),
+            "fill_in": {},
         },
-        {"text": "Reboot.", "argv": [], "env": {}, "prepend": {}, "command": None},
+        {"text": "Reboot.", "argv": [], "env": {}, "prepend": {}, "command": None, "fill_in": {}},
     ]
 
 
 def test_the_commands_among_steps() -> None:
-    assert commands((say("x"), run("y"))) == (Command(("y",)),)
+    assert commands((say("x"), run("y"), fill_in("z", "ARCH"))) == (Command(("y",)),)
+
+
+def test_a_command_says_what_is_to_be_filled_in() -> None:
+    step = fill_in("FOLDER/bin/python", "build.py", "SOURCE", "--target=ARCHITECTURE")
+    assert step.command and step.command.blanks == ("FOLDER", "SOURCE")
+    assert step.to_json()["fill_in"].keys() == {"FOLDER", "SOURCE"}

@@ -74,7 +74,7 @@ def test_an_empty_environment_without_the_newest_toolkit(toolkits: tuple[object,
     [
         ({}, ("/env/bin/python", "-m", "pip", "install")),
         ({"kind": "uv"}, ("uv", "pip", "install", "--python", "/env/bin/python")),
-        ({"externally_managed": True}, ("FOLDER/bin/python", "-m", "pip", "install")),
+        ({"externally_managed": True}, (".venv/bin/python", "-m", "pip", "install")),
     ],
 )
 def test_every_command_is_the_environments_own(changes: dict[str, object], starts: tuple[str, ...]) -> None:

@@ -159,10 +159,11 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
         built=built,
         pins=pins,
     )
-    source = editable_source(found)
-    if source is None or system.exists(source):
-        return found
-    return dataclasses.replace(found, source_gone=True)
+    folder = origin_folder(found) or ""
+    if editable and folder and not system.exists(folder):
+        return dataclasses.replace(found, source_gone=True)
+    buildable = folder and any(system.exists(f"{folder}/{name}") for name in ("setup.py", "pyproject.toml"))
+    return dataclasses.replace(found, source=folder) if buildable else found
 
 
 def _manifest(text: str | None) -> tuple[str, BuildRecord | None, str]:

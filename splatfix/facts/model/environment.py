@@ -105,6 +105,8 @@ class Distribution:
     """How splatfix built it; None for what it did not compile."""
     source_gone: bool = False
     """An editable install whose source folder is no longer there."""
+    source: str = ""
+    """The folder that it was installed from, where that is still there and can be built again; "" otherwise."""
     pins: tuple[str, ...] = ()
     """Its ``Requires-Dist`` entries that name torch, triton or numpy exactly (``torch==2.9.1``); read for torch's own
     family of packages only."""

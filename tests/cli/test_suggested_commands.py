@@ -1,0 +1,133 @@
+"""Every command that is suggested on a simulated machine parses, and says itself what is to be filled in."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+
+import pytest
+import typer
+from typer.exceptions import TyperException
+
+from splatfix.checks import Status, run_checks
+from splatfix.cli import app
+from splatfix.context import Goal, make_context
+from splatfix.core.step import BLANKS, Command, Step
+from splatfix.facts import Facts
+from splatfix.plan import Options, advised_options, find_options
+from splatfix.report import diagnosis
+from splatfix.report.console import page
+from tests.machines import NAMES, facts_of
+
+PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?<!CUDA)|path/to|my-env", re.ASCII)
+SPLATFIX = re.compile(r"splatfix [a-z-]+(?: [^ ,;]+)*")
+# Programs that a machine has, or that the step before has put there.
+PROGRAMS = ("splatfix", "source", "conda", "nvidia-smi", "sudo", "uv", "git", "rm", "wsl", "xcode-select")
+GOALS = ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75"))
+
+
+def all_steps(facts: Facts) -> Iterator[tuple[Step, Sequence[Step]]]:
+    """Every suggested step, with those before it."""
+    for targets in GOALS:
+        context = make_context(facts, Goal(targets))
+        for finding in run_checks(context):
+            yield from with_before(finding.remedy)
+        made: Options = find_options(context)
+        for option in made.available:
+            yield from with_before(option.steps)
+        for needed in made.advice.also if made.advice else ():
+            yield from with_before(needed.steps)
+
+
+def with_before(steps: Sequence[Step]) -> Iterable[tuple[Step, Sequence[Step]]]:
+    return ((step, steps[:at]) for at, step in enumerate(steps))
+
+
+def parse(argv: Sequence[str]) -> None:
+    """As the shell would hand it to splatfix.
+
+    Raises:
+        TyperException: splatfix does not know it.
+    """
+    command = typer.main.get_command(app)
+    name, *words = argv
+    while commands := getattr(command, "commands", None):
+        name, *words = words
+        command = commands[name]
+    command.make_context(name, list(words))
+
+
+def check_command(command: Command, facts: Facts, before: Sequence[Step]) -> None:
+    if not command.argv:
+        assert command.env or command.prepend
+        return
+    found = {name for word in command.argv for name in PLACEHOLDER.findall(word)}
+    assert found == set(command.blanks) <= BLANKS.keys(), command
+    program = command.argv[0]
+    if program == "splatfix":
+        parse(["sm_120" if word == "ARCH" else word for word in command.argv])
+        python = command.argv[command.argv.index("--python") + 1] if "--python" in command.argv else ""
+    else:
+        python = program if "python" in program and not command.blanks else ""
+        assert python or program in (*PROGRAMS, "FOLDER/bin/python"), command
+    known = facts.environment.interpreter.value
+    if python.startswith(".venv"):
+        assert any(step.command and step.command.argv[-2:] == ("venv", ".venv") for step in before), command
+    elif python:
+        assert known and python == known.executable, command
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_suggested_commands_run(name: str) -> None:
+    facts = facts_of(name)
+    steps = list(all_steps(facts))
+    assert steps
+    for step, before in steps:
+        if step.command is not None:
+            check_command(step.command, facts, before)
+        for words in SPLATFIX.findall(step.text):
+            filled = PLACEHOLDER.sub("sm_120", words.split(" (")[0].rstrip("."))
+            parse(shlex.split(filled, posix="\\" not in filled))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_and_where_python_refuses_installations(name: str) -> None:
+    facts = facts_of(name)
+    python = facts.environment.interpreter.value
+    if python is None:
+        pytest.skip("no interpreter was recorded")
+    changed = dataclasses.replace(
+        facts.environment.interpreter, value=dataclasses.replace(python, externally_managed=True)
+    )
+    facts = dataclasses.replace(
+        facts, environment=dataclasses.replace(facts.environment, interpreter=changed)
+    )
+    for step, before in all_steps(facts):
+        if step.command is None:
+            continue
+        check_command(step.command, facts, before)
+        assert not ("pip" in step.command.argv and python.executable in step.command.argv), step
+
+
+def test_a_word_to_fill_in_is_found() -> None:
+    facts = facts_of("rtx-5080")
+    with pytest.raises(AssertionError):
+        check_command(Command(("splatfix", "install", "SOURCE")), facts, ())
+    with pytest.raises(TyperException):
+        check_command(Command(("splatfix", "install", ".", "--tarjet", "sm_120")), facts, ())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_verdict_and_first_step_come_first(name: str) -> None:
+    facts, text = facts_of(name), io.StringIO()
+    context = make_context(facts, Goal(("sm_120",)))
+    findings = run_checks(context)
+    failed = any(item.status is Status.FAIL for item in findings)
+    options = advised_options(findings, context) if failed else None
+    diagnosis.show(page(text, 80), facts, findings, options=options)
+    verdict, *then = text.getvalue().splitlines()[:5]
+    assert failed == ("found" in verdict and "No problem" not in verdict)
+    assert options is None or any(re.match(r" +(1\.|→|\$) ", line) for line in then), then
