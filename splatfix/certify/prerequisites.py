@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.context import make_context
 from splatfix.context.commands import pip
 from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.step import run, say
+from splatfix.core.step import fill_in, run, say
 from splatfix.facts import Facts
 
 AUTO = "auto"
@@ -34,20 +35,22 @@ def require_packages(facts: Facts, python: str, command: str, needs: tuple[str, 
         installed.add("torch")
     missing = [name for name in needs if name not in installed]
     if missing:
-        other = ("splatfix", command, "--python", "path/to/venv")
+        other = fill_in(
+            "splatfix", command, "--python", "FOLDER", text="Choose the environment of your splatting stack"
+        )
         raise SplatfixError(
             "environment-not-ready",
             f"This environment lacks {', '.join(missing)}.",
             meaning=NOT_RUN,
             # splatfix's own environment is seldom the one that is meant
             todo=(
-                run(*other, text="Choose the environment of your splatting stack"),
+                other,
                 pip(facts, "install", *missing, text="Or install them into splatfix's own environment"),
             )
             if python == sys.executable
             else (
                 pip(facts, "install", *missing),
-                run(*other, text="Or choose the environment of your splatting stack"),
+                replace(other, text="Or choose the environment of your splatting stack"),
             ),
             exit_code=Exit.UNDETERMINED,
         )

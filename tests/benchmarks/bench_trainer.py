@@ -8,7 +8,7 @@ held-out view and the same number of steps; held-out PSNR is computed here from 
 are taken from the times between its steps, without those in which it drew the held-out view, so that reading photos and
 evaluation are in neither figure. `--naive STEPS` trains so many steps
 with a rasterizer that compares every Gaussian with every pixel of its 64-pixel tile, as the public pure-torch ones do.
-`--fixed` switches densification off, keeps the reference's learning rates and draws on OpenSplat's background colour: that
+`--fixed` switches densification off, takes the learning rates of 2023 and draws on OpenSplat's background colour: that
 is what OpenSplat does at its defaults in the first 500 steps, and where no Gaussian is (a sky), the background is seen.
 A single number on a busy machine says little; the ratios are the result.
 """
@@ -155,7 +155,9 @@ def configuration(options: argparse.Namespace, iterations: int, out: Path) -> Tr
     if not options.fixed:
         return scaled_to(config)
     return dataclasses.replace(
-        config, densify=dataclasses.replace(config.densify, refine_start_iter=NEVER, reset_every=NEVER)
+        config,
+        densify=dataclasses.replace(config.densify, refine_start_iter=NEVER, reset_every=NEVER),
+        lrs=dataclasses.replace(config.lrs, opacity=0.05),
     )
 
 
