@@ -10,7 +10,7 @@ from splatfix.facts import Checkout, ExtensionCall, RenderCall, SplatPackage
 from splatfix.knowledge.dropins import Dropin, Face, dropin_named, face_of
 
 # What every torch module has.
-_OF_MODULES = frozenset({"to", "cuda", "cpu", "train", "eval", "float", "parameters", "requires_grad_"})
+OF_MODULES = frozenset({"to", "cuda", "cpu", "train", "eval", "float", "parameters", "requires_grad_"})
 
 
 def installed_face(package: SplatPackage) -> Face:
@@ -55,7 +55,7 @@ def fewest(calls: Iterable[RenderCall], face: Face) -> list[str]:
 
 def _not_answered(call: ExtensionCall, module: str, face: Face) -> str:
     name = f"{call.module}.{call.name}".removeprefix(f"{module}.")
-    if name.partition(".")[2] in _OF_MODULES:
+    if name.partition(".")[2] in OF_MODULES:
         return ""
     if name not in face.functions:
         return f"it calls {name}, which it lacks"
@@ -104,3 +104,9 @@ def _keywords(what: str, given: tuple[str, ...], known: tuple[str, ...], missing
         yield f"{what} gives {', '.join(extra)}, which it does not know"
     if missing:
         yield f"{what} leaves out {', '.join(missing)}"
+
+
+def call_words(call: RenderCall) -> str:
+    """A call of a rasterizer, for people."""
+    settings = f"settings {' '.join(call.settings)}" if call.settings else "settings from elsewhere"
+    return settings + (f"; takes {counted(call.unpacks, 'result')}" if call.unpacks is not None else "")

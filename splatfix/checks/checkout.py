@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from splatfix.checks.calls import alternatives, fewest, installed_face
+from splatfix.checks.calls import alternatives, call_words, fewest, installed_face
 from splatfix.checks.model import Evidence, Outcome, fail, ok, skip, unknown, warn
 from splatfix.checks.packages import fingerprint, leaf, variant_names
 from splatfix.checks.registry import check
@@ -17,7 +17,7 @@ from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
 from splatfix.core.words import counted
-from splatfix.facts import Checkout, RenderCall, SplatPackage, Submodule
+from splatfix.facts import Checkout, SplatPackage, Submodule
 from splatfix.knowledge import stacks
 from splatfix.knowledge.breakages import breakage
 
@@ -197,7 +197,7 @@ def rasterizer_api_mismatch(context: Context) -> Iterator[Outcome]:
             continue  # ext-not-installed tells of the first; of the second nothing is known
         problems = fewest(calls, installed_face(installed))
         evidence = (
-            Evidence(f"{file}:{calls[0].line}", _call_words(calls[0]), "its syntax tree"),
+            Evidence(f"{file}:{calls[0].line}", call_words(calls[0]), "its syntax tree"),
             Evidence(installed.folder, fingerprint(installed), packages.found_via),
         )
         kind = f"splatfix's drop-in {installed.dropin}" if installed.dropin else ""
@@ -327,11 +327,6 @@ def _own_rasterizer(context: Context, found: Checkout, module: str) -> tuple[Ste
     if empty := [item for item in found.submodules if item.empty and _module_of(item) == module]:
         return (*fetching(context, empty), context.install(f"{found.folder}/{empty[0].path}"))
     return (say(f"Install {module} as the stack's README says, with --no-build-isolation."),)
-
-
-def _call_words(call: RenderCall) -> str:
-    settings = f"settings {' '.join(call.settings)}" if call.settings else "settings from elsewhere"
-    return settings + (f"; takes {counted(call.unpacks, 'result')}" if call.unpacks is not None else "")
 
 
 def _installed_names(context: Context) -> set[str] | None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
+from splatfix.checks.calls import call_words
 from splatfix.checks.evidence import reason, version_of
 from splatfix.checks.model import Evidence, Outcome, ok, skip, unknown, warn
+from splatfix.checks.recognition import recognise
 from splatfix.checks.registry import check
 from splatfix.checks.torch import torch_for
 from splatfix.context import Context
 from splatfix.facts import Checkout, Gpu
-from splatfix.knowledge import stacks, torch_releases
+from splatfix.knowledge import torch_releases
 from splatfix.knowledge.stacks import Stack
 
 
 @check("checkout-stack-unknown", family="checkout", title="Which stack the checkout is")
 def checkout_stack(context: Context) -> Iterator[Outcome]:
-    """A stack is recognised by files that only it has; its commit is read from git's own files. What it needs, which
-    variant of the rasterizer it calls and how much memory it takes follow from that. Asked for with `--repo DIR`."""
+    """What a checkout is, is told by its addresses (its remote, what its README clones, its submodules), by files that only
+    one stack has, and by its own call of the rasterizer; each is named. One that differs from the stack it was made from is
+    called that, with the differences. Which variant it calls and how much memory it takes follow from that, unless the call
+    is another. Asked for with `--repo DIR`."""
     found = context.checkout
     if found is None:
         if context.facts.checkout.error:
@@ -31,21 +36,34 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
             f"{where}{f' of {found.remote}' if found.remote else ''}",
             context.facts.checkout.found_via,
         ),
+        *(
+            Evidence(f"{call.file}:{call.line}", call_words(call), "its syntax tree")
+            for call in found.calls[:1]
+        ),
     )
-    stack = stack_of(found)
-    if stack is None:
+    seen = recognise(found)
+    if seen is None:
         yield skip(f"{found.folder} is not a stack that splatfix knows ({where}).", evidence=evidence)
-    else:
-        yield ok(
-            f"{stack.name}, {where}.",
-            subject=stack.key,
-            evidence=(
-                *evidence,
-                Evidence(
-                    "needs", ", ".join((*stack.needs, *stack.also_needs)) or "nothing native", stack.source
-                ),
-            ),
+        return
+    evidence += tuple(Evidence("for it", text, "its own text") for text in seen.evidence)
+    evidence += tuple(Evidence("against it", text, "its own text") for text in seen.against)
+    if seen.call_fits is False:
+        yield skip(
+            f"{found.folder} is {seen.words} ({where}), and calls another rasterizer.", evidence=evidence
         )
+        return
+    stack = seen.stack
+    needs = ", ".join((*stack.needs, *stack.also_needs)) or "nothing native"
+    extra = {"compiled when it runs": stack.jit, "its architectures are chosen by": stack.arch_variable}
+    yield ok(
+        f"{seen.words[0].upper()}{seen.words[1:]}, {where}.",
+        subject=stack.key,
+        evidence=(
+            *evidence,
+            Evidence("needs", needs, stack.source),
+            *(Evidence(name, text, stack.source) for name, text in extra.items() if text),
+        ),
+    )
 
 
 @check(
@@ -155,5 +173,9 @@ def _for_one_program(gpu: Gpu) -> float | None:
 
 
 def stack_of(found: Checkout) -> Stack | None:
-    """The stack that the checkout most probably is."""
-    return next(iter(stacks.recognise_checkout(found.paths)), None)
+    """The stack whose extensions a checkout needs: the one that it is or was made from, unless its own call differs. Of one
+    that was made from it, neither the commits of the submodules nor the memory it takes are known."""
+    seen = recognise(found)
+    if seen is None or seen.call_fits is False:
+        return None
+    return seen.stack if seen.own else replace(seen.stack, submodules={}, vram_gb=None)

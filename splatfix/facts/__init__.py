@@ -54,7 +54,7 @@ from splatfix.facts.model.source import (
     Source,
     Submodule,
 )
-from splatfix.facts.source.checkout import read_checkout
+from splatfix.facts.source.checkout import read_checkout, read_identity
 from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
 from splatfix.facts.source.folder import (
     as_typed,
@@ -151,6 +151,7 @@ __all__ = [
     "probe_environment",
     "read_checkout",
     "read_files",
+    "read_identity",
     "read_package",
     "read_package_source",
     "read_source",

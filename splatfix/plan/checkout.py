@@ -10,6 +10,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from splatfix.checks.recognition import Recognition, recognise
 from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
 from splatfix.core.errors import Exit, Problem, usage_problem
 from splatfix.core.step import Step, fill_in, run, say
@@ -24,6 +25,7 @@ from splatfix.facts import (
     holds_everything,
     is_clone,
     is_file,
+    read_identity,
     read_source,
     read_submodules,
     remote_of,
@@ -85,8 +87,8 @@ def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] 
         return _no_folder(text)
     if problem := whole_disk(folder):
         return problem
-    stacks = stacks_of(folder)
-    known = recipe(stacks[0].key) if stacks else None
+    seen = stack_in(folder)
+    known = recipe(seen.stack.key) if seen else None
     if known and known.needs and facts:
         return _program(folder, known, known.needs, facts)
     if known is None and has_build_file(folder):
@@ -97,7 +99,7 @@ def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] 
     if isinstance(inside, Problem):
         return inside
     extensions, unreadable = inside
-    notes += _what_it_is(folder, extensions, known)
+    notes += _what_it_is(folder, extensions, known, seen.words if seen else "")
     notes += [f"{path} cannot be read and was not looked into" for path in unreadable]
     return extensions
 
@@ -162,8 +164,15 @@ def whole_disk(folder: Path) -> Problem | None:
 
 
 def stacks_of(folder: Path) -> tuple[Stack, ...]:
-    """The stacks whose checkout this can be, the most telling first."""
+    """The stacks whose checkout this can be by its files alone, the most telling first."""
     return recognise_checkout(telling_paths(folder))
+
+
+def stack_in(folder: Path) -> Recognition | None:
+    """The stack that a checkout is or was made from, by all that tells; None also where its own call is another."""
+    found = read_identity(folder).value
+    seen = recognise(found) if found else None
+    return seen if seen and seen.call_fits is not False else None
 
 
 def is_checkout(folder: Path) -> bool:
@@ -247,7 +256,7 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
 
 def _incomplete(what: str | Path, folder: Path, lacking: Sequence[str]) -> Problem:
     """That a folder lacks submodules, or files of its own, with what fills them."""
-    git, stack = git_folder(folder), next(iter(stacks_of(folder)), None)
+    git, seen = git_folder(folder), stack_in(folder)
     empty = [item for item in read_submodules(folder) if item.empty]
     wanted = [item for item in empty if item.path in lacking]
     fetch = how_to_fetch(
@@ -255,7 +264,7 @@ def _incomplete(what: str | Path, folder: Path, lacking: Sequence[str]) -> Probl
         wanted,
         clone=git is not None,
         remote=remote_of(git),
-        commits=stack.submodules if stack else None,
+        commits=seen.stack.submodules if seen and seen.own else None,
     )
     others = [path for path in lacking if path not in {item.path for item in wanted}]
     restore = (
@@ -279,8 +288,8 @@ def expected_extensions(named: Iterable[str]) -> dict[str, tuple[str, ...]]:
     for folder in filter(None, map(resolved_folder, named)):
         for path in [folder] if has_build_file(folder) else walk_extensions(folder).found:
             found.setdefault(read_source(path).label, variants_of_source(str(path)))
-        stack = next(iter(stacks_of(folder)), None)
-        known = recipe(stack.key) if stack else None
+        seen = stack_in(folder)
+        known = recipe(seen.stack.key) if seen else None
         keys = (
             {part.path: part.variant for part in known.parts if part.builder == "setup.py"} if known else {}
         )
@@ -303,12 +312,15 @@ def _no_extension(folder: Path, known: Recipe) -> Problem:
     )
 
 
-def _what_it_is(folder: Path, inside: list[Path], known: Recipe | None) -> list[str]:
-    name = f"a checkout of {known.name}" if known else "a checkout of an unknown stack"
+def _what_it_is(folder: Path, inside: list[Path], known: Recipe | None, words: str) -> list[str]:
+    of = words if words.startswith("made from") else f"of {words or 'an unknown stack'}"
+    name = f"a checkout {of}"
     notes = [f"{folder} is {name}; its extensions: {', '.join(path.name for path in inside)}"]
     for part in known.parts if known else ():
         if part.path and part.builder == "setup.py" and not resolved_folder(folder / part.path):
-            notes.append(f"{part.path} is not in this checkout, although {name} has it; it is left out")
+            notes.append(
+                f"{part.path} is not in this checkout, although {known.name if known else name} has it; it is left out"
+            )
         elif part.note:
             notes.append(f"{part.path}: {part.note}" if part.path else part.note)
     return notes

@@ -207,8 +207,9 @@ def conflict_with(package: SplatPackage, meant: Collection[str]) -> str:
     losers = [row.name for row in stacks() if have & set(row.needs) and not set(meant) & set(row.needs)]
     if not losers:
         return f"the installed {package.module} is of another kind; what calls it will no longer run in this environment"
+    names = " and ".join(losers) if len(losers) < 3 else f"{', '.join(losers[:2])} and others"
     return (
-        f"the installed {package.module} is that of {' and '.join(losers)}; "
+        f"the installed {package.module} is that of {names}; "
         f"{'its trainer' if len(losers) == 1 else 'their trainers'} will no longer run in this environment"
     )
 

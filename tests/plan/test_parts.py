@@ -79,7 +79,10 @@ def test_another_stacks_variant_is_not_kept_but_rebuilt(dropin: bool) -> None:
     assert "the variant mip, and mcmc is meant" in why_not(options, "keep")
     rebuild = plan(options, OptionKind.REBUILD)
     assert step_of(rebuild, Rebuild).subjects == (NAME,)
-    assert any("that of Mip-Splatting; its trainer will no longer run" in r.text for r in rebuild.reasons)
+    assert any(
+        "that of Mip-Splatting and TRELLIS; their trainers will no longer run" in r.text
+        for r in rebuild.reasons
+    )
 
 
 def test_twins_of_one_interface_are_no_other_variant() -> None:
@@ -173,9 +176,7 @@ def test_the_source_tells_its_variant_and_the_conflict(
     request = Request((str(folder),), ("sm_120",))
     facts = with_rasterizer(package("mip"))
     assert "mcmc" in why_not(find_options(goal_of(request), facts), "keep")
-    said = (
-        "the installed diff_gaussian_rasterization is that of Mip-Splatting; its trainer will no longer run"
-    )
+    said = "the installed diff_gaussian_rasterization is that of Mip-Splatting and TRELLIS; their trainers will no longer run"
     assert any(said in note for note in make_plan(request, facts).notes)
     pure = dataclasses.replace(request, backend="pure")
     assert any(said in note for note in make_plan(pure, facts).notes)

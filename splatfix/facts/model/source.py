@@ -179,6 +179,8 @@ class Checkout:
     """Names by which a stack is recognised: the upper two levels, as far as they are code."""
     remote: str = ""
     """Where it was cloned from, without credentials."""
+    clones: tuple[str, ...] = ()
+    """Addresses that its README says to clone, its own first as a rule."""
     commit: str | None = None
     submodules: tuple[Submodule, ...] = ()
     pins: tuple[Pin, ...] = ()

@@ -26,7 +26,14 @@ from splatfix.facts.model.source import (
 )
 from splatfix.facts.source.extension import code_matches, extension_folders, read_source
 from splatfix.facts.source.extension_calls import extension_calls
-from splatfix.facts.source.folder import commit_of, git_folder, read_submodules, remote_of, telling_paths
+from splatfix.facts.source.folder import (
+    cloned_in_readme,
+    commit_of,
+    git_folder,
+    read_submodules,
+    remote_of,
+    telling_paths,
+)
 from splatfix.facts.source.program import read_packages_of, read_scripts
 from splatfix.facts.source.python_source import (
     guarded_imports,
@@ -58,30 +65,47 @@ def read_checkout(folder: Path, patterns: Iterable[SourcePattern | NamePattern])
     if not folder.is_dir():
         return unknown(f"{folder} is not a folder")
     root, reader = folder.resolve(), FolderReader()
-    git = git_folder(root, reader)
-    shadows = tuple(_shadows(root, reader))
-    python, wanted = _PythonFiles(root, reader, shadows), tuple(patterns)
+    identity, wanted = _identity(root, reader), tuple(patterns)
     names = tuple(item for item in wanted if isinstance(item, NamePattern))
     scripts, apart = read_scripts(root, names)
-    checkout = Checkout(
-        folder=str(root),
-        paths=telling_paths(root, reader),
-        remote=remote_of(git, reader),
-        commit=commit_of(git, reader),
-        submodules=_with_uses(root, read_submodules(root, reader), reader),
+    checkout = replace(
+        identity,
+        submodules=_with_uses(root, identity.submodules, reader),
         pins=tuple(read_pins(root, reader)),
         sources=tuple(_sources(root, wanted, reader)),
-        imports=python.imports,
-        guarded=python.guarded,
-        calls=python.calls,
-        extension_calls=python.extension_calls,
-        shadows=shadows,
         colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(reader.text(root / "convert.py")))),
         needs=scripts.imports,
         python_matches=scripts.matches,
         unreadable=tuple(dict.fromkeys((*reader.left_out, *apart.left_out))),
     )
     return Fact(redacted(checkout), "files of the checkout, read as text")
+
+
+def read_identity(folder: Path) -> Fact[Checkout]:
+    """The part of a checkout that tells which stack it is: names of files, addresses, imports, calls."""
+    if not folder.is_dir():
+        return unknown(f"{folder} is not a folder")
+    found = _identity(folder.resolve(), FolderReader())
+    return Fact(redacted(found), "files of the checkout, read as text")
+
+
+def _identity(root: Path, reader: FolderReader) -> Checkout:
+    git = git_folder(root, reader)
+    shadows = tuple(_shadows(root, reader))
+    python = _PythonFiles(root, reader, shadows)
+    return Checkout(
+        folder=str(root),
+        paths=telling_paths(root, reader),
+        remote=remote_of(git, reader),
+        clones=tuple(dict.fromkeys(cloned_in_readme(root, reader))),
+        commit=commit_of(git, reader),
+        submodules=read_submodules(root, reader),
+        imports=python.imports,
+        guarded=python.guarded,
+        calls=python.calls,
+        extension_calls=python.extension_calls,
+        shadows=shadows,
+    )
 
 
 _USES = (".py", ".txt", ".yml", ".yaml", ".toml", ".sh", ".cmake")

@@ -37,6 +37,8 @@ _MAX_SOURCE = 2 << 20
 _MAX_GIT = 1 << 18
 _MAX_INDEX = 1 << 23
 _MAX_SUBMODULES = 500
+_MAX_CLONES = 20
+_CLONED = re.compile(r"\bgit[ ]{1,9}clone\b[^\n]{0,200}?((?:(?:https?|ssh|git)://|git@)[\w.@:/~+-]{1,300})")
 
 
 def resolved_folder(text: str | Path) -> Path | None:
@@ -180,6 +182,14 @@ def remote_of(git: Path | None, reader: FolderReader | None = None) -> str:
     config = (reader or FolderReader()).text(git / "config", _MAX_GIT) if git else ""
     url = next((values.get("url", "") for name, values in sections(config) if name == 'remote "origin"'), "")
     return without_credentials(url.strip('"').partition(" ")[0])
+
+
+def cloned_in_readme(root: Path, reader: FolderReader) -> Iterator[str]:
+    """Addresses behind ``git clone`` in the READMEs of a folder, without credentials, in order of the text."""
+    for item in reader.children(root):
+        if item.name.lower().startswith("readme") and not is_folder(item.path):
+            found = _CLONED.findall(reader.text(root / item.name))
+            yield from (without_credentials(address) for address in found[:_MAX_CLONES])
 
 
 def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Submodule, ...]:

@@ -1,0 +1,165 @@
+"""What a checkout is taken for: by addresses, files and its own call, from facts of our own making."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from splatfix.checks.recognition import Recognition, recognise, repository_of
+from splatfix.facts import Checkout, ExtensionCall, GuardedImport, RenderCall, Submodule
+from splatfix.knowledge.stacks import Stack, stack, stacks, variant
+
+HUB = "https://github.com/"
+
+
+def row(key: str) -> Stack:
+    found = stack(key)
+    assert found is not None
+    return found
+
+
+def call(key: str = "inria-v1", **values: Any) -> RenderCall:
+    """As the trainer of a variant calls it."""
+    meant = variant(key)
+    assert meant and meant.settings and meant.forward
+    return RenderCall(
+        **{
+            "file": "gaussian_renderer/__init__.py",
+            "line": 88,
+            "function": "render",
+            "module": meant.module,
+            "settings": meant.settings,
+            "forward": meant.forward,
+            "unpacks": len(meant.returns or ()),
+            **values,
+        }
+    )
+
+
+def modules(*addresses: str) -> tuple[Submodule, ...]:
+    return tuple(
+        Submodule(f"submodules/{address.rpartition('/')[2]}", f"{HUB}{address}.git", True)
+        for address in addresses
+    )
+
+
+def checkout(*keys: str, **values: Any) -> Checkout:
+    """With the files of these stacks."""
+    paths = tuple(path for key in keys for path in row(key).recognise)
+    return Checkout(**{"folder": "/home/u/gs", "paths": paths, **values})
+
+
+def seen(found: Checkout) -> Recognition:
+    answer = recognise(found)
+    assert answer is not None
+    return answer
+
+
+@pytest.mark.parametrize("known", stacks(), ids=lambda known: known.key)
+def test_a_stack_as_it_is_published(known: Stack) -> None:
+    """With its files and its call, also among those of Inria's that forks keep; by whichever address it has."""
+    rasterizer = next((key for key in known.needs if (one := variant(key)) and one.kind == "rasterizer"), "")
+    calls = (call(rasterizer),) if rasterizer else ()
+    for name in known.repositories:
+        for address in ({"remote": f"git@github.com:{name}.git"}, {"clones": (HUB + name,)}, {}):
+            found = seen(checkout(known.key, "inria-v1", calls=calls, **address))
+            assert (found.stack.key, found.own, found.against) == (known.key, True, ()), address
+            assert found.call_fits is (True if calls else None)
+
+
+V1_CALL = {"calls": (call(),)}
+SCORES = {"calls": (call(forward=("means3D", "scores"), unpacks=3),)}
+FILTER = ExtensionCall(
+    "r.py", 9, "prefilter", "diff_gaussian_rasterization", "GaussianRasterizer.visible_filter"
+)
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "key", "fits", "against"),
+    [
+        # all of Inria's files, and another rasterizer
+        ("inria-v1", SCORES, "inria-v1", False, "gives scores"),
+        ("inria-v1", {**V1_CALL, "extension_calls": (FILTER,)}, "inria-v1", False, "visible_filter"),
+        (
+            "inria-v1",
+            {**V1_CALL, "submodules": modules("me/diff-gaussian-rasterization")},
+            "inria-v1",
+            True,
+            "me/diff-gaussian-rasterization",
+        ),
+        # all files and the very call of Scaffold-GS; only its own address says that it is another
+        ("scaffold", {"calls": (call("scaffold"),), "clones": (HUB + "me/Tree-GS",)}, "scaffold", True, "me/tree-gs"),
+        ("inria-v1", {**V1_CALL, "remote": HUB + "me/gaussian-splatting"}, "inria-v1", True, "cloned from me/"),
+        # some files and what the rasterizer's address and call say
+        ("", {**V1_CALL, "submodules": modules(*row("inria-v1").addresses)}, "inria-v1", True, "lacks train.py"),
+        # the repository itself, at a commit with another call
+        ("inria-v1", {**SCORES, "remote": HUB + "graphdeco-inria/gaussian-splatting"}, "inria-v1", False, "scores"),
+    ],
+    ids=["call", "method", "submodule", "readme", "fork", "few-files", "newer"],
+)  # fmt: skip
+def test_what_was_made_from_a_stack(
+    keys: str, values: dict[str, Any], key: str, fits: bool, against: str
+) -> None:
+    found = seen(checkout(*filter(None, [keys]), **values))
+    assert (found.stack.key, found.own, found.call_fits) == (key, False, fits)
+    assert any(against in text for text in found.against), found.against
+    assert found.words == f"made from {row(key).name}"
+
+
+def test_half_of_the_files_and_a_call() -> None:
+    paths = ("train.py", "arguments", "scene", "gaussian_renderer", "mine.py")
+    found = seen(checkout(paths=paths, calls=(call(forward=("means3D", "mine")),)))
+    assert (found.stack.key, found.own) == ("inria-v1", False)
+    assert recognise(checkout(paths=paths)) is None, "files alone carry no claim"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"paths": ("setup.py", "src")},
+        {"paths": ("train.py", "scene")},
+        {"paths": (), "calls": (call(),)},
+        {"paths": ("train.py",), "clones": (HUB + "NVlabs/nvdiffrast",)},
+        {"paths": (), "submodules": modules("graphdeco-inria/diff-gaussian-rasterization"), **SCORES},
+    ],
+    ids=["nothing", "names", "call", "dependency", "submodule"],
+)
+def test_too_little_is_no_claim(values: dict[str, Any]) -> None:
+    assert recognise(Checkout("/home/u/gs", **values)) is None
+
+
+def test_the_call_tells_two_releases_apart() -> None:
+    """Inria's repository is one; the files and the call say which of its releases it is."""
+    remote = {"remote": HUB + "graphdeco-inria/gaussian-splatting"}
+    fast = call("3dgs-accel", line=90)
+    adam = ExtensionCall("train.py", 9, "", "diff_gaussian_rasterization", "SparseGaussianAdam")
+    hidden = GuardedImport(
+        "train.py", 1, "diff_gaussian_rasterization", ("SparseGaussianAdam",), "everything"
+    )
+    newer = {"calls": (fast, call("inria-2024-dr_aa")), "extension_calls": (adam,), "guarded": (hidden,)}
+    assert seen(checkout("inria-2024", "inria-v1", **remote, **newer)).stack.key == "inria-2024"
+    assert seen(checkout("inria-v1", **remote, **V1_CALL)).stack.key == "inria-v1"
+
+
+def test_another_module_is_another_stack() -> None:
+    found = seen(checkout("inria-v1", calls=(call("diff-gauss"),)))
+    assert not found.own and found.call_fits is False and "diff_gauss" in found.against[0]
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("https://github.com/Owner/Name.git", "owner/name"),
+        ("git@github.com:owner/name.git", "owner/name"),
+        ("ssh://git@example.org:22/owner/name/", "owner/name"),
+        ("git+https://gitlab.example.org/group/owner/name", "owner/name"),
+        ("/home/u/owner/name", ""),
+        ("file:///srv/owner/name", ""),
+        ("../name.git", ""),
+        ("https://example.org/name", ""),
+        ("", ""),
+    ],
+)
+def test_addresses(address: str, name: str) -> None:
+    assert repository_of(address) == name
