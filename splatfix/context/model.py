@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from splatfix.core.errors import Problem, SplatfixError
 from splatfix.core.step import Step
+from splatfix.facts import Source
 from splatfix.knowledge import Arch
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ class Goal:
     """By the name of an extension that nothing replaces, why; a reason that is about all of them under ""."""
     prepare: tuple[Step, ...] = ()
     """What must be done before anything of the source can be built: submodules to fetch."""
+    built_from: Mapping[str, Source] = field(default_factory=dict)
+    """By the name of an extension, its source, as far as it is there."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By the name of an extension, keys of the variants that its source can be; where that is not known, none."""
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from packaging.utils import canonicalize_name
 
 from splatfix.core.versions import major_minor, release
-from splatfix.facts import CheckoutSource, Facts, Toolkit, ToolkitChoice, Torch
+from splatfix.facts import (
+    CheckoutSource,
+    Extension,
+    Facts,
+    Source,
+    Toolkit,
+    ToolkitChoice,
+    Torch,
+    origin_folder,
+)
 from splatfix.knowledge.drivers import Platform
 from splatfix.knowledge.torch_releases import COMPANIONS
 
@@ -71,17 +80,39 @@ def build_toolkit(facts: Facts) -> Toolkit | None:
     return chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
 
 
-def sources_to_build(facts: Facts) -> Iterator[CheckoutSource]:
-    """Sources that are still to be built: where a compiled module of that name is installed, the build went well."""
-    found = facts.checkout.value
-    have = {
-        re.split(r"[./]", item.path)[0]
+def names_built(source: Source) -> frozenset[str]:
+    """The normalised names under which what a source builds is found again: its distribution's, and what is imported."""
+    modules = (item.name.partition(".")[0] for item in source.modules)
+    packages = (name.partition(".")[0] for name in source.packages)
+    return frozenset(canonicalize_name(name) for name in (source.label, *packages, *modules) if name)
+
+
+def distributions_of(facts: Facts, names: Collection[str], folder: str = "") -> tuple[str, ...]:
+    """Installed distributions of these normalised names, or that were installed from this folder."""
+    return tuple(
+        item.name
+        for item in facts.environment.distributions.value or ()
+        if canonicalize_name(item.name) in names
+        or (folder and folder in (origin_folder(item), item.built.source if item.built else ""))
+    )
+
+
+def files_installed(facts: Facts, names: Collection[str], folder: str = "") -> tuple[Extension, ...]:
+    """Native files of what was built under these normalised names, or from this folder."""
+    owners = distributions_of(facts, names, folder)
+    return tuple(
+        item
         for item in facts.environment.extensions.value or ()
-        if item.importable
-    }
+        if item.distribution in owners or canonicalize_name(item.module.partition(".")[0]) in names
+    )
+
+
+def sources_to_build(facts: Facts) -> Iterator[CheckoutSource]:
+    """Sources that are still to be built: where what they build is installed, the build went well."""
+    found = facts.checkout.value
     for item in found.sources if found else ():
-        names = {one.name.partition(".")[0] for one in item.source.modules} or set(item.source.packages)
-        if item.source.needs_cuda and not names & have:
+        files = files_installed(facts, names_built(item.source), item.source.folder)
+        if item.source.needs_cuda and not any(file.importable for file in files):
             yield item
 
 

@@ -14,7 +14,7 @@ from splatfix.facts import Fact, Facts, Torch
 from splatfix.knowledge.torch_releases import COMPANIONS, build
 from splatfix.plan.assessment import Assessment, repair_of
 from splatfix.plan.option import Advice, AlsoNeeded, Option, OptionKind, Options
-from splatfix.plan.parts import NativePart, files_of, is_about
+from splatfix.plan.parts import NativePart, files_of, is_about, names_of
 from splatfix.plan.rebuild import Tools, tools_here
 from splatfix.plan.steps import InstallTorch, Keep, Rebuild, UseDropins
 from splatfix.plan.torch import as_torch
@@ -74,11 +74,11 @@ def _cures(option: Option, finding: Finding, options: Options, found: Assessment
 def _parts_of(finding: Finding, found: Assessment) -> list[NativePart]:
     """The extensions that are meant and that a failure is about."""
     facts = found.facts
-    names = {canonicalize_name(finding.subject)} if finding.code == "ext-not-installed" else set()
+    names: set[str] = {canonicalize_name(finding.subject.partition(" ")[0].partition(".")[0])}
     for package in facts.environment.packages.value or ():
         if is_about(finding, package, files_of(package, facts)):
-            names |= {canonicalize_name(name) for name in (package.module, *package.distributions)}
-    return [part for part in found.parts if canonicalize_name(part.name) in names]
+            names |= names_of(package)
+    return [part for part in found.parts if (part.names | {canonicalize_name(part.name)}) & names]
 
 
 def _serves_as_it_is(options: Options) -> bool:

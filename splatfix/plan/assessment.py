@@ -172,7 +172,7 @@ def lacks_code(found: Assessment, part: NativePart) -> bool:
     """It is not there, cannot be used, or is known to hold nothing for one of the targets."""
     if not part.installed or part.error or part.unfit:
         return True
-    if part.dropin:
+    if part.anywhere:
         return False
     cuda = found.torch.cuda if found.torch else None
     answers = (

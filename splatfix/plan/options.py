@@ -57,6 +57,7 @@ def goal_of(
         goal = replace(goal, prepare=_to_complete(found))
     else:
         extensions = {item.label: variants_of_source(item.folder) for item in found[0]}
+        goal = replace(goal, built_from={item.label: item for item in found[0]})
     return replace(
         goal,
         extensions=tuple(extensions),
@@ -180,7 +181,7 @@ def keep(found: Assessment) -> Option:
             continue
         cuda = found.torch.cuda if found.torch else None
         before = len(against)
-        for arch in () if part.dropin else found.archs:
+        for arch in () if part.anywhere else found.archs:
             verdict = code_serves(part.code, arch, level=found.context.driver_level(arch), cuda=cuda)
             if verdict.ok is False:
                 against.append(f"{part.name} cannot run ({verdict.why})")
@@ -191,14 +192,17 @@ def keep(found: Assessment) -> Option:
     against = against or _torch_failures(found)
     if against:
         return rejected(kind, "; ".join(dict.fromkeys(against)))
-    if any(not part.dropin and not part.code for part in found.parts):
+    if any(not part.anywhere and not part.code for part in found.parts):
         why = "what GPU code is installed could not be read, so keeping it would be a guess: "
         return rejected(kind, why + "; ".join(unsure))
-    native = ", ".join(part.name for part in found.parts if not part.dropin)
+    native = ", ".join(part.name for part in found.parts if not part.anywhere)
+    others = ", ".join(part.name for part in found.parts if part.cpu)
     dropins = ", ".join(part.name for part in found.parts if part.dropin)
     reasons = (
         [Reason(f"every fatbin of {native} has code for {found.words}", "their bytes")] if native else []
     )
+    if others:
+        reasons.append(Reason(f"installed, and without GPU code: {others}", "pip's list"))
     if dropins:
         reasons.append(Reason(f"splatfix's drop-ins run wherever torch does: {dropins}", "pip's list"))
     return make_option(found, kind, (Keep(subjects=found.subjects), confirm(found)), reasons, unsure)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
@@ -10,11 +10,12 @@ from typing import TypedDict
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status, run_checks, select
-from splatfix.checks.packages import leaf, variant_names
+from splatfix.checks.packages import is_dropin, leaf, variant_names
 from splatfix.context import Context, Goal
+from splatfix.context.readings import distributions_of, files_installed, names_built
 from splatfix.core.errors import Problem
 from splatfix.core.step import say
-from splatfix.facts import Extension, Facts, FatbinGroup, SplatPackage, packages_in, read_package
+from splatfix.facts import Extension, Facts, FatbinGroup, Source, SplatPackage, packages_in, read_package
 from splatfix.knowledge.stacks import explain_mismatch, identify, recipe, stacks, variant, variants
 
 
@@ -33,8 +34,17 @@ class NativePart:
     """Why what is installed cannot be used or read; "" when it can."""
     unfit: tuple[str, ...] = ()
     """What else speaks against what is installed: failures that checks found of it, or that another variant is meant."""
+    cpu: bool = False
+    """Its source holds no GPU code, so that there is none to look for in what is installed."""
+    names: frozenset[str] = frozenset()
+    """The normalised names of what is installed: distributions and modules."""
     conflict: str = ""
     """Which other stack loses it when the variant that is meant takes its place, as a sentence; "" where none does."""
+
+    @property
+    def anywhere(self) -> bool:
+        """It runs wherever torch does."""
+        return self.dropin or self.cpu
 
 
 def native_parts(context: Context) -> tuple[NativePart, ...] | Problem:
@@ -49,17 +59,60 @@ def native_parts(context: Context) -> tuple[NativePart, ...] | Problem:
             f"{goal.stack} is not a stack that splatfix knows.",
             todo=(say("Name the extensions instead, or give the checkout."),),
         )
-    names = dict(_named(goal, context.facts))
-    meant: dict[str, tuple[str, ...]] = {canonicalize_name(name): keys for name, keys in names.items()}
-    installed = {canonicalize_name(part.name): part for part in _installed(context, meant)}
-    if not names:
+    meant = dict(_named(goal, context.facts))
+    checkout = context.checkout
+    sources = {item.source.label: item.source for item in (checkout.sources if checkout else ())}
+    sources |= goal.built_from
+    aliases = {name: _aliases(name, sources.get(name)) for name in meant}
+    loose = {name: _loose(context, aliases[name], sources.get(name)) for name in meant}
+    packages = (*context.packages, *(item for item in loose.values() if item))
+    aliases |= {name: aliases[name] | names_of(item) for name, item in loose.items() if item}
+
+    def keys_of(package: SplatPackage) -> tuple[str, ...]:
+        return next((keys for name, keys in meant.items() if aliases[name] & names_of(package)), ())
+
+    installed = {part.name: part for part in _installed(context, packages, keys_of)}
+    if not meant:
         return tuple(installed.values())
     found = []
-    for name, keys in names.items():
+    for name, keys in meant.items():
         key = keys[0] if keys else ""
-        there = installed.get(canonicalize_name(name))
-        found.append(replace(there, variant=there.variant or key) if there else NativePart(name, key))
+        there = next((part for part in installed.values() if part.names & aliases[name]), None)
+        source = sources.get(name)
+        if there:
+            found.append(replace(there, variant=there.variant or key))
+        elif (
+            source and not source.needs_cuda and distributions_of(context.facts, aliases[name], source.folder)
+        ):
+            found.append(NativePart(name, key, installed=True, cpu=True, names=aliases[name]))
+        else:
+            found.append(NativePart(name, key))
     return tuple(found)
+
+
+def _aliases(name: str, source: Source | None) -> frozenset[str]:
+    """The normalised names under which an extension can be installed."""
+    return frozenset({canonicalize_name(name), *(names_built(source) if source else ())})
+
+
+def names_of(package: SplatPackage) -> frozenset[str]:
+    """The normalised names of an installed package: the module's and those of its distributions."""
+    return frozenset(
+        canonicalize_name(name) for name in (package.module, leaf(package), *package.distributions)
+    )
+
+
+def _loose(context: Context, wanted: frozenset[str], source: Source | None) -> SplatPackage | None:
+    """What is installed under these names and is not among the packages that the environment's facts know by their names."""
+    if any(wanted & names_of(item) for item in context.packages):
+        return None
+    files = files_installed(context.facts, wanted, source.folder if source else "")
+    first = next((item for item in files if item.importable), None)
+    if first is None:
+        return None
+    top = first.module.partition(".")[0]
+    owners = dict.fromkeys(item.distribution for item in files if item.distribution)
+    return SplatPackage(top, f"{first.folder}/{top}", tuple(owners), tuple(item.module for item in files))
 
 
 def _named(goal: Goal, facts: Facts) -> Iterable[tuple[str, tuple[str, ...]]]:
@@ -76,33 +129,39 @@ def _named(goal: Goal, facts: Facts) -> Iterable[tuple[str, tuple[str, ...]]]:
         yield from ((item.source.label, ()) for item in facts.checkout.value.sources)
 
 
-def _installed(context: Context, meant: Mapping[str, tuple[str, ...]]) -> Iterable[NativePart]:
-    """The splatting packages of the environment, with the GPU code of their native files put together."""
-    facts, environment = context.facts, context.environment
+def _installed(
+    context: Context, packages: Iterable[SplatPackage], keys_of: Callable[[SplatPackage], tuple[str, ...]]
+) -> Iterable[NativePart]:
+    """The splatting packages of the environment, with the GPU code of their native files put together.
+
+    Args:
+        keys_of: the variants that are meant by a package.
+    """
+    facts = context.facts
     findings = _findings(context)
-    dropins = {
-        item.name for item in environment.distributions.value or () if item.made_by_splatfix == "drop-in"
-    }
-    for package in environment.packages.value or ():
+    for package in packages:
         files = files_of(package, facts)
-        dropin = any(name in dropins for name in package.distributions)
+        dropin = is_dropin(context, package)
         code = tuple(group for item in files for group in item.code)
         error = next((item.error for item in files if item.error), package.error)
         if not dropin and not files and not error:
             error = "its compiled part is not there"
         if code or dropin or error or _is_cuda(package):
-            name = package.distributions[0] if package.distributions else package.module
-            keys = () if its_call_fits(package, findings) else meant.get(canonicalize_name(name), ())
-            unfit = [*failures_of(package, files, findings), other_variant(package, keys)]
+            keys = keys_of(package)
+            unfit = [
+                *failures_of(package, files, findings),
+                other_variant(package, () if its_call_fits(package, findings) else keys),
+            ]
             yield NativePart(
-                name,
+                package.distributions[0] if package.distributions else package.module,
                 _only_variant(package),
                 True,
                 dropin,
                 code,
                 error,
                 tuple(filter(None, unfit)),
-                conflict_with(package, meant.get(canonicalize_name(name), ())),
+                names=names_of(package),
+                conflict=conflict_with(package, keys),
             )
 
 
@@ -141,7 +200,9 @@ def files_of(package: SplatPackage, facts: Facts) -> list[Extension]:
     return [
         item
         for item in facts.environment.extensions.value or ()
-        if item.path.startswith(below) or item.distribution in package.distributions
+        if item.path.startswith(below)
+        or item.module == package.module
+        or item.distribution in package.distributions
     ]
 
 
@@ -151,8 +212,9 @@ def is_about(finding: Finding, package: SplatPackage, files: Iterable[Extension]
     if any(item.name in places for item in finding.evidence):
         return True
     subject = finding.subject.partition(" ")[0]  # "simple_knn on sm_120 (--target)", "simple_knn._C"
-    names = {canonicalize_name(name) for name in (package.module, leaf(package), *package.distributions)}
-    return bool(subject) and (canonicalize_name(subject) in names or subject.startswith(f"{package.module}."))
+    return bool(subject) and (
+        canonicalize_name(subject) in names_of(package) or subject.startswith(f"{package.module}.")
+    )
 
 
 def its_call_fits(package: SplatPackage, findings: Iterable[Finding]) -> bool:

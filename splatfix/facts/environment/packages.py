@@ -176,6 +176,7 @@ def _manifest(text: str | None) -> tuple[str, BuildRecord | None, str]:
         kind = str(document.get("kind", "built"))
         record = BuildRecord(
             targets=tuple(map(str, document.get("targets") or ())),
+            source=str(document.get("source") or ""),
             cuda_mismatch=str(document.get("cuda_mismatch") or ""),
             edits=tuple(map(str, document.get("edits") or ())),
             built_with=tuple((str(k), str(v)) for k, v in (document.get("built_with") or {}).items()),

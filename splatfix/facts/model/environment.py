@@ -74,6 +74,8 @@ class BuildRecord:
 
     targets: tuple[str, ...] = ()
     """``sm_120``; empty for a wheel without GPU code."""
+    source: str = ""
+    """The folder that it was built from."""
     cuda_mismatch: str = ""
     """Both versions, in words, when torch's check of the toolkit was silenced; "" otherwise."""
     edits: tuple[str, ...] = ()
