@@ -15,6 +15,7 @@ from splatfix.checks import (  # noqa: F401 - importing a module registers its c
     environment,
     extension,
     gpu,
+    headers,
     packages,
     python_code,
     sources,

@@ -23,6 +23,7 @@ from splatfix.facts.model import SCHEMA_VERSION, Facts
 from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.model.fact import unknown
 from splatfix.facts.source.checkout import read_checkout
+from splatfix.facts.source.includes import include_folders
 from splatfix.facts.system.live import CachingSystem, LiveSystem, System
 from splatfix.facts.system.parallel import Job, within
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
@@ -75,7 +76,10 @@ def with_checkout(facts: Facts, folder: Path, patterns: Iterable[SourcePattern |
         folder: the checkout.
         patterns: what to look for in its sources: ``knowledge.breakages.source_patterns()``, for the checks to judge.
     """
-    found, why = within(_PATIENCE, lambda: read_checkout(folder, patterns))
+    found, why = within(
+        _PATIENCE,
+        lambda: read_checkout(folder, patterns, include_folders(facts.machine, facts.environment)),
+    )
     return dataclasses.replace(facts, checkout=unknown(why, str(folder)) if found is None else found)
 
 

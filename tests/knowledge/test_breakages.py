@@ -107,6 +107,8 @@ def test_an_unknown_record() -> None:
         ("#error C++17 or later compatible compiler is required to use PyTorch.", "cxx-standard-17", ""),
         ("ModuleNotFoundError: No module named 'pkg_resources'", "pkg-resources", "setuptools_incompatible"),
         ("ModuleNotFoundError: No module named 'pybind11.setup_helpers'", "module-missing", ""),
+        ("main.h:8:10: fatal error: cuda_texture_types.h: No such file or directory", "texture-headers", ""),
+        ("a.cu:1:10: fatal error: THC/THC.h: No such file or directory", "thc-headers", ""),
         ("ModuleNotFoundError: No module named 'distutils'", "distutils", ""),
         ("ModuleNotFoundError: No module named 'torch._six'", "torch-six", ""),
         (

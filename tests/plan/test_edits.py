@@ -106,6 +106,16 @@ flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=
         "#include <thrust/sort.h>\nthrust::sort(thrust::device, a, b);\n",
         "#include <thrust/execution_policy.h>\n#include <thrust/sort.h>\n",
     ),
+    "texture-headers": (
+        "main.h",
+        '#include <cuda.h>\n#include <cuda_texture_types.h>\n# include "surface_functions.h"\n',
+        "#include <cuda.h>\n#include <cuda_runtime.h>\n# include <cuda_runtime.h>\n",
+    ),
+    "thc-headers": (
+        "ball.cu",
+        "#include <THC/THC.h>\n#include <THC/THCAtomics.cuh>\nvoid f() { THCudaCheck(cudaGetLastError()); }\n",
+        "#include <ATen/cuda/CUDAContext.h>\n#include <ATen/cuda/Atomic.cuh>\nvoid f() { C10_CUDA_CHECK(",
+    ),
     "numpy-aliases": (
         "io.py",
         "a = x.astype(np.int), np.int32, numpy.float\n",

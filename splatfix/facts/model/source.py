@@ -97,6 +97,19 @@ class PackageSource:
 
 
 @dataclass(frozen=True)
+class MissingHeader:
+    """A header of CUDA or of torch that an extension includes under no condition, and that is not here."""
+
+    header: str
+    """As it is included: ``cuda_texture_types.h``, ``THC/THC.h``."""
+    file: str
+    """Relative to the extension."""
+    line: int
+    toolkits: tuple[str, ...] = ()
+    """Roots of the toolkits that lack it; () for one that torch lacks."""
+
+
+@dataclass(frozen=True)
 class CheckoutSource:
     """One extension source inside a checkout."""
 
@@ -108,6 +121,7 @@ class CheckoutSource:
     own_path_in_flags: bool = False
     """nvcc is handed the source's own absolute path, as part of an include flag."""
     matches: tuple[CodeMatch, ...] = ()
+    headers_missing: tuple[MissingHeader, ...] = ()
     faces: tuple[PackageSource, ...] = ()
     """The Python side of the splatting packages in it, as far as it can be read."""
 

@@ -34,6 +34,7 @@ from splatfix.facts.source.folder import (
     remote_of,
     telling_paths,
 )
+from splatfix.facts.source.includes import IncludeFolders, missing_headers
 from splatfix.facts.source.program import read_packages_of, read_scripts
 from splatfix.facts.source.python_source import (
     guarded_imports,
@@ -55,12 +56,17 @@ _MOST_USES = 3
 _PIN_NAMES = re.compile(r"[A-Za-z][\w.-]*")
 
 
-def read_checkout(folder: Path, patterns: Iterable[SourcePattern | NamePattern]) -> Fact[Checkout]:
+def read_checkout(
+    folder: Path,
+    patterns: Iterable[SourcePattern | NamePattern],
+    headers: IncludeFolders | None = None,
+) -> Fact[Checkout]:
     """Read a checkout; nothing in it is executed, and git is not asked. Unknown when the folder is not there.
 
     Args:
         folder: the checkout.
         patterns: what to look for in the sources of its extensions.
+        headers: where compilers look for headers here; None: nobody is to be told what is missing.
     """
     if not folder.is_dir():
         return unknown(f"{folder} is not a folder")
@@ -72,7 +78,7 @@ def read_checkout(folder: Path, patterns: Iterable[SourcePattern | NamePattern])
         identity,
         submodules=_with_uses(root, identity.submodules, reader),
         pins=tuple(read_pins(root, reader)),
-        sources=tuple(_sources(root, wanted, reader)),
+        sources=tuple(_sources(root, wanted, headers or IncludeFolders(), reader)),
         colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(reader.text(root / "convert.py")))),
         needs=scripts.imports,
         python_matches=scripts.matches,
@@ -133,7 +139,10 @@ def _use_of(name: str) -> re.Pattern[str]:
 
 
 def _sources(
-    root: Path, patterns: tuple[SourcePattern | NamePattern, ...], reader: FolderReader
+    root: Path,
+    patterns: tuple[SourcePattern | NamePattern, ...],
+    headers: IncludeFolders,
+    reader: FolderReader,
 ) -> Iterator[CheckoutSource]:
     names = tuple(item for item in patterns if isinstance(item, NamePattern))
     found = extension_folders(root, reader=reader)
@@ -149,6 +158,9 @@ def _sources(
             cxx_flags=standard_flags(script),
             own_path_in_flags=own_path_in_flags(script),
             matches=(*code_matches(folder, patterns, reader), *python.matches),
+            headers_missing=tuple(
+                missing_headers(folder, source, script.include_dirs, root, headers, reader)
+            ),
             faces=tuple(_faces(folder, reader)),
         )
 

@@ -1,0 +1,181 @@
+"""Headers of CUDA and of torch that an extension's sources include and that are not here; compared with the real folders."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from splatfix.core.source_pattern import without_comments
+from splatfix.facts.model.environment import EnvironmentFacts
+from splatfix.facts.model.machine import MachineFacts
+from splatfix.facts.model.source import MissingHeader, Source
+from splatfix.facts.source.reader import FolderReader, is_there
+
+_MOST_FILES = 300
+_MOST_FOLDERS = 3000
+_COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c")
+_NOT_OURS = re.compile(
+    r"third_?party|dependencies|external|extern|submodules|cutlass|glm|eigen\w*", re.IGNORECASE
+)
+# What only torch has, by its folder; libtorch's own third parties (fmt, google) may come from elsewhere.
+_OF_TORCH = re.compile(r"(torch|ATen|c10|caffe2|THC?|THC?UNN)/.+")
+# What only a toolkit has: by its folder, by its component, or because CUDA 11 to 12.8 had it: cuda_surface_types.h,
+# cuda_texture_types.h, surface_functions.h and texture_fetch_functions.h, compared file by file with 13.0.
+_OF_TOOLKIT = re.compile(
+    r"(thrust|cub|cuda/std|nv|cooperative_groups|nvtx3|crt)/.+|cooperative_groups\.h|cuda(_runtime)?(_api)?\.h"
+    r"|cuda_(fp\d+|bf16|texture_types|surface_types|profiler_api|pipeline|gl_interop)\.h"
+    r"|(texture_fetch|surface|device|math|vector)_functions\.h|(texture|surface|vector|driver|device)_types\.h"
+    r"|cu(blas|fft|rand|solver|sparse|pti)\w*\.h|nvToolsExt\w*\.h|nvrtc\.h|nvml\.h|npp\w*\.h|device_launch_parameters\.h"
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*([^\n]*)", re.MULTILINE)
+_INCLUDED = re.compile(r'[<"]([^<>"\n]{1,200})[>"]')
+
+
+@dataclass(frozen=True)
+class IncludeFolders:
+    """The folders that compilers search here."""
+
+    toolkits: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    """By the root of each toolkit."""
+    torch: tuple[Path, ...] = ()
+    always: tuple[Path, ...] = ()
+    """Searched whatever the toolkit: NVIDIA's packages in the environment, CPATH, the system's."""
+
+    def lacking(self, header: str) -> tuple[str, ...] | None:
+        """Roots of the toolkits that lack a header, () for one that torch lacks; None where it is there or not known."""
+        if header.startswith("/") or ".." in header or _holds((*self.always, *self.torch), header):
+            return None
+        if _OF_TORCH.fullmatch(header):
+            return () if self.torch else None
+        if not _OF_TOOLKIT.fullmatch(header):
+            return None
+        return tuple(root for root, places in self.toolkits.items() if not _holds(places, header)) or None
+
+
+def include_folders(machine: MachineFacts, environment: EnvironmentFacts) -> IncludeFolders:
+    """Those of this machine and environment; a toolkit or torch that is not on this disk is left out."""
+    torch, python = environment.torch.value, environment.interpreter.value
+    toolkits = {}
+    for item in machine.toolkits.value or ():
+        places = tuple(_with_cccl(_toolkit_includes(Path(item.root))))
+        if _holds(places, "cuda_runtime.h"):
+            toolkits[item.root] = places
+    of_torch = Path(torch.folder, "include") if torch else Path()
+    packaged = [
+        Path(entry.path, "include")
+        for site in (python.site_packages if python else ())
+        for entry in FolderReader().children(Path(site, "nvidia"))
+    ]
+    named = [
+        Path(text)
+        for name in ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "INCLUDE")
+        for text in machine.variables.get(name, "").split(os.pathsep)
+        if text
+    ]
+    usual = [Path("/usr/include"), Path("/usr/local/include")]
+    usual += [Path(python.prefix, "include")] if python else []
+    return IncludeFolders(
+        toolkits,
+        (of_torch, of_torch / "torch/csrc/api/include") if is_there(of_torch / "torch/extension.h") else (),
+        (*_with_cccl(packaged), *named, *usual),
+    )
+
+
+def missing_headers(
+    folder: Path,
+    source: Source,
+    include_dirs: Sequence[str],
+    root: Path,
+    here: IncludeFolders,
+    reader: FolderReader,
+) -> Iterator[MissingHeader]:
+    """Headers of CUDA or torch that the sources include under no condition, and that this machine does not have.
+
+    What lies anywhere in the checkout is not missing. Includes behind ``#if`` are left out, and so are those of libraries
+    that the source carries along.
+
+    Args:
+        include_dirs: as setup.py names them.
+        root: the checkout.
+    """
+    named = [
+        folder / name for module in source.modules for name in module.sources if name.endswith(_COMPILED)
+    ]
+    pending = [path for path in named if is_there(path)] or [*reader.files_below(folder, _COMPILED, depth=4)]
+    dirs = [folder, *(folder / text for text in include_dirs if "\0" not in text)]
+    seen, told = set(pending), set[str]()
+    while pending:
+        file = pending.pop(0)
+        if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
+            continue
+        for line, header in certain_includes(without_comments(file.name, reader.text(file))):
+            local = next((path for base in (file.parent, *dirs) if is_there(path := base / header)), None)
+            if local is not None:
+                if _is_own(local, folder) and local not in seen and len(seen) < _MOST_FILES:
+                    seen.add(local)
+                    pending.append(local)
+            elif header not in told and (lacking := here.lacking(header)) is not None:
+                told.add(header)
+                if not _lies_in(root, header):
+                    yield MissingHeader(header, os.path.relpath(file, folder), line, lacking)
+
+
+def _is_own(header: Path, folder: Path) -> bool:
+    """It is no part of a library that the source carries along."""
+    inside = Path(os.path.relpath(header, folder)).parts
+    return not any(_NOT_OURS.fullmatch(part) for part in inside)
+
+
+def certain_includes(text: str) -> Iterator[tuple[int, str]]:
+    """(line, header) of every include that no condition can leave out; the text has no comments any more."""
+    directives: list[tuple[int, str, str]] = []
+    line, at = 1, 0
+    for item in _DIRECTIVE.finditer(text):
+        line, at = line + text.count("\n", at, item.start()), item.start()
+        directives.append((line, item.group(1), item.group(2)))
+    depth = -1 if _is_guarded(directives) else 0
+    for line, word, rest in directives:
+        if word in ("if", "ifdef", "ifndef"):
+            depth += 1
+        elif word == "endif":
+            depth -= 1
+        elif word == "include" and depth == 0 and (found := _INCLUDED.match(rest)):
+            yield line, found.group(1)
+
+
+def _is_guarded(directives: Sequence[tuple[int, str, str]]) -> bool:
+    """The file is one big ``#ifndef NAME``, ``#define NAME``."""
+    if len(directives) < 2 or directives[0][1] not in ("ifndef", "if") or directives[1][1] != "define":
+        return False
+    name = directives[1][2].split()
+    return bool(name) and re.search(rf"\b{re.escape(name[0])}\b", directives[0][2]) is not None
+
+
+def _toolkit_includes(root: Path) -> Iterator[Path]:
+    yield root / "include"
+    yield from (Path(item.path, "include") for item in FolderReader().children(root / "targets"))
+
+
+def _with_cccl(folders: Sequence[Path] | Iterator[Path]) -> Iterator[Path]:
+    """With the folder below that CUDA 13 keeps Thrust and CUB in, which nvcc searches by itself."""
+    for folder in folders:
+        yield from (folder, folder / "cccl")
+
+
+def _holds(folders: Sequence[Path], header: str) -> bool:
+    return any(is_there(folder / header) for folder in folders)
+
+
+def _lies_in(root: Path, header: str) -> bool:
+    """A file of this name lies somewhere in the checkout, or in the repository that it is a part of."""
+    top = next((path for path in (root, *root.parents[:3]) if is_there(path / ".git")), root)
+    ending = f"/{header}"
+    for count, (folder, _, files) in enumerate(os.walk(top)):
+        if count == _MOST_FOLDERS:
+            break
+        if any(f"{folder}/{name}".endswith(ending) for name in files):
+            return True
+    return False

@@ -1,0 +1,36 @@
+"""Headers that a checkout's sources include, and that are not here."""
+
+from __future__ import annotations
+
+from splatfix.checks import Status
+from splatfix.core.step import commands
+from splatfix.facts import MissingHeader
+
+from .conftest import Changer, of
+from .test_checkout import source, with_checkout
+
+TEXTURE = MissingHeader("cuda_texture_types.h", "main.h", 8, ("/usr/local/cuda-12.9",))
+THC = MissingHeader("THC/THC.h", "a.cu", 3)
+
+
+def test_each_owner_has_its_finding(changed: Changer) -> None:
+    item = source("other", headers_missing=(TEXTURE, THC))
+    cuda, torch = of(with_checkout(changed(), sources=(item,)), "headers-missing")
+    assert cuda.status is torch.status is Status.FAIL
+    assert "cuda_texture_types.h, which CUDA 12.9" in cuda.summary and "torch 2.9.1" in torch.summary
+    assert cuda.evidence[0].name == "submodules/other/main.h:8"
+    for finding in (cuda, torch):
+        (command,) = commands(finding.remedy)
+        assert command.argv[:3] == ("splatfix", "install", "/home/u/gs/submodules/other")
+
+
+def test_another_toolkit_that_is_not_used(changed: Changer) -> None:
+    item = source("other", headers_missing=(MissingHeader("cub/cub.cuh", "a.cu", 1, ("/opt/cuda-10",)),))
+    assert not of(with_checkout(changed(), sources=(item,)), "headers-missing")
+
+
+def test_a_part_that_was_left_out(changed: Changer) -> None:
+    header = MissingHeader("curand_kernel.h", "a.cu", 1, ("/usr/local/cuda-12.9",))
+    item = source("other", headers_missing=(header,))
+    (finding,) = of(with_checkout(changed(), sources=(item,)), "headers-missing")
+    assert not commands(finding.remedy) and "curand_kernel.h" in finding.remedy[0].text

@@ -1,0 +1,112 @@
+"""Headers that sources include, against folders of our own that stand for a toolkit's and torch's."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from splatfix.facts import Checkout, EnvironmentFacts, Fact, MachineFacts, Toolkit, Torch
+from splatfix.facts.source.checkout import read_checkout
+from splatfix.facts.source.includes import IncludeFolders, certain_includes, include_folders
+
+from .test_checkout import put
+
+SETUP = "setup(name='dgr', ext_modules=[CUDAExtension('dgr._C', sources=['a.cu'])])\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> IncludeFolders:
+    put(tmp_path / "cuda", {"include/cuda_runtime.h": "", "include/cccl/thrust/sort.h": ""})
+    put(tmp_path / "torch", {"torch/extension.h": "", "ATen/ATen.h": ""})
+    places = (tmp_path / "cuda/include", tmp_path / "cuda/include/cccl")
+    return IncludeFolders({"/cuda-13": places}, (tmp_path / "torch",))
+
+
+def lost(root: Path, here: IncludeFolders, **files: str) -> list[tuple[str, str, int, tuple[str, ...]]]:
+    """(header, file, line, toolkits) of each header that an extension of these files lacks."""
+    put(root, {"setup.py": SETUP, **files})
+    found = read_checkout(root, (), here).value
+    assert isinstance(found, Checkout)
+    return [
+        (one.header, one.file, one.line, one.toolkits)
+        for item in found.sources
+        for one in item.headers_missing
+    ]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "dgr"
+
+
+def test_a_header_that_the_toolkit_lost(root: Path, here: IncludeFolders) -> None:
+    files = {"a.cu": '#include "main.h"\n', "main.h": "#pragma once\n#include <cuda_texture_types.h>\n"}
+    assert lost(root, here, **files) == [("cuda_texture_types.h", "main.h", 2, ("/cuda-13",))]
+
+
+def test_a_header_that_torch_lost(root: Path, here: IncludeFolders) -> None:
+    assert lost(root, here, **{"a.cu": "\n#include <THC/THC.h>\n"}) == [("THC/THC.h", "a.cu", 2, ())]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include <cuda_runtime.h>\n#include <thrust/sort.h>\n#include <ATen/ATen.h>\n#include <vector>\n",
+        "#if CUDA_VERSION < 13000\n#include <cuda_texture_types.h>\n#endif\n",
+        "#ifdef OLD\n#include <THC/THC.h>\n#else\n#include <THC/THCAtomics.cuh>\n#endif\n",
+        "// #include <cuda_texture_types.h>\n/*\n#include <THC/THC.h>\n*/\n",
+        "#include <Eigen/Dense>\n#include <helper_math.h>\n#include <cudnn.h>\n#include <opencv2/core.hpp>\n",
+        "#include <../THC/THC.h>\n",
+    ],
+)
+def test_what_is_not_missing(root: Path, here: IncludeFolders, text: str) -> None:
+    assert lost(root, here, **{"a.cu": text}) == []
+
+
+def test_what_lies_in_the_checkout(root: Path, here: IncludeFolders) -> None:
+    files = {"a.cu": "#include <cub/cub.cuh>\n", "third_party/cub/cub/cub.cuh": "#include <THC/THC.h>\n"}
+    assert lost(root, here, **files) == []
+
+
+def test_a_library_of_others_is_not_followed(root: Path, here: IncludeFolders) -> None:
+    files = {"a.cu": '#include "third_party/x.h"\n', "third_party/x.h": "#include <THC/THC.h>\n"}
+    assert lost(root, here, **files) == []
+
+
+def test_a_file_that_is_not_compiled(root: Path, here: IncludeFolders) -> None:
+    assert lost(root, here, **{"a.cu": "", "old.cu": "#include <THC/THC.h>\n"}) == []
+
+
+def test_what_the_environment_lends(root: Path, here: IncludeFolders, tmp_path: Path) -> None:
+    put(tmp_path / "lent", {"curand_kernel.h": ""})
+    text = "#include <curand_kernel.h>\n#include <cublas_v2.h>\n"
+    lending = dataclasses.replace(here, always=(tmp_path / "lent",))
+    assert [item[0] for item in lost(root, lending, **{"a.cu": text})] == ["cublas_v2.h"]
+
+
+def test_a_headers_guard_is_no_condition() -> None:
+    inside = "#include <a.h>\n#if X\n#include <b.h>\n#endif\n#include <c.h>\n"
+    for guard in ("#ifndef A_H\n#define A_H\n", "#if !defined(A_H)\n#define A_H 1\n"):
+        found = certain_includes(f"{guard}{inside}#endif\n")
+        assert [header for _, header in found] == ["a.h", "c.h"]
+    assert list(certain_includes("#ifndef OLD\n#include <a.h>\n#endif\n#include <b.h>\n")) == [(4, "b.h")]
+
+
+def test_folders_of_a_machine(tmp_path: Path) -> None:
+    put(tmp_path / "cuda", {"targets/x86_64-linux/include/cuda_runtime.h": ""})
+    put(tmp_path / "torch", {"include/torch/extension.h": ""})
+    machine = MachineFacts(
+        "linux",
+        "x86_64",
+        toolkits=Fact(
+            (Toolkit(str(tmp_path / "cuda"), "13.0", ("PATH",)), Toolkit("/elsewhere", "12.8", ("PATH",))), ""
+        ),
+    )
+    torch = Torch("2.11.0", "13.0", None, str(tmp_path / "torch"))
+    found = include_folders(machine, EnvironmentFacts(torch=Fact(torch, "")))
+    assert list(found.toolkits) == [str(tmp_path / "cuda")], "of a machine elsewhere nothing is known"
+    assert found.lacking("cuda_texture_types.h") == (str(tmp_path / "cuda"),)
+    assert found.lacking("THC/THC.h") == () and found.lacking("torch/extension.h") is None
+    assert IncludeFolders().lacking("THC/THC.h") is None
