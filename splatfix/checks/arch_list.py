@@ -10,10 +10,16 @@ from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, 
 from splatfix.checks.registry import check
 from splatfix.checks.torch import own_archs
 from splatfix.context import Context, Target
+from splatfix.context.architectures import (
+    own_choice,
+    own_variables,
+    understood,
+    written,
+)
 from splatfix.core.step import Step, say, set_variable, unset_variable
 from splatfix.core.versions import major_minor, release
-from splatfix.facts import Torch
-from splatfix.knowledge import drivers
+from splatfix.facts import ArchVariable, Source, Torch
+from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.archs import cubin_runs_on, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.cpp_extension import (
     ArchEntry,
@@ -25,8 +31,6 @@ from splatfix.knowledge.cpp_extension import (
 )
 
 _NAME = "TORCH_CUDA_ARCH_LIST"
-# These are read as plain numbers: fused-ssim puts each behind sm_, tiny-cuda-nn makes an int of each.
-_PLAIN_NUMBERS = ("CUDA_ARCHITECTURES", "TCNN_CUDA_ARCHITECTURES")
 
 
 @check("arch-list-malformed", family="build", title="TORCH_CUDA_ARCH_LIST is written as torch reads it")
@@ -51,15 +55,21 @@ def arch_list_malformed(context: Context) -> Iterator[Outcome]:
             )
         elif isinstance(result, ArchList):
             yield ok(f"torch reads {_NAME} as {' '.join(map(str, result.entries))}.", evidence=evidence)
-    for name in _PLAIN_NUMBERS:
+    read = {
+        own.name: (own, item.source.label)
+        for item in context.sources_to_build
+        for own in own_variables(item.source)
+    }
+    for name, (own, label) in read.items():
         value = context.variables.get(name)
-        readers = [item.source.label for item in context.sources_to_build if name in item.source.reads]
-        if value and readers and not re.fullmatch(r"\d{2,3}[af]?([;,\s]+\d{2,3}[af]?)*", value.strip()):
+        if value and not understood(own, value):
+            wanted = [arch for text in _items(value) if (arch := Arch.known(text))]
+            form = f"{'compute capabilities such as' if own.dotted else 'plain numbers such as'} {written(own, [Arch(8, 6)])}"
             yield fail(
-                f"{readers[0]} reads plain numbers from {name}, not {value!r}.",
+                f"{label} reads {form} from {name}, not {value!r}.",
                 subject=name,
                 evidence=variable(context, name),
-                remedy=set_variable(name, ";".join(_plain(value))) if _plain(value) else unset_variable(name),
+                remedy=set_variable(name, written(own, wanted)) if wanted else unset_variable(name),
             )
 
 
@@ -177,20 +187,36 @@ def no_gpu_at_build(context: Context) -> Iterator[Outcome]:
     `splatfix install --target` sets the list itself."""
     if context.torch_cuda is None or context.has_working_gpu is not False or not context.toolkits:
         return
+    gpus = Evidence("GPUs", "none that torch would see", context.machine.gpus.found_via)
+    for item in context.sources_to_build:
+        own = _own_choice(item.source, context)
+        if own and not context.variables.get(own.name):
+            yield warn(
+                f"No GPU is visible and {own.name} is not set: a build of {item.source.label} would not know which GPU to "
+                "compile for.",
+                subject=item.path,
+                evidence=(variable(context, own.name), gpus),
+                remedy=_for_targets(context, own),
+            )
     if context.variables.get(_NAME, "native") != "native":
         return
-    ahead = context.builds_ahead
-    evidence = (
-        variable(context, _NAME),
-        Evidence("GPUs", "none that torch would see", context.machine.gpus.found_via),
-    )
+    by_themselves = {
+        item.source.label for item in context.sources_to_build if _own_choice(item.source, context)
+    }
+    ahead = [name for name in context.builds_ahead if name not in by_themselves]
     what = f" of {', '.join(ahead)}" if ahead else ""
-    yield outcome(
-        Status.WARN if ahead else Status.SKIP,
-        f"No GPU is visible and {_NAME} is not set: a build{what} would not know which GPU to compile for.",
-        evidence=evidence,
-        remedy=_for_targets(context),
-    )
+    if ahead or not by_themselves:
+        yield outcome(
+            Status.WARN if ahead else Status.SKIP,
+            f"No GPU is visible and {_NAME} is not set: a build{what} would not know which GPU to compile for.",
+            evidence=(variable(context, _NAME), gpus),
+            remedy=_for_targets(context),
+        )
+
+
+def _own_choice(source: Source, context: Context) -> ArchVariable | None:
+    found = own_choice(source, context.archs, context.torch.version if context.torch else "2.9")
+    return found[0] if found else None
 
 
 def _entries(context: Context) -> tuple[ArchEntry, ...]:
@@ -242,15 +268,17 @@ def _mended(context: Context, text: str, torch: Torch) -> tuple[Step, ...]:
     return (unset_variable(_NAME), say("Without it torch compiles for the GPUs that it sees."))
 
 
-def _plain(value: str) -> list[str]:
-    """``8.6+PTX;12.0`` -> 86, 120."""
-    return [f"{a}{b}" for a, b in re.findall(r"(\d{1,2})\.?(\d)[af]?", value)]
+def _items(value: str) -> Iterator[str]:
+    """``8.6+PTX;sm_120`` -> 8.6, 12.0"""
+    yield from (f"{a}.{b}" for a, b in re.findall(r"(\d{1,2})\.?(\d[af]?)(?!\d)", value))
 
 
-def _for_targets(context: Context) -> Step:
-    wanted = context.targets
-    if not wanted:
+def _for_targets(context: Context, own: ArchVariable | None = None) -> Step:
+    """Set the variable, torch's or a source's own, to what is built for here."""
+    name, archs = own.name if own else _NAME, [item.arch for item in context.targets]
+    if not archs:
+        example = written(own, [Arch(12, 0)]) if own else "12.0"
         return say(
-            f"Set {_NAME} to the compute capability of the GPU that is meant, e.g. 12.0 for an RTX 50 card."
+            f"Set {name} to the compute capability of the GPU that is meant, e.g. {example} for an RTX 50 card."
         )
-    return set_variable(_NAME, ";".join(sorted({item.arch.cc for item in wanted})))
+    return set_variable(name, written(own, archs) if own else ";".join(sorted({arch.cc for arch in archs})))

@@ -9,6 +9,7 @@ from splatfix.checks.evidence import torch_version
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
+from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_choice
 from splatfix.context.compilers import family_of
 from splatfix.core.step import set_variable
 from splatfix.core.versions import release
@@ -196,36 +197,31 @@ def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
 def arch_list_ignored(context: Context) -> Iterator[Outcome]:
     """torch adds no architecture flags once any nvcc flag contains "arch"; TORCH_CUDA_ARCH_LIST is then ignored without a
     word. fused-ssim does it on purpose (CUDA_ARCHITECTURES rules it, else the visible GPU, else 7.5, 8.0 and 8.9 without
-    PTX); others hard-code numbers, or only meant -march=native. The numbers written down are judged against each GPU."""
+    PTX), tiny-cuda-nn blanks torch's list as well (TCNN_CUDA_ARCHITECTURES rules it); others hard-code numbers, or only meant
+    -march=native. The numbers written down are judged against each GPU."""
     torch = context.torch
     for item in context.sources_to_build:
-        flag = arch_flags_switched_off(item.source.nvcc_flags, torch.version if torch else "2.9")
-        fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
-        if flag is None and not fixed:
+        wanted, version = context.targets, torch.version if torch else "2.9"
+        choice = choose_archs(item.source, context.archs, version)
+        if isinstance(choice, ArchChoice) and choice.decider is Decider.TORCH:
             continue
-        evidence = Evidence(_file(item), flag or f"TORCH_CUDA_ARCH_LIST={fixed}", "its syntax tree")
-        variable = next(
-            (
-                name
-                for name in item.source.reads
-                if "CUDA" in name and "ARCH" in name and name != "TORCH_CUDA_ARCH_LIST"
-            ),
-            None,
-        )
-        wanted = context.targets
+        fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
+        flag = arch_flags_switched_off(item.source.nvcc_flags, version)
+        evidence = Evidence(_file(item), flag or f"TORCH_CUDA_ARCH_LIST={fixed or '...'}", "its syntax tree")
+        own = own_choice(item.source, context.archs, version)
+        variable, value = (own[0].name, own[1]) if own else ("", "")
         unserved = [target for target in wanted if not _serves(item, fixed, target.arch)]
         seen_at_build = (
             context.has_nvidia_gpu
             and not context.goal.targets
-            and "-arch=" in "".join(item.source.nvcc_flags)
+            and (item.source.switches.asks_gpu or "-arch=" in "".join(item.source.nvcc_flags))
         )
         if variable and unserved and not seen_at_build and not context.variables.get(variable):
-            number = ";".join(target.arch.sm.removeprefix("sm_") for target in wanted)
             yield warn(
                 f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; without {variable} it has no code for {unserved[0].label}.",
                 subject=item.path,
                 evidence=evidence,
-                remedy=set_variable(variable, number),
+                remedy=set_variable(variable, value),
             )
         elif variable or seen_at_build or (wanted and not unserved):
             yield ok(

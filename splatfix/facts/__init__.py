@@ -40,9 +40,11 @@ from splatfix.facts.model.machine import (
     Toolkit,
 )
 from splatfix.facts.model.source import (
+    ArchVariable,
     Checkout,
     CheckoutSource,
     CodeMatch,
+    CudaSwitches,
     ExtensionCall,
     GuardedImport,
     ImportedModule,
@@ -55,6 +57,7 @@ from splatfix.facts.model.source import (
     Source,
     Submodule,
 )
+from splatfix.facts.source.build_variables import is_arch_variable
 from splatfix.facts.source.checkout import read_checkout, read_identity
 from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
 from splatfix.facts.source.folder import (
@@ -83,6 +86,7 @@ __all__ = [
     "MOST_FOLDERS",
     "SCHEMA_VERSION",
     "Adapter",
+    "ArchVariable",
     "Binary",
     "BuildRecord",
     "Checkout",
@@ -91,6 +95,7 @@ __all__ = [
     "CodeMatch",
     "Colmap",
     "Compiler",
+    "CudaSwitches",
     "Distribution",
     "Driver",
     "EntryKind",
@@ -140,6 +145,7 @@ __all__ = [
     "group_fatbins",
     "has_build_file",
     "holds_everything",
+    "is_arch_variable",
     "is_clone",
     "is_empty",
     "is_file",

@@ -37,6 +37,8 @@ class When:
     """``cmake``: only where CMakeLists.txt is what is built from."""
     arch_missing: bool = False
     """Only when setup.py itself decides on architectures and leaves a target out, or would have to be run to tell."""
+    gpu_missing: bool = False
+    """Only where no GPU is in sight and setup.py compiles its CUDA code for one in sight alone, with no variable for it."""
     sources_match: re.Pattern[str] | None = None
     """Only when some file of the source matches."""
 
@@ -270,6 +272,7 @@ def _when(row: Mapping[str, Any]) -> When:
         lacks=row.get("lacks", ""),
         builder=row.get("builder", ""),
         arch_missing=row.get("arch_missing", False),
+        gpu_missing=row.get("gpu_missing", False),
         sources_match=re.compile(row["sources_match"]) if "sources_match" in row else None,
     )
 

@@ -1,149 +1,26 @@
-"""The environment of a build, made explicit: which variable decides on GPUs, what is set and unset, how many compilers run."""
+"""The environment of a build, made explicit: what is set and unset, and how many compilers run."""
 
 from __future__ import annotations
 
 import heapq
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import PurePath
 
 from splatfix.checks.build_resources import MEMORY_PER_JOB
+from splatfix.context.architectures import ArchChoice
 from splatfix.context.compilers import HostCompilers
 from splatfix.context.toolkits import BuildToolkit
-from splatfix.core.errors import Problem
-from splatfix.core.step import run, say
 from splatfix.core.words import counted
-from splatfix.facts import Facts, Source, Toolkit, Torch, lending_folders
-from splatfix.knowledge import Arch
-from splatfix.knowledge.cpp_extension import arch_flags_switched_off
+from splatfix.facts import Facts, Source, Toolkit, Torch, is_arch_variable, lending_folders
 from splatfix.plan.provided import OWN_TOOLKIT
 from splatfix.plan.steps import Reason
-
-TORCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
-
-
-class Decider(str, Enum):
-    """Who chooses the architectures."""
-
-    TORCH = "torch"
-    """torch.utils.cpp_extension, from TORCH_CUDA_ARCH_LIST."""
-    OWN_VARIABLE = "own-variable"
-    """setup.py itself, from a variable of its own."""
-    FIXED = "fixed"
-    """setup.py itself, from numbers written in it."""
-    COMPUTED = "computed"
-    """setup.py itself, in a way that only running it would tell."""
-
-
-@dataclass(frozen=True)
-class ArchChoice:
-    """Who decides, and what to set."""
-
-    decider: Decider
-    variable: str = ""
-    value: str = ""
-    why: str = ""
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The environment variable to set, if one has a say."""
-        return {self.variable: self.value} if self.variable else {}
-
-
-def choose_archs(
-    source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None = None
-) -> ArchChoice | Problem:
-    """What makes ``source`` compile for ``build_archs``, and for ``ptx`` as PTX too where that is given.
-
-    The order is torch's own: a setup.py that hands nvcc any flag with "arch" in it makes torch add nothing, so then
-    only setup.py's own means count (read from the source's text; see ``facts/source/setup_py.py``).
-
-    Refused: ``arch-fixed-in-source`` when the numbers written in setup.py leave a target out; ``ptx-not-possible`` when
-    PTX is asked for and setup.py decides itself.
-    """
-    choice = _choose(source, build_archs, torch_version, ptx)
-    if ptx is None or isinstance(choice, Problem) or choice.decider is Decider.TORCH:
-        return choice
-    return Problem(
-        "ptx-not-possible",
-        f"{source.label} cannot be built with PTX: {choice.why}.",
-        meaning="Only a package that leaves its architectures to torch takes 9.0+PTX from TORCH_CUDA_ARCH_LIST.",
-        todo=(
-            say("Use a toolkit that supports the GPU."),
-            run("splatfix", "install", "--dry-run", "--why", text="See all options"),
-        ),
-    )
-
-
-def _choose(
-    source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None
-) -> ArchChoice | Problem:
-    own = [name for name in source.reads if _is_arch_variable(name)]
-    fixed_torch = source.sets.get(TORCH_VARIABLE)
-    if fixed_torch is not None and TORCH_VARIABLE not in source.reads:
-        return _fixed(source, build_archs, f"{TORCH_VARIABLE}={fixed_torch}", _numbers(fixed_torch))
-    switch = arch_flags_switched_off(source.nvcc_flags, torch_version)
-    if own and (switch is not None or not source.uses_torch_builder):
-        value = ";".join(str(arch.number) + arch.variant for arch in build_archs)
-        why = f"its setup.py reads {own[0]} and ignores {TORCH_VARIABLE}"
-        return ArchChoice(Decider.OWN_VARIABLE, own[0], value, why)
-    if switch is None:
-        value = ";".join([*(arch.cc for arch in build_archs), *([f"{ptx.cc}+PTX"] if ptx else [])])
-        why = "its setup.py names no architecture, so torch decides, and torch reads this variable"
-        return ArchChoice(Decider.TORCH, TORCH_VARIABLE, value, why)
-    numbers = tuple(dict.fromkeys(n for text in source.nvcc_flags for n in _flag_numbers(text)))
-    # what is left of f"-arch={name}": beside the numbers that are written there, others are made up while it runs
-    made_up = any(
-        re.fullmatch(r"-(arch|gencode)[= ](arch=)?(sm_|compute_)?", text) for text in source.nvcc_flags
-    )
-    if numbers and not made_up:
-        return _fixed(source, build_archs, switch, numbers)
-    why = f"its setup.py gives nvcc {switch!r}, so torch adds nothing and no variable has a say"
-    return ArchChoice(Decider.COMPUTED, why=why)
-
-
-def _fixed(
-    source: Source, wanted: Sequence[Arch], text: str, numbers: tuple[Arch, ...]
-) -> ArchChoice | Problem:
-    left_out = ", ".join(arch.sm for arch in wanted if arch not in numbers)
-    if not left_out:
-        return ArchChoice(Decider.FIXED, why=f"its setup.py already says {text}")
-    return Problem(
-        "arch-fixed-in-source",
-        f"{source.label} compiles for {', '.join(arch.sm for arch in numbers) or text} and nothing else: "
-        f"its setup.py says so ({text}).",
-        meaning=f"No variable makes it compile for {left_out}.",
-        todo=(
-            say(f"Remove {text!r} from {source.folder}/setup.py, so that torch decides, and run this again."),
-        ),
-    )
-
-
-def _is_arch_variable(name: str) -> bool:
-    """``CUDA_ARCHITECTURES``, ``TCNN_CUDA_ARCHITECTURES``, ``CUDAARCHS``, ``CUDA_ARCH``... but not torch's."""
-    return name != TORCH_VARIABLE and re.search(r"CUDA\w*ARCH|\bSM_?ARCH|GENCODE", name) is not None
-
-
-def _flag_numbers(text: str) -> list[Arch]:
-    if "arch" not in text and "code" not in text:
-        return []
-    return [Arch.parse(match) for match in re.findall(r"sm_\d{2,3}[af]?", text)]
-
-
-def _numbers(arch_list: str) -> tuple[Arch, ...]:
-    return tuple(Arch.parse(item) for item in re.findall(r"\d+\.\d[af]?", arch_list))
-
 
 # Settings of other builds. They would silently change this one: flags for nvcc may carry an architecture, a path for
 # Python another torch, and pip's own settings another destination.
 _REMOVED = (
     "TORCH_CUDA_ARCH_LIST",
-    "CUDA_ARCHITECTURES",
-    "TCNN_CUDA_ARCHITECTURES",
-    "CUDAARCHS",
     "CUDA_PATH",
     "NVCC_PREPEND_FLAGS",
     "NVCC_APPEND_FLAGS",
@@ -154,6 +31,9 @@ _REMOVED = (
     "PYTHONHOME",
     "PYTHONSTARTUP",
 )
+
+
+_WHY_ON = "its setup.py compiles CUDA code then, also where no GPU is in sight"
 
 
 @dataclass(frozen=True)
@@ -191,6 +71,7 @@ def build_environment(
         "CXX": compilers.cxx,
         "MAX_JOBS": str(jobs.count),
         **archs.variables,
+        **source.switches.on,
         **({"CPATH": os.pathsep.join([*headers, *([theirs] if theirs else [])])} if headers else {}),
         **cached,
     }
@@ -199,11 +80,13 @@ def build_environment(
         Reason(f"CC={compilers.cc}, CXX={compilers.cxx}: {compilers.why}"),
         jobs.reason,
         *(Reason(f"{name}={value}: {archs.why}") for name, value in archs.variables.items()),
+        *(Reason(f"{name}={value}: {_WHY_ON}", "setup.py") for name, value in source.switches.on.items()),
         *(Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()),
         *why_cached,
         *(() if archs.variables else (Reason(archs.why),)),
     )
-    unset = tuple(name for name in _REMOVED if name in facts.machine.variables and name not in variables)
+    removed = [*_REMOVED, *filter(is_arch_variable, facts.machine.variables), *source.switches.off]
+    unset = tuple(name for name in removed if name in facts.machine.variables and name not in variables)
     path_first = (str(PurePath(interpreter.executable).parent), str(PurePath(toolkit.nvcc or "nvcc").parent))
     return BuildEnvironment(variables, unset, path_first, reasons)
 

@@ -25,6 +25,8 @@ class BuildConditions:
     system: str
     arch_missing: bool = False
     """The numbers written in setup.py leave a target out, or running it would tell them."""
+    gpu_missing: bool = False
+    """setup.py compiles its CUDA code only for a GPU in sight, none is, and no variable changes that."""
     arch: tuple[int, ...] = ()
     """Compute capability of the oldest GPU that is compiled for; empty when that plays no part."""
     python: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -126,6 +128,8 @@ def _applies(record: Breakage, conditions: BuildConditions, texts: Sequence[str]
     if not when.holds(versions, conditions.system) or when.lacks:
         return False
     if when.arch_missing and not conditions.arch_missing:
+        return False
+    if when.gpu_missing and not conditions.gpu_missing:
         return False
     if when.builder and when.builder != conditions.builder:
         return False

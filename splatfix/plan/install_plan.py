@@ -10,9 +10,10 @@ from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.context import Choice, Context, Rejected
+from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
 from splatfix.context.commands import removed_by
 from splatfix.context.compilers import HostCompilers, choose_compilers
-from splatfix.context.readings import python_versions
+from splatfix.context.readings import has_working_gpu, python_versions
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
@@ -21,11 +22,8 @@ from splatfix.core.versions import release
 from splatfix.facts import Facts, Source, Torch, read_source, repository_of, resolved_folder, source_texts
 from splatfix.knowledge import Arch
 from splatfix.plan.build_environment import (
-    ArchChoice,
-    Decider,
     Jobs,
     build_environment,
-    choose_archs,
     job_count,
     share_jobs,
 )
@@ -275,10 +273,15 @@ def _archs_and_edits(
         *(source, tools.toolkit.version, release(version), facts.machine.system, archs),
         python=python_versions(facts),
     )
+    conditions = replace(conditions, gpu_missing=_waits_for_gpu(source, facts))
     choice = choose_archs(source, archs, version, ptx)
     edits = needed_edits(source, conditions)
     if isinstance(edits, Problem):
         return edits
+    if conditions.gpu_missing and (
+        not any(edit.rule == "gpu-at-build" for edit in edits) or _asks_gpu(source)
+    ):
+        return _needs_gpu(source)
     if not isinstance(choice, Problem) and choice.decider is not Decider.COMPUTED:
         return choice, edits
     without = needed_edits(source, replace(conditions, arch_missing=True))
@@ -293,6 +296,31 @@ def _archs_and_edits(
             why = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
             return replace(other, why=why), without
     return choice if isinstance(choice, Problem) else (choice, edits)
+
+
+def _waits_for_gpu(source: Source, facts: Facts) -> bool:
+    """Without a GPU in sight it would compile none of its CUDA code, and it reads no variable that changes that."""
+    return source.switches.by_gpu and not source.switches.on and has_working_gpu(facts) is not True
+
+
+def _asks_gpu(source: Source) -> bool:
+    """Told that there is a GPU it would ask which, and fail; one that is told the architectures need not ask."""
+    return source.switches.asks_gpu and not own_variables(source)
+
+
+def _needs_gpu(source: Source) -> Problem:
+    return Problem(
+        "gpu-needed-to-build",
+        f"{source.label} compiles its CUDA code only where torch sees a GPU, and none is in sight here.",
+        meaning="Its setup.py asks torch.cuda.is_available() and reads no variable such as FORCE_CUDA; here a package "
+        "without GPU code would come out. Nothing was built and nothing was changed.",
+        todo=(
+            say("Build it on a machine with a GPU, or pass the GPU through to this container."),
+            say(
+                f"Or let {source.folder}/setup.py read a variable in the place of torch.cuda.is_available()."
+            ),
+        ),
+    )
 
 
 def _plain_build(source: Source, scripts: str, jobs: Jobs) -> BuildWheel:

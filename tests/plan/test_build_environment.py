@@ -7,17 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.context.architectures import ArchChoice, Decider, choose_archs
 from splatfix.context.compilers import choose_compilers
 from splatfix.context.toolkits import choose_toolkit
-from splatfix.core.errors import Problem, require
-from splatfix.facts import Facts, NativeModule, Source, read_source
+from splatfix.core.errors import Exit, Problem, require
+from splatfix.facts import Driver, Fact, Facts, Gpu, NativeModule, Source, read_source
 from splatfix.knowledge import Arch
 from splatfix.plan.build_environment import (
-    ArchChoice,
-    Decider,
     Jobs,
     build_environment,
-    choose_archs,
     compiler_cache,
     share_jobs,
     shares,
@@ -26,6 +24,7 @@ from splatfix.plan.provided import OWN_TOOLKIT
 
 from .machines import CUDA_13, TORCH, cuda_source, machine, refused
 from .test_install_plan import build_of, plan
+from .test_install_plan import refused as no_plan
 
 WANTED = (Arch(12, 0), Arch(9, 0, "a"))
 
@@ -48,6 +47,83 @@ def test_a_variable_of_its_own(tmp_path: Path, name: str) -> None:
     before = f'n = os.environ.get("{name}", "75")\n'
     found = choice(tmp_path, 'f"-arch=sm_{n}"', before)
     assert (found.decider, found.variables) == (Decider.OWN_VARIABLE, {name: "120;90a"})
+
+
+BLANKED = 'os.environ["TORCH_CUDA_ARCH_LIST"] = ""\n'
+AS_TCNN = """
+if "TCNN_CUDA_ARCHITECTURES" in os.environ and os.environ["TCNN_CUDA_ARCHITECTURES"]:
+    archs = [int(x) for x in os.environ["TCNN_CUDA_ARCHITECTURES"].replace(";", ",").split(",")]
+flags = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs]
+"""
+
+
+def test_torchs_list_is_blanked_and_an_own_variable_read(tmp_path: Path) -> None:
+    """As tiny-cuda-nn: the variable that counts is set, in the form that it takes apart."""
+    found = choice(tmp_path, "*flags", AS_TCNN + BLANKED)
+    assert (found.decider, found.variables) == (Decider.OWN_VARIABLE, {"TCNN_CUDA_ARCHITECTURES": "120,90"})
+
+
+def test_an_own_variable_fills_torchs_list(tmp_path: Path) -> None:
+    before = 'os.environ["TORCH_CUDA_ARCH_LIST"] = os.environ.get("MY_CUDA_ARCHS", "8.0;8.6")\n'
+    assert choice(tmp_path, "", before).variables == {"MY_CUDA_ARCHS": "12.0;9.0a"}
+
+
+def test_torchs_list_is_blanked_and_nothing_read(tmp_path: Path) -> None:
+    assert choice(tmp_path, "", BLANKED).decider is Decider.COMPUTED
+    build = build_of(plan(tmp_path))
+    assert [edit.rule for edit in build.edits] == ["fixed-architectures"]
+    assert build.variables["TORCH_CUDA_ARCH_LIST"] == "12.0"
+
+
+def test_cmake_is_told_in_its_own_variable(tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text("project(x LANGUAGES CXX CUDA)\n")
+    found = require(choose_archs(read_source(tmp_path), WANTED, "2.11.0"))
+    assert found.variables == {"CUDAARCHS": "120;90a", "TORCH_CUDA_ARCH_LIST": "12.0;9.0a"}
+    (tmp_path / "CMakeLists.txt").write_text("set(CMAKE_CUDA_ARCHITECTURES $ENV{MY_CUDA_ARCH})\n")
+    found = require(choose_archs(read_source(tmp_path), WANTED, "2.11.0"))
+    assert found.variables == {"MY_CUDA_ARCH": "120;90a"}
+
+
+SWITCHED = """
+import torch
+from torch.utils.cpp_extension import CppExtension
+kind = CppExtension
+if torch.cuda.is_available() or os.getenv("FORCE_CUDA", "0") == "1" and os.getenv("MY_NO_CUDA") is None:
+    kind = CUDAExtension
+"""
+
+
+def test_what_makes_it_compile_cuda_code_is_set(tmp_path: Path) -> None:
+    facts = machine(variables={"MY_NO_CUDA": "1", "MY_CUDA_ARCHS": "75", "TORCH_CUDA_ARCH_LIST": "7.5"})
+    build = build_of(
+        plan(cuda_source(tmp_path, before=SWITCHED.replace("CUDAExtension", "CppExtension")), facts)
+    )
+    assert build.variables["FORCE_CUDA"] == "1"
+    assert any(reason.text.startswith("FORCE_CUDA=1: ") for reason in build.reasons)
+    assert set(build.unset) == {"MY_NO_CUDA", "MY_CUDA_ARCHS"} and not build.edits
+
+
+NO_SWITCH = """
+import torch
+from torch.utils.cpp_extension import CppExtension, CUDAExtension
+kind = CUDAExtension if torch.cuda.is_available() else CppExtension
+"""
+
+
+def test_without_a_variable_setup_py_is_edited_or_refused(tmp_path: Path) -> None:
+    """Where the GPU in sight decides alone; one that asks what the GPU is cannot be told that there is one."""
+    build = build_of(plan(cuda_source(tmp_path / "a", before=NO_SWITCH)))
+    assert [edit.rule for edit in build.edits] == ["gpu-at-build"]
+    gpu = machine(gpus=(Gpu(0, "RTX 5090", cc="12.0"),))
+    driver = Fact(Driver("580.65", "13.0", False, "580.65"), "test")
+    gpu = dataclasses.replace(gpu, machine=dataclasses.replace(gpu.machine, driver=driver))
+    assert not build_of(plan(cuda_source(tmp_path / "b", before=NO_SWITCH), gpu)).edits
+    asks = NO_SWITCH + "cc = torch.cuda.get_device_capability()\n"
+    assert no_plan("gpu-needed-to-build", cuda_source(tmp_path / "c", before=asks)).exit_code is Exit.FAILURE
+    hidden = NO_SWITCH.replace("torch.cuda.is_available()", "is_available()")
+    no_plan("gpu-needed-to-build", cuda_source(tmp_path / "d", before=hidden))
+    told = asks + 'os.environ.get("MY_CUDA_ARCHS")\n'
+    assert build_of(plan(cuda_source(tmp_path / "e", before=told))).edits
 
 
 def test_a_variable_that_only_prints_leaves_it_to_torch(tmp_path: Path) -> None:

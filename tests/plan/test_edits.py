@@ -144,6 +144,11 @@ flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=
         "@dataclass\nclass Sort:\n    a: int = 1\n\n\n@dataclass\nclass All:\n    sort : Sort = Sort()\n",
         "@dataclass(unsafe_hash=True)\nclass Sort:",
     ),
+    "gpu-at-build": (
+        "setup.py",
+        "if torch.cuda.is_available() and CUDA_HOME:\n    pass\n",
+        "if bool(torch.version.cuda) and CUDA_HOME:\n    pass\n",
+    ),
     "gnu-unique": ("setup.py", '{"nvcc": ["-O3"]}', '{"nvcc": ["-Xcompiler", "-fno-gnu-unique", "-O3"]}'),
 }
 

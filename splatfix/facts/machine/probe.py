@@ -13,6 +13,7 @@ from splatfix.facts.machine import libraries as system_libraries
 from splatfix.facts.machine.gpu import SYSCTL_NAMES
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import MachineFacts, Resources, Toolkit
+from splatfix.facts.source.build_variables import is_arch_variable, is_cuda_switch
 from splatfix.facts.system.live import System
 from splatfix.facts.system.parallel import parallel
 
@@ -23,13 +24,17 @@ _TIMEOUT = 5.0
 # Variables that decide something when a splatting stack is built or run.
 _DECIDING = re.compile(
     r"CC|CXX|CPATH|CPLUS_INCLUDE_PATH|CUB_HOME|LIBRARY_PATH|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|MAX_JOBS"
-    r"|CUDA_(HOME|PATH|DEVICE_ORDER|VISIBLE_DEVICES|LAUNCH_BLOCKING|ARCHITECTURES)|CUDAARCHS|CUDAHOSTCXX"
+    r"|CUDA_(HOME|PATH|DEVICE_ORDER|VISIBLE_DEVICES|LAUNCH_BLOCKING)|CUDAHOSTCXX"
     r"|NVCC_(APPEND_FLAGS|PREPEND_FLAGS|CCBIN)"
     r"|NVIDIA_(DISABLE_REQUIRE|DRIVER_CAPABILITIES|REQUIRE_CUDA|VISIBLE_DEVICES)"
-    r"|PYTORCH_(ALLOC_CONF|CUDA_ALLOC_CONF|NVCC)|TCNN_CUDA_ARCHITECTURES"
+    r"|PYTORCH_(ALLOC_CONF|CUDA_ALLOC_CONF|NVCC)"
     r"|TORCH_(CUDA_ARCH_LIST|DONT_CHECK_COMPILER_ABI|EXTENSIONS_DIR)|CONDA_PREFIX|VIRTUAL_ENV"
     r"|VK_(DRIVER_FILES|ICD_FILENAMES)|DISTUTILS_USE_SDK|VSCMD_ARG_TGT_ARCH|WSL_DISTRO_NAME"
 )
+
+
+def _decides(name: str) -> bool:
+    return bool(_DECIDING.fullmatch(name)) or is_arch_variable(name) or is_cuda_switch(name)
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         tools=found["tools"][0] or {},
         **(found["system_libraries"][0] or {}),
         resources=found["resources"][0] or Resources(),
-        variables={name: system.env[name] for name in sorted(system.env) if _DECIDING.fullmatch(name)},
+        variables={name: system.env[name] for name in sorted(system.env) if _decides(name)},
     )
 
 

@@ -230,6 +230,32 @@ class NativeModule:
 
 
 @dataclass(frozen=True)
+class ArchVariable:
+    """An environment variable from which a build takes GPU architectures, and how it wants them written."""
+
+    name: str
+    dotted: bool = False
+    """``8.6`` rather than ``86``."""
+    separator: str = ";"
+    plain: bool = False
+    """Each must be a whole number: not ``90a``."""
+
+
+@dataclass(frozen=True)
+class CudaSwitches:
+    """What decides whether a build compiles its CUDA code."""
+
+    by_gpu: bool = False
+    """``torch.cuda.is_available()`` does: without a GPU in sight a package for the CPU comes out, or nothing."""
+    asks_gpu: bool = False
+    """It asks torch what the GPU in sight is."""
+    on: Mapping[str, str] = field(default_factory=dict)
+    """Variables with the value that makes it compile CUDA code."""
+    off: tuple[str, ...] = ()
+    """Variables that make it leave CUDA code out when they are set."""
+
+
+@dataclass(frozen=True)
 class Source:
     """One extension source folder."""
 
@@ -252,9 +278,13 @@ class Source:
     python: str = ""
     """Versions of Python it takes, such as ``>=3.10``, as pyproject.toml, setup.py or setup.cfg says; "" for any."""
     reads: tuple[str, ...] = ()
-    """Environment variables that setup.py reads."""
-    sets: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that setup.py sets before the build; "" for a computed value."""
+    """Environment variables that setup.py, what it imports from beside it, and CMakeLists.txt read."""
+    sets: Mapping[str, str | None] = field(default_factory=dict)
+    """Environment variables that setup.py sets, whatever they were before; "" for one that it blanks or removes, None for
+    a computed value."""
+    arch_variables: tuple[ArchVariable, ...] = ()
+    """Those of ``reads`` that name GPU architectures."""
+    switches: CudaSwitches = field(default_factory=CudaSwitches)
     nvcc_flags: tuple[str, ...] = ()
     """Literal texts that reach nvcc's flags."""
     libraries: tuple[str, ...] = ()

@@ -11,7 +11,8 @@ from pathlib import Path
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
 from splatfix.core.table import Table
-from splatfix.facts.model.source import CodeMatch, NativeModule, Source, Submodule
+from splatfix.facts.model.source import ArchVariable, CodeMatch, NativeModule, Source, Submodule
+from splatfix.facts.source.build_variables import is_arch_variable
 from splatfix.facts.source.folder import git_folder, read_submodules, sections
 from splatfix.facts.source.program import read_packages_of
 from splatfix.facts.source.reader import FolderReader, is_there
@@ -40,7 +41,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     if setup_text is None:
         script = read_setup_script(folder / "setup.py", reader)
     else:
-        script = parse_setup_script(setup_text, reader)
+        script = parse_setup_script(setup_text, reader, folder)
     project, system = document.table("project"), document.table("build-system")
     name, version = project.text("name"), project.text("version")
     dependencies, python = project.texts("dependencies"), project.text("requires-python")
@@ -48,6 +49,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     modules = tuple(_modules(folder, script))
     submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
     packages, wanted = script.texts("packages"), script.texts("install_requires")
+    of_cmake = dict.fromkeys(re.findall(r"\$ENV\{(\w+)\}", reader.text(folder / "CMakeLists.txt")))
     for reason in script.exceeded:
         reader.leave_out(folder / "setup.py", reason)
     source = Source(
@@ -62,8 +64,10 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         build_requires=build_requires,
         requires=(*wanted, *dependencies),
         python=python or script.text("python_requires") or _in_setup_cfg(folder, "python_requires", reader),
-        reads=script.reads,
+        reads=tuple(dict.fromkeys((*script.reads, *of_cmake))),
         sets=script.sets,
+        arch_variables=(*script.arch_variables, *map(ArchVariable, filter(is_arch_variable, of_cmake))),
+        switches=script.switches,
         nvcc_flags=script.nvcc_flags,
         libraries=script.libraries,
         imports=tuple(name for name in script.imports if name.partition(".")[0] in _OF_SETUPTOOLS),

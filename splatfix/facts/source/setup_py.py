@@ -9,10 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from splatfix.facts.model.source import ArchVariable, CudaSwitches
+from splatfix.facts.source.build_variables import (
+    Flow,
+    arch_variables,
+    cuda_switches,
+    environment_reads,
+    environment_writes,
+)
 from splatfix.facts.source.reader import FolderReader, NotPython
 
 _MOST_ITEMS = 10_000
 _MOST_LETTERS = 1 << 20
+_MOST_IMPORTED = 10
 
 
 Nodes = Sequence[ast.AST]
@@ -35,7 +44,9 @@ class SetupScript:
     assigned: Mapping[str, ast.expr] = field(default_factory=dict)
     """Last simple assignment to each name."""
     reads: tuple[str, ...] = ()
-    sets: Mapping[str, str] = field(default_factory=dict)
+    sets: Mapping[str, str | None] = field(default_factory=dict)
+    arch_variables: tuple[ArchVariable, ...] = ()
+    switches: CudaSwitches = field(default_factory=CudaSwitches)
     nvcc_flags: tuple[str, ...] = ()
     include_dirs: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
@@ -132,29 +143,60 @@ def read_setup_script(file: Path, reader: FolderReader) -> SetupScript:
     """Parse a setup.py; what is there and cannot be read, or is not Python, gives a script with ``error`` set."""
     text = reader.text_or_why(file)
     if isinstance(text, str):
-        return parse_setup_script(text, reader)
+        return parse_setup_script(text, reader, file.parent)
     return SetupScript(error=f"{file.name} cannot be read: {text.reason}") if text else SetupScript()
 
 
-def parse_setup_script(text: str, reader: FolderReader) -> SetupScript:
-    """The script of a setup.py with this text; one that is not Python has ``error`` set."""
+def parse_setup_script(text: str, reader: FolderReader, folder: Path | None = None) -> SetupScript:
+    """The script of a setup.py with this text, and of the files in ``folder`` that it imports; one that is not Python has
+    ``error`` set."""
     try:
         tree = reader.parse(text)
     except NotPython as error:
         return SetupScript(error=f"setup.py is not Python this version can read: {error}", source=text)
-    nodes = tuple(ast.walk(tree))
-    assigned = dict(_assignments(nodes))
+    trees = [tree, *(_imported_files(tree, folder, reader) if folder else ())]
+    flow = Flow(trees)
+    nodes = flow.nodes
+    assigned = {name: value for one in reversed(trees) for name, value in _assignments(tuple(ast.walk(one)))}
+    reads = environment_reads(nodes)
     return SetupScript(
         nodes=nodes,
         assigned=assigned,
-        reads=_unique(_environment_reads(nodes)),
-        sets=dict(_environment_writes(nodes)),
+        reads=_unique(read.name for read in reads),
+        sets=environment_writes(flow),
+        arch_variables=arch_variables(reads, flow),
+        switches=cuda_switches(reads, flow),
         nvcc_flags=_unique(_flag_texts(nodes)),
         include_dirs=_unique(_keyword_texts(nodes, "include_dirs")),
         libraries=_unique(_libraries(nodes, assigned)),
         literals=_unique(_literals(nodes)),
         imports=_unique(_imports(tree)),
     )
+
+
+def _imported_files(tree: ast.Module, folder: Path, reader: FolderReader) -> list[ast.Module]:
+    """The files in the folder of setup.py that it imports, and those that these import; at most ten."""
+    found: dict[Path, ast.Module] = {}
+    pending = [tree]
+    while pending:
+        names = dict.fromkeys(name for node in ast.walk(pending.pop(0)) for name in _imported(node))
+        for name in names:
+            stem = folder.joinpath(*name.split("."))
+            for file in (stem.with_suffix(".py"), stem / "__init__.py"):
+                if file in found or len(found) == _MOST_IMPORTED or not (text := reader.text(file)):
+                    continue
+                if (module := reader.python(file, text)) is not None:
+                    found[file] = module
+                    pending.append(module)
+    return list(found.values())
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (item.name for item in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module
+        yield from (f"{node.module}.{item.name}" for item in node.names)
 
 
 def standard_flags(script: SetupScript) -> tuple[str, ...]:
@@ -202,11 +244,7 @@ def own_path_in_flags(script: SetupScript) -> bool:
 def _imports(tree: ast.Module) -> Iterator[str]:
     """``pkg_resources`` of ``import pkg_resources``; ``pkg_resources.packaging`` of ``from pkg_resources import packaging``."""
     for node in tree.body:
-        if isinstance(node, ast.Import):
-            yield from (item.name for item in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{item.name}" for item in node.names)
+        yield from _imported(node)
 
 
 def _assignments(nodes: Nodes) -> Iterator[tuple[str, ast.expr]]:
@@ -217,29 +255,6 @@ def _assignments(nodes: Nodes) -> Iterator[tuple[str, ast.expr]]:
                     yield target.id, node.value
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             yield node.target.id, node.value
-
-
-def _environment_reads(nodes: Nodes) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.Call) and node.args:
-            function = node.func
-            by_get = isinstance(function, ast.Attribute) and function.attr in ("get", "pop", "setdefault")
-            if (by_get and _is_environ(function.value)) or _last_name(function) == "getenv":  # type: ignore[attr-defined]
-                yield from _constant(node.args[0])
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_environ(node.value):
-            yield from _constant(node.slice)
-        elif isinstance(node, ast.Compare) and any(_is_environ(item) for item in node.comparators):
-            yield from _constant(node.left)
-
-
-def _environment_writes(nodes: Nodes) -> Iterator[tuple[str, str]]:
-    for node in nodes:
-        if not isinstance(node, ast.Assign):
-            continue
-        for target in node.targets:
-            if isinstance(target, ast.Subscript) and _is_environ(target.value):
-                for name in _constant(target.slice):
-                    yield name, next(_constant(node.value), "")
 
 
 def _flag_texts(nodes: Nodes) -> Iterator[str]:
@@ -336,10 +351,6 @@ def _walk(root: ast.AST, seen: set[int]) -> Iterator[ast.AST]:
             seen.add(id(node))
             yield node
             pending += ast.iter_child_nodes(node)
-
-
-def _is_environ(node: ast.AST) -> bool:
-    return _last_name(node) == "environ"
 
 
 def _last_name(node: ast.AST) -> str:

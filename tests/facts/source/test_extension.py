@@ -75,16 +75,40 @@ def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
         ('from os import environ\nenviron["A"]', ("A",), {}),
         ('"A" in os.environ', ("A",), {}),
         ('os.environ["A"] = "7.5;8.0"', (), {"A": "7.5;8.0"}),
-        ('os.environ["A"] = str(1)', (), {"A": ""}),
+        ('os.environ["A"] = str(1)', (), {"A": None}),
+        ('os.environ["A"] = ""', (), {"A": ""}),
+        ('os.environ.pop("A", None)', ("A",), {"A": ""}),
+        ('del os.environ["A"]', (), {"A": ""}),
+        ('os.environ.update({"A": "8.6"})', (), {"A": "8.6"}),
+        ('if "A" not in os.environ:\n    os.environ["A"] = "8.6"', ("A",), {}),
+        ('a = os.getenv("A")\nif not a:\n    os.environ["A"] = "8.6"', ("A",), {}),
+        ('os.environ["A"] = os.environ.get("A", "8.6")', ("A",), {}),
+        ('if os.getenv("B"):\n    os.environ["A"] = "8.6"', ("B",), {"A": "8.6"}),
+        ('env = os.environ\nenv.get("A")', ("A",), {}),
+        ('def flag(name, default="0"):\n    return os.getenv(name, default)\nflag("A")', ("A",), {}),
         ('os.environ.setdefault("A", "1")', ("A",), {}),
         ('settings = {"A": 1}\nsettings.get("A")', (), {}),
     ],
 )
 def test_environment_variables(
-    tmp_path: Path, code: str, reads: tuple[str, ...], sets: dict[str, str]
+    tmp_path: Path, code: str, reads: tuple[str, ...], sets: dict[str, str | None]
 ) -> None:
     found = source(tmp_path, f"import os\n{code}\n")
     assert (found.reads, dict(found.sets)) == (reads, sets)
+
+
+def test_variables_of_files_that_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "flags.py").write_text(
+        "import os\nfrom more import x\nn = os.getenv('MY_CUDA_ARCHS')\n"
+    )
+    (tmp_path / "more.py").write_text("import os, flags\nx = os.getenv('FORCE_CUDA', '0') == '1'\n")
+    (tmp_path / "unused.py").write_text("import os\nos.getenv('UNUSED')\n")
+    (tmp_path / "CMakeLists.txt").write_text("set(archs $ENV{OWN_CUDA_ARCH})\n")
+    found = source(tmp_path, "import torch\nfrom tools.flags import n\nsetup()\n")
+    assert found.reads == ("MY_CUDA_ARCHS", "FORCE_CUDA", "OWN_CUDA_ARCH")
+    assert [item.name for item in found.arch_variables] == ["MY_CUDA_ARCHS", "OWN_CUDA_ARCH"]
+    assert found.switches.on == {"FORCE_CUDA": "1"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""Who decides for which GPUs a source is compiled, and through which variable, in which form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from splatfix.core.errors import Problem
+from splatfix.core.step import run, say
+from splatfix.facts import ArchVariable, Source, is_arch_variable
+from splatfix.knowledge import Arch
+from splatfix.knowledge.cpp_extension import arch_flags_switched_off
+
+TORCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
+
+
+class Decider(str, Enum):
+    """Who chooses the architectures."""
+
+    TORCH = "torch"
+    """torch.utils.cpp_extension, from TORCH_CUDA_ARCH_LIST."""
+    OWN_VARIABLE = "own-variable"
+    """setup.py itself, from a variable of its own."""
+    FIXED = "fixed"
+    """setup.py itself, from numbers written in it."""
+    COMPUTED = "computed"
+    """setup.py itself, in a way that only running it would tell."""
+
+
+@dataclass(frozen=True)
+class ArchChoice:
+    """Who decides, and what to set."""
+
+    decider: Decider
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What has a say."""
+    why: str = ""
+
+
+def choose_archs(
+    source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None = None
+) -> ArchChoice | Problem:
+    """What makes ``source`` compile for ``build_archs``, and for ``ptx`` as PTX too where that is given.
+
+    The order is torch's own: a setup.py that hands nvcc any flag with "arch" in it makes torch add nothing, so then
+    only setup.py's own means count (read from the source's text; see ``facts/source/setup_py.py``).
+
+    Refused: ``arch-fixed-in-source`` when the numbers written in setup.py leave a target out; ``ptx-not-possible`` when
+    PTX is asked for and setup.py decides itself.
+    """
+    choice = _choose(source, build_archs, torch_version, ptx)
+    if ptx is None or isinstance(choice, Problem) or choice.decider is Decider.TORCH:
+        return choice
+    return Problem(
+        "ptx-not-possible",
+        f"{source.label} cannot be built with PTX: {choice.why}.",
+        meaning="Only a package that leaves its architectures to torch takes 9.0+PTX from TORCH_CUDA_ARCH_LIST.",
+        todo=(
+            say("Use a toolkit that supports the GPU."),
+            run("splatfix", "install", "--dry-run", "--why", text="See all options"),
+        ),
+    )
+
+
+def _choose(
+    source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None
+) -> ArchChoice | Problem:
+    own, by_torch = own_variables(source), source.uses_torch_builder
+    switch = arch_flags_switched_off(source.nvcc_flags, torch_version)
+    overwritten = TORCH_VARIABLE in source.sets
+    if own and (switch is not None or overwritten or not by_torch):
+        why = f"its setup.py reads {own[0].name} and ignores {TORCH_VARIABLE}"
+        return ArchChoice(Decider.OWN_VARIABLE, {own[0].name: written(own[0], build_archs)}, why)
+    if overwritten:
+        value = source.sets[TORCH_VARIABLE] or ""
+        if numbers := _numbers(value):
+            return _fixed(source, build_archs, f"{TORCH_VARIABLE}={value}", numbers)
+        why = f"its setup.py sets {TORCH_VARIABLE} itself, so that of the environment has no say"
+        return ArchChoice(Decider.COMPUTED, why=why)
+    torchs = ";".join([*(arch.cc for arch in build_archs), *([f"{ptx.cc}+PTX"] if ptx else [])])
+    if switch is None and not by_torch and "CMakeLists.txt" in source.build_files:
+        plain = written(ArchVariable("CUDAARCHS"), build_archs)
+        why = "CMake reads the one, and what torch adds to CMake the other"
+        return ArchChoice(Decider.TORCH, {"CUDAARCHS": plain, TORCH_VARIABLE: torchs}, why)
+    if switch is None:
+        why = "its setup.py names no architecture, so torch decides, and torch reads this variable"
+        return ArchChoice(Decider.TORCH, {TORCH_VARIABLE: torchs}, why)
+    numbers = tuple(dict.fromkeys(n for text in source.nvcc_flags for n in _flag_numbers(text)))
+    # what is left of f"-arch={name}": beside the numbers that are written there, others are made up while it runs
+    made_up = any(
+        re.fullmatch(r"-(arch|gencode)[= ](arch=)?(sm_|compute_)?", text) for text in source.nvcc_flags
+    )
+    if numbers and not made_up:
+        return _fixed(source, build_archs, switch, numbers)
+    if TORCH_VARIABLE in source.reads:
+        why = f"its setup.py gives nvcc {switch!r}, so torch adds nothing, but it reads this variable itself"
+        return ArchChoice(Decider.COMPUTED, {TORCH_VARIABLE: torchs}, why)
+    why = f"its setup.py gives nvcc {switch!r}, so torch adds nothing and no variable has a say"
+    return ArchChoice(Decider.COMPUTED, why=why)
+
+
+def own_choice(source: Source, archs: Sequence[Arch], torch_version: str) -> tuple[ArchVariable, str] | None:
+    """The variable that decides for a source in the place of torch's, and what to set it to; None where none does."""
+    choice = choose_archs(source, archs, torch_version)
+    if isinstance(choice, Problem) or choice.decider is not Decider.OWN_VARIABLE:
+        return None
+    own = own_variables(source)[0]
+    return own, choice.variables[own.name]
+
+
+def own_variables(source: Source) -> tuple[ArchVariable, ...]:
+    """The variables of its own from which a source takes architectures. Facts of an earlier splatfix hold their names alone."""
+    return source.arch_variables or tuple(
+        ArchVariable(name) for name in source.reads if is_arch_variable(name)
+    )
+
+
+def written(variable: ArchVariable, archs: Sequence[Arch]) -> str:
+    """Architectures in the form that a variable wants: ``86;90a``, ``8.6,9.0``."""
+    texts = []
+    for arch in archs:
+        arch = arch.plain if variable.plain else arch
+        texts.append(arch.cc if variable.dotted else str(arch.number) + arch.variant)
+    return variable.separator.join(dict.fromkeys(texts))
+
+
+def understood(variable: ArchVariable, value: str) -> bool:
+    """The value has the form that the variable wants."""
+    letter, ptx = ("", "") if variable.plain else ("[af]?", r"(\+PTX)?" if variable.dotted else "")
+    one = rf"\d{{1,2}}\.\d{letter}{ptx}" if variable.dotted else rf"\d{{2,3}}{letter}"
+    return re.fullmatch(rf"{one}([;,\s]+{one})*", value.strip()) is not None
+
+
+def _fixed(
+    source: Source, wanted: Sequence[Arch], text: str, numbers: tuple[Arch, ...]
+) -> ArchChoice | Problem:
+    left_out = ", ".join(arch.sm for arch in wanted if arch not in numbers)
+    if not left_out:
+        return ArchChoice(Decider.FIXED, why=f"its setup.py already says {text}")
+    return Problem(
+        "arch-fixed-in-source",
+        f"{source.label} compiles for {', '.join(arch.sm for arch in numbers) or text} and nothing else: "
+        f"its setup.py says so ({text}).",
+        meaning=f"No variable makes it compile for {left_out}.",
+        todo=(
+            say(f"Remove {text!r} from {source.folder}/setup.py, so that torch decides, and run this again."),
+        ),
+    )
+
+
+def _flag_numbers(text: str) -> list[Arch]:
+    if "arch" not in text and "code" not in text:
+        return []
+    return [Arch.parse(match) for match in re.findall(r"sm_\d{2,3}[af]?", text)]
+
+
+def _numbers(arch_list: str) -> tuple[Arch, ...]:
+    return tuple(Arch.parse(item) for item in re.findall(r"\d+\.\d[af]?", arch_list))
