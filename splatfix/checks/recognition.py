@@ -27,6 +27,8 @@ class Recognition:
     against: tuple[str, ...]
     call_fits: bool | None
     """The stack's rasterizer answers the checkout's calls; None where there is none to compare."""
+    difference: str = ""
+    """In what the first call that does not fit differs."""
 
     @property
     def words(self) -> str:
@@ -65,11 +67,12 @@ def _weigh(found: Checkout, row: Stack) -> tuple[int, Recognition] | None:
             f"it has {', '.join(files)}",
         ),
         (_ITS_SUBMODULE * len(addresses), f"submodules from {', '.join(addresses)}"),
-        (_ITS_CALL * bool(fits), f"{fits} fits the rasterizer of {row.name}"),
+        (_ITS_CALL * bool(fits), f"it calls the rasterizer as {row.name} does: {fits}"),
     )
     against = differs
     if not itself:
         against = (*_elsewhere(found, row, readme, submodules), *against)
+        against += _besides(found, row) if fits else ()
         against += (f"it lacks {', '.join(lost)}",) if lost else ()
     seen = Recognition(
         row,
@@ -77,6 +80,7 @@ def _weigh(found: Checkout, row: Stack) -> tuple[int, Recognition] | None:
         evidence=tuple(text for weight, text in evidence if weight),
         against=against,
         call_fits=bool(fits) if fits or differs else None,
+        difference=differs[0] if differs else "",
     )
     return sum(weight for weight, _ in evidence) - _ITS_CALL * bool(differs), seen
 
@@ -115,6 +119,13 @@ def _calls(found: Checkout, row: Stack) -> tuple[str, tuple[str, ...], bool]:
         others = ", ".join(sorted({call.module for call in found.calls}))
         return "", (f"it calls {others}, not {wanted[0].module}",), False
     return ("" if differing else ", ".join(fitting)), tuple(differing), True
+
+
+def _besides(found: Checkout, row: Stack) -> tuple[str, ...]:
+    """Rasterizers that are called beside the stack's own."""
+    own = {one.module for key in row.needs if (one := variant(key))}
+    others = sorted({call.module for call in found.calls} - own)
+    return (f"it calls {', '.join(others)} besides",) if others else ()
 
 
 def _other_calls(found: Checkout, wanted: list[Variant]) -> Iterator[str]:

@@ -43,20 +43,23 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
     )
     seen = recognise(found)
     if seen is None:
-        yield skip(f"{found.folder} is not a stack that splatfix knows ({where}).", evidence=evidence)
+        called = ", ".join(sorted({call.module for call in found.calls}))
+        what = f"; it calls {called}" if called else ""
+        yield skip(f"{found.folder} is not a stack that splatfix knows ({where}{what}).", evidence=evidence)
         return
     evidence += tuple(Evidence("for it", text, "its own text") for text in seen.evidence)
     evidence += tuple(Evidence("against it", text, "its own text") for text in seen.against)
     if seen.call_fits is False:
         yield skip(
-            f"{found.folder} is {seen.words} ({where}), and calls another rasterizer.", evidence=evidence
+            f"{found.folder} is {seen.words} ({where}), and calls another rasterizer: {seen.difference}.",
+            evidence=evidence,
         )
         return
     stack = seen.stack
     needs = ", ".join((*stack.needs, *stack.also_needs)) or "nothing native"
     extra = {"compiled when it runs": stack.jit, "its architectures are chosen by": stack.arch_variable}
     yield ok(
-        f"{seen.words[0].upper()}{seen.words[1:]}, {where}.",
+        f"{seen.words}, {where}." if seen.own else f"{found.folder} is {seen.words} ({where}).",
         subject=stack.key,
         evidence=(
             *evidence,

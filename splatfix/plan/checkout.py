@@ -322,7 +322,7 @@ def _what_it_is(folder: Path, inside: list[Path], known: Recipe | None, words: s
                 f"{part.path} is not in this checkout, although {known.name if known else name} has it; it is left out"
             )
         elif part.note:
-            notes.append(f"{part.path}: {part.note}" if part.path else part.note)
+            notes.append(f"{part.path}: {part.note}" if part.path not in ("", ".") else part.note)
     return notes
 
 

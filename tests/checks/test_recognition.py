@@ -142,6 +142,11 @@ def test_the_call_tells_two_releases_apart() -> None:
     assert seen(checkout("inria-v1", **remote, **V1_CALL)).stack.key == "inria-v1"
 
 
+def test_a_second_rasterizer_beside_the_stacks_own() -> None:
+    found = seen(checkout("inria-v1", calls=(call(), call("diff-gauss", function="render_depth"))))
+    assert (found.own, found.call_fits, found.against) == (False, True, ("it calls diff_gauss besides",))
+
+
 def test_another_module_is_another_stack() -> None:
     found = seen(checkout("inria-v1", calls=(call("diff-gauss"),)))
     assert not found.own and found.call_fits is False and "diff_gauss" in found.against[0]
