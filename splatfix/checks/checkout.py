@@ -40,7 +40,7 @@ def submodules_missing(context: Context) -> Iterator[Outcome]:
     if needed:
         names = [f"{item.path} ({reasons[item.path]})" for item in needed]
         yield fail(
-            f"{counted(len(needed), 'submodule')} empty in {found.folder}: {'; '.join(names)}.",
+            f"Empty in {found.folder}: {'; '.join(names)}.",
             evidence=tuple(_empty_evidence(item) for item in needed),
             remedy=(*fetching(context, needed), let_splatfix_fetch(context.install(found.folder))),
         )

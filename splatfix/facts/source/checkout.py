@@ -114,7 +114,7 @@ def _identity(root: Path, reader: FolderReader) -> Checkout:
     )
 
 
-_USES = (".py", ".txt", ".yml", ".yaml", ".toml", ".sh", ".cmake")
+_USES = ((".py",), (".txt", ".yml", ".yaml", ".toml", ".sh", ".cmake"))
 
 
 def _with_uses(root: Path, submodules: tuple[Submodule, ...], reader: FolderReader) -> tuple[Submodule, ...]:
@@ -122,7 +122,8 @@ def _with_uses(root: Path, submodules: tuple[Submodule, ...], reader: FolderRead
     names = {item.path: item.path.rpartition("/")[2] for item in submodules if item.empty}
     uses: dict[str, list[str]] = {path: [] for path in names}
     patterns = {path: _use_of(name) for path, name in names.items()}
-    for file in reader.files_below(root, _USES, depth=3) if patterns else ():
+    kinds = _USES if patterns else ()
+    for file in (file for endings in kinds for file in reader.files_below(root, endings, depth=3)):
         text = reader.text(file)
         for path, pattern in patterns.items():
             if pattern.search(text) and len(uses[path]) < _MOST_USES:
@@ -134,7 +135,8 @@ def _use_of(name: str) -> re.Pattern[str]:
     """An import of the module of a folder's name, or the folder in a path or text."""
     module, text = re.escape(name.replace("-", "_")), re.escape(name)
     return re.compile(
-        rf"^[ \t]*(?:from|import)[ \t]+{module}(?![\w-])|[/\"'\\]{text}(?=[/\"'\\\s)]|$)", re.MULTILINE
+        rf"^[ \t]*(?:from|import)[ \t]+(?:[\w.]*\.)?{module}(?![\w-])|[/\"'\\]{text}(?=[/\"'\\\s)]|$)",
+        re.MULTILINE,
     )
 
 

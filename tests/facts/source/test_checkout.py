@@ -142,7 +142,15 @@ def test_a_submodule_that_gitmodules_lacks(repository: Path) -> None:
 
 
 def test_who_uses_an_empty_submodule(tmp_path: Path) -> None:
-    names = ("submodules/simple-knn", "deps/optix-dev", "viewer", "third_party/pkg", "croco", "there")
+    names = (
+        "submodules/simple-knn",
+        "deps/optix-dev",
+        "viewer",
+        "third_party/pkg",
+        "croco",
+        "mesh/flexicubes",
+        "there",
+    )
     text = "".join(f'[submodule "{name}"]\n\tpath = {name}\n\turl = https://x.org/a\n' for name in names)
     files = {
         ".gitmodules": text,
@@ -152,14 +160,16 @@ def test_who_uses_an_empty_submodule(tmp_path: Path) -> None:
         "environment.yml": "dependencies:\n  - pip:\n    - submodules/simple-knn\n    - ./third_party/pkg\n",
         "README.md": "a viewer\n",
         "mast3r/croco.py": "    import croco.models\n",
+        "mesh/cubes.py": "from ..mesh.flexicubes.cubes import FlexiCubes\n",
     }
     found = {item.path: item.named_in for item in read(put(tmp_path, files)).submodules}
     assert found == {
-        "submodules/simple-knn": ("environment.yml", "scene/model.py"),
+        "submodules/simple-knn": ("scene/model.py", "environment.yml"),
         "deps/optix-dev": ("tracer/setup_tracer.py",),
         "viewer": (),
         "third_party/pkg": ("environment.yml",),
         "croco": ("mast3r/croco.py",),
+        "mesh/flexicubes": ("mesh/cubes.py",),
         "there": (),
     }
 
