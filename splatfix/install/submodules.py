@@ -130,10 +130,10 @@ class _Git:
             why = self._clone(url, commit, item.branch, place, path)
             if not why:
                 break
-            said.append(f"{url}: {why}")
+            said.append(why if url in why else f"{url}: {why}")
             shutil.rmtree(place, ignore_errors=True)
         else:
-            raise _not_fetched(path, "; ".join(said))
+            raise _not_fetched(path, "; ".join(dict.fromkeys(said)))
         head = self._run(["-C", str(place), "rev-parse", "HEAD"], path).stdout.strip()
         yield Fetched(path, address, head, bool(commit))
         for inner in read_submodules(place):
