@@ -42,8 +42,8 @@ def revert(
         SplatfixError: no such entry, or an environment that does not allow it.
     """
     from splatfix.core.runner import ProcessRunner
+    from splatfix.install import WheelCache, read_journal, revert_all
     from splatfix.install import revert as revert_one
-    from splatfix.install import revert_all
     from splatfix.install.environment import open_environment
     from splatfix.report import console as consoles
     from splatfix.report import installation
@@ -62,6 +62,9 @@ def revert(
             )
             for outcome in outcomes:
                 installation.show_revert(console, outcome)
+        elif not any(one.active for one in read_journal(interpreter)):
+            cache = WheelCache()
+            installation.show_left(console, cache.folder, cache.entries())
 
     interpreter = target_python(python)
     state = EnvironmentState(open_environment(interpreter, ProcessRunner()).prefix, interpreter)

@@ -240,6 +240,9 @@ def revert(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be removed and restored.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="For scripts; revert asks nothing, with or without it.")
+    ] = False,
     listing: Annotated[bool, typer.Option("--list", help="Show the journal and change nothing.")] = False,
     as_json: options.Json = False,
 ) -> None:

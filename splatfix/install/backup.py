@@ -9,15 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splatfix.core.codec import CodecError, from_json, to_json
+from splatfix.core.codec import CodecError, from_json, parse_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, write_bytes, write_json
+from splatfix.core.reading import read_text
 from splatfix.core.step import run, say
 from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
 from splatfix.install.journal import Entry, Journal, Status, move_away
 from splatfix.install.outcome import Kept, Restored, kept_of
-from splatfix.install.wheels import WheelFile
+from splatfix.install.wheels import MANIFEST, WheelFile
+
+_MOST_MANIFEST = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,33 @@ def later_changes(
             yield Kept(str(path), str(place / f"{digest[:8]}-{path.name}"))
 
 
+def origins(
+    backup: Backup, folder: Path, copy_of: Callable[[Path], Path] = lambda path: path
+) -> tuple[str, str]:
+    """What the manifests say of the version that is installed and of the one before; versions alone may be equal.
+
+    Args:
+        copy_of: as of :func:`later_changes`.
+    """
+    now = next((copy_of(Path(path)) for path in backup.will_write if Path(path).name == MANIFEST), None)
+    saved = next((item.blob for item in backup.saved if Path(item.path).name == MANIFEST and item.blob), "")
+    return _origin(now), _origin(folder / "blobs" / saved if saved else None)
+
+
+def _origin(manifest: Path | None) -> str:
+    content = read_text(manifest, _MOST_MANIFEST) if manifest else None
+    try:
+        said = parse_json(content) if isinstance(content, str) else None
+    except ValueError:  # a damaged one tells nothing
+        return ""
+    if not isinstance(said, dict):
+        return ""
+    if said.get("kind") == "drop-in":
+        return f"drop-in {said.get('variant') or ''}".strip()
+    targets = ", ".join(map(str, said.get("targets") or ()))
+    return f"built from {said.get('source')}{f' for {targets}' if targets else ''}"
+
+
 def read_backup(folder: Path) -> Backup:
     """The backup that :func:`make_backup` wrote there.
 
@@ -206,10 +236,13 @@ def undo_changes(environment: Environment, journal: Journal, entry: Entry) -> tu
         for item in later_changes(backup, place):
             write_bytes(Path(item.copy), Path(item.path).read_bytes())
             entry = journal.save(replace(entry, kept=tuple(dict.fromkeys((*entry.kept, item)))))
+        origin = origins(backup, folder)
         restore(environment, backup, folder)
         removed = step.version if there else ""
         kept = tuple(item for item in entry.kept if Path(item.copy).parent == place)
-        done.append(Restored(step.subject, removed, backup.version_before, step.source, not step.done, kept))
+        done.append(
+            Restored(step.subject, removed, backup.version_before, step.source, not step.done, kept, *origin)
+        )
     return tuple(done)
 
 

@@ -41,6 +41,10 @@ class Status(str, Enum):
     """Undone by ``splatfix revert``."""
 
 
+_OVER = (Status.FAILED, Status.ROLLED_BACK, Status.REVERTED)
+"""Nothing of such an entry is in the environment, and nothing is left to be undone."""
+
+
 @dataclass(frozen=True)
 class StepRecord:
     """One step of an installation, as far as it came."""
@@ -124,10 +128,15 @@ class Journal:
         return self.save(replace(entry, steps=(*entry.steps[:at], done, *entry.steps[at + 1 :])))
 
     def end(self, entry: Entry, status: Status, error: str = "", kept: tuple[Kept, ...] = ()) -> Entry:
-        """Close the entry. Wheels are not kept: the wheel cache has them, and a revert needs the backups only."""
+        """Close the entry. Wheels are not kept: the wheel cache has them. Backups of what is undone are not kept either;
+        logs are, and copies of files that somebody had changed."""
         for wheels in self.folder.glob("*/wheels"):  # also of earlier entries, whose process was killed
             shutil.rmtree(wheels, ignore_errors=True)
-        return self.save(replace(entry, status=status, ended=_now(), error=error, kept=kept))
+        ended = self.save(replace(entry, status=status, ended=_now(), error=error, kept=kept))
+        for over in (one for one in self.entries() if one.status in _OVER):
+            for step in over.changes:
+                shutil.rmtree(self.folder_of(over) / step.backup, ignore_errors=True)
+        return ended
 
     def entries(self) -> tuple[Entry, ...]:
         """Every entry, oldest first.

@@ -94,6 +94,10 @@ class Restored:
     """Its installation never finished."""
     kept: tuple[Kept, ...] = ()
     """Its files that were changed since it was installed."""
+    removed_origin: str = ""
+    """What splatfix had made of the version that was removed (``built from /src for sm_90``); "" where nothing tells."""
+    restored_origin: str = ""
+    """The same of the version that is back."""
 
 
 def kept_of(items: Iterable[Restored]) -> tuple[Kept, ...]:

@@ -17,6 +17,7 @@ from splatfix.install.backup import (
     check_backup,
     kept_folder,
     later_changes,
+    origins,
     read_backup,
     recover,
     undo_changes,
@@ -200,7 +201,15 @@ class DryRun(Reverter):
             removed = step.version if there else ""
             kept = tuple(later_changes(backup, kept_folder(folder), self._copy_of))
             items.append(
-                Restored(step.subject, removed, backup.version_before, step.source, not step.done, kept)
+                Restored(
+                    step.subject,
+                    removed,
+                    backup.version_before,
+                    step.source,
+                    not step.done,
+                    kept,
+                    *origins(backup, folder, self._copy_of),
+                )
             )
             self._remember(step, backup, folder)
         return RevertOutcome(entry.id, str(self.environment.prefix), tuple(items), dry_run=True)

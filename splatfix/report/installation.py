@@ -143,6 +143,16 @@ def show_revert(console: Console, outcome: RevertOutcome) -> None:
         _show_kept(console, item.kept)
 
 
+def show_left(console: Console, folder: Path, wheels: Sequence[CachedWheel]) -> None:
+    """What stays outside of an environment in which nothing of splatfix is left; nothing where there is none of it."""
+    if not wheels:
+        return
+    size = sum(item.size for item in wheels) / 2**20
+    held = f"{counted(len(wheels), 'built wheel')}, {size:.1f} MiB"
+    said = f"Kept in {folder}, so that installing again takes seconds: {held}. Remove with"
+    show_step(console, run("splatfix", "cache", "clear", text=said), indent=0)
+
+
 def _show_kept(console: Console, kept: Sequence[Kept]) -> None:
     for item in kept:
         said = f"{item.path} was changed since splatfix wrote it; a copy with those changes: {item.copy}"
@@ -152,13 +162,21 @@ def _show_kept(console: Console, kept: Sequence[Kept]) -> None:
 def _restored(item: Restored, would: str) -> str:
     if item.source:
         return f"the edits in {item.source} {would or 'were'} undone"
+    # two variants of one name often have one version too
+    same = bool(item.removed) and item.removed == item.restored
+    gone, back = (item.removed_origin, item.restored_origin) if same else ("", "")
     if item.removed:
-        removed = f"{item.subject} {item.removed} {would} removed".replace("  ", " ")
+        removed = f"{item.subject} {item.removed}{_in_brackets(gone)} {would} removed".replace("  ", " ")
     else:
         removed = f"{item.subject} was {'not installed yet' if item.incomplete else 'already gone'}"
     if item.restored:
-        return f"{removed}; {item.subject} {item.restored} {would or 'was'} restored"
+        back = back or ("not by splatfix" if gone else "")
+        return f"{removed}; {item.subject} {item.restored}{_in_brackets(back)} {would or 'was'} restored"
     return f"{removed}; it was not installed before"
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
 
 
 def show_journal(console: Console, entries: Sequence[Entry], prefix: str) -> None:

@@ -63,6 +63,37 @@ def test_the_preview_of_all_is_what_is_then_done(
         assert caught.value.code == "nothing-to-revert"
 
 
+def test_two_of_one_version_are_told_apart(environment: Environment, tmp_path: Path) -> None:
+    one, two = write_extension(tmp_path / "one"), write_extension(tmp_path / "two", answer=7)
+    install(environment, one)
+    install(environment, two)
+    for dry_run in (True, False):
+        newer, older = (outcome.items[0] for outcome in revert_all(environment.python, dry_run=dry_run))
+        assert newer.removed == newer.restored == "1.0"
+        assert newer.removed_origin == f"built from {two}" and newer.restored_origin == f"built from {one}"
+        assert older.removed_origin == f"built from {one}" and older.restored_origin == ""
+
+
+def test_nothing_large_is_left(environment: Environment, three: dict[str, tuple[int, str]]) -> None:
+    journal = Journal(environment.state_folder)
+    assert list(journal.folder.rglob("blobs")), "what was replaced is kept as long as it can come back"
+    revert(environment.python)
+    assert list(journal.folder.rglob("blobs")), "others are still active"
+    revert_all(environment.python)
+    assert not list(journal.folder.rglob("blobs")) and list(journal.folder.rglob("*.log"))
+    kept = sum(path.stat().st_size for path in environment.state_folder.rglob("*") if path.is_file())
+    assert kept < 1 << 20
+
+
+def test_yes_is_taken(
+    environment: Environment, three: dict[str, tuple[int, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert splatfix("revert", "--all", "--yes", "--python", environment.python) == 0
+    assert snapshot(environment) == three
+    said = capsys.readouterr().out
+    assert said.count("Reverted") == 3
+
+
 def test_it_stops_at_what_cannot_be_taken_back(
     environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

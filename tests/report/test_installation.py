@@ -5,12 +5,38 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from splatfix.install.outcome import Restored, RevertOutcome
 from splatfix.plan import Request
-from splatfix.report.installation import show_plan
+from splatfix.report.installation import show_plan, show_revert
 from tests.plan.machines import make_plan
 from tests.plan.test_parts import mcmc_source, package, with_rasterizer
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (
+            Restored("dgr", "0.0.0", "0.0.0", removed_origin="built from /a", restored_origin="drop-in v1"),
+            "dgr 0.0.0 (built from /a) removed; dgr 0.0.0 (drop-in v1) was restored",
+        ),
+        (
+            Restored("dgr", "0.0.0", "0.0.0", removed_origin="built from /a"),
+            "dgr 0.0.0 (built from /a) removed; dgr 0.0.0 (not by splatfix) was restored",
+        ),
+        (
+            Restored("dgr", "1.0", "0.9", removed_origin="built from /a", restored_origin="built from /b"),
+            "dgr 1.0 removed; dgr 0.9 was restored",
+        ),
+        (Restored("dgr", "1.0", ""), "dgr 1.0 removed; it was not installed before"),
+    ],
+)
+def test_two_builds_of_one_version_differ_in_words(item: Restored, said: str) -> None:
+    stream = io.StringIO()
+    show_revert(Console(file=stream, width=300, color_system=None), RevertOutcome("0001", "/env", (item,)))
+    assert stream.getvalue().splitlines()[1].strip() == said
 
 
 def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None:
