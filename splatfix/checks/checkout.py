@@ -16,7 +16,6 @@ from splatfix.context import Context
 from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
-from splatfix.core.words import counted
 from splatfix.facts import Checkout, SplatPackage, Submodule
 from splatfix.knowledge import stacks
 from splatfix.knowledge.breakages import breakage
