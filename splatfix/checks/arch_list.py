@@ -190,13 +190,16 @@ def no_gpu_at_build(context: Context) -> Iterator[Outcome]:
     gpus = Evidence("GPUs", "none that torch would see", context.machine.gpus.found_via)
     for item in context.sources_to_build:
         own = _own_choice(item.source, context)
-        if own and not context.variables.get(own.name):
+        # arch-list-ignored names it for the targets
+        if own and not context.targets and not context.variables.get(own.name):
             yield warn(
                 f"No GPU is visible and {own.name} is not set: a build of {item.source.label} would not know which GPU to "
                 "compile for.",
                 subject=item.path,
                 evidence=(variable(context, own.name), gpus),
-                remedy=_for_targets(context, own),
+                remedy=say(
+                    f"Set {own.name} to the GPU that is meant, e.g. {written(own, [Arch(12, 0)])} for an RTX 50 card."
+                ),
             )
     if context.variables.get(_NAME, "native") != "native":
         return
@@ -273,12 +276,10 @@ def _items(value: str) -> Iterator[str]:
     yield from (f"{a}.{b}" for a, b in re.findall(r"(\d{1,2})\.?(\d[af]?)(?!\d)", value))
 
 
-def _for_targets(context: Context, own: ArchVariable | None = None) -> Step:
-    """Set the variable, torch's or a source's own, to what is built for here."""
-    name, archs = own.name if own else _NAME, [item.arch for item in context.targets]
-    if not archs:
-        example = written(own, [Arch(12, 0)]) if own else "12.0"
+def _for_targets(context: Context) -> Step:
+    wanted = context.targets
+    if not wanted:
         return say(
-            f"Set {name} to the compute capability of the GPU that is meant, e.g. {example} for an RTX 50 card."
+            f"Set {_NAME} to the compute capability of the GPU that is meant, e.g. 12.0 for an RTX 50 card."
         )
-    return set_variable(name, written(own, archs) if own else ";".join(sorted({arch.cc for arch in archs})))
+    return set_variable(_NAME, ";".join(sorted({item.arch.cc for item in wanted})))

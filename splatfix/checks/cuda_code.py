@@ -9,6 +9,7 @@ from splatfix.checks.model import Evidence, Outcome, fail, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.core.step import set_variable, unset_variable
+from splatfix.facts import CheckoutSource
 
 
 @check("cuda-code-left-out", family="checkout", title="Builds do not leave their CUDA code out")
@@ -38,8 +39,12 @@ def cuda_code_left_out(context: Context) -> Iterator[Outcome]:
             f"No GPU is visible, and {name} compiles its CUDA code only where torch sees one.",
             subject=item.path,
             evidence=(
-                Evidence(item.path, "torch.cuda.is_available()", "syntax tree of its setup.py"),
+                Evidence(_setup_py(item), "torch.cuda.is_available()", "its syntax tree"),
                 Evidence("GPUs", "none that torch would see", context.machine.gpus.found_via),
             ),
             remedy=set_variable(on, value) if on else context.install(item.source.folder),
         )
+
+
+def _setup_py(item: CheckoutSource) -> str:
+    return "setup.py" if item.path == "." else f"{item.path}/setup.py"

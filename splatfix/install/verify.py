@@ -82,12 +82,19 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expe
             "no-gpu-code",
             f"{wheel.path.name} carries no GPU code although its source has CUDA files.",
             meaning="It was built without CUDA; nothing was installed.",
-            todo=(say("Look for the reason in the build log; does its setup.py read BUILD_NO_CUDA?"),),
+            todo=(
+                say(
+                    "Look for the reason in the build log: its setup.py may ask torch.cuda.is_available(), or a variable "
+                    "such as FORCE_CUDA or BUILD_NO_CUDA."
+                ),
+            ),
         )
-    context = make_context(facts)
-    code = "; ".join(
-        _check_code(binary, [Arch.parse(name) for name in targets], context) for binary in carrying
-    )
+    context, archs = make_context(facts), [Arch.parse(name) for name in targets]
+    meant = {binary.path: _named(binary, archs) for binary in carrying}
+    named = {arch for found in meant.values() for arch in found}
+    if all(meant.values()) and named != set(archs):
+        meant = {}  # some target has no module of its own: each must serve all
+    code = "; ".join(_check_code(binary, meant.get(binary.path) or archs, context) for binary in carrying)
     symbols = _check_symbols(wheel, natives, context.torch)
     if not natives:
         return Rung(RungName.BUILT, True, "pure Python, fits this interpreter, no GPU code needed")
@@ -114,6 +121,12 @@ def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -
                 run(*environment.command("uninstall", wheel.name), text="To replace it, remove it first"),
             ),
         )
+
+
+def _named(binary: Binary, archs: Sequence[Arch]) -> list[Arch]:
+    """The targets that a module is named after, as ``_86_C`` and ``_120_C`` of tiny-cuda-nn: it need serve no others."""
+    name = re.split(r"[/\\]", binary.path)[-1].partition(".")[0]
+    return [arch for arch in archs if re.search(rf"(?<!\d){arch.number}(?!\d)", name)]
 
 
 def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> str:

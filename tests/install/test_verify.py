@@ -85,6 +85,19 @@ def test_one_bad_member_is_enough(tmp_path: Path, interpreter: Interpreter) -> N
     assert "pkg/_D" in caught.value.what and caught.value.details["carries"] == ["sass sm_90"]
 
 
+def test_a_module_for_each_architecture(tmp_path: Path, interpreter: Interpreter) -> None:
+    """As tiny-cuda-nn: one module for each, named after it; none that is missing, and none that is wrong."""
+    for_86, for_120 = (library(tmp_path, f"m{n}.so", fat_binary(n)) for n in (86, 120))
+    both = ("sm_120", "sm_86")
+    wheel = wheel_of(tmp_path, interpreter, _86_C=for_86, _120_C=for_120)
+    assert verify_wheel(wheel, both, facts(interpreter), expects_gpu_code=True).reached
+    for members in ({"_86_C": for_86}, {"_86_C": for_86, "_120_C": for_86}, {"_86_C": for_86, "_C": for_120}):
+        wheel = wheel_of(tmp_path, interpreter, **members)
+        with pytest.raises(SplatfixError) as caught:
+            verify_wheel(wheel, both, facts(interpreter), expects_gpu_code=True)
+        assert caught.value.code == "wrong-gpu-code"
+
+
 def test_cuda_sources_must_give_gpu_code(tmp_path: Path, interpreter: Interpreter) -> None:
     plain = library(tmp_path, "plain.so", "int x;")
     wheel = wheel_of(tmp_path, interpreter, _C=plain)
