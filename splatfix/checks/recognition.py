@@ -13,7 +13,7 @@ from splatfix.knowledge.stacks import Stack, Variant, stack, stacks, variant
 
 # What a piece of evidence weighs. A repository says itself what it is; a file that only one stack has says more than one
 # that every fork keeps.
-_ITS_REMOTE, _ITS_README, _ITS_CALL, _ITS_SUBMODULE, _ITS_FILE = 8, 6, 3, 2, 1
+_ITS_REMOTE, _ITS_README, _ITS_CALL, _ITS_SUBMODULE, _ITS_FILE = 8, 6, 3, 2, 2
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ def recognise(found: Checkout) -> Recognition | None:
     """The stack that the evidence speaks for most; None where it carries no claim at all.
 
     A claim needs the repository's own address, or all the files by which the stack is known; failing these, half of the
-    files with an address (in its README, among its submodules) or a call of the stack's module, or an address with a call
-    that fits.
+    files with an address (in its README, among its submodules) or a call of the stack's module, or a submodule's address
+    with a call that fits. A README that clones another stack may do so for its rasterizer alone.
     """
     weighed = [one for row in stacks() if (one := _weigh(found, row))]
     return max(weighed, key=lambda item: (item[0], item[1].own))[1] if weighed else None
@@ -56,8 +56,8 @@ def _weigh(found: Checkout, row: Stack) -> tuple[int, Recognition] | None:
     addresses = [name for name in row.addresses if name.lower() in submodules.values()]
     fits, differs, compared = _calls(found, row)
     half = len(files) >= max(len(lost), 1)
-    address = bool(readme or addresses)
-    if not (itself or not lost or (half and (address or compared)) or (address and fits)):
+    by_parts = half and (readme or addresses or compared)
+    if not (itself or not lost or by_parts or (addresses and fits)):
         return None
     evidence = (
         (_ITS_REMOTE * itself, f"cloned from {repository_of(found.remote)}"),
@@ -82,7 +82,7 @@ def _weigh(found: Checkout, row: Stack) -> tuple[int, Recognition] | None:
         call_fits=bool(fits) if fits or differs else None,
         difference=differs[0] if differs else "",
     )
-    return sum(weight for weight, _ in evidence) - _ITS_CALL * bool(differs), seen
+    return sum(weight for weight, _ in evidence), seen
 
 
 def _elsewhere(found: Checkout, row: Stack, readme: str, submodules: dict[str, str]) -> Iterator[str]:

@@ -90,13 +90,15 @@ FILTER = ExtensionCall(
         ),
         # all files and the very call of Scaffold-GS; only its own address says that it is another
         ("scaffold", {"calls": (call("scaffold"),), "clones": (HUB + "me/Tree-GS",)}, "scaffold", True, "me/tree-gs"),
+        # the files of Mip-Splatting, which calls the rasterizer as Inria's does
+        ("mip", V1_CALL, "mip", False, "kernel_size"),
         ("inria-v1", {**V1_CALL, "remote": HUB + "me/gaussian-splatting"}, "inria-v1", True, "cloned from me/"),
         # some files and what the rasterizer's address and call say
         ("", {**V1_CALL, "submodules": modules(*row("inria-v1").addresses)}, "inria-v1", True, "lacks train.py"),
         # the repository itself, at a commit with another call
         ("inria-v1", {**SCORES, "remote": HUB + "graphdeco-inria/gaussian-splatting"}, "inria-v1", False, "scores"),
     ],
-    ids=["call", "method", "submodule", "readme", "fork", "few-files", "newer"],
+    ids=["call", "method", "submodule", "readme", "back-to-the-base", "fork", "few-files", "newer"],
 )  # fmt: skip
 def test_what_was_made_from_a_stack(
     keys: str, values: dict[str, Any], key: str, fits: bool, against: str
@@ -121,9 +123,10 @@ def test_half_of_the_files_and_a_call() -> None:
         {"paths": ("train.py", "scene")},
         {"paths": (), "calls": (call(),)},
         {"paths": ("train.py",), "clones": (HUB + "NVlabs/nvdiffrast",)},
+        {"paths": ("gaussian_renderer",), "clones": (HUB + "graphdeco-inria/gaussian-splatting",), **V1_CALL},
         {"paths": (), "submodules": modules("graphdeco-inria/diff-gaussian-rasterization"), **SCORES},
     ],
-    ids=["nothing", "names", "call", "dependency", "submodule"],
+    ids=["nothing", "names", "call", "dependency", "rasterizer-of-another", "submodule"],
 )
 def test_too_little_is_no_claim(values: dict[str, Any]) -> None:
     assert recognise(Checkout("/home/u/gs", **values)) is None
