@@ -20,6 +20,7 @@ from splatfix.facts import read_source
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.link_names import link_names
+from splatfix.install.outcome import Tell
 from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, wheel_key
@@ -80,7 +81,7 @@ def build_wheel(
     runner: Runner,
     wheels: Path,
     log: Path,
-    doing: Callable[[str], None],
+    doing: Tell,
     cache: WheelCache | None = None,
     built_with: Mapping[str, str] | None = None,
     places: Mapping[str, str] | None = None,
@@ -136,7 +137,7 @@ def _run_pip(
     runner: Runner,
     scratch: Scratch,
     log: Path,
-    doing: Callable[[str], None],
+    doing: Tell,
     stop: threading.Event | None,
     more: Mapping[str, str],
 ) -> RootCause | None:
@@ -153,7 +154,7 @@ def _run_pip(
 
     def follow(line: str) -> None:
         if text := lines.describe(line):
-            doing(text)
+            doing(text, lines.left)
 
     with writable_log(log):
         with log.open("a", encoding="utf-8") as file:
@@ -298,6 +299,8 @@ class BuildLines:
         """``clock`` in seconds; the build starts now."""
         self._clock = clock
         self._started = clock()
+        self.left: float | None = None
+        """Seconds for the rest, if it goes on as before; None where nothing tells."""
 
     def describe(self, line: str) -> str | None:
         """What this line says is being worked on; None for most lines."""
@@ -305,19 +308,13 @@ class BuildLines:
         if file:
             name = file.group(1).replace("\\", "/").rsplit("/", 1)[-1]
             count = _NINJA.match(line)
-            return f"compiled {name}{self._left(*map(int, count.groups()))}" if count else f"compiling {name}"
+            if count is None:
+                return f"compiling {name}"
+            done, total = map(int, count.groups())
+            elapsed = self._clock() - self._started
+            self.left = elapsed / done * (total - done) if 0 < done < total else None
+            return f"compiled {name} ({done} of {total})"
         # before ninja is done with the first file of many minutes
         if begins := _BEGINS.match(line):
             return f"compiling the sources of {begins.group(1)}"
         return "linking" if " -shared " in line else None
-
-    def _left(self, done: int, total: int) -> str:
-        """How far it is, and what the rest will take if it goes on as before."""
-        if not 0 < done < total:
-            return f" ({done} of {total})"
-        seconds = (self._clock() - self._started) / done * (total - done)
-        return f" ({done} of {total}, {_about(seconds)} more)"
-
-
-def _about(seconds: float) -> str:
-    return f"about {max(5, round(seconds / 5) * 5)} s" if seconds < 90 else f"about {seconds / 60:.0f} min"

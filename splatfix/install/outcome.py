@@ -127,6 +127,14 @@ class RevertOutcome:
     """Nothing was changed: the items are what would be."""
 
 
+class Tell(Protocol):
+    """:meth:`Progress.doing` of one action."""
+
+    def __call__(self, text: str, left: float | None = None) -> None:
+        """What is worked on now, and for how many seconds still."""
+        ...
+
+
 class Progress(Protocol):
     """Hears of an installation's progress."""
 
@@ -134,8 +142,12 @@ class Progress(Protocol):
         """An action starts, the ``number``-th of ``total``; ``log`` is the file that its output goes to."""
         ...
 
-    def doing(self, action: InstallStep, text: str) -> None:
-        """What the action is working on now, such as the file being compiled; called from several threads."""
+    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
+        """What the action is working on now, such as the file being compiled; called from several threads.
+
+        Args:
+            left: seconds that the action will take from now on, as far as can be told.
+        """
         ...
 
     def end(self, action: InstallStep, result: str) -> None:
@@ -149,7 +161,7 @@ class Silent:
     def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
         """See :class:`Progress`."""
 
-    def doing(self, action: InstallStep, text: str) -> None:
+    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
         """See :class:`Progress`."""
 
     def end(self, action: InstallStep, result: str) -> None:

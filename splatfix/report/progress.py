@@ -6,12 +6,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Column
+from rich.text import Text
 
 from splatfix.core.words import counted
 from splatfix.plan.steps import InstallStep
@@ -111,12 +122,11 @@ class InstallProgress:
         self._verbose = verbose
         self._living: Progress | None = None
         self._tasks: dict[_Key, TaskID] = {}
-        self._heads: dict[_Key, str] = {}
         self._news: _News | None = None
         if console.is_terminal and not console.is_dumb_terminal:
             # the time comes first: a narrow terminal cuts off the end of a line
             whole = Column(no_wrap=True, min_width=len("0:00:00"))
-            text = TextColumn("{task.description}", table_column=Column(no_wrap=True, ratio=1))
+            text = _DoingColumn(table_column=Column(no_wrap=True, ratio=1))
             columns = (SpinnerColumn(), TimeElapsedColumn(table_column=whole), text)
             self._living = Progress(*columns, console=console, transient=True, expand=True)
         else:
@@ -141,8 +151,7 @@ class InstallProgress:
         """An action starts."""
         if self._living:
             head = escape(f"[{number}/{total}] {action.kind} {action.subject}")
-            self._heads[_key(action)] = head
-            self._tasks[_key(action)] = self._living.add_task(head, total=None)
+            self._tasks[_key(action)] = self._living.add_task(head, total=None, doing=Doing())
             return
         assert self._news is not None
         self._news.begin(action)
@@ -150,15 +159,15 @@ class InstallProgress:
         if log:
             self._console.print(f"      log: {escape(log)}", soft_wrap=True)
 
-    def doing(self, action: InstallStep, text: str) -> None:
-        """What is being worked on within the action; called from several threads."""
+    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
+        """What is being worked on within the action, and for how many seconds still; called from several threads."""
+        doing = Doing(text, left)
         if self._living:
             if (task := self._tasks.get(_key(action))) is not None:
-                head = self._heads[_key(action)]
-                self._living.update(task, description=f"{head}  [dim]{escape(text)}[/]", refresh=True)
+                self._living.update(task, doing=doing, refresh=True)
             return
         assert self._news is not None
-        self._news.doing(action, text)
+        self._news.doing(action, doing)
         if self._verbose:
             self._console.print(f"      {escape(action.subject)}: {escape(text)}", soft_wrap=True)
 
@@ -172,13 +181,38 @@ class InstallProgress:
         prose(self._console, "[green]✓[/] ", said)
 
 
+@dataclass(frozen=True)
+class Doing:
+    """What an action is at, since when, and for how many seconds still, as it seemed then."""
+
+    text: str = ""
+    left: float | None = None
+    since: float = field(default_factory=time.monotonic)
+
+    def words(self, now: float | None = None) -> str:
+        """The same as of now: what is left grows less, and after that it says for how long nothing came."""
+        passed = (time.monotonic() if now is None else now) - self.since
+        if self.left is None:
+            return self.text
+        if passed < self.left:
+            return f"{self.text}, {_about(self.left - passed)} more"
+        return f"{self.text}, the next takes longer: {_minutes(passed)} so far"
+
+
+class _DoingColumn(ProgressColumn):
+    """What an action is, and what it is at."""
+
+    def render(self, task: Task) -> Text:
+        return Text.from_markup(f"{task.description}  [dim]{escape(task.fields['doing'].words())}[/]")
+
+
 class _News:
     """Says now and then, from a thread of its own, that an action is still under way, how long, and at what."""
 
     def __init__(self, console: Console, every: float) -> None:
         self._console, self._every = console, every
         self._lock = threading.Lock()
-        self._under_way: dict[_Key, tuple[float, str]] = {}
+        self._under_way: dict[_Key, tuple[float, Doing]] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tell, name="install-progress", daemon=True)
 
@@ -191,12 +225,12 @@ class _News:
 
     def begin(self, action: InstallStep) -> None:
         with self._lock:
-            self._under_way[_key(action)] = (time.monotonic(), "")
+            self._under_way[_key(action)] = (time.monotonic(), Doing())
 
-    def doing(self, action: InstallStep, text: str) -> None:
+    def doing(self, action: InstallStep, doing: Doing) -> None:
         with self._lock:
             if known := self._under_way.get(_key(action)):
-                self._under_way[_key(action)] = (known[0], text)
+                self._under_way[_key(action)] = (known[0], doing)
 
     def end(self, action: InstallStep) -> None:
         with self._lock:
@@ -207,12 +241,16 @@ class _News:
             now = time.monotonic()
             with self._lock:
                 lines = [
-                    f"      {subject}: {_minutes(now - began)}{', ' if text else ''}{text}"
-                    for (_, subject), (began, text) in self._under_way.items()
+                    f"      {subject}: {', '.join(filter(None, (_minutes(now - began), doing.words())))}"
+                    for (_, subject), (began, doing) in self._under_way.items()
                     if now - began >= self._every / 2  # what has just begun has just said so
                 ]
             for line in lines:
                 self._console.print(escape(line), soft_wrap=True)
+
+
+def _about(seconds: float) -> str:
+    return f"about {max(5, round(seconds / 5) * 5)} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
 
 
 def _minutes(seconds: float) -> str:

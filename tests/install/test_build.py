@@ -77,7 +77,7 @@ class Heard:
     def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
         self.lines.append(f"{number}/{total} {action.kind} {action.subject}")
 
-    def doing(self, action: InstallStep, text: str) -> None:
+    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
         self.lines.append(f"{action.subject}: {text}")
 
     def end(self, action: InstallStep, result: str) -> None:

@@ -8,28 +8,59 @@ from rich.console import Console
 
 from splatfix.install.build import BuildLines
 from splatfix.plan import BuildWheel, CheckImport, VerifyWheel
-from splatfix.report.progress import InstallProgress
+from splatfix.report.progress import Doing, InstallProgress
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "said", "left"),
     [
         (
             "  [2/5] /usr/local/cuda/bin/nvcc -MD -c -c /s/cuda_rasterizer/forward.cu -o f.o",
-            "compiled forward.cu (2 of 5, about 60 s more)",
+            "compiled forward.cu (2 of 5)",
+            60.0,
         ),
-        ("  [5/5] g++ -MMD -c /s/ext.cpp -o f.o", "compiled ext.cpp (5 of 5)"),
-        ("  [1/31] nvcc -c /s/a.cu -o f.o", "compiled a.cu (1 of 31, about 20 min more)"),
-        ("  gcc -Wall -fPIC -I/usr/include -c probe.c -o build/probe.o", "compiling probe.c"),
-        ("  building 'simple_knn._C' extension", "compiling the sources of simple_knn._C"),
-        ("  g++ -shared -Wl,-rpath build/probe.o -o _C.so", "linking"),
-        ("  copying pkg/__init__.py -> build/lib/pkg", None),
-        ("", None),
+        ("  [5/5] g++ -MMD -c /s/ext.cpp -o f.o", "compiled ext.cpp (5 of 5)", None),
+        ("  [1/31] nvcc -c /s/a.cu -o f.o", "compiled a.cu (1 of 31)", 1200.0),
+        ("  gcc -Wall -fPIC -I/usr/include -c probe.c -o build/probe.o", "compiling probe.c", None),
+        ("  building 'simple_knn._C' extension", "compiling the sources of simple_knn._C", None),
+        ("  g++ -shared -Wl,-rpath build/probe.o -o _C.so", "linking", None),
+        ("  copying pkg/__init__.py -> build/lib/pkg", None, None),
+        ("", None, None),
     ],
 )
-def test_what_a_line_of_a_build_says(line: str, said: str | None) -> None:
+def test_what_a_line_of_a_build_says(line: str, said: str | None, left: float | None) -> None:
     times = iter((100.0, 140.0))
-    assert BuildLines(lambda: next(times)).describe(line) == said
+    lines = BuildLines(lambda: next(times))
+    assert (lines.describe(line), lines.left) == (said, left)
+
+
+@pytest.mark.parametrize(
+    ("passed", "said"),
+    [
+        (0, "about 20 min more"),
+        (8 * 60, "about 12 min more"),
+        (1150, "about 50 s more"),
+        (1500, "the next takes longer: 25 min so far"),
+    ],
+)
+def test_an_estimate_counts_down(passed: float, said: str) -> None:
+    assert (
+        Doing("compiled a.cu (1 of 3)", 1200.0, since=10.0).words(10 + passed)
+        == f"compiled a.cu (1 of 3), {said}"
+    )
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_it_is_told_again_without_a_line_of_the_build(terminal: bool) -> None:
+    stream = io.StringIO()
+    action = BuildWheel(subject="one", source="/one")
+    with InstallProgress(a_console(stream, terminal=terminal), every=0.02) as progress:
+        progress.begin(action, 1, 4)
+        progress.doing(action, "compiled a.cu (1 of 3)", 0.05)
+        end = time.monotonic() + 10
+        while "takes longer" not in stream.getvalue() and time.monotonic() < end:
+            time.sleep(0.02)
+    assert "takes longer" in stream.getvalue()
 
 
 def a_console(stream: io.StringIO, *, terminal: bool = True) -> Console:
@@ -62,7 +93,7 @@ def test_builds_side_by_side_have_a_line_each() -> None:
     with InstallProgress(console) as progress:
         progress.begin(one, 1, 4)
         progress.begin(two, 2, 4)
-        progress.doing(one, "compiled a.cu (1 of 2, about 30 s more)")
+        progress.doing(one, "compiled a.cu (1 of 2)", 30.0)
         progress.doing(two, "linking")
         shown = stream.getvalue()
         assert "[1/4] build-wheel one" in shown and "compiled a.cu" in shown and "linking" in shown
@@ -85,9 +116,9 @@ def test_a_narrow_terminal_shows_the_time_and_what_compiles(width: int, shown: i
     action = BuildWheel(subject="diff_gaussian_rasterization", source=source, targets=("sm_120",))
     with InstallProgress(console) as progress:
         progress.begin(action, 1, 8, "/env/.splatfix/log")
-        progress.doing(action, "compiled forward.cu (2 of 5, about 60 s more)")
+        progress.doing(action, "compiled forward.cu (2 of 5)", 60.0)
     lines = stream.getvalue().replace("\r", "\n").splitlines()
-    assert any("0:00:00" in line and "(2 of 5, about 60 s more)"[:shown] in line for line in lines), lines
+    assert any("0:00:00" in line and "(2 of 5), about 60 s more"[:shown] in line for line in lines), lines
     assert any("[1/8] build-wheel diff_gaussian_rasterization" in line for line in lines)
 
 
