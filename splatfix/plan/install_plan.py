@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -19,7 +19,17 @@ from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
 from splatfix.core.step import run, say
 from splatfix.core.versions import release
-from splatfix.facts import Facts, Source, Torch, read_source, repository_of, resolved_folder, source_texts
+from splatfix.facts import (
+    Facts,
+    Source,
+    Torch,
+    commit_of,
+    git_folder,
+    read_source,
+    repository_of,
+    resolved_folder,
+    source_texts,
+)
 from splatfix.knowledge import Arch
 from splatfix.plan.build_environment import (
     Jobs,
@@ -241,20 +251,20 @@ def _cuda_build(
         return chosen
     archs, edits = chosen
     made = build_environment(facts, source, tools.toolkit, tools.compilers, archs, jobs)
-    repository, reach = _repository(source)
+    copied = _copied(source)
     build = BuildWheel(
         subject=source.label,
         source=source.folder,
-        repository=repository,
+        repository=copied.repository,
         targets=tuple(arch.sm for arch in tools.targets),
         cuda_mismatch=tools.mismatch,
-        variables=made.variables,
+        variables={**made.variables, **copied.variables},
         unset=made.unset,
         path_first=made.path_first,
         edits=edits,
         reasons=(
             *made.reasons,
-            *reach,
+            *copied.reasons,
             *(Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in edits),
         ),
     )
@@ -325,27 +335,46 @@ def _needs_gpu(source: Source) -> Problem:
 
 def _plain_build(source: Source, scripts: str, jobs: Jobs) -> BuildWheel:
     """A source without CUDA code: whatever compiler is set up here will do."""
-    repository, reach = _repository(source)
+    copied = _copied(source)
     return BuildWheel(
         subject=source.label,
         source=source.folder,
-        repository=repository,
-        variables={"MAX_JOBS": str(jobs.count)},
+        repository=copied.repository,
+        variables={"MAX_JOBS": str(jobs.count), **copied.variables},
         path_first=(scripts,),
         reasons=(
             Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part"),
             jobs.reason,
-            *reach,
+            *copied.reasons,
         ),
     )
 
 
-def _repository(source: Source) -> tuple[str, tuple[Reason, ...]]:
-    """What must be copied for the build beside the source itself, and why; "" for nothing."""
-    repository = str(repository_of(Path(source.folder)))
-    if repository == source.folder:
-        return "", ()
-    return repository, (Reason(f"copies {repository}: its build reads files above {source.folder}"),)
+@dataclass(frozen=True)
+class _Copied:
+    """What the scratch copy asks of a build."""
+
+    repository: str = ""
+    """What must be copied beside the source itself; "" for nothing."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()
+
+
+def _copied(source: Source) -> _Copied:
+    folder = Path(source.folder)
+    repository = repository_of(folder)
+    reasons = (
+        [Reason(f"copies {repository}: its build reads files above {folder}")] if repository != folder else []
+    )
+    variables = {}
+    if source.version_from_git:
+        around = (git_folder(place) for place in (folder, *folder.parents))
+        commit = commit_of(next((git for git in around if git), None))
+        version = f"0+g{commit[:9]}" if commit else "0"
+        variables["SETUPTOOLS_SCM_PRETEND_VERSION"] = version
+        why = "setuptools-scm asks git for the version, and the scratch copy has no git folder"
+        reasons.append(Reason(f"SETUPTOOLS_SCM_PRETEND_VERSION={version}: {why}"))
+    return _Copied(str(repository) if repository != folder else "", variables, tuple(reasons))
 
 
 def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:

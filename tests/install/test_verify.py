@@ -119,7 +119,7 @@ def test_torch_symbols_are_looked_up_in_the_installed_torch(tmp_path: Path, inte
     rung = verify_wheel(
         wheel_of(tmp_path, interpreter, _C=there), (), facts(interpreter, torch), expects_gpu_code=False
     )
-    assert "all 1 torch symbols found in torch 2.11.0" in rung.shown_by
+    assert "all 1 torch symbol found in torch 2.11.0" in rung.shown_by
 
     gone = library(
         tmp_path, "no.so", "int _ZN3c104goneEv(void); int f(void) { return _ZN3c104goneEv(); }", *link

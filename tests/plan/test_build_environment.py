@@ -103,6 +103,18 @@ def test_what_makes_it_compile_cuda_code_is_set(tmp_path: Path) -> None:
     assert set(build.unset) == {"MY_NO_CUDA", "MY_CUDA_ARCHS"} and not build.edits
 
 
+def test_a_version_from_git_is_told(tmp_path: Path) -> None:
+    """setuptools-scm would find no git folder in the scratch copy, and stop."""
+    folder = cuda_source(tmp_path)
+    assert "SETUPTOOLS_SCM_PRETEND_VERSION" not in build_of(plan(folder)).variables
+    (folder / "pyproject.toml").write_text('[build-system]\nrequires = ["setuptools_scm>=6"]\n')
+    facts = machine(packages={"pip": "25.0", "setuptools": "80.0", "ninja": "1.11", "setuptools-scm": "8.0"})
+    assert build_of(plan(folder, facts)).variables["SETUPTOOLS_SCM_PRETEND_VERSION"] == "0"
+    (folder / ".git").mkdir()
+    (folder / ".git" / "HEAD").write_text("0123456789" * 4 + "\n")
+    assert build_of(plan(folder, facts)).variables["SETUPTOOLS_SCM_PRETEND_VERSION"] == "0+g012345678"
+
+
 NO_SWITCH = """
 import torch
 from torch.utils.cpp_extension import CppExtension, CUDAExtension

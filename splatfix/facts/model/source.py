@@ -285,6 +285,8 @@ class Source:
     arch_variables: tuple[ArchVariable, ...] = ()
     """Those of ``reads`` that name GPU architectures."""
     switches: CudaSwitches = field(default_factory=CudaSwitches)
+    version_from_git: bool = False
+    """setuptools-scm works its version out from git's history."""
     nvcc_flags: tuple[str, ...] = ()
     """Literal texts that reach nvcc's flags."""
     libraries: tuple[str, ...] = ()

@@ -68,6 +68,8 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         sets=script.sets,
         arch_variables=(*script.arch_variables, *map(ArchVariable, filter(is_arch_variable, of_cmake))),
         switches=script.switches,
+        version_from_git=script.mentions("use_scm_version", "setuptools_scm")
+        or any(re.match(r"(?:setuptools[-_.]scm|hatch-vcs)\b", text) for text in build_requires),
         nvcc_flags=script.nvcc_flags,
         libraries=script.libraries,
         imports=tuple(name for name in script.imports if name.partition(".")[0] in _OF_SETUPTOOLS),
