@@ -44,7 +44,10 @@ def unanswered(checkout: Checkout, dropin: Dropin) -> Iterator[tuple[str, list[s
     hidden = {name for item in checkout.guarded for name in item.names}
     for call in checkout.extension_calls:
         inside = call.module == dropin.module or call.module.startswith(f"{dropin.module}.")
-        if inside and call.name not in hidden and (problem := _not_answered(call, dropin.module, face)):
+        name = f"{call.module}.{call.name}".removeprefix(f"{dropin.module}.")
+        if call.name in hidden and name not in face.functions:
+            continue  # its import fails, and the code goes on without it
+        if inside and (problem := _not_answered(call, name, face)):
             yield f"{call.file}:{call.line}", [problem]
 
 
@@ -53,8 +56,7 @@ def fewest(calls: Iterable[RenderCall], face: Face) -> list[str]:
     return min((differences(call, face) for call in calls), key=len)
 
 
-def _not_answered(call: ExtensionCall, module: str, face: Face) -> str:
-    name = f"{call.module}.{call.name}".removeprefix(f"{module}.")
+def _not_answered(call: ExtensionCall, name: str, face: Face) -> str:
     if name.partition(".")[2] in OF_MODULES:
         return ""
     if name not in face.functions:
