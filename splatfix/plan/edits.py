@@ -30,7 +30,7 @@ class BuildConditions:
     arch: tuple[int, ...] = ()
     """Compute capability of the oldest GPU that is compiled for; empty when that plays no part."""
     python: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Versions of ``python`` itself and of the distributions that edits of Python code depend on."""
+    """Versions of ``python`` itself and of the distributions that edits of Python code depend on, and of ``gcc``."""
     builder: str = "setup.py"
     """``setup.py``, or ``cmake`` where CMakeLists.txt is what is built from."""
 
@@ -68,6 +68,7 @@ class PlannedEdit:
     """Its key: the name of its file in ``patches/``."""
     files: tuple[str, ...]
     cures: str
+    """What fails here without it; for one that is made anyway, what it does."""
     source: str
 
 
@@ -79,7 +80,10 @@ def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEd
     texts = {name: (text, without_comments(name, text)) for name, text in source_texts(Path(source.folder))}
     found: list[PlannedEdit] = []
     for record in breakages():
-        if record.find is None or not _applies(record, conditions, [text for text, _ in texts.values()]):
+        if record.find is None:
+            continue
+        applies = _applies(record, conditions, [text for text, _ in texts.values()])
+        if not (applies or record.always_edit):
             continue
         files = tuple(
             name for name, (_, code) in texts.items() if record.find.looks_at(name) and record.find.find(code)
@@ -87,7 +91,8 @@ def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEd
         if files and record.stops:
             return _refused(source, record, files, conditions)
         if files and record.edits:
-            found.append(PlannedEdit(record.key, files, record.symptom, "; ".join(record.sources)))
+            cures = record.symptom if applies else f"{record.cure}, harmless where it is not needed"
+            found.append(PlannedEdit(record.key, files, cures, "; ".join(record.sources)))
     return tuple(found)
 
 
@@ -116,8 +121,6 @@ def apply(record: Breakage, text: str) -> str:
 
 
 def _applies(record: Breakage, conditions: BuildConditions, texts: Sequence[str]) -> bool:
-    if record.always_edit:
-        return True
     when = record.when
     versions = {
         **conditions.python,

@@ -274,6 +274,10 @@ def _cuda_build(
     return build, Rejected("set TORCH_CUDA_ARCH_LIST", archs.why)
 
 
+def _gcc(compilers: HostCompilers) -> dict[str, tuple[int, ...]]:
+    return {"gcc": release(compilers.version)[:2]} if "g++" in Path(compilers.cxx).name else {}
+
+
 def _archs_and_edits(
     source: Source, facts: Facts, tools: CudaTools
 ) -> tuple[ArchChoice, tuple[PlannedEdit, ...]] | Problem:
@@ -281,7 +285,7 @@ def _archs_and_edits(
     archs, version, ptx = tools.toolkit.build_archs, tools.torch.version, tools.toolkit.ptx
     conditions = build_conditions(
         *(source, tools.toolkit.version, release(version), facts.machine.system, archs),
-        python=python_versions(facts),
+        python={**python_versions(facts), **_gcc(tools.compilers)},
     )
     conditions = replace(conditions, gpu_missing=_waits_for_gpu(source, facts))
     choice = choose_archs(source, archs, version, ptx)

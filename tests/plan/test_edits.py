@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 
@@ -249,6 +250,28 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
     assert from_json(tuple[PlannedEdit, ...], to_json(edits)) == edits  # type: ignore[arg-type]
     text = (folder / "state.h").read_text()
     assert "<cstdint>" in edited("state.h", text, edits) and edited("other.h", text, edits) == text
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "cuda", "gcc", "named"),
+    [
+        ("cstdint", HEADER, (12, 8), (12, 2), False),
+        ("cstdint", HEADER, (12, 8), (13, 2), True),
+        ("cstdint", HEADER, (12, 8), (), False),
+        ("cfloat", "float x = FLT_MAX;", (13, 0), (13, 2), False),
+        ("cfloat", "float x = FLT_MAX;", (12, 6), (13, 2), True),
+    ],
+)
+def test_a_reason_names_no_other_version(
+    tmp_path: Path, rule: str, text: str, cuda: tuple[int, ...], gcc: tuple[int, ...], named: bool
+) -> None:
+    folder = cuda_source(tmp_path)
+    (folder / "one.cu").write_text(text)
+    versions = {"gcc": gcc} if gcc else {}
+    edits = needed_edits(read_source(folder), BuildConditions(cuda, (2, 11), "linux", python=versions))
+    (edit,) = (item for item in edits if item.rule == rule)
+    assert (edit.cures == breakage(rule).symptom) is named
+    assert named or not re.search(r"\d", edit.cures)
 
 
 def test_the_functors_compute(tmp_path: Path) -> None:
