@@ -173,6 +173,7 @@ def install_step(plan: InstallPlan) -> Step:
         "--provide-toolkit": asked.provide_toolkit,
         "--force-cuda-mismatch": asked.force_cuda_mismatch,
         "--ptx": asked.ptx,
+        "--with-dependencies": asked.with_dependencies,
     }
     words += [name for name, wanted in flags.items() if wanted]
     return run("splatfix", "install", *words, "--python", plan.python, text=NO_CHANGE)

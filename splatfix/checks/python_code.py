@@ -63,9 +63,7 @@ def imports_missing(context: Context) -> Iterator[Outcome]:
                         item.address,
                         text=f"{item.module} is compiled against torch",
                     ),
-                    context.install(
-                        "/".join(filter(None, (".", item.address.rpartition("/")[2], item.folder)))
-                    ),
+                    context.install(item.clone),
                 )
             ),
             *(

@@ -100,6 +100,14 @@ Ptx = Annotated[
         rich_help_panel=BUILD,
     ),
 ]
+WithDependencies = Annotated[
+    bool,
+    typer.Option(
+        "--with-dependencies",
+        help="Also install what the code imports and is missing; reverted together.",
+        rich_help_panel=RUN,
+    ),
+]
 InPlace = Annotated[
     bool,
     typer.Option(
@@ -148,6 +156,7 @@ def install(
     fetch_submodules: FetchSubmodules = False,
     no_cache: NoCache = False,
     reinstall: Reinstall = False,
+    with_dependencies: WithDependencies = False,
     resume: Resume = False,
     yes: Yes = False,
     verbose: Stream = False,
@@ -166,6 +175,7 @@ def install(
         "--force-cuda-mismatch": force_cuda_mismatch,
         "--ptx": ptx,
         "--fetch-submodules": fetch_submodules,
+        "--with-dependencies": with_dependencies,
     }
     if (facts_file or keep) and not (dry_run and why):
         _refuse_without_why()
@@ -183,6 +193,7 @@ def install(
         provide_toolkit,
         force_cuda_mismatch,
         ptx,
+        with_dependencies,
     )
     if facts_file:
         finish(app.explain_elsewhere(request, facts_file, tuple(keep or ())), as_json)

@@ -58,7 +58,7 @@ from splatfix.facts.model.source import (
     Submodule,
 )
 from splatfix.facts.source.build_variables import is_arch_variable
-from splatfix.facts.source.checkout import read_checkout, read_identity
+from splatfix.facts.source.checkout import read_checkout, read_identity, read_pins
 from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
 from splatfix.facts.source.folder import (
     as_typed,
@@ -78,6 +78,7 @@ from splatfix.facts.source.folder import (
     subfolders,
     telling_paths,
 )
+from splatfix.facts.source.program import read_scripts
 from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.source.reach import repository_of
 from splatfix.facts.system.live import LiveSystem, System
@@ -162,6 +163,8 @@ __all__ = [
     "read_identity",
     "read_package",
     "read_package_source",
+    "read_pins",
+    "read_scripts",
     "read_source",
     "read_submodules",
     "refuse_other_program",

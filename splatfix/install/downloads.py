@@ -16,7 +16,7 @@ from packaging.utils import parse_wheel_filename
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, sha256_of, write_json
-from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
 from splatfix.core.trust import distrust, private_cache
@@ -111,10 +111,15 @@ def _unpack(
     return found
 
 
-def _pip(words: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> None:
+def pip_with_index(words: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> Completed:
+    """Run pip with the person's own indexes, and without what would send files elsewhere."""
     environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    argv = [*pip, "--no-input", "--disable-pip-version-check", "--no-cache-dir", *words]
-    done = runner.run(argv, timeout=_DOWNLOAD_TIMEOUT, env=environment, log=log)
+    argv = [*pip, "--no-input", "--disable-pip-version-check", *words]
+    return runner.run(argv, timeout=_DOWNLOAD_TIMEOUT, env=environment, log=log)
+
+
+def _pip(words: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> None:
+    done = pip_with_index(["--no-cache-dir", *words], pip, runner, log)
     if not done.ok:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("ERROR")]
         raise _not_provided(f"pip could not {words[0]} it: {said[-1] if said else done.why()}", log)

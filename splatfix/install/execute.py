@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from splatfix.core.words import counted
 from splatfix.facts import Facts
 from splatfix.install.backup import backup_files, make_backup, note_written, recover, undo_changes
 from splatfix.install.build import Built, build_wheel
+from splatfix.install.dependencies import fetch_dependencies
 from splatfix.install.downloads import provide_toolkit
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.edit import digest_of, edited_contents, require_editable, write_edits
@@ -38,6 +40,7 @@ from splatfix.plan.steps import (
     BuildWheel,
     CheckImport,
     EditSource,
+    InstallDependencies,
     InstallStep,
     InstallWheel,
     MakeDropin,
@@ -98,7 +101,14 @@ def execute(
         journal.end(work.entry, Status.DONE)
     return Outcome(
         plan=plan,
-        notes=tuple(cache.refused) if cache else (),
+        notes=(
+            *(
+                [f"also installed, and undone with it: {', '.join(work.dependencies)}"]
+                if work.dependencies
+                else []
+            ),
+            *(cache.refused if cache else ()),
+        ),
         entry=work.entry.id,
         items=work.results(),
         log=str(work.folder),
@@ -140,6 +150,7 @@ class _Run:
     def __post_init__(self) -> None:
         self.items = {subject: _Item() for subject in self.plan.subjects}
         self.folder = self.journal.folder_of(self.entry)
+        self.dependencies: list[str] = []
 
     def take_steps(self) -> None:
         """Every action in order; builds that follow each other run in parallel."""
@@ -159,6 +170,8 @@ class _Run:
     def _take(self, action: InstallStep) -> str:
         """Take one step; what it showed."""
         match action:
+            case InstallDependencies():
+                return self._install_dependencies(action)
             case ProvideToolkit():
                 return self._provide_toolkit(action)
             case MakeDropin():
@@ -180,6 +193,18 @@ class _Run:
 
     def _finish(self, step: StepRecord, *, digest: str = "", result: str = "") -> None:
         self.entry = self.journal.finish(self.entry, step, digest=digest, result=result)
+
+    def _install_dependencies(self, action: InstallDependencies) -> str:
+        doing = partial(self.progress.doing, action)
+        installed = self.facts.environment.distributions.value or ()
+        folder, log = self.folder / "dependencies" / "wheels", self.folder / "dependencies.log"
+        for path in fetch_dependencies(action, installed, self.environment, self.runner, folder, log, doing):
+            wheel = open_wheel(path)
+            doing(f"installing {wheel.name} {wheel.version}")
+            self._put_in(wheel, wheel.name)
+            self.dependencies.append(f"{wheel.name} {wheel.version}")
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        return ", ".join(self.dependencies) or "they are there"
 
     def _provide_toolkit(self, action: ProvideToolkit) -> str:
         step = self._begin(StepRecord(action.kind, action.subject))
@@ -268,18 +293,21 @@ class _Run:
             item.before, item.up_to_date = wheel.version, True
             self._finish(self._begin(StepRecord(action.kind, action.subject)), result=wheel.version)
             return f"{wheel.name} {wheel.version} is already up to date"
-        place = f"backup-{_file_name(action.subject)}"
-        item.before = make_backup(self.environment, wheel, self.folder / place).version_before
+        item.before = self._put_in(wheel, action.subject)
+        return f"{wheel.name} {wheel.version}"
+
+    def _put_in(self, wheel: WheelFile, subject: str) -> str:
+        """Install a wheel, backed up and written down; the version that it replaced."""
+        place = f"backup-{_file_name(subject)}"
+        before = make_backup(self.environment, wheel, self.folder / place).version_before
         step = self._begin(
-            StepRecord(
-                action.kind, action.subject, backup=place, distribution=wheel.name, version=wheel.version
-            )
+            StepRecord("install-wheel", subject, backup=place, distribution=wheel.name, version=wheel.version)
         )
         pip_install(wheel.path, self.environment, self.runner, self.folder / "pip.log")
         note_written(self.folder / place)
         found = find_installed(self.environment, wheel.name)
         self._finish(step, digest=found[0].digest if len(found) == 1 else "")
-        return f"{wheel.name} {wheel.version}"
+        return before
 
     def _import(self, action: CheckImport, item: _Item) -> str:
         assert item.wheel is not None

@@ -75,7 +75,7 @@ class Outcome:
     kept: tuple[Kept, ...] = ()
     """Files in them that somebody had changed since."""
     notes: tuple[str, ...] = ()
-    """Why the wheel cache was not used, where it was not."""
+    """What was installed beside the items, and why the wheel cache was not used, where it was not."""
     seconds: float = 0.0
 
 

@@ -16,6 +16,11 @@ class Repository:
     folder: str = ""
     """Of its setup.py, where that is not the top."""
 
+    @property
+    def clone(self) -> str:
+        """The folder to install from, once it is cloned into the current one."""
+        return "/".join(filter(None, (".", self.address.rpartition("/")[2], self.folder)))
+
 
 def requirement_of(module: str) -> str | None:
     """What to tell pip for a module (``opencv-python`` for ``cv2``); None where the table does not know it."""

@@ -38,12 +38,13 @@ from splatfix.plan.build_environment import (
     share_jobs,
 )
 from splatfix.plan.checkout import sources_in
+from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.edits import PlannedEdit, build_conditions, edited, needed_edits
 from splatfix.plan.option import InstallPlan, Limit, OptionKind, Request
 from splatfix.plan.parts import conflict_with, variants_of_source
 from splatfix.plan.provided import provided_toolkit, why_none_provided
-from splatfix.plan.requirements import missing_build_tools, replaced_version, usable_python, usable_torch
+from splatfix.plan.requirements import replaced_version, usable_python, usable_torch
 from splatfix.plan.steps import (
     BuildWheel,
     CheckImport,
@@ -119,9 +120,10 @@ def _native_plan(request: Request, context: Context) -> InstallPlan | Problem:
     jobs = Jobs(request.jobs, "as asked") if request.jobs else job_count(facts)
     builds: list[BuildWheel] = []
     considered = list(tools.rejected) if tools else []
+    dependencies = plan_dependencies(request, facts, sources)
+    if isinstance(dependencies, Problem):
+        return dependencies
     for source, share in zip(sources, share_jobs(jobs, sources), strict=True):
-        if missing := missing_build_tools(facts, source):
-            return missing
         if tools and source.needs_cuda:
             built = _cuda_build(source, facts, tools, share)
             if isinstance(built, Problem):
@@ -137,6 +139,7 @@ def _native_plan(request: Request, context: Context) -> InstallPlan | Problem:
         risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
         notes = (*notes, f"--force-cuda-mismatch: {tools.mismatch}: {risk}")
     notes = (*notes, *_conflicts(facts, {item.label: variants_of_source(item.folder) for item in sources}))
+    notes = (*notes, *dependencies.notes)
     provide = tools.provide if tools else None
     kind = OptionKind.PROVIDE_TOOLKIT if provide else OptionKind.REBUILD
     if tools and tools.toolkit.ptx:
@@ -144,7 +147,11 @@ def _native_plan(request: Request, context: Context) -> InstallPlan | Problem:
     return InstallPlan(
         kind,
         kind.label,
-        steps=(*([provide] if provide else []), *_in_order(facts, builds, in_place=request.in_place)),
+        steps=(
+            *([dependencies.step] if dependencies.step else []),
+            *([provide] if provide else []),
+            *_in_order(facts, builds, in_place=request.in_place),
+        ),
         proves=(RungName.RESOLVED, RungName.BUILT, RungName.LOADS),
         cannot_prove=_NOT_RUN,
         considered=tuple(dict.fromkeys(considered)),
@@ -391,6 +398,8 @@ def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:
         return interpreter
     if isinstance(torch := usable_torch(context, cuda=False), Problem):
         return torch
+    if isinstance(dependencies := plan_dependencies(request, facts, ()), Problem):
+        return dependencies
     made = [
         MakeDropin(
             subject=item.distribution,
@@ -405,11 +414,12 @@ def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:
     notes = (
         *(f"{item.module} is not replaced and must be built natively: {item.why}" for item in chosen.native),
         *(f"{item.name}: {item.note}" for item in dropins),
+        *dependencies.notes,
     )
     return InstallPlan(
         OptionKind.DROPIN,
         OptionKind.DROPIN.label,
-        steps=_in_order(facts, made),
+        steps=(*([dependencies.step] if dependencies.step else []), *_in_order(facts, made)),
         proves=(RungName.RESOLVED, RungName.LOADS),
         cannot_prove=(Limit(RungName.BUILT, "nothing native is built"), *_NOT_RUN),
         considered=(

@@ -115,6 +115,8 @@ class Request:
     """Allow a toolkit of another CUDA major than torch's, and silence torch's check in the build's process."""
     ptx: bool = False
     """If no toolkit supports a target, embed PTX of an older architecture for the driver to compile."""
+    with_dependencies: bool = False
+    """Also install what the sources and their training scripts import and the environment lacks."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -14,10 +14,12 @@ from packaging.version import InvalidVersion, Version
 
 from splatfix.checks.torch import torch_for
 from splatfix.context import Context
-from splatfix.context.commands import installer_of, make_environment, pip, python_to_be
+from splatfix.context.commands import installer_of, make_environment, pip, python_option, python_to_be
+from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Source, Torch
+from splatfix.knowledge.imports import Repository
 
 # setuptools >= 70.1 writes wheels itself; before, the wheel project did
 _WHEEL_INSIDE = Version("70.1")
@@ -121,15 +123,21 @@ def _torch_to_install(context: Context, *, cuda: bool) -> Step:
     return torch_for(context, context.targets)[0] if cuda else context.pip("install", "torch")
 
 
-def missing_build_tools(facts: Facts, source: Source) -> Problem | None:
-    """What the build lacks (setuptools, wheel, ninja, pyproject.toml's) and what the package says it imports.
+def missing_build_tools(
+    facts: Facts, source: Source, together: Sequence[Source] = (), *, installing: bool = False
+) -> Problem | None:
+    """What the build lacks (setuptools, wheel, ninja, pyproject.toml's) and what the package says or is seen to import.
 
     The build runs without isolation and the wheel is installed without dependencies, so all must be there already; else
     it would fail at the first import, after a build of many minutes. Without CUDA code any C compiler will do, but there
     must be one.
 
-    Refused: ``build-tools-missing`` naming all of them at once, ``python-does-not-fit``, ``torch-does-not-fit``,
-    ``no-host-compiler``.
+    Args:
+        together: the sources that are installed with it, which may import each other.
+        installing: what pip can bring is installed first, and is no obstacle.
+
+    Refused: ``build-tools-missing`` naming all of them at once, ``import-not-built``, ``python-does-not-fit``,
+    ``torch-does-not-fit``, ``no-host-compiler``.
     """
     if refusal := _other_python(facts, source):
         return refusal
@@ -143,9 +151,7 @@ def missing_build_tools(facts: Facts, source: Source) -> Problem | None:
                 say("Or name one: CC=/path/to/gcc"),
             ),
         )
-    to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
-    to_build += [text for text in source.build_requires if not _met(facts, text)]
-    to_import = [text for text in source.requires if not _met(facts, text)]
+    to_build, to_import = _lacking(facts, source, together)
     for text in (*to_build, *to_import):
         if _name_of(text) == "torch" and (installed := _version_there(facts, "torch")) is not None:
             return Problem(
@@ -154,11 +160,11 @@ def missing_build_tools(facts: Facts, source: Source) -> Problem | None:
                 meaning="splatfix never changes torch by itself: everything else in the environment depends on it.",
                 todo=(say("Use an environment whose torch fits, and name it with --python."),),
             )
-    if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
-        to_build, to_import = ([item for item in items if item != "ninja"] for items in (to_build, to_import))
+    if repositories := undeclared(facts, source, together).repositories:
+        return _not_built(facts, source, repositories)
     missing = {_name_of(item): item for item in (*to_build, *to_import)}.values()
     interpreter = facts.environment.interpreter.value
-    if not missing or interpreter is None:
+    if not missing or interpreter is None or installing:
         return None
     lists = (("to be built", to_build), ("to be imported", to_import))
     said = " and ".join(f"{', '.join(dict.fromkeys(items))} {purpose}" for purpose, items in lists if items)
@@ -166,8 +172,51 @@ def missing_build_tools(facts: Facts, source: Source) -> Problem | None:
         "build-tools-missing",
         f"The environment of {interpreter.executable} lacks what {source.label} needs: {said}.",
         meaning="The build runs inside the target environment, because it must see the installed torch; splatfix itself "
-        "adds no packages to it.",
-        todo=(pip(facts, "install", *missing),),
+        "adds no packages to it unasked.",
+        todo=(pip(facts, "install", *pip_arguments(facts, missing)),),
+    )
+
+
+def lacking_requirements(facts: Facts, source: Source, together: Sequence[Source] = ()) -> tuple[str, ...]:
+    """What pip has to bring before a source is built, once each; see :func:`missing_build_tools`."""
+    to_build, to_import = _lacking(facts, source, together)
+    return tuple({_name_of(item): item for item in (*to_build, *to_import)}.values())
+
+
+def undeclared(facts: Facts, source: Source, together: Sequence[Source] = ()) -> MissingModules:
+    """What its packages are seen to import, and nothing here has."""
+    return missing_modules(facts, source.needs, brought=brought_by((source, *together)))
+
+
+def _lacking(facts: Facts, source: Source, together: Sequence[Source]) -> tuple[list[str], list[str]]:
+    """(what is lacking to be built, what is lacking to be imported)."""
+    to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
+    to_build += [text for text in source.build_requires if not _met(facts, text)]
+    to_import = [text for text in source.requires if not _met(facts, text)]
+    said = {_name_of(text) for text in (*to_build, *to_import)}
+    seen = undeclared(facts, source, together).requirements
+    to_import += [text for text in seen if _name_of(text) not in said]
+    if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
+        return [item for item in to_build if item != "ninja"], [item for item in to_import if item != "ninja"]
+    return to_build, to_import
+
+
+def _not_built(facts: Facts, source: Source, repositories: Sequence[Repository]) -> Problem:
+    """It imports something else that has to be compiled against the installed torch."""
+    names = ", ".join(item.module for item in repositories)
+    steps = [
+        step
+        for item in repositories
+        for step in (
+            run("git", "clone", "--recursive", item.address),
+            run("splatfix", "install", item.clone, *python_option(facts)),
+        )
+    ]
+    return Problem(
+        "import-not-built",
+        f"{source.label} imports {names} when it is imported, and {names} is not installed.",
+        meaning="It would fail at its first import, after the whole build. Nothing was built and nothing was changed.",
+        todo=(*steps, say("Then run this again.")),
     )
 
 

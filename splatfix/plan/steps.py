@@ -160,6 +160,24 @@ class ProvideToolkit(PlannedStep):
 
 
 @dataclass(frozen=True, kw_only=True)
+class InstallDependencies(PlannedStep):
+    """Install what the code imports, and what that needs, with pip; every version that is installed stays as it is."""
+
+    kind: str = field(init=False, default="install-dependencies")
+    requirements: tuple[str, ...]
+    index: str = ""
+    """A second index, for what goes with one build of torch; "" for none."""
+
+    @property
+    def subject(self) -> str:
+        """What is installed."""
+        return ", ".join(self.requirements)
+
+    def _text(self) -> str:
+        return f"install {self.subject} and what they need; nothing that is installed changes its version"
+
+
+@dataclass(frozen=True, kw_only=True)
 class BuildWheel(PlannedStep):
     """Compile one source folder into a wheel, in a scratch copy, inside the target environment."""
 
@@ -256,5 +274,14 @@ class CheckImport(PlannedStep):
         return f"import {self.subject} in a child process; if that fails, put everything back"
 
 
-InstallStep = ProvideToolkit | BuildWheel | MakeDropin | VerifyWheel | EditSource | InstallWheel | CheckImport
+InstallStep = (
+    InstallDependencies
+    | ProvideToolkit
+    | BuildWheel
+    | MakeDropin
+    | VerifyWheel
+    | EditSource
+    | InstallWheel
+    | CheckImport
+)
 """What ``install`` can execute."""

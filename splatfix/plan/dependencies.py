@@ -1,0 +1,89 @@
+"""What sources and their training scripts import and the environment lacks: named before a build, or installed with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from splatfix.context.commands import pip, python_option
+from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
+from splatfix.core.errors import Problem
+from splatfix.core.step import run
+from splatfix.facts import Facts, Source, read_pins, read_scripts, resolved_folder
+from splatfix.plan.option import Request
+from splatfix.plan.requirements import lacking_requirements, missing_build_tools
+from splatfix.plan.steps import InstallDependencies, Reason
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """What is done about them."""
+
+    step: InstallDependencies | None = None
+    """To be done before anything is built; None where nothing is missing or nobody asked for it."""
+    notes: tuple[str, ...] = ()
+    """What the training scripts will lack, each as a sentence."""
+
+
+def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source]) -> Dependencies | Problem:
+    """What builds and packages lack is refused, or installed too; what only the scripts lack is named, or installed too.
+
+    Refused: what :func:`missing_build_tools` refuses; with ``--with-dependencies`` only what pip cannot cure.
+    """
+    wanted: dict[str, str] = {}
+    for source in sources:
+        problem = missing_build_tools(facts, source, sources, installing=request.with_dependencies)
+        if problem and problem.code == "build-tools-missing":
+            words = ("splatfix", "install", *request.sources, *_targets(request), *python_option(facts))
+            again = run(
+                *words, "--with-dependencies", text="Or let splatfix install them too, in the same journal"
+            )
+            return replace(problem, todo=(*problem.todo, again))
+        if problem:
+            return problem
+        wanted |= dict.fromkeys(lacking_requirements(facts, source, sources), f"{source.label} needs it")
+    notes: list[str] = []
+    for text in request.sources:
+        lost = _lacked_by_scripts(text, facts, sources)
+        wanted |= dict.fromkeys(
+            (name for name in lost.requirements if name not in wanted), "its scripts import it"
+        )
+        notes += _notes(lost, facts, installing=request.with_dependencies)
+    if not request.with_dependencies or not wanted:
+        return Dependencies(notes=tuple(notes))
+    arguments = pip_arguments(facts, wanted)
+    names, index = arguments, ""
+    if "--extra-index-url" in arguments:
+        names, index = arguments[:-2], arguments[-1]
+    reasons = tuple(Reason(f"{name}: {why}", "the text of its Python files") for name, why in wanted.items())
+    return Dependencies(InstallDependencies(requirements=names, index=index, reasons=reasons), tuple(notes))
+
+
+def _lacked_by_scripts(text: str, facts: Facts, sources: Sequence[Source]) -> MissingModules:
+    folder = resolved_folder(text)
+    if folder is None:
+        return MissingModules()
+    scripts, _ = read_scripts(folder)
+    declared = (pin.name for pin in read_pins(folder))
+    return missing_modules(facts, scripts.imports, declared=declared, brought=brought_by(sources))
+
+
+def _notes(lost: MissingModules, facts: Facts, *, installing: bool) -> list[str]:
+    notes = []
+    if lost.requirements and not installing:
+        step = pip(facts, "install", *pip_arguments(facts, lost.requirements))
+        names = ", ".join(lost.requirements)
+        notes.append(
+            f"its scripts import what is not installed ({names}): {step.line()}; or add --with-dependencies"
+        )
+    for item in lost.repositories:
+        notes.append(f"its scripts import {item.module}, which has to be built from {item.address}")
+    if lost.unknown:
+        notes.append(
+            f"its scripts import {', '.join(lost.unknown)}, not installed; what brings it is for its README to say"
+        )
+    return notes
+
+
+def _targets(request: Request) -> tuple[str, ...]:
+    return tuple(word for target in request.targets for word in ("--target", target))

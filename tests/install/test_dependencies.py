@@ -1,0 +1,188 @@
+"""What the code imports, installed with it by pip from wheels of our own, in the same journal, and taken back with it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from splatfix.context import Goal, make_context
+from splatfix.core.errors import Problem, SplatfixError
+from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.facts import Facts, gather
+from splatfix.install import Journal, Outcome, Status, WheelCache, execute, revert
+from splatfix.install.environment import Environment
+from splatfix.plan import Request
+from splatfix.plan.install_plan import plan_install
+from splatfix.plan.option import InstallPlan
+from splatfix.plan.steps import InstallDependencies
+from tests.plan.machines import make_plan
+
+from .environments import run_in, snapshot, write_extension
+
+
+def offer(folder: Path, name: str, version: str = "1.0", needs: str = "", text: str = "x = 1\n") -> None:
+    """A pure wheel in a folder that pip looks into."""
+    info = f"{name}-{version}.dist-info"
+    requires = f"Requires-Dist: {needs}\n" if needs else ""
+    members = {
+        f"{name}.py": text,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    lines = []
+    for member, content in members.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest()).decode().rstrip("=")
+        lines.append(f"{member},sha256={digest},{len(content)}")
+    members[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,"]) + "\n"
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for member, content in members.items():
+            archive.writestr(member, content)
+
+
+@pytest.fixture
+def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of wheels that is all pip knows."""
+    folder = tmp_path / "wheels here"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_FIND_LINKS", folder.as_uri())
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "no index").as_uri())
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    return folder
+
+
+@pytest.fixture
+def needing(tmp_path: Path) -> Path:
+    """An extension whose package imports what it declares nowhere."""
+    source = write_extension(tmp_path / "source")
+    package = source / "tiny_probe" / "__init__.py"
+    package.write_text(f"import dacite\n{package.read_text()}")
+    return source
+
+
+def facts_of(environment: Environment) -> Facts:
+    return gather(environment.python)
+
+
+def planned(environment: Environment, source: Path, **asked: bool) -> InstallPlan | Problem:
+    request = Request((str(source),), **asked)  # type: ignore[arg-type]
+    return plan_install(request, make_context(facts_of(environment), Goal(())))
+
+
+def carried_out(environment: Environment, source: Path) -> Outcome:
+    facts = facts_of(environment)
+    plan = make_plan(Request((str(source),), with_dependencies=True), facts)
+    return execute(plan, facts, cache=WheelCache())
+
+
+def test_it_is_named_before_the_build(environment: Environment, needing: Path) -> None:
+    found = planned(environment, needing)
+    assert isinstance(found, Problem) and found.code == "build-tools-missing"
+    assert "dacite to be imported" in found.what
+    commands = [" ".join(step.command.argv) for step in found.todo if step.command]
+    assert commands[0].endswith("pip install dacite")
+    assert commands[1].endswith("--with-dependencies") and str(needing) in commands[1]
+
+
+def test_it_is_installed_with_it_and_reverted_with_it(
+    environment: Environment, needing: Path, offered: Path
+) -> None:
+    offer(offered, "dacite", needs="deeper>=1")
+    offer(offered, "deeper", "1.5")
+    before = snapshot(environment)
+    outcome = carried_out(environment, needing)
+    assert isinstance(outcome.plan.steps[0], InstallDependencies)
+    assert run_in(environment, "import tiny_probe, dacite, deeper; print(dacite.x)") == "1"
+    assert "dacite 1.0, deeper 1.5" in outcome.notes[0]
+    (entry,) = Journal(environment.state_folder).entries()
+    assert [step.subject for step in entry.changes] == ["dacite", "deeper", "tiny_probe"]
+    assert {item.subject for item in revert(environment.python).items} == {"dacite", "deeper", "tiny_probe"}
+    assert snapshot(environment) == before
+
+
+def test_what_the_scripts_import_comes_too(environment: Environment, needing: Path, offered: Path) -> None:
+    package = needing / "tiny_probe" / "__init__.py"
+    package.write_text(package.read_text().replace("import dacite\n", ""))
+    (needing / "train.py").write_text(
+        "import plyfile\ntry:\n    import wandb\nexcept ImportError:\n    wandb = 0\n"
+    )
+    plain = planned(environment, needing)
+    assert isinstance(plain, InstallPlan)
+    (note,) = (text for text in plain.notes if "plyfile" in text)
+    assert "pip install plyfile" in note and "wandb" not in note
+    offer(offered, "plyfile")
+    carried_out(environment, needing)
+    assert run_in(environment, "import plyfile; print(plyfile.x)") == "1"
+
+
+def test_nothing_that_is_installed_changes(environment: Environment, needing: Path, offered: Path) -> None:
+    offer(offered, "dacite")
+    carried_out(environment, needing)
+    offer(offered, "dacite", "2.0")
+    offer(offered, "plyfile", needs="dacite>=2")
+    (needing / "train.py").write_text("import plyfile\n")
+    before = snapshot(environment)
+    with pytest.raises(SplatfixError) as caught:
+        carried_out(environment, needing)
+    assert caught.value.code == "dependencies-not-found"
+    assert snapshot(environment) == before
+
+
+def test_what_cannot_be_had_leaves_nothing(environment: Environment, needing: Path, offered: Path) -> None:
+    before = snapshot(environment)
+    with pytest.raises(SplatfixError) as caught:
+        carried_out(environment, needing)
+    assert caught.value.code == "dependencies-not-found" and "dacite" in caught.value.what
+    assert snapshot(environment) == before
+
+
+def test_a_build_that_fails_takes_them_back(environment: Environment, needing: Path, offered: Path) -> None:
+    offer(offered, "dacite")
+    (source,) = needing.glob("**/*.c")
+    source.write_text("this is no C\n")
+    before = snapshot(environment)
+    with pytest.raises(SplatfixError) as caught:
+        carried_out(environment, needing)
+    assert caught.value.code == "build-failed"
+    assert snapshot(environment) == before
+    assert Journal(environment.state_folder).entries()[-1].status is Status.ROLLED_BACK
+
+
+def test_an_old_pip_is_told_to_be_upgraded(
+    environment: Environment, needing: Path, offered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ProcessRunner.run
+
+    def old(self: ProcessRunner, argv: list[str], **how: object) -> Completed:
+        if "--report" in argv:
+            return Completed(tuple(argv), 2, "", "no such option: --dry-run\n", 0.0)
+        return real(self, argv, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ProcessRunner, "run", old)
+    with pytest.raises(SplatfixError) as caught:
+        carried_out(environment, needing)
+    assert [step.command.argv[-2:] for step in caught.value.todo if step.command] == [("--upgrade", "pip")]
+
+
+def test_a_compiled_import_has_to_be_built_first(environment: Environment, needing: Path) -> None:
+    package = needing / "tiny_probe" / "__init__.py"
+    package.write_text(package.read_text().replace("import dacite", "import torch_scatter"))
+    for asked in ({}, {"with_dependencies": True}):
+        found = planned(environment, needing, **asked)
+        assert isinstance(found, Problem) and found.code == "import-not-built"
+        commands = [step.command.argv for step in found.todo if step.command]
+        assert commands[0][:3] == ("git", "clone", "--recursive")
+        assert commands[1][:3] == ("splatfix", "install", "./pytorch_scatter")
+
+
+def test_sources_that_are_installed_together_bring_each_other(
+    environment: Environment, needing: Path, tmp_path: Path
+) -> None:
+    other = write_extension(tmp_path / "other", name="dacite")
+    request = Request((str(other), str(needing)))
+    assert isinstance(plan_install(request, make_context(facts_of(environment), Goal(()))), InstallPlan)
