@@ -31,7 +31,9 @@ def test_recipes_speak_of_things_that_exist() -> None:
         named = {part.variant for part in item.parts}
         assert {key for key in row.needs if variant(key)} <= named, item.stack
         for path in row.submodules:
-            assert any(f"{part.path}/".startswith(f"{path}/") for part in item.parts), (item.stack, path)
+            assert any(part.path == "." or f"{part.path}/".startswith(f"{path}/") for part in item.parts), (
+                path
+            )
 
 
 def checkout_of(key: str, folder: Path) -> Path:
