@@ -12,7 +12,7 @@ from splatfix.core.errors import Problem
 from splatfix.core.step import commands
 from splatfix.facts import Facts
 from splatfix.plan import OptionKind, Request, find_options
-from splatfix.plan.install_plan import cuda_tools
+from splatfix.plan.native_build import cuda_tools
 from splatfix.plan.steps import InstallTorch, Rebuild
 from tests.machines import NAMES, facts_of
 
