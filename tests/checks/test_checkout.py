@@ -26,6 +26,7 @@ from splatfix.facts import (
     Pin,
     RenderCall,
     Source,
+    SplatPackage,
     Submodule,
     Toolkit,
     ToolkitChoice,
@@ -252,6 +253,38 @@ def test_one_of_several_calls_is_enough(changed: Changer) -> None:
     have = changed(packages=packages(package("inria-2024-dr_aa")))
     assert not loud(with_checkout(have, calls=(fast, plain)))
     assert set(loud(with_checkout(have, calls=(fast,)))) == {"rasterizer-api-mismatch"}
+
+
+def dropin(key: str, name: str) -> SplatPackage:
+    """One of splatfix's drop-ins as its source shows it: no compiled part, no autograd function of its own."""
+    return package(key, native=(), exports=("mark_visible",), returns=None, dropin=f"{RASTERIZER}@{name}")
+
+
+RASTERIZER = "diff_gaussian_rasterization"
+
+
+def test_a_drop_in_is_judged_by_its_manifest(changed: Changer) -> None:
+    """It was an unknown variant, and of a wrong number of results nothing was said."""
+    facts = with_checkout(changed(packages=packages(dropin("inria-v1", "v1"))), calls=(call(),))
+    assert not loud(facts)
+    for code in ("rasterizer-api-mismatch", "splat-variant-unknown"):
+        (found,) = of(facts, code)
+        assert found.status is Status.PASS and f"splatfix's drop-in {RASTERIZER}@v1" in found.summary
+    wrong = with_checkout(changed(packages=packages(dropin("mcmc", "mcmc"))), calls=(call(),))
+    assert "2 results, 3 come back" in only(wrong, "rasterizer-api-mismatch").summary
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "has"), [("inria-2024-dr_aa", "dr_aa", False), ("3dgs-accel", "3dgs_accel", True)]
+)
+def test_a_drop_in_without_sparse_adam_is_not_broken(
+    changed: Changer, key: str, name: str, has: bool
+) -> None:
+    """Its variant never had it; a native build was advised."""
+    guard = GuardedImport("train.py", 3, RASTERIZER, ("SparseGaussianAdam",), "everything")
+    facts = with_checkout(changed(packages=packages(dropin(key, name))), guarded=(guard,))
+    (found,) = of(facts, "silent-fallback")
+    assert found.status is (Status.PASS if has else Status.SKIP) and not found.remedy
 
 
 def test_unknown_packages_are_unknown(changed: Changer) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from splatfix.context import Goal, make_context
 from splatfix.core.errors import Problem, require
+from splatfix.core.proof import RungName
 from splatfix.facts import Checkout, read_checkout
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.stacks import Variant, variant
+from splatfix.plan import OptionKind, Request, goal_of, plan_install
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.replacement import replacement_for
+from splatfix.plan.steps import MakeDropin, UseDropins
 
-from .machines import cuda_source, refused
+from .machines import argv, cuda_source, find_options, machine, make_plan, refused, step_of
+from .test_options import healthy, plan, why_not
 
 NAME = "diff_gaussian_rasterization"
 
@@ -221,3 +227,51 @@ def test_a_checkout_without_extensions(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "train.py").write_text("import torch\n")
     assert refused(choose_dropins([str(tmp_path)])).code == "nothing-to-replace"
+
+
+def brings(folder: Path) -> Path:
+    """A trainer that is no extension and imports fused_ssim alone, as 3dgrut does."""
+    (folder / ".git").mkdir(parents=True)
+    (folder / "setup.py").write_text("from setuptools import setup\nsetup()\n")
+    (folder / "losses.py").write_text(
+        "from fused_ssim import fused_ssim\nfused_ssim(1, 2, padding='valid')\n"
+    )
+    return folder
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["named", "from facts alone"])
+@pytest.mark.parametrize("kind", ["empty", "fetched", "with another", "one import"])
+def test_what_is_offered_is_taken(tmp_path: Path, kind: str, saved: bool) -> None:
+    """The option of diagnose names what ``install --backend pure`` makes."""
+    row = row_of("inria-v1")
+    if kind == "one import":
+        folder = brings(tmp_path / "rut")
+    else:
+        folder = checkout(tmp_path / "gs", of_variant(row), row=None if kind == "empty" else row)
+    if kind == "with another":
+        cuda_source(folder / "submodules" / "Propagation", "gaussianpro")
+    request = Request((str(folder),), ("sm_120",), backend="pure")
+    facts = dataclasses.replace(healthy(), checkout=read_checkout(folder, ()))
+    goal = Goal(("sm_120",)) if saved else goal_of(request, sources=request.sources)
+    option = plan(find_options(goal, facts), OptionKind.DROPIN)
+    made = [step for step in make_plan(request, facts).steps if isinstance(step, MakeDropin)]
+    offered = step_of(option, UseDropins)
+    assert list(offered.subjects) == ["@".join(filter(None, (step.module, step.variant))) for step in made]
+    whole = kind in ("empty", "fetched")
+    assert (RungName.TRAINS in option.proves) is whole
+    assert (
+        require(choose_dropins(argv(offered)[2:-4])).dropins == require(choose_dropins([str(folder)])).dropins
+    )
+
+
+def test_a_refused_rasterizer_refuses_the_option(tmp_path: Path) -> None:
+    """What can be replaced beside it is named, and install takes it."""
+    folder = checkout(tmp_path / "speedy", of_variant(row_of("speedy")))
+    request = Request((str(folder),), ("sm_120",), backend="pure")
+    said = why_not(find_options(goal_of(request), healthy()), "drop-ins")
+    assert "gives scores" in said and "of the others simple_knn can be replaced" in said
+    made = make_plan(request, healthy())
+    assert [step.module for step in made.steps if isinstance(step, MakeDropin)] == ["simple_knn"]
+    assert "must be built natively" in made.notes[0]
+    cpu = dataclasses.replace(request, backend="auto", targets=())
+    assert refused(plan_install(cpu, make_context(machine(torch=None)))).code != "nothing-to-replace"
