@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 
 from splatfix.checks.calls import OF_MODULES, alternatives, differences
+from splatfix.core.words import counted
 from splatfix.facts import Checkout
 from splatfix.knowledge.dropins import Face
 from splatfix.knowledge.stacks import Stack, Variant, stack, stacks, variant
@@ -14,6 +17,8 @@ from splatfix.knowledge.stacks import Stack, Variant, stack, stacks, variant
 # What a piece of evidence weighs. A repository says itself what it is; a file that only one stack has says more than one
 # that every fork keeps.
 _ITS_REMOTE, _ITS_README, _ITS_CALL, _ITS_SUBMODULE, _ITS_FILE = 8, 6, 3, 2, 2
+_MOST_COMPARED = 50
+_MOST_TOLD = 5
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Recognition:
         return self.stack.name if self.own else f"made from {self.stack.name}"
 
 
+@lru_cache(maxsize=4)
 def recognise(found: Checkout) -> Recognition | None:
     """The stack that the evidence speaks for most; None where it carries no claim at all.
 
@@ -106,7 +112,7 @@ def _calls(found: Checkout, row: Stack) -> tuple[str, tuple[str, ...], bool]:
         return "", (), False
     fitting: dict[str, None] = {}
     differing: list[str] = []
-    for (file, function, module), calls in alternatives(found.calls).items():
+    for (file, function, module), calls in islice(alternatives(found.calls).items(), _MOST_COMPARED):
         faces = [_face(one) for one in wanted if one.module == module]
         where = f"{function or 'a call'}() in {file}:{calls[0].line}"
         problems = min((differences(call, face) for call in calls for face in faces), key=len, default=None)
@@ -115,6 +121,8 @@ def _calls(found: Checkout, row: Stack) -> tuple[str, tuple[str, ...], bool]:
         elif problems is not None:
             fitting[f"{function}()"] = None
     differing += _other_calls(found, wanted)
+    if len(differing) > _MOST_TOLD:
+        differing[_MOST_TOLD:] = [f"and {counted(len(differing) - _MOST_TOLD, 'call')} more"]
     if not fitting and not differing:
         others = ", ".join(sorted({call.module for call in found.calls}))
         return "", (f"it calls {others}, not {wanted[0].module}",), False

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from splatfix.checks.recognition import Recognition, recognise, repository_of
-from splatfix.facts import Checkout, ExtensionCall, GuardedImport, RenderCall, Submodule
+from splatfix.facts import (
+    Checkout,
+    CheckoutSource,
+    ExtensionCall,
+    GuardedImport,
+    RenderCall,
+    Source,
+    Submodule,
+)
 from splatfix.knowledge.stacks import Stack, stack, stacks, variant
 
 HUB = "https://github.com/"
@@ -171,3 +179,15 @@ def test_another_module_is_another_stack() -> None:
 )
 def test_addresses(address: str, name: str) -> None:
     assert repository_of(address) == name
+
+
+def test_many_calls_are_told_in_few_words() -> None:
+    many = tuple(call(line=line, function=f"f{line}", forward=(f"k{line}",)) for line in range(1000))
+    found = seen(checkout("inria-v1", calls=many))
+    assert found.call_fits is False and len(found.against) < 10 and "more" in found.against[-1]
+
+
+def test_a_checkout_is_weighed_once() -> None:
+    """Many checks ask; a checkout with sources, which hold mappings, is known again."""
+    source = CheckoutSource("x", Source("/x", ("setup.py",), sets={"A": "1"}))
+    assert recognise(checkout("mip", sources=(source,))) is recognise(checkout("mip", sources=(source,)))

@@ -249,7 +249,7 @@ class CudaSwitches:
     """``torch.cuda.is_available()`` does: without a GPU in sight a package for the CPU comes out, or nothing."""
     asks_gpu: bool = False
     """It asks torch what the GPU in sight is."""
-    on: Mapping[str, str] = field(default_factory=dict)
+    on: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Variables with the value that makes it compile CUDA code."""
     off: tuple[str, ...] = ()
     """Variables that make it leave CUDA code out when they are set."""
@@ -279,7 +279,7 @@ class Source:
     """Versions of Python it takes, such as ``>=3.10``, as pyproject.toml, setup.py or setup.cfg says; "" for any."""
     reads: tuple[str, ...] = ()
     """Environment variables that setup.py, what it imports from beside it, and CMakeLists.txt read."""
-    sets: Mapping[str, str | None] = field(default_factory=dict)
+    sets: Mapping[str, str | None] = field(default_factory=dict, hash=False)
     """Environment variables that setup.py sets, whatever they were before; "" for one that it blanks or removes, None for
     a computed value."""
     arch_variables: tuple[ArchVariable, ...] = ()
