@@ -16,6 +16,7 @@ from splatfix.context import Context
 from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
+from splatfix.core.words import few
 from splatfix.facts import Checkout, SplatPackage, Submodule
 from splatfix.knowledge import stacks
 from splatfix.knowledge.breakages import breakage
@@ -144,7 +145,7 @@ def glm_missing(context: Context) -> Iterator[Outcome]:
             unknown_of = [name for name in lost if name not in {one.path for one in own}]
             restore = say(f"Restore {', '.join(unknown_of)} from the repository that the source is of.")
             yield fail(
-                f"{item.source.label} lacks {', '.join(lost)}.",
+                f"{item.source.label} lacks {few(lost)}.",
                 subject=item.path,
                 evidence=Evidence(
                     item.path, "missing or empty: " + ", ".join(lost), "setup.py and .gitmodules"
@@ -165,7 +166,7 @@ def source_incomplete(context: Context) -> Iterator[Outcome]:
         lost = [name for module in item.source.modules for name in module.missing]
         if lost:
             yield fail(
-                f"{item.source.label} lacks {', '.join(lost)}.",
+                f"{item.source.label} lacks {few(lost)}.",
                 subject=item.path,
                 evidence=Evidence(item.path, "named in setup.py, not there: " + ", ".join(lost), "setup.py"),
                 remedy="Restore the commit's files with git checkout, or clone again.",

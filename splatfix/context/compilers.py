@@ -10,6 +10,7 @@ from splatfix.context.model import Choice, Rejected
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
+from splatfix.core.words import few
 from splatfix.facts import Compiler, Facts, Toolkit, Torch
 from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.cpp_extension import compiler_verdict
@@ -104,7 +105,7 @@ def _no_compiler(
 ) -> Problem:
     compilers = facts.machine.compilers
     seen = (
-        "; ".join(f"{item.what.removeprefix('compiler ')}: {item.why}" for item in rejected)
+        few([f"{item.what.removeprefix('compiler ')}: {item.why}" for item in rejected], 4, "; ")
         if rejected
         else "none was found"
         if compilers.value is not None

@@ -1,6 +1,8 @@
-"""Numbers in sentences."""
+"""Numbers and lists in sentences."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def counted(number: float, noun: str) -> str:
@@ -9,3 +11,16 @@ def counted(number: float, noun: str) -> str:
         return f"{number:.0f} {noun}"
     plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
     return f"{number:.0f} {plural}"
+
+
+def few(items: Sequence[str], most: int = 5, between: str = ", ") -> str:
+    """The first of a list, and how many more there are: a line that a person reads names no hundreds."""
+    more = f" and {len(items) - most} more" if len(items) > most + 1 else ""
+    return between.join(items[:most] if more else items) + more
+
+
+def beginning(text: str, most: int = 400) -> str:
+    """A text that may be of any length, up to the word where it gets too long for a line."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most].rpartition(' ')[0] or text[:most]} ... ({len(text)} characters in all)"

@@ -15,6 +15,7 @@ from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
 from splatfix.core.errors import Exit, Problem, usage_problem
 from splatfix.core.step import Step, fill_in, run, say
 from splatfix.core.versions import release
+from splatfix.core.words import few
 from splatfix.facts import (
     MOST_FOLDERS,
     Facts,
@@ -275,7 +276,7 @@ def _incomplete(what: str | Path, folder: Path, lacking: Sequence[str]) -> Probl
     todo += [restore or clone_again] if others else []
     return Problem(
         "source-incomplete",
-        f"{what} is incomplete: {', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing or empty.",
+        f"{what} is incomplete: {few(lacking)} {'is' if len(lacking) == 1 else 'are'} missing or empty.",
         todo=(*todo, say("Or name the extensions to build one by one.")),
         exit_code=Exit.USAGE,
         details={"folder": str(folder), "lacking": list(lacking)},
@@ -315,7 +316,7 @@ def _no_extension(folder: Path, known: Recipe) -> Problem:
 def _what_it_is(folder: Path, inside: list[Path], known: Recipe | None, words: str) -> list[str]:
     of = words if words.startswith("made from") else f"of {words or 'an unknown stack'}"
     name = f"a checkout {of}"
-    notes = [f"{folder} is {name}; its extensions: {', '.join(path.name for path in inside)}"]
+    notes = [f"{folder} is {name}; its extensions: {few([path.name for path in inside], 8)}"]
     for part in known.parts if known else ():
         if part.path and part.builder == "setup.py" and not resolved_folder(folder / part.path):
             notes.append(

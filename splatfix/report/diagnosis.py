@@ -15,7 +15,7 @@ from splatfix.checks.model import Finding, Status
 from splatfix.context.model import Goal
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, step_json
-from splatfix.core.words import counted
+from splatfix.core.words import beginning, counted
 from splatfix.facts.model import Facts
 from splatfix.facts.model.machine import Gpu
 from splatfix.plan.option import Options
@@ -140,7 +140,7 @@ def show_finding(
     prose(console, f"  {MARKS[item.status]} ", f"{escape(short(item.summary))}{code}")
     for entry in item.evidence if loud or evidence else ():
         via = f" [dim]({escape(short(entry.found_via))})[/]" if entry.found_via else ""
-        said = f"[dim]{escape(short(entry.name))}:[/] {escape(short(entry.value))}{via}"
+        said = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}{via}"
         paragraph(console, said, first=6, then=8)
     if loud:
         for step in item.remedy:

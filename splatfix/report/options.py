@@ -9,6 +9,7 @@ from rich.console import Console
 
 from splatfix.context.model import Rejected
 from splatfix.core.step import Step
+from splatfix.core.words import few
 from splatfix.plan.option import Option, OptionKind, Options
 from splatfix.plan.steps import BuildWheel, PlannedStep
 from splatfix.report.console import escape, paragraph, prose, show_command, show_step
@@ -112,4 +113,4 @@ def _show_build(console: Console, step: BuildWheel) -> None:
     for name in step.unset:
         console.print(f"     [cyan]{escape(name)}[/] [dim]is unset[/]", soft_wrap=True)
     for edit in step.edits:
-        prose(console, f"     [magenta]edit {escape(edit.rule)}[/] ", escape(", ".join(edit.files)))
+        prose(console, f"     [magenta]edit {escape(edit.rule)}[/] ", escape(few(edit.files)))

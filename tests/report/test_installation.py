@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from splatfix.install.outcome import Restored, RevertOutcome
-from splatfix.plan import Request
+from splatfix.plan import BuildWheel, Request
 from splatfix.report.installation import show_plan, show_revert
-from tests.plan.machines import make_plan
+from tests.plan.machines import cuda_source, machine, make_plan
 from tests.plan.test_parts import mcmc_source, package, with_rasterizer
 
 
@@ -37,6 +37,19 @@ def test_two_builds_of_one_version_differ_in_words(item: Restored, said: str) ->
     stream = io.StringIO()
     show_revert(Console(file=stream, width=300, color_system=None), RevertOutcome("0001", "/env", (item,)))
     assert stream.getvalue().splitlines()[1].strip() == said
+
+
+def test_no_line_names_hundreds_of_files(tmp_path: Path) -> None:
+    source = cuda_source(tmp_path / "big")
+    for number in range(90):
+        (source / f"a_long_name_of_a_kernel_{number}.cu").write_text("float x = FLT_MAX;")
+    plan = make_plan(Request((str(source),), ("sm_120",)), machine())
+    (build,) = (step for step in plan.steps if isinstance(step, BuildWheel))
+    assert max(len(edit.files) for edit in build.edits) >= 90
+    stream = io.StringIO()
+    show_plan(Console(file=stream, width=1 << 16, color_system=None), plan, why=True)
+    assert "and 85 more" in stream.getvalue()
+    assert max(map(len, stream.getvalue().splitlines())) < 500
 
 
 def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None:
