@@ -14,8 +14,10 @@ Nodes = Sequence[ast.AST]
 Token = tuple[str, str] | int
 """A name, a text, or one place in the syntax tree."""
 
+_GPU_IN_SIGHT: Token = ("call", "torch.cuda.is_available")
+
 _ON = re.compile(
-    r"(?:\w+_)?(?:FORCE|WITH|BUILD|USE|ENABLE|INSTALL|COMPILE)_(?:CUDA|GPU)(?:_(?:BUILD|KERNELS?|OPS|EXT\w*))?"
+    r"(?:\w+_)?(?:FORCE|WITH|BUILD|USE|ENABLE|INSTALL|COMPILE)_(?:CUDA|GPU)(?:_(?:BUILD|KERNELS?|OPS|EXT\w*))?|\w+_CUDA_EXT"
 )
 _OFF = re.compile(r"\w*(?:NO_CUDA|(?:ONLY|FORCE)_CPU|CPU_ONLY|(?:DISABLE|SKIP|WITHOUT)_CUDA)\w*")
 # What torch answers only for a GPU that it sees.
@@ -55,11 +57,13 @@ class Flow:
         self.guards = Guards(trees)
         self._made: dict[Token, list[tuple[str, ...]]] = {}
         self._on_condition: dict[Token, list[tuple[str, ...]]] = {}
+        self._texts: dict[str, str] = {}
         for node in self.nodes:
             targets, value = _binding(node)
             bound = tuple(name for target in targets for name in _bound(target))
             if value is None or not bound:
                 continue
+            self._texts.update((name, text) for name in bound for text in _constant(value))
             for token in tokens(value):
                 self._made.setdefault(token, []).append(bound)
             for token in {token for guard in self.guards.of(node) for token in tokens(guard.test)}:
@@ -80,6 +84,12 @@ class Flow:
                 found.update(new)
                 pending += new
         return found
+
+    def text(self, expression: ast.expr) -> str:
+        """A text that is written there, or that a name stands for; "" where only running it would tell."""
+        if isinstance(expression, ast.Name):
+            return self._texts.get(expression.id, "")
+        return next(_constant(expression), "")
 
 
 class Guards:
@@ -236,8 +246,8 @@ def _arch_variable(name: str, reads: Sequence[Read], flow: Flow, calls: Sequence
         if not holding & tokens(of):
             continue
         if does == "split":
-            given = next((text for argument in call.args[:1] for text in _constant(argument)), " ")
-            dotted, separator = dotted or given == ".", separator if given == "." else given
+            given = flow.text(call.args[0]) if call.args else " "
+            dotted, separator = dotted or given == ".", separator if given in (".", "") else given
         else:
             dotted, whole = dotted or does == "float", whole or does == "int"
     defaults = (text for read in reads if read.default is not None for text in _constant(read.default))
@@ -265,7 +275,7 @@ def _value_for_on(reads: Sequence[Read], flow: Flow) -> str:
 
 def _by_gpu(flow: Flow) -> bool:
     """``torch.cuda.is_available()`` decides between CUDAExtension and less, or ends the build."""
-    decided = flow.holding(_name("is_available"), on_condition=True)
+    decided = flow.holding(_GPU_IN_SIGHT, on_condition=True)
     for node in flow.nodes:
         if _last_name(node) in ("CUDAExtension", "CppExtension"):
             if any(decided & tokens(guard.test) for guard in flow.guards.of(node)):
@@ -273,7 +283,8 @@ def _by_gpu(flow: Flow) -> bool:
         elif isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body):
             denied = (part for part in ast.walk(node.test) if isinstance(part, ast.UnaryOp))
             if any(isinstance(part.op, ast.Not) and decided & tokens(part.operand) for part in denied):
-                return True
+                amd = (ast.unparse(guard.test) for guard in islice(flow.guards.of(node), 5))
+                return not any(re.search(r"rocm|hip", text, re.IGNORECASE) for text in amd)
     return False
 
 
@@ -282,8 +293,10 @@ def tokens(expression: ast.AST) -> frozenset[Token]:
     found = set[Token]()
     for node in ast.walk(expression):
         found.add(id(node))
-        if name := _last_name(node):
+        if name := _dotted(node):
             found.add(_name(name))
+            if name == "is_available" or name.endswith("cuda.is_available"):
+                found.add(_GPU_IN_SIGHT)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.add(("text", node.value))
     return frozenset(found)
@@ -311,8 +324,17 @@ def _bound(target: ast.expr) -> Iterator[str]:
             yield from _bound(item)
     elif isinstance(target, (ast.Subscript, ast.Starred)):
         yield from _bound(target.value)
-    elif (name := _last_name(target)) not in ("", "environ"):
+    elif _last_name(target) != "environ" and (name := _dotted(target)):
         yield name
+
+
+def _dotted(node: ast.AST) -> str:
+    """``torch.version.cuda``; "" for what is not made of names alone."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 def _last_name(node: ast.AST) -> str:

@@ -32,6 +32,10 @@ def source(folder: Path, code: str) -> Source:
         ),
         ("x = os.getenv('{}')\ny = [float(n) for n in x.split(',')]", ArchVariable("", True, ",")),
         ("n = [int(x.split('.')[0]) for x in os.getenv('{}').split(';')]", ArchVariable("", dotted=True)),
+        (
+            "x, s = os.getenv('{}'), 1\nsign = ';'\ny = x.split(sign)\nz = torch.version.cuda.split('.')",
+            ArchVariable(""),
+        ),
         ("x = os.getenv('{}')\nother = 'a,b'.split(',')", ArchVariable("")),
     ],
 )
@@ -88,6 +92,14 @@ else:
 for arch in archs:
     CUDAExtension("x", ["x.cu"], extra_compile_args={"nvcc": [f"-arch=sm_{arch}"]})
 """
+OTHERS_SIGHT = """
+if torch.backends.mps.is_available() or torch.backends.cudnn.is_available():
+    kind = CppExtension
+if IS_ROCM:
+    if not torch.cuda.is_available():
+        raise RuntimeError("which gfx?")
+CUDAExtension("x", ["x.cu"])
+"""
 ENDS = "if not torch.cuda.is_available():\n    raise RuntimeError('no GPU')\nCUDAExtension('x', ['x.cu'])\n"
 PLAIN = "CUDAExtension('x', ['x.cu'])\nprint(torch.cuda.is_available())\n"
 
@@ -102,6 +114,7 @@ PLAIN = "CUDAExtension('x', ['x.cu'])\nprint(torch.cuda.is_available())\n"
         (OWN_LIST, CudaSwitches(asks_gpu=True)),
         (ENDS, CudaSwitches(by_gpu=True)),
         (PLAIN, CudaSwitches()),
+        (OTHERS_SIGHT, CudaSwitches()),
         ("x = os.getenv('BUILD_CUDA', 'OFF').upper() == 'ON'\n", CudaSwitches(on={"BUILD_CUDA": "ON"})),
         ("x = os.getenv('USE_CUDA').lower() in ('true', '1')\n", CudaSwitches(on={"USE_CUDA": "1"})),
         ("x = 'MY_WITH_CUDA' in os.environ\n", CudaSwitches(on={"MY_WITH_CUDA": "1"})),
