@@ -224,7 +224,7 @@ def use_dropins(found: Assessment) -> Option:
         return rejected(kind, "every extension is one of splatfix's drop-ins already")
     reasons = [Reason(f"{name} must be built natively: {why}") for name, why in refused.items()]
     reasons.append(Reason("same values within rounding; far slower than CUDA, for small scenes"))
-    if not found.parts:
+    if not names and not refused:
         text = (
             "whether there is a drop-in depends on the rasterizer that your trainer calls: name the checkout"
         )
