@@ -91,3 +91,15 @@ def test_unread_packages_are_counted_verdict_stays_open() -> None:
         assert words in stream.getvalue()
     document = inspection.document(result)
     assert [item["path"] for item in document["skipped"]] == ["/x/locked", "/x/b.so"]
+
+
+def test_one_file_and_two_targets() -> None:
+    entry = FatbinEntry(EntryKind.SASS, "sm_120", None, None, 1, debug=False)
+    binary = Binary("/x/a.so", "elf", "x86_64", 1, (Fatbin(0, ".nv_fatbin", (entry,)),))
+    result = checks.inspect_files(NativeFiles((binary,), ()), ("sm_120", "sm_90"))
+    stream = io.StringIO()
+    inspection.show(Console(file=stream, width=120), result)
+    assert stream.getvalue().splitlines()[:2] == [
+        "✓ The file can run on sm_120",
+        "✗ The file cannot run on sm_90",
+    ]

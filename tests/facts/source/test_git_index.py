@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import subprocess
 from pathlib import Path
 
@@ -39,3 +40,17 @@ def test_damage_ends_it(tmp_path: Path) -> None:
     for end in range(0, len(whole), 3):
         assert gitlinks(whole[:end]).items() <= COMMITS.items()
     assert gitlinks(b"") == gitlinks(b"DIRC" + b"\0" * 100) == gitlinks(b"DIRC\0\0\0\2\xff\xff\xff\xff") == {}
+
+
+@pytest.mark.parametrize("version", [2, 4])
+def test_any_bytes_end_soon(tmp_path: Path, version: int) -> None:
+    whole, rng = _index(tmp_path, version), random.Random(version)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(rng.randint(1, 8)):
+            damaged[rng.randrange(8, len(damaged))] = rng.randrange(256)
+        assert len(gitlinks(bytes(damaged))) < 100
+    longest = (
+        b"DIRC" + (4).to_bytes(4, "big") + b"\xff" * 4 + (b"\0" * 62 + b"\0" + b"a" * 100 + b"\0") * 20_000
+    )
+    assert gitlinks(longest) == {}
