@@ -70,9 +70,10 @@ def how_to_fetch(
             continue
         commit = item.recorded or (commits or {}).get(item.path)
         branch = () if commit or not re.fullmatch(r"\w[\w./-]*", item.branch) else ("--branch", item.branch)
-        steps.append(run("git", "clone", "--recursive", *branch, address, place))
+        steps.append(run("git", "clone", "--recursive", *branch, address, place, text=f"For {item.path}"))
         if commit:
-            steps.append(run("git", "-C", place, "checkout", "--recurse-submodules", commit))
+            checkout = ("git", "-C", place, "checkout", "--recurse-submodules")
+            steps.append(run(*checkout, commit, text="At the commit that belongs there"))
     return tuple(steps)
 
 

@@ -269,7 +269,7 @@ def _incomplete(what: str | Path, folder: Path, lacking: Sequence[str]) -> Probl
     )
     others = [path for path in lacking if path not in {item.path for item in wanted}]
     restore = (
-        run("git", "-C", folder, "checkout", "--", ".", text="Restore the files from git") if git else None
+        run("git", "-C", folder, "checkout", "--", *others, text="Restore them from git") if git else None
     )
     clone_again = say(f"Clone it again with --recursive: {', '.join(others)} came with the repository.")
     todo = [*fetch, *((let_splatfix_fetch(run("splatfix", "install", folder)),) if fetch else ())]

@@ -66,11 +66,11 @@ def goal_of(
 
 
 def _to_complete(gap: Problem) -> tuple[Step, ...]:
-    """One step that fetches what is lacking; where that is one command of git, that."""
-    by_git = [step for step in gap.todo if step.command and step.command.argv[0] == "git"]
-    ours = [step for step in gap.todo if step.command and step.command.argv[0] == "splatfix"]
-    step = next(iter(by_git if len(by_git) == 1 else ours), None)
-    return (replace(step, text=gap.what) if step else say(gap.what),)
+    """What completes the sources: the commands of git, the first with what is lacking; else what is lacking alone."""
+    first, *others = [step for step in gap.todo if step.command and step.command.argv[0] == "git"] or [
+        say("")
+    ]
+    return (replace(first, text=gap.what), *others)
 
 
 def find_options(context: Context, lanes: Sequence[Lane] = ()) -> Options:
