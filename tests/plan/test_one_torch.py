@@ -10,7 +10,7 @@ import pytest
 
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import Goal, make_context
-from splatfix.core.step import Command
+from splatfix.core.step import Command, commands
 from splatfix.facts import Fact, Facts
 from splatfix.plan import OptionKind
 from splatfix.plan.steps import InstallTorch
@@ -24,11 +24,11 @@ TORCH_CHECKS = select(("torch",), ())
 def advised(facts: Facts, targets: tuple[str, ...]) -> set[Command]:
     """The commands by which failing checks of torch would install one."""
     return {
-        step.command
+        command
         for item in run_checks(make_context(facts, Goal(targets)), TORCH_CHECKS)
         if item.status is Status.FAIL
-        for step in item.remedy
-        if step.command and any(word.startswith("torch==") for word in step.command.argv)
+        for command in commands(item.remedy)
+        if any(word.startswith("torch==") for word in command.argv)
     }
 
 
