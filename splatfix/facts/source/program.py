@@ -332,7 +332,7 @@ def _aliases(node: ast.stmt) -> Iterator[tuple[str, str]]:
 
 def _is_own(folder: Path, top: str) -> bool:
     """``import top`` would find a module of this folder: a file, a package, or a folder with Python in it (or empty)."""
-    if (folder / f"{top}.py").is_file():
+    if _is_file(folder / f"{top}.py"):
         return True
     place = folder / top
     if not is_folder(place) or place.is_symlink():
@@ -351,9 +351,14 @@ def _modules_at(folder: Path, words: Sequence[str]) -> Iterator[Path]:
     for word in words:
         if not word.isidentifier():
             return
-        if (folder / f"{word}.py").is_file() and not is_folder(folder / word):
+        if _is_file(folder / f"{word}.py") and not is_folder(folder / word):
             yield folder / f"{word}.py"
             return
         folder = folder / word
-        if (folder / "__init__.py").is_file():
+        if _is_file(folder / "__init__.py"):
             yield folder / "__init__.py"
+
+
+def _is_file(path: Path) -> bool:
+    """It is a file, links followed; False for any name that there cannot be."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for names that are too long

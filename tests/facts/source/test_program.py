@@ -222,3 +222,15 @@ def test_a_checkout_says_what_its_scripts_import(tmp_path: Path) -> None:
         "demo.py": "import gradio\n",
     }
     assert {item.name for item in read(put(tmp_path, files)).needs} == {"plyfile", "lpips"}
+
+
+def test_names_that_there_cannot_be(tmp_path: Path) -> None:
+    long = "a" * 5000
+    text = f"import {long}\nfrom {long}.{long} import x\nfrom . import {long}\nfrom ...... import up\n"
+    text += f'import sys\nsys.path.append("\\0")\nsys.path.insert(0, "{long}/{long}")\n'
+    assert imported(tmp_path, text) == [long]
+
+
+def test_a_long_chain_ends(tmp_path: Path) -> None:
+    text = "import numpy as np\nx = np" + ".a" * 60 + "\ny = " + "-" * 50 + "1" + " + 1" * 200 + "\n"
+    assert program(tmp_path, text, "numpy.a").matches[0].line == 2
