@@ -194,18 +194,27 @@ class _Reading:
                     self.search[folder] = None
 
     def _names_elsewhere(self) -> frozenset[str]:
-        """Modules and packages anywhere in the folder: what puts them on Python's path is not always to be read."""
+        """Top-level modules anywhere in the folder: what puts them on Python's path is not always to be read.
+
+        What lies inside a package is none: lpipsPyTorch/modules/lpips.py is not what ``import lpips`` finds.
+        """
         found: set[str] = set()
         pending = [(self.root, 4)]
         for _ in range(_MOST_FOLDERS):
             if not pending:
                 break
             folder, depth = pending.pop(0)
-            for item in FolderReader().children(folder):
-                if item.name.endswith(".py"):
-                    found.update((item.name.removesuffix(".py"), folder.name))
-                elif depth and item.is_dir(follow_symlinks=False):
-                    pending.append((Path(item.path), depth - 1))
+            inside = FolderReader().children(folder)
+            names = {item.name for item in inside}
+            if folder != self.root and any(name.endswith(".py") for name in names):
+                found.add(folder.name)
+            if "__init__.py" in names:
+                continue
+            found.update(name.removesuffix(".py") for name in names if name.endswith(".py"))
+            if depth:
+                pending += [
+                    (Path(item.path), depth - 1) for item in inside if item.is_dir(follow_symlinks=False)
+                ]
         return frozenset(found)
 
     def _uses(self, file: str, text: str, tree: ast.Module, places: Sequence[_Place]) -> Iterator[CodeMatch]:

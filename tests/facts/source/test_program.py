@@ -95,6 +95,12 @@ def test_a_module_elsewhere_in_the_folder_is_not_missing(tmp_path: Path) -> None
     assert imported(tmp_path, "import tool, absent\n", **files) == ["absent"]
 
 
+def test_what_lies_inside_a_package_is_not_found_by_its_name_alone(tmp_path: Path) -> None:
+    """lpipsPyTorch/modules/lpips.py of Inria's family beside `import lpips`, seen in mip-splatting and 4DGaussians."""
+    files = {"lpipsPyTorch/__init__": "from .modules.lpips import LPIPS\n", "lpipsPyTorch/modules/lpips": ""}
+    assert imported(tmp_path, "import lpips\nimport lpipsPyTorch\n", **files) == ["lpips"]
+
+
 def test_the_output_of_a_logger_is_no_module(tmp_path: Path) -> None:
     put(tmp_path, {"wandb/run-1/log.txt": "x"})
     assert imported(tmp_path, "import wandb\n") == ["wandb"]
