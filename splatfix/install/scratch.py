@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
@@ -35,57 +36,11 @@ _DATA = re.compile(
     r"models|scenes?|experiments?|eval|renders?|node_modules",
     re.IGNORECASE,
 )
-_DATA_ENDINGS = (
-    *(
-        ".ply",
-        ".splat",
-        ".spz",
-        ".ckpt",
-        ".pth",
-        ".pt",
-        ".safetensors",
-        ".npy",
-        ".npz",
-        ".h5",
-        ".hdf5",
-        ".onnx",
-    ),
-    *(
-        ".mp4",
-        ".avi",
-        ".mov",
-        ".zip",
-        ".tar",
-        ".gz",
-        ".xz",
-        ".bz2",
-        ".zst",
-        ".7z",
-        ".rar",
-        ".whl",
-        ".db",
-        ".bin",
-    ),
+_DATA_FILE = re.compile(
+    r".+\.(ply|splat|spz|ckpt|pth|pt|safetensors|npy|npz|h5|hdf5|onnx|mp4|avi|mov|zip|tar|gz|xz|bz2|zst|7z|rar|whl|db|bin)"
 )
-_SOURCE_ENDINGS = (
-    *(
-        ".py",
-        ".pyx",
-        ".pyi",
-        ".c",
-        ".cc",
-        ".cpp",
-        ".cxx",
-        ".cu",
-        ".cuh",
-        ".h",
-        ".hh",
-        ".hpp",
-        ".inl",
-        ".inc",
-        ".ipp",
-    ),
-    *(".cmake", ".in", ".toml", ".cfg", ".slang", ".glsl"),
+_SOURCE_FILE = re.compile(
+    r"CMakeLists\.txt|.+\.(py[xi]?|c|cc|cpp|cxx|cuh?|h|hh|hpp|in[lc]|ipp|cmake|in|toml|cfg|slang|glsl|a|so|lib|dll)"
 )
 _LARGE = 32 << 20
 _MOST_BYTES = 2 << 30
@@ -147,8 +102,9 @@ def sweep_scratch() -> None:
 def copy_source(source: Path, destination: Path, repository: Path | None = None) -> tuple[LeftOut, ...]:
     """Copy what a build needs: a source folder, or the repository around it; what is left out, and why.
 
-    Left out are version control, build output, stale modules, virtual environments, folders of data (a name such as
-    ``datasets`` in the top folder, no source below it, not named by a build file) and large files of data. A link inside the
+    Left out are version control, build output, stale modules, virtual environments, folders of data in
+    the top folder (no source below, not named by a build file; called ``datasets`` or the like, or large) and large files
+    of data. A link inside the
     repository stays a link, a link of the source folder that leads out of it is replaced by what it points to, and any other
     is left out. Everything copied can be written to.
 
@@ -251,18 +207,12 @@ class _Copy:
             return "a Python environment"
         named = re.search(rf"(?<![\w-]){re.escape(folder.name)}(?![\w-])", self._build_files)
         around_it = self.source.is_relative_to(folder)
-        if (
-            at_top
-            and _DATA.fullmatch(folder.name)
-            and not named
-            and not around_it
-            and not _holds_source(folder)
-        ):
+        if at_top and not named and not around_it and _holds_only_data(folder):
             return "data: no source below it, and no build file names it"
         return ""
 
     def _file(self, path: Path, copy: Path, name: str, size: int) -> None:
-        if size > _LARGE and path.name.endswith(_DATA_ENDINGS):
+        if size > _LARGE and _DATA_FILE.fullmatch(path.name):
             self.left_out.append(LeftOut(name, f"data of {size >> 20} MiB"))
             return
         self._count(name, size)
@@ -322,17 +272,17 @@ def _is_output(name: str, *, is_folder: bool, at_top: bool) -> bool:
     return name.endswith(".egg-info") if is_folder else _STALE.match(name) is not None
 
 
-def _holds_source(folder: Path) -> bool:
-    """Some file that a build could use, found among the first thousands."""
-    pending, looked_at = [folder], 0
-    while pending:
+def _holds_only_data(folder: Path) -> bool:
+    """No file in it that a build could use, among the first thousands; and it is called as data are, or large."""
+    pending, looked_at, size = [folder], 0, 0
+    while pending and looked_at < _MOST_LOOKED_AT:
         with os.scandir(pending.pop()) as listing:
-            for entry in listing:
+            for entry in islice(listing, _MOST_LOOKED_AT):
                 looked_at += 1
-                if entry.name.endswith(_SOURCE_ENDINGS) or entry.name == "CMakeLists.txt":
-                    return True
-                if looked_at == _MOST_LOOKED_AT:
+                if _SOURCE_FILE.fullmatch(entry.name):
                     return False
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(Path(entry.path))
-    return False
+                else:
+                    size += entry.stat(follow_symlinks=False).st_size
+    return _DATA.fullmatch(folder.name) is not None or size > _LARGE or looked_at >= _MOST_LOOKED_AT

@@ -173,6 +173,8 @@ def test_a_repository_is_copied_without_what_is_no_source(tmp_path: Path) -> Non
             "src/api.cu": "",
             "src/data/table.bin": "small, and not in the top folder",
             "datasets/garden/points.ply": "",
+            "garden/images/1.raw": "",
+            "assets/1.raw": "small",
             "data/loader.py": "a folder of code that is called so",
             "scenes/one.json": "",
             "env/pyvenv.cfg": "",
@@ -184,14 +186,15 @@ def test_a_repository_is_copied_without_what_is_no_source(tmp_path: Path) -> Non
     (repository / "output").symlink_to(away)
     (repository / "inside").symlink_to("src")
     (repository / "weights.pth").touch()
+    os.truncate(repository / "garden" / "images" / "1.raw", 33 << 20)
     os.truncate(repository / "weights.pth", 33 << 20)
     left_out = copy_source(repository / "bindings" / "torch", tmp_path / "copy", repository)
     assert names(tmp_path / "copy") == [
-        *("CMakeLists.txt", "bindings/torch/setup.py", "data/loader.py", "scenes/one.json"),
+        *("CMakeLists.txt", "assets/1.raw", "bindings/torch/setup.py", "data/loader.py", "scenes/one.json"),
         *("src/api.cu", "src/data/table.bin"),
     ]
     assert (tmp_path / "copy" / "inside").readlink() == Path("src")
-    assert [item.path for item in left_out] == ["datasets", "env", "output", "weights.pth"]
+    assert [item.path for item in left_out] == ["datasets", "env", "garden", "output", "weights.pth"]
 
 
 def test_a_read_only_source_is_copied_to_be_written(tmp_path: Path) -> None:
