@@ -10,6 +10,9 @@ from dataclasses import replace
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Submodule
 
+FETCH = "--fetch-submodules"
+"""The option of ``splatfix install``."""
+
 _SSH = re.compile(r"ssh://(?:[^@/]+@)?(?P<host>[\w.-]+)(?P<port>:\d+)?/(?P<path>.+)")
 _SCP = re.compile(r"(?:[\w.-]+@)(?P<host>[\w.-]+):(?!//)/?(?P<path>.+)")
 _WEB = re.compile(r"(?:https?|git)://(?P<host>[\w.-]+(?::\d+)?)/(?P<path>.+)")
@@ -81,7 +84,7 @@ def let_splatfix_fetch(install: Step) -> Step:
     """The command that fetches and goes on with an installation."""
     if install.command is None:
         return install
-    argv = (*install.command.argv, "--fetch-submodules")
+    argv = (*install.command.argv, FETCH)
     return Step("Or let splatfix fetch them and build", replace(install.command, argv=argv))
 
 

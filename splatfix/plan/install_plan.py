@@ -11,9 +11,10 @@ from packaging.utils import canonicalize_name
 from splatfix import __version__
 from splatfix.context import Context, Rejected
 from splatfix.context.commands import removed_by
+from splatfix.context.submodules import FETCH
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
-from splatfix.core.step import say
+from splatfix.core.step import Command, say
 from splatfix.facts import (
     Facts,
     resolved_folder,
@@ -93,7 +94,7 @@ def _native_plan(request: Request, context: Context) -> InstallPlan | Problem:
     facts = context.facts
     read = sources_in(request.sources, facts)
     if isinstance(read, Problem):
-        return read
+        return _as_asked(read, request)
     sources, notes = read
     interpreter = usable_python(facts)
     if isinstance(interpreter, Problem):
@@ -145,6 +146,17 @@ def _native_plan(request: Request, context: Context) -> InstallPlan | Problem:
         prefix=interpreter.prefix,
         jobs=jobs.count,
     )
+
+
+def _as_asked(problem: Problem, request: Request) -> Problem:
+    """The same; a command that fetches submodules and goes on names the sources and targets of the request."""
+    targets = (word for target in request.targets for word in ("--target", target))
+    argv = ("splatfix", "install", *request.sources, *targets, FETCH)
+    todo = (
+        replace(step, command=Command(argv)) if step.command and step.command.argv[-1] == FETCH else step
+        for step in problem.todo
+    )
+    return replace(problem, todo=tuple(todo))
 
 
 def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:

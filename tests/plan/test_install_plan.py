@@ -8,9 +8,9 @@ import pytest
 from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, Problem, SplatfixError
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
-from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, Request
+from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, Request, plan_install
 from tests.plan.machines import argv, make_plan
 
 from .machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
@@ -410,3 +410,16 @@ def test_a_forced_mismatch_is_a_last_resort_and_is_said(tmp_path: Path) -> None:
     words = "compiled with CUDA 12.8.93, torch is built with CUDA 13.0"
     assert build_of(forced).cuda_mismatch == words and words in " ".join(forced.notes)
     refused("no-matching-toolkit", source, machine(toolkits=(CUDA_12,)))
+
+
+def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None:
+    inside = cuda_source(tmp_path / "submodules/dgr", "dgr")
+    (inside / ".gitmodules").write_text('[submodule "g"]\n\tpath = glm\n\turl = https://x.org/g\n')
+    (tmp_path / ".git").mkdir()
+    asked = Request((str(tmp_path),), ("sm_120", "sm_90"))
+    found = plan_install(asked, make_context(machine(), Goal(asked.targets)))
+    assert isinstance(found, Problem)
+    clone, ours = (step.command.argv for step in found.todo if step.command)
+    assert clone == ("git", "clone", "--recursive", "https://x.org/g", f"{inside}/glm")
+    targets = ("--target", "sm_120", "--target", "sm_90")
+    assert ours == ("splatfix", "install", str(tmp_path), *targets, "--fetch-submodules")
