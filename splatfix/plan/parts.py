@@ -15,7 +15,16 @@ from splatfix.context import Context, Goal
 from splatfix.context.readings import distributions_of, files_installed, names_built
 from splatfix.core.errors import Problem
 from splatfix.core.step import say
-from splatfix.facts import Extension, Facts, FatbinGroup, Source, SplatPackage, packages_in, read_package
+from splatfix.facts import (
+    Extension,
+    Facts,
+    FatbinGroup,
+    PackageSource,
+    Source,
+    SplatPackage,
+    packages_in,
+    read_package,
+)
 from splatfix.knowledge.stacks import explain_mismatch, identify, recipe, stacks, variant, variants
 
 
@@ -286,14 +295,19 @@ def variants_of_source(folder: str) -> tuple[str, ...]:
             shown = read_package(Path(folder), module)
         except ValueError:  # what is wrong with the source is for the build to say
             continue
-        matches = identify(
-            module,
-            settings=shown.settings,
-            exports=shown.exports or None,
-            returns=shown.returns,
-            forward=shown.forward,
-            classes=shown.classes,
-        )
-        best = len(matches[0].agreements) if matches else 0
-        found += [match.variant.key for match in matches if len(match.agreements) == best]
+        found += variants_of_face(shown)
     return tuple(found)
+
+
+def variants_of_face(face: PackageSource) -> tuple[str, ...]:
+    """Keys of the variants that a package can be by its Python source, the best matches only."""
+    matches = identify(
+        face.module,
+        settings=face.settings,
+        exports=face.exports or None,
+        returns=face.returns,
+        forward=face.forward,
+        classes=face.classes,
+    )
+    best = len(matches[0].agreements) if matches else 0
+    return tuple(item.variant.key for item in matches if len(item.agreements) == best)

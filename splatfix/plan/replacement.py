@@ -11,7 +11,8 @@ from splatfix.checks.calls import unanswered
 from splatfix.checks.stack import stack_of
 from splatfix.facts import Checkout, PackageSource, Source
 from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal
-from splatfix.knowledge.stacks import Stack, explain_mismatch, identify, variant
+from splatfix.knowledge.stacks import Stack, explain_mismatch, variant
+from splatfix.plan.parts import variants_of_face
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def _decide(module: str, checkout: Checkout) -> Dropin | str:
     faces = (face for item in checkout.sources for face in item.faces if face.module == module)
     face = next((item for item in faces if item.settings), None)
     stack = stack_of(checkout)
-    keys = _variants_of(face) if face else _needed(stack, module)
+    keys = variants_of_face(face) if face else _needed(stack, module)
     if face and not keys:
         return (
             f"its own source is a variant that splatfix does not know ({_nearest_variant(face, candidates)})"
@@ -124,19 +125,6 @@ def _needed(stack: Stack | None, module: str) -> tuple[str, ...]:
     return tuple(
         key for key in (stack.needs if stack else ()) if (row := variant(key)) and row.module == module
     )
-
-
-def _variants_of(face: PackageSource) -> tuple[str, ...]:
-    matches = identify(
-        face.module,
-        settings=face.settings,
-        exports=face.exports or None,
-        returns=face.returns,
-        forward=face.forward,
-        classes=face.classes,
-    )
-    best = len(matches[0].agreements) if matches else 0
-    return tuple(item.variant.key for item in matches if len(item.agreements) == best)
 
 
 def _nearest_variant(face: PackageSource, candidates: Iterable[Dropin]) -> str:
