@@ -23,6 +23,8 @@ class MissingModules:
     """Each with where it is imported first."""
     requirements: tuple[str, ...] = ()
     """What pip brings them by."""
+    modules: tuple[str, ...] = ()
+    """What ``requirements`` bring, as it is imported."""
     repositories: tuple[Repository, ...] = ()
     """What has to be compiled against the installed torch."""
     unknown: tuple[str, ...] = ()
@@ -51,6 +53,7 @@ def missing_modules(
     skipped = {"torch", *brought, *_told_elsewhere(facts), *sys.stdlib_module_names}
     places: list[ImportedModule] = []
     requirements: dict[str, None] = {}
+    modules: list[str] = []
     repositories: list[Repository] = []
     unknown: list[str] = []
     for item in needs:
@@ -62,9 +65,12 @@ def missing_modules(
             repositories.append(repository)
         elif wanted := requirement_of(item.name) or names.get(canonicalize_name(item.name)):
             requirements[wanted] = None
+            modules.append(there)
         else:
             unknown.append(item.name)
-    return MissingModules(tuple(places), tuple(requirements), tuple(repositories), tuple(unknown))
+    return MissingModules(
+        tuple(places), tuple(requirements), tuple(modules), tuple(repositories), tuple(unknown)
+    )
 
 
 def brought_by(sources: Iterable[Source]) -> frozenset[str]:

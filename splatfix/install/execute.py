@@ -198,12 +198,18 @@ class _Run:
         doing = partial(self.progress.doing, action)
         installed = self.facts.environment.distributions.value or ()
         folder, log = self.folder / "dependencies" / "wheels", self.folder / "dependencies.log"
+        written: list[Path] = []
         for path in fetch_dependencies(action, installed, self.environment, self.runner, folder, log, doing):
             wheel = open_wheel(path)
             doing(f"installing {wheel.name} {wheel.version}")
             self._put_in(wheel, wheel.name)
+            written += wheel.destinations(self.environment)
             self.dependencies.append(f"{wheel.name} {wheel.version}")
         shutil.rmtree(folder.parent, ignore_errors=True)
+        if written and action.modules:
+            doing(f"importing {', '.join(action.modules)}")
+            has_gpu = bool(self.facts.machine.gpus.value)
+            check_import(action.modules, written, self.environment, self.runner, has_gpu)
         return ", ".join(self.dependencies) or "they are there"
 
     def _provide_toolkit(self, action: ProvideToolkit) -> str:

@@ -11,7 +11,7 @@ from splatfix.core.errors import Problem
 from splatfix.core.step import run
 from splatfix.facts import Facts, Source, read_pins, read_scripts, resolved_folder
 from splatfix.plan.option import Request
-from splatfix.plan.requirements import lacking_requirements, missing_build_tools
+from splatfix.plan.requirements import lacking_requirements, missing_build_tools, undeclared
 from splatfix.plan.steps import InstallDependencies, Reason
 
 
@@ -31,6 +31,7 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     Refused: what :func:`missing_build_tools` refuses; with ``--with-dependencies`` only what pip cannot cure.
     """
     wanted: dict[str, str] = {}
+    modules: dict[str, None] = {}
     for source in sources:
         problem = missing_build_tools(facts, source, sources, installing=request.with_dependencies)
         if problem and problem.code == "build-tools-missing":
@@ -42,21 +43,25 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
         if problem:
             return problem
         wanted |= dict.fromkeys(lacking_requirements(facts, source, sources), f"{source.label} needs it")
+        modules |= dict.fromkeys(undeclared(facts, source, sources).modules)
     notes: list[str] = []
     for text in request.sources:
         lost = _lacked_by_scripts(text, facts, sources)
         wanted |= dict.fromkeys(
             (name for name in lost.requirements if name not in wanted), "its scripts import it"
         )
+        modules |= dict.fromkeys(lost.modules)
         notes += _notes(lost, facts, installing=request.with_dependencies)
     if not request.with_dependencies or not wanted:
         return Dependencies(notes=tuple(notes))
+    # torch itself is held by the constraints of the installation
     arguments = pip_arguments(facts, wanted)
-    names, index = arguments, ""
-    if "--extra-index-url" in arguments:
-        names, index = arguments[:-2], arguments[-1]
+    index = arguments[-1] if "--extra-index-url" in arguments else ""
     reasons = tuple(Reason(f"{name}: {why}", "the text of its Python files") for name, why in wanted.items())
-    return Dependencies(InstallDependencies(requirements=names, index=index, reasons=reasons), tuple(notes))
+    step = InstallDependencies(
+        requirements=tuple(wanted), modules=tuple(modules), index=index, reasons=reasons
+    )
+    return Dependencies(step, tuple(notes))
 
 
 def _lacked_by_scripts(text: str, facts: Facts, sources: Sequence[Source]) -> MissingModules:

@@ -165,6 +165,8 @@ class InstallDependencies(PlannedStep):
 
     kind: str = field(init=False, default="install-dependencies")
     requirements: tuple[str, ...]
+    modules: tuple[str, ...] = ()
+    """What is imported of it afterwards; a failure takes all of it back."""
     index: str = ""
     """A second index, for what goes with one build of torch; "" for none."""
 

@@ -141,6 +141,18 @@ def test_what_cannot_be_had_leaves_nothing(environment: Environment, needing: Pa
     assert snapshot(environment) == before
 
 
+def test_one_that_does_not_import_is_taken_back(
+    environment: Environment, needing: Path, offered: Path
+) -> None:
+    """torchvision 0.28.0 of PyPI beside a torch for the CPU: "operator torchvision::nms does not exist"."""
+    offer(offered, "dacite", text="raise RuntimeError('operator dacite::nms does not exist')\n")
+    before = snapshot(environment)
+    with pytest.raises(SplatfixError) as caught:
+        carried_out(environment, needing)
+    assert caught.value.code == "import-failed" and "dacite::nms" in caught.value.what
+    assert snapshot(environment) == before
+
+
 def test_a_build_that_fails_takes_them_back(environment: Environment, needing: Path, offered: Path) -> None:
     offer(offered, "dacite")
     (source,) = needing.glob("**/*.c")
