@@ -202,4 +202,5 @@ def test_a_step_is_text_argv_and_the_line_for_the_shell(capsys: pytest.CaptureFi
         "env": {},
         "prepend": {},
         "command": None,
+        "fill_in": {},
     }

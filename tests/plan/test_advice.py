@@ -123,11 +123,13 @@ def test_keep_is_advised_only_after_a_repair(name: str) -> None:
 
 def test_submodules_are_fetched_before_the_build(tmp_path: Path) -> None:
     (tmp_path / "submodules" / "simple-knn").mkdir(parents=True)
-    (tmp_path / ".gitmodules").write_text('[submodule "a"]\n\tpath = submodules/simple-knn\n')
+    (tmp_path / ".gitmodules").write_text(
+        '[submodule "a"]\n\tpath = submodules/simple-knn\n\turl = https://example.org/simple-knn\n'
+    )
     options = find_options(goal_of(Request((str(tmp_path),)), sources=("HERE",)), healthy())
     first = next(item for item in options.available if item.kind is OptionKind.REBUILD).steps[0]
     assert type(first) is Step and "submodules/simple-knn is missing or empty" in first.text
-    assert argv(first) == ("git", "-C", str(tmp_path), "submodule", "update", "--init", "--recursive")
+    assert argv(first)[:2] == ("splatfix", "install") and argv(first)[-1] == "--fetch-submodules"
 
 
 def test_one_remedy_is_said_once() -> None:
