@@ -87,8 +87,9 @@ def look(folder: Path, python: str, number: int) -> None:
         ("diagnose", "--repo", stack, "-v", "--save", f"{up}facts.json"),
         ("install", stack, "--dry-run", "--json"),
         ("install", stack, "--dry-run", "--why"),
+        ("install", stack, "--backend", "pure", "--dry-run", "--json"),
         ("diagnose", "--repo", stack, "--record", f"{up}recorded"),
     )
     if inside:
         os.chdir(folder / "stack")
-    command(folder, *ways[number % len(ways)], "--python", python, writes=("facts.json", "recorded"))
+    command(folder, *ways[number // 2 % len(ways)], "--python", python, writes=("facts.json", "recorded"))
