@@ -89,7 +89,7 @@ def compiled_part_mismatch(context: Context) -> Iterator[Outcome]:
     for item in context.packages:
         if item.exports_missing:
             yield fail(
-                f"{item.module} calls {', '.join(item.exports_missing)}, which its compiled part does not have.",
+                f"The compiled part of {item.module} lacks {', '.join(item.exports_missing)}, which its source calls.",
                 subject=item.module,
                 evidence=Evidence(
                     item.folder, "calls " + ", ".join(item.exports), "source text and bytes of the module"

@@ -14,7 +14,6 @@ import pytest
 
 from splatfix.containers import certify_in_container
 from splatfix.containers.engine import connect, explain_gpu_failure, find_endpoint
-from splatfix.core import step
 from splatfix.core.errors import Exit, SplatfixError
 
 
@@ -103,7 +102,8 @@ def test_missing_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
     error = connection_error(None)
     assert (error.code, error.exit_code) == ("docker-sdk-missing", Exit.UNDETERMINED)
-    assert error.todo == (step.run("pip", "install", "splatfix[containers]"),)
+    (todo,) = error.todo
+    assert todo.command and todo.command.argv == (sys.executable, "-m", "pip", "install", "docker")
 
 
 def test_missing_certificates(tmp_path: Path) -> None:

@@ -389,10 +389,10 @@ def test_how_it_was_built(tmp_path: Path) -> None:
     found = read(tmp_path, json.dumps(MANIFEST))
     assert found.made_by_splatfix == "built"
     assert found.built == BuildRecord(
-        ("sm_120",),
-        "toolkit 12.8, torch 13.0",
-        ("type-is-cuda",),
-        (("torch", "2.11.0+cu130 13.0"), ("toolkit", "12.8.93")),
+        targets=("sm_120",),
+        cuda_mismatch="toolkit 12.8, torch 13.0",
+        edits=("type-is-cuda",),
+        built_with=(("torch", "2.11.0+cu130 13.0"), ("toolkit", "12.8.93")),
     )
     assert found.built.torch == "2.11.0+cu130 13.0"
     assert from_json(Distribution, json.loads(json.dumps(to_json(found)))) == found
