@@ -12,7 +12,7 @@ CPU_INDEX := https://download.pytorch.org/whl/cpu
 # splatfix looks at the activated environment first; what is made here is looked at with its own.
 unexport VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv slow docker-test benchmarks gpu-check clean
+.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record slow docker-test benchmarks gpu-check clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -100,6 +100,10 @@ native: $(VENV)/.dev $(NATIVE)/.made ## Real CUDA builds for sm_120 against cuob
 
 native-slow: $(VENV)/.dev $(NATIVE)/.made ## The whole CUDA torch and real Windows wheels against cuobjdump
 	SPLATFIX_NATIVE_LANE=1 SPLATFIX_NATIVE_PYTHON=$(NATIVE)/venv/bin/python $(PY) -m pytest -q -m "native and slow and not gpu"
+
+WITH ?= after
+build-record: $(VENV)/.dev $(NATIVE)/.made ## Build SOURCE=folder LABEL=owner/name WITH=pip|after, and write it into the record of real builds
+	$(PY) -m tools.builds "$(SOURCE)" --label "$(LABEL)" --python $(NATIVE)/venv --with $(WITH)
 
 slow: $(VENV)/.dev ## The long tests: hostile inputs, fuzzing, kill -9 everywhere, every scene
 	$(PY) -m pytest -q -n auto --dist worksteal -m "slow and not native and not gpu and not docker"

@@ -18,7 +18,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from splatfix.core.files import sha256_of, write_text
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.core.scratch import temporary_folder
 from splatfix.facts import loaded_fatbins
+from splatfix.install.gpu_at_import import wants_gpu
 from splatfix.knowledge import Arch
 
 RECORD = Path(__file__).resolve().parents[1] / "tests" / "records" / "native_builds.json"
@@ -34,11 +35,15 @@ RUNNER = ProcessRunner()
 WITH = ("pip", "before", "after", "first")
 """Who builds: plain pip, splatfix as it was, splatfix with the cures, splatfix on what it was never tried on."""
 
+WANTS_GPU = "wants a GPU"
+"""What an import says that cannot be shown without one."""
+
 _ERROR = re.compile(r"(?<![\w-])(fatal )?error\b|Error:", re.IGNORECASE)
 # pip's own lines stand before and after what the build said
 _PIPS_OWN = re.compile(
     r"^(subprocess-exited-with-error|metadata-generation-failed|Error compiling objects)|exit code"
 )
+_CELL = 100
 # variables that say for which GPUs, and whether for any
 _DECIDES = re.compile(r"ARCH|GPU|FORCE|WITH_CUDA")
 _PLACE = re.compile(r"(?<![\w.])/[^\s:'\"]*/")
@@ -111,17 +116,7 @@ def attempt(
         name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")
     }
     if options.with_ != "pip":
-        words = [
-            "install",
-            "SOURCE",
-            "--target",
-            options.target,
-            "--python",
-            "ENV",
-            "--jobs",
-            options.jobs,
-            "--yes",
-        ]
+        words = f"install SOURCE --target {options.target} --python ENV --jobs {options.jobs} --yes".split()
         words += options.more
         places = {"SOURCE": str(folder), "ENV": str(python)}
         # a wheel that an earlier attempt left would prove nothing
@@ -132,7 +127,7 @@ def attempt(
         "PATH": f"{environment / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "VIRTUAL_ENV": str(environment),
         "TORCH_CUDA_ARCH_LIST": Arch.parse(options.target).cc,
-        "CUDA_HOME": options.cuda_home,
+        **({"CUDA_HOME": options.cuda_home} if options.cuda_home else {}),
         "CPATH": os.pathsep.join(map(str, site.glob("nvidia/*/include"))),
         "MAX_JOBS": options.jobs,
     }
@@ -144,12 +139,10 @@ def observe(
     done: Completed, command: str, site: Path, before: Iterable[str], environment: Path
 ) -> dict[str, Any]:
     """What an attempt left: its end, the line that says why, and the GPU code of every library that came."""
-    came = sorted(path for path in site.iterdir() if path.name not in before and path.name != "__pycache__")
+    came = _asked(sorted(path for path in site.iterdir() if path.name not in before))
     row: dict[str, Any] = {"command": command, "exit": done.returncode, "seconds": round(done.seconds)}
-    if said := first_error(f"{done.stderr}\n{done.stdout}"):
-        row["said"] = said
-    if done.returncode is None:
-        row["said"] = done.error
+    if not done.ok:
+        row["said"] = done.error or first_error(f"{done.stderr}\n{done.stdout}") or done.why()
     row["libraries"] = {
         str(path.relative_to(site)): _library(path)
         for top in came
@@ -179,7 +172,9 @@ def first_error(output: str) -> str:
 def _library(path: Path) -> dict[str, Any]:
     """Digest and, for each architecture, in how many fatbins it is; the reader is that of ``splatfix inspect``."""
     filled = loaded_fatbins(read_binary(path).fatbins)
-    archs = Counter(f"{kind} {arch}" for fatbin in filled for kind, arch in _entries(fatbin))
+    archs = Counter(
+        code for fatbin in filled for code in {f"{entry.kind.value} {entry.arch}" for entry in fatbin.entries}
+    )
     return {
         "sha256": sha256_of(path),
         "fatbins": len(filled),
@@ -187,19 +182,27 @@ def _library(path: Path) -> dict[str, Any]:
     }
 
 
-def _entries(fatbin: Any) -> set[tuple[str, str]]:
-    return {(entry.kind.value, str(entry.arch)) for entry in fatbin.entries}
+def _asked(came: Sequence[Path]) -> list[Path]:
+    """What came of the build itself, not of what it depends on: splatfix leaves a manifest in its wheels, and pip marks
+    what was asked for."""
+    built = [path for path in came if (path / "splatfix.json").is_file()]
+    infos = built or [path for path in came if (path / "REQUESTED").is_file()]
+    lines = [line for info in infos for line in (info / "RECORD").read_text(encoding="utf-8").splitlines()]
+    tops = {line.partition(",")[0].partition("/")[0] for line in lines}
+    return [path for path in came if path.name in tops]
 
 
-def _modules(came: Iterable[Path]) -> Iterator[str]:
-    """What a person would import: packages and modules that came with the build, and nothing of what it depends on."""
+def _modules(came: Sequence[Path]) -> Iterator[str]:
+    """What a person would import: its packages and modules."""
     for path in came:
-        if path.suffix == ".so" or (path.is_dir() and (path / "__init__.py").is_file()):
+        if path.suffix == ".so" or (path / "__init__.py").is_file():
             yield path.name.partition(".")[0]
 
 
 def _import(python: Path, module: str) -> str:
     done = RUNNER.run([python, "-c", f"import torch, {module}"], timeout=300)
+    if not done.ok and (asks := wants_gpu(done.stderr)):
+        return f"{WANTS_GPU}: {asks}"
     return "imported" if done.ok else _PLACE.sub("", done.why().partition(": ")[2] or done.why())[:300]
 
 
@@ -212,6 +215,44 @@ def write_row(record: Path, key: str, label: str, commit: str, how: str, row: di
         rows.append(mine := {"source": label, "commit": commit})
     mine[how] = {"date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), **row}
     write_text(record, f"{json.dumps(content, indent=1)}\n")
+
+
+def worked(attempt: Mapping[str, Any]) -> bool:
+    """It ended well, it left GPU code, and what came imports or wants a GPU for that."""
+    filled = any(library["fatbins"] for library in attempt["libraries"].values())
+    return attempt["exit"] == 0 and filled and all(map(_imports, attempt.get("imports", {}).values()))
+
+
+def outcome(attempt: Mapping[str, Any]) -> str:
+    """An attempt in the words of a table's cell."""
+    if attempt["exit"] != 0:
+        return f"✗ {_short(attempt['said'])}"
+    libraries = attempt["libraries"].values()
+    archs = sorted({arch.removeprefix("sass ") for library in libraries for arch in library["code"]})
+    fatbins = sum(library["fatbins"] for library in libraries)
+    code = f"{', '.join(archs)} in {fatbins} fatbin{'s' if fatbins != 1 else ''}"
+    lost = next((said for said in attempt.get("imports", {}).values() if said != "imported"), "")
+    mark = "✓" if worked(attempt) else "✗"
+    return f"{mark} {code if archs else 'no GPU code'}{f'; import: {_short(lost)}' if lost else ''}"
+
+
+def _short(said: str) -> str:
+    """An error without its code and without what no table has room for."""
+    text = re.sub(r"^error \([\w-]+\) ", "", said)
+    return text if len(text) <= _CELL else f"{text[:_CELL].rpartition(' ')[0]} ..."
+
+
+def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> list[str]:
+    """A Markdown table of the attempts; ``columns`` are kinds of attempts with their headings."""
+    lines = [f"| source | {' | '.join(columns.values())} |", f"|---|{'---|' * len(columns)}"]
+    for row in rows:
+        cells = [outcome(row[how]) if how in row else "not tried" for how in columns]
+        lines.append(f"| {row['source']} {row['commit']} | {' | '.join(cells)} |".replace("_", "\\_"))
+    return lines
+
+
+def _imports(said: str) -> bool:
+    return said == "imported" or said.startswith(WANTS_GPU)
 
 
 if __name__ == "__main__":

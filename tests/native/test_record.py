@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from splatfix.cli import app
 from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import breakages
+from tools.builds import table, worked
 
 PATH = Path(__file__).parents[1] / "records" / "native_builds.json"
 TEXT = PATH.read_text(encoding="utf-8")
@@ -121,3 +122,40 @@ def test_forced_and_provided_builds_carry_their_target() -> None:
 
 def test_nothing_of_the_machine_is_in_it() -> None:
     assert not re.search(r"/(work|root|home|tmp|usr|opt)/", TEXT)
+
+
+ATTEMPTS = [
+    pytest.param(how, attempt, id=f"{row['source']} {how}")
+    for key in ("compared", "unprepared")
+    for row in RECORD[key]
+    for how, attempt in row.items()
+    if isinstance(attempt, dict)
+]
+COMPARED = {"pip": "plain pip", "before": "splatfix before", "after": "splatfix now"}
+UNPREPARED = {"first": "splatfix, first try"}
+DOCS = Path(__file__).parents[2] / "docs" / "verified.md"
+
+
+@pytest.mark.parametrize(("how", "attempt"), ATTEMPTS)
+def test_an_attempt_says_how_it_ended(how: str, attempt: dict[str, Any]) -> None:
+    assert {"date", "command", "exit", "seconds", "libraries"} <= attempt.keys()
+    assert attempt["exit"] == 0 or attempt["said"]
+    for library in attempt["libraries"].values():
+        assert re.fullmatch(r"[0-9a-f]{64}", library["sha256"])
+    if how == "pip":
+        return
+    (target,) = targets(attempt["command"])
+    assert attempt.get("checkout", "unchanged") == "unchanged"  # a name on an index has none
+    assert attempt["exit"] == 0 or not attempt["libraries"], "what fails is rolled back"
+    for library in attempt["libraries"].values():
+        assert library["code"].get(f"sass {target}", 0) == library["fatbins"]
+
+
+def test_the_documents_hold_the_attempts() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    for key, columns in (("compared", COMPARED), ("unprepared", UNPREPARED)):
+        assert "\n".join(table(RECORD[key], columns)) in text, key
+    tries = [worked(row["first"]) for row in RECORD["unprepared"]]
+    assert f"{sum(tries)} of {len(tries)} worked at the first try" in text
+    now = [worked(row["after"]) for row in RECORD["compared"] if "after" in row]
+    assert f"{sum(now)} of {len(now)} are built" in text

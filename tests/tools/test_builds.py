@@ -40,6 +40,10 @@ def test_what_came_is_observed(tmp_path: Path) -> None:
     info = tmp_path / "new-1.0.dist-info"
     info.mkdir()
     manifest = {"edits": ["cstdint"], "variables": {"TORCH_CUDA_ARCH_LIST": "12.0", "CC": "gcc"}}
+    (info / "REQUESTED").touch()
+    (info / "RECORD").write_text("new/__init__.py,,\nnew-1.0.dist-info/RECORD,,\n")
+    (tmp_path / "of_a_dependency").mkdir()
+    (tmp_path / "of_a_dependency" / "__init__.py").touch()
     (info / "splatfix.json").write_text(json.dumps(manifest))
     row = observe(Completed((), 0, "", "", 7.4), "splatfix install SOURCE", tmp_path, {"torch"}, tmp_path)
     assert (row["exit"], row["seconds"], row["libraries"]) == (0, 7, {})
