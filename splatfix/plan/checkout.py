@@ -93,7 +93,7 @@ def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] 
     if known and known.needs and facts:
         return _program(folder, known, known.needs, facts)
     if known is None and has_build_file(folder):
-        return [folder]
+        return _with_what_it_hides(folder, notes)
     if known is None and not is_checkout(folder):
         return no_checkout(folder)
     inside = _extensions_of(folder, known)
@@ -103,6 +103,16 @@ def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] 
     notes += _what_it_is(folder, extensions, known, seen.words if seen else "")
     notes += [f"{path} cannot be read and was not looked into" for path in unreadable]
     return extensions
+
+
+def _with_what_it_hides(folder: Path, notes: list[str]) -> list[Path]:
+    """A package; before it the extensions below it where its own setup.py compiles nothing and they are others' to build."""
+    below = [path for path in walk_extensions(folder).found if path != folder]
+    if not below or not is_checkout(folder):
+        return [folder]
+    names = ", ".join(path.relative_to(folder).as_posix() for path in below)
+    notes.append(f"{folder.name} compiles nothing itself; its extensions ({names}) are built first")
+    return [*below, folder]
 
 
 def _no_folder(text: str) -> Problem:

@@ -32,6 +32,18 @@ def test_a_checkout_stands_for_its_extensions(tmp_path: Path) -> None:
     assert "aming" in notes[0] and "diff-gaussian-rasterization, simple-knn" in notes[0]
 
 
+def test_extensions_below_a_package_are_built_first(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "setup.py").write_text(
+        "from setuptools import setup\nsetup(name='nets', packages=['nets'])\n"
+    )
+    (tmp_path / "nets").mkdir()
+    cuda_source(tmp_path / "nets_ops_lib", "nets_ops")
+    sources, notes = sources_in([str(tmp_path)])
+    assert [source.name for source in sources] == ["nets_ops", "nets"]
+    assert "nets_ops_lib" in notes[0]
+
+
 def test_a_source_named_twice_counts_once(tmp_path: Path) -> None:
     folder = taming(tmp_path)
     named = [str(folder / "submodules" / "simple-knn"), str(folder)]
