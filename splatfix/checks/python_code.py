@@ -12,6 +12,7 @@ from splatfix.context.readings import python_versions
 from splatfix.core.step import Step, run, say
 from splatfix.facts import CheckoutSource, CodeMatch
 from splatfix.knowledge.breakages import Breakage, CheckText, When, breakage, breakages
+from splatfix.knowledge.torch_releases import TorchBuild
 
 _SHOWN = 8
 
@@ -48,7 +49,11 @@ def imports_missing(context: Context) -> Iterator[Outcome]:
         ),
         remedy=(
             *(
-                [context.pip("install", *pip_arguments(context.facts, lost.requirements))]
+                [
+                    context.pip(
+                        "install", *pip_arguments(context.facts, lost.requirements, _torch_to_be(context))
+                    )
+                ]
                 if lost.requirements
                 else []
             ),
@@ -146,3 +151,9 @@ def _remedy(
 for _record in breakages():
     if _record.check and _record.uses:
         _register(_record, _record.check)
+
+
+def _torch_to_be(context: Context) -> TorchBuild | None:
+    """The build that the option of another torch installs first, where the installed one serves no GPU at all."""
+    serves_none = context.torch is not None and context.torch.cuda is None
+    return context.torch_wheel if serves_none and context.targets else None

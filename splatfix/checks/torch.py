@@ -90,7 +90,7 @@ def cpu_only_torch(context: Context) -> Iterator[Outcome]:
         return  # an AMD machine that nobody asked to serve NVIDIA's
     evidence = torch_cuda(context)
     if context.has_nvidia_gpu or context.goal.targets:
-        wanted = "this machine's GPU" if context.has_nvidia_gpu else " ".join(context.goal.targets)
+        wanted = "this machine's GPU" if context.has_nvidia_gpu else " or ".join(context.goal.targets)
         yield fail(
             f"torch {torch.version} is a {torch.built_for} build: it cannot use {wanted} nor build CUDA "
             "extensions.",

@@ -22,8 +22,11 @@ def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: st
     """
     names = [arch.sm for arch in dict.fromkeys(archs)]
     targets = (word for name in names or ("ARCH",) for word in ("--target", name))
-    words = ("splatfix", "install", *(sources or ("SOURCE",)), *python_option(facts), *targets)
-    if names and sources:
+    python = facts.environment.interpreter.value
+    refuses = python is not None and python.externally_managed  # it takes an environment of its own
+    where = ("--python", "FOLDER") if refuses else python_option(facts)
+    words = ("splatfix", "install", *(sources or ("SOURCE",)), *where, *targets)
+    if names and sources and not refuses:
         return run(*words, text=text)
     return fill_in(*words, text=text)
 

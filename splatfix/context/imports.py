@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
-from splatfix.context.readings import python_versions, torch_of
+from splatfix.context.readings import python_versions, torch_family, torch_of
 from splatfix.facts import Facts, ImportedModule, Source
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.imports import Repository, repository_of, requirement_of
-from splatfix.knowledge.torch_releases import COMPANIONS, index_url
+from splatfix.knowledge.torch_releases import COMPANIONS, TorchBuild, index_url, replacing_words
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,22 @@ def brought_by(sources: Iterable[Source]) -> frozenset[str]:
     )
 
 
-def pip_arguments(facts: Facts, requirements: Iterable[str]) -> tuple[str, ...]:
-    """What follows ``pip install`` for requirements, so that torch stays as it is where one of its companions is among them."""
+def pip_arguments(
+    facts: Facts, requirements: Iterable[str], instead: TorchBuild | None = None
+) -> tuple[str, ...]:
+    """What follows ``pip install`` for requirements, so that torch stays as it is where one of its companions is among them.
+
+    Args:
+        instead: the build that takes the place of the installed one; then that one stays.
+    """
     wanted, torch = tuple(requirements), torch_of(facts)
     if torch is None or not set(COMPANIONS) & set(wanted):
         return wanted
-    tag = torch.version.partition("+")[2]
-    return (*wanted, f"torch=={torch.version}", *(("--extra-index-url", index_url(tag)) if tag else ()))
+    pin, tag = f"torch=={torch.version}", torch.version.partition("+")[2]
+    if instead is not None:
+        words = replacing_words(instead.torch, instead.tag, torch_family(facts))[1]
+        pin, tag = next(word for word in words if word.startswith("torch==")), instead.tag
+    return (*wanted, pin, *(("--extra-index-url", index_url(tag)) if tag else ()))
 
 
 def _told_elsewhere(facts: Facts) -> frozenset[str]:

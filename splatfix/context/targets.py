@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from splatfix.context.model import Target
 from splatfix.core.errors import Exit, Problem, usage_error
-from splatfix.core.step import run
+from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.facts import Facts, Gpu
 from splatfix.knowledge import Arch, drivers, parse_target, split_targets
@@ -172,11 +172,6 @@ def no_gpu_problem(facts: Facts) -> Problem:
         "no-gpu-to-target",
         what,
         meaning="Without a GPU to ask, splatfix cannot know which architecture the code must run on.",
-        todo=(
-            run(
-                *("splatfix", "install", ".", "--target", "sm_120"),
-                text="Name it, for example for an RTX 50 card",
-            ),
-        ),
+        todo=(say("Name it with --target: sm_120 for an RTX 50 card, sm_89 for an RTX 40 card."),),
         exit_code=Exit.UNDETERMINED,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from splatfix.checks import Finding, Status
 from splatfix.core.step import commands
 from splatfix.facts import CodeMatch, Distribution, Fact, Facts, ImportedModule, Interpreter, Pin
 
-from .conftest import Changer, of
+from .conftest import Changer, TorchWith, of
 from .test_checkout import source, with_checkout
 
 HERE = Fact(("numpy", "torch", "splatfix"), "names in the folders of sys.path")
@@ -55,6 +56,16 @@ def test_torchvision_comes_for_this_torch(changed: Changer) -> None:
     (line,) = lines(one(needing(changed, "torchvision")))
     assert line.startswith("/env/bin/python -m pip install torchvision torch==2.9.1+cu128 --extra-index-url ")
     assert line.endswith("/cu128")
+
+
+def test_torchvision_comes_for_the_torch_that_is_to_be(changed: Changer, torch_with: TorchWith) -> None:
+    cpu = torch_with(version="2.9.1+cpu", cuda=None, code=())
+    facts = with_checkout(
+        changed(modules=HERE, torch=cpu), needs=(ImportedModule("torchvision", "train.py", 1),)
+    )
+    (finding,) = of(facts, "imports-missing", "sm_120")
+    (line,) = lines(finding)
+    assert "+cpu" not in line and re.search(r"torch==2\.9\.1\+cu\d+ --extra-index-url \S+/cu\d+$", line), line
 
 
 def test_what_is_compiled_against_torch_has_its_repository(changed: Changer) -> None:

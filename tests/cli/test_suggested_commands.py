@@ -76,7 +76,7 @@ def check_command(command: Command, facts: Facts, before: Sequence[Step]) -> Non
     known = facts.environment.interpreter.value
     if python.startswith(".venv"):
         assert any(step.command and step.command.argv[-2:] == ("venv", ".venv") for step in before), command
-    elif python:
+    elif python and python not in command.blanks:
         assert known and python == known.executable, command
 
 

@@ -44,6 +44,14 @@ def test_extensions_below_a_package_are_built_first(tmp_path: Path) -> None:
     assert "nets_ops_lib" in notes[0]
 
 
+def test_settings_of_a_linter_are_no_package(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
+    cuda_source(tmp_path / "submodules" / "nets", "nets_ops")
+    sources, _ = sources_in([str(tmp_path)])
+    assert [source.name for source in sources] == ["nets_ops"]
+
+
 def test_a_source_named_twice_counts_once(tmp_path: Path) -> None:
     folder = taming(tmp_path)
     named = [str(folder / "submodules" / "simple-knn"), str(folder)]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from splatfix.core.reading import read_bytes, read_text
+from splatfix.core.reading import Unread, read_bytes, read_text
 from splatfix.core.redact import without_credentials
 from splatfix.facts.model.source import PackageSource, Submodule
 from splatfix.facts.source.git_index import gitlinks
@@ -29,7 +29,9 @@ _TELLING = (
     "configs",
     "scene",
 )
-_BUILD_FILES = ("setup.py", "pyproject.toml")
+_SAYS_HOW_TO_BUILD = re.compile(
+    r"^\s*\[\s*(?:project|build-system|tool\.(?:poetry|setuptools))\b", re.MULTILINE
+)
 _CLONE = (".git", ".gitmodules", "submodules")
 _SOURCE_ENDINGS = frozenset({".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc", ".py"})
 _NOT_EDITED = frozenset({"third_party", "build", "dist", "docs", "doc", "tests", "test", "images"})
@@ -66,8 +68,11 @@ def as_typed(path: Path) -> str:
 
 
 def has_build_file(folder: Path) -> bool:
-    """It holds a setup.py or a pyproject.toml."""
-    return any((folder / name).is_file() for name in _BUILD_FILES)
+    """It holds a setup.py, or a pyproject.toml with more than the settings of linters and the like."""
+    if (folder / "setup.py").is_file():
+        return True
+    text = read_text(folder / "pyproject.toml", MOST_SOURCE)
+    return isinstance(text, Unread) or bool(text and _SAYS_HOW_TO_BUILD.search(text))
 
 
 def is_clone(folder: Path) -> bool:
