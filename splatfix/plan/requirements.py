@@ -100,19 +100,7 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch | Problem:
             meaning="CUDA extensions can neither be built against it nor run with it.",
             todo=(
                 *torch_for(context, context.targets)[:1],
-                run(
-                    *(
-                        "splatfix",
-                        "install",
-                        "fused_ssim",
-                        "simple_knn",
-                        "--backend",
-                        "pure",
-                        "--python",
-                        where,
-                    ),
-                    text="Or use the drop-ins that need no CUDA",
-                ),
+                say("Or take the drop-ins, which need no CUDA: the same command with --backend pure."),
             ),
         )
     return torch.value
