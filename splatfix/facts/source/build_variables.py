@@ -63,7 +63,7 @@ class Flow:
             bound = tuple(name for target in targets for name in _bound(target))
             if value is None or not bound:
                 continue
-            self._texts.update((name, text) for name in bound for text in _constant(value))
+            self._texts.update((name, text) for name in bound for text in constants(value))
             for token in tokens(value):
                 self._made.setdefault(token, []).append(bound)
             for token in {token for guard in self.guards.of(node) for token in tokens(guard.test)}:
@@ -89,7 +89,7 @@ class Flow:
         """A text that is written there, or that a name stands for; "" where only running it would tell."""
         if isinstance(expression, ast.Name):
             return self._texts.get(expression.id, "")
-        return next(_constant(expression), "")
+        return next(constants(expression), "")
 
 
 class Guards:
@@ -132,9 +132,9 @@ def environment_reads(nodes: Nodes) -> tuple[Read, ...]:
         for position in _read_by_parameter(node)
     }
     for node in nodes:
-        if isinstance(node, ast.Call) and (position := helpers.get(_last_name(node.func))) is not None:
+        if isinstance(node, ast.Call) and (position := helpers.get(last_name(node.func))) is not None:
             given = node.args[position : position + 2]
-            found += [Read(name, node, *given[1:]) for name in (_constant(given[0]) if given else ())]
+            found += [Read(name, node, *given[1:]) for name in (constants(given[0]) if given else ())]
     return tuple(found)
 
 
@@ -149,13 +149,13 @@ def environment_writes(flow: Flow) -> dict[str, str | None]:
         conditions: list[ast.AST] = [guard.test for guard in flow.guards.of(node)]
         conditions += [value] if value is not None else []
         if not any(holding.get(name, set()) & tokens(condition) for condition in conditions):
-            found[name] = "" if value is None else next(_constant(value), None)
+            found[name] = "" if value is None else next(constants(value), None)
     return found
 
 
 def arch_variables(reads: Sequence[Read], flow: Flow) -> tuple[ArchVariable, ...]:
     """The variables from which architectures are taken, each with the form that the code around it expects."""
-    calls = [node for node in flow.nodes if isinstance(node, ast.Call) and _last_name(node.func) in _FORMING]
+    calls = [node for node in flow.nodes if isinstance(node, ast.Call) and last_name(node.func) in _FORMING]
     named = islice(_by_name(read for read in reads if is_arch_variable(read.name)).items(), _MOST_VARIABLES)
     return tuple(_arch_variable(name, places, flow, calls) for name, places in named)
 
@@ -166,7 +166,7 @@ def cuda_switches(reads: Sequence[Read], flow: Flow) -> CudaSwitches:
     on = {name: _value_for_on(places, flow) for name, places in named}
     return CudaSwitches(
         by_gpu=_by_gpu(flow),
-        asks_gpu=any(_last_name(node) in _OF_THE_GPU for node in flow.nodes),
+        asks_gpu=any(last_name(node) in _OF_THE_GPU for node in flow.nodes),
         on=on,
         off=tuple(dict.fromkeys(read.name for read in reads if _OFF.fullmatch(read.name))),
     )
@@ -174,14 +174,14 @@ def cuda_switches(reads: Sequence[Read], flow: Flow) -> CudaSwitches:
 
 def _direct_reads(nodes: Nodes) -> Iterator[Read]:
     environ = {
-        _last_name(target)
+        last_name(target)
         for node in nodes
-        if isinstance(node, ast.Assign) and _last_name(node.value) == "environ"
+        if isinstance(node, ast.Assign) and last_name(node.value) == "environ"
         for target in node.targets
     }
     for node in nodes:
         key, default = _key_read(node, {"environ", *environ})
-        for name in _constant(key) if key is not None else ():
+        for name in constants(key) if key is not None else ():
             yield Read(name, node, default)
 
 
@@ -190,15 +190,15 @@ def _key_read(node: ast.AST, environ: set[str]) -> tuple[ast.expr | None, ast.ex
     if isinstance(node, ast.Call) and node.args:
         function = node.func
         by_get = isinstance(function, ast.Attribute) and function.attr in ("get", "pop", "setdefault")
-        if (by_get and _last_name(function.value) in environ) or _last_name(function) == "getenv":  # type: ignore[attr-defined]
+        if (by_get and last_name(function.value) in environ) or last_name(function) == "getenv":  # type: ignore[attr-defined]
             return node.args[0], node.args[1] if len(node.args) > 1 else None
     elif (
         isinstance(node, ast.Subscript)
         and isinstance(node.ctx, ast.Load)
-        and _last_name(node.value) in environ
+        and last_name(node.value) in environ
     ):
         return node.slice, None
-    elif isinstance(node, ast.Compare) and any(_last_name(item) in environ for item in node.comparators):
+    elif isinstance(node, ast.Compare) and any(last_name(item) in environ for item in node.comparators):
         return node.left, None
     return None, None
 
@@ -218,15 +218,15 @@ def _writes(nodes: Nodes) -> Iterator[tuple[str, ast.expr | None, ast.AST]]:
         if isinstance(node, (ast.Assign, ast.Delete)):
             value = node.value if isinstance(node, ast.Assign) else None
             for target in node.targets:
-                if isinstance(target, ast.Subscript) and _last_name(target.value) == "environ":
-                    yield from ((name, value, node) for name in _constant(target.slice))
+                if isinstance(target, ast.Subscript) and last_name(target.value) == "environ":
+                    yield from ((name, value, node) for name in constants(target.slice))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-            owner = _last_name(node.func.value)
+            owner = last_name(node.func.value)
             if owner == "environ" and node.func.attr == "pop":
-                yield from ((name, None, node) for name in _constant(node.args[0]))
+                yield from ((name, None, node) for name in constants(node.args[0]))
             elif owner == "environ" and node.func.attr == "update" and isinstance(node.args[0], ast.Dict):
                 for key, item in zip(node.args[0].keys, node.args[0].values, strict=True):
-                    yield from ((name, item, node) for name in (_constant(key) if key else ()))
+                    yield from ((name, item, node) for name in (constants(key) if key else ()))
 
 
 def _by_name(reads: Iterable[Read]) -> dict[str, list[Read]]:
@@ -241,7 +241,7 @@ def _arch_variable(name: str, reads: Sequence[Read], flow: Flow, calls: Sequence
     holding = flow.holding(*(id(read.node) for read in reads))
     separator, dotted, whole = ";", name.endswith("ARCH_LIST"), False
     for call in calls:
-        does = _last_name(call.func)
+        does = last_name(call.func)
         of = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), call)
         if not holding & tokens(of):
             continue
@@ -250,7 +250,7 @@ def _arch_variable(name: str, reads: Sequence[Read], flow: Flow, calls: Sequence
             dotted, separator = dotted or given == ".", separator if given in (".", "") else given
         else:
             dotted, whole = dotted or does == "float", whole or does == "int"
-    defaults = (text for read in reads if read.default is not None for text in _constant(read.default))
+    defaults = (text for read in reads if read.default is not None for text in constants(read.default))
     if default := next((text for text in defaults if re.search(r"\d", text)), ""):
         dotted = re.search(r"\d\.\d", default) is not None
         separator = next((sign for sign in ";, " if sign in default), separator)
@@ -267,7 +267,7 @@ def _value_for_on(reads: Sequence[Read], flow: Flow) -> str:
             and isinstance(node.ops[0], (ast.Eq, ast.In))
             and holding & tokens(node.left)
         ):
-            words = [text for inner in ast.walk(node.comparators[0]) for text in _constant(inner)]
+            words = [text for inner in ast.walk(node.comparators[0]) for text in constants(inner)]
             if words:
                 return "1" if "1" in words else words[0]
     return "1"
@@ -277,7 +277,7 @@ def _by_gpu(flow: Flow) -> bool:
     """``torch.cuda.is_available()`` decides between CUDAExtension and less, or ends the build."""
     decided = flow.holding(_GPU_IN_SIGHT, on_condition=True)
     for node in flow.nodes:
-        if _last_name(node) in ("CUDAExtension", "CppExtension"):
+        if last_name(node) in ("CUDAExtension", "CppExtension"):
             if any(decided & tokens(guard.test) for guard in flow.guards.of(node)):
                 return True
         elif isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body):
@@ -324,7 +324,7 @@ def _bound(target: ast.expr) -> Iterator[str]:
             yield from _bound(item)
     elif isinstance(target, (ast.Subscript, ast.Starred)):
         yield from _bound(target.value)
-    elif _last_name(target) != "environ" and (name := _dotted(target)):
+    elif last_name(target) != "environ" and (name := _dotted(target)):
         yield name
 
 
@@ -337,12 +337,14 @@ def _dotted(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
-def _last_name(node: ast.AST) -> str:
+def last_name(node: ast.AST) -> str:
+    """``c`` of ``a.b.c``; "" for what is no name."""
     if isinstance(node, ast.Name):
         return node.id
     return node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _constant(node: ast.AST) -> Iterator[str]:
+def constants(node: ast.AST) -> Iterator[str]:
+    """The text of a string, if the node is one."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value

@@ -13,9 +13,11 @@ from splatfix.facts.model.source import ArchVariable, CudaSwitches
 from splatfix.facts.source.build_variables import (
     Flow,
     arch_variables,
+    constants,
     cuda_switches,
     environment_reads,
     environment_writes,
+    last_name,
 )
 from splatfix.facts.source.reader import FolderReader, NotPython
 
@@ -63,7 +65,7 @@ class SetupScript:
     @staticmethod
     def callee(call: ast.Call) -> str:
         """``CUDAExtension`` of ``cpp_extension.CUDAExtension(...)``."""
-        return _last_name(call.func)
+        return last_name(call.func)
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """Every call of a function of one of these names, in order of the text."""
@@ -73,7 +75,7 @@ class SetupScript:
     def mentions(self, *names: str) -> bool:
         """One of these names appears in the code, as a name, an attribute or a keyword argument."""
         for node in self.nodes:
-            if isinstance(node, (ast.Name, ast.Attribute)) and _last_name(node) in names:
+            if isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) in names:
                 return True
             if isinstance(node, ast.keyword) and node.arg in names:
                 return True
@@ -274,7 +276,7 @@ def _flag_texts(nodes: Nodes) -> Iterator[str]:
     seen: set[int] = set()
     while roots:
         for node in _walk(roots.pop(), seen):
-            yield from _constant(node) if not _is_nvcc_key(node) else ()
+            yield from constants(node) if not _is_nvcc_key(node) else ()
             if isinstance(node, ast.Name):
                 roots.extend(filled.pop(node.id, ()))
 
@@ -299,12 +301,12 @@ def _fillings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """The right-hand sides and arguments through which lists get their items, each with the list's name."""
     if isinstance(node, (ast.Assign, ast.AugAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from ((_last_name(target), node.value) for target in targets)
+        yield from ((last_name(target), node.value) for target in targets)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr in ("append", "extend", "insert"):
-            yield from ((_last_name(node.func.value), argument) for argument in node.args)
+            yield from ((last_name(node.func.value), argument) for argument in node.args)
     elif isinstance(node, (ast.For, ast.comprehension)):
-        yield _last_name(node.target), node.iter
+        yield last_name(node.target), node.iter
 
 
 def _keyword_texts(nodes: Nodes, keyword: str) -> Iterator[str]:
@@ -312,7 +314,7 @@ def _keyword_texts(nodes: Nodes, keyword: str) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.keyword) and node.arg == keyword:
             for inner in _walk(node.value, seen):
-                yield from _constant(inner)
+                yield from constants(inner)
 
 
 def _libraries(nodes: Nodes, assigned: Mapping[str, ast.expr]) -> Iterator[str]:
@@ -325,7 +327,7 @@ def _libraries(nodes: Nodes, assigned: Mapping[str, ast.expr]) -> Iterator[str]:
             value = (
                 assigned.get(node.value.id, node.value) if isinstance(node.value, ast.Name) else node.value
             )
-            for text in (text for inner in _walk(value, seen) for text in _constant(inner)):
+            for text in (text for inner in _walk(value, seen) for text in constants(inner)):
                 if keyword == "libraries":
                     yield text
                 elif text.startswith("-l"):
@@ -340,7 +342,7 @@ def _literals(nodes: Nodes) -> Iterator[str]:
     }
     for node in nodes:
         if id(node) not in documentation:
-            yield from _constant(node)
+            yield from constants(node)
 
 
 def _walk(root: ast.AST, seen: set[int]) -> Iterator[ast.AST]:
@@ -351,17 +353,6 @@ def _walk(root: ast.AST, seen: set[int]) -> Iterator[ast.AST]:
             seen.add(id(node))
             yield node
             pending += ast.iter_child_nodes(node)
-
-
-def _last_name(node: ast.AST) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    return node.attr if isinstance(node, ast.Attribute) else ""
-
-
-def _constant(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
 
 
 def _unique(texts: Iterator[str]) -> tuple[str, ...]:
