@@ -172,6 +172,6 @@ def no_gpu_problem(facts: Facts) -> Problem:
         "no-gpu-to-target",
         what,
         meaning="Without a GPU to ask, splatfix cannot know which architecture the code must run on.",
-        todo=(say("Name it with --target: sm_120 for an RTX 50 card, sm_89 for an RTX 40 card."),),
+        todo=(say("Name it: --target sm_120 for an RTX 50 card, --target sm_89 for an RTX 40 card."),),
         exit_code=Exit.UNDETERMINED,
     )
