@@ -9,8 +9,9 @@ from splatfix.core.step import Step, fill_in, run, say
 from splatfix.facts import Facts, Installer, Interpreter
 from splatfix.knowledge import Arch
 
-BY_RELEASE = ("gsplat",)
-"""Extensions that ``splatfix install`` takes by their release on PyPI (``gsplat==1.5.3``)."""
+BY_RELEASE = {"gsplat": "1.5.3"}
+"""Extensions that ``splatfix install`` takes by their release on PyPI, and the one to name where none is asked for: their
+wheel compiles at the first import, so the source is fetched and built ahead of that."""
 
 
 def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: str = "") -> Step:

@@ -11,6 +11,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix.checks.recognition import Recognition, recognise
+from splatfix.context.commands import BY_RELEASE
 from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
 from splatfix.core.errors import Exit, Problem, usage_problem
 from splatfix.core.step import Step, fill_in, run, say
@@ -51,8 +52,6 @@ from splatfix.plan.parts import variants_of_source
 _LOOKED_AT = 300
 _NAMED = 6
 
-# Installed by their release: their wheel compiles at the first import, so the source is fetched and built ahead of that.
-_BY_RELEASE = {"gsplat": "gsplat==1.5.3"}
 _ADDRESS = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|git@[\w.-]+:")
 
 
@@ -132,10 +131,10 @@ def _no_folder(text: str) -> Problem:
 def _other_spellings(text: str) -> tuple[Step, ...]:
     """What to do with a SOURCE that is not a folder: a package by name, the address of a repository."""
     name = re.split(r"[=<>~!\[ ]", text)[0].lower()
-    if name in _BY_RELEASE:
+    if name in BY_RELEASE:
         return (
             fill_in(
-                *("splatfix", "install", _BY_RELEASE[name], "--target", "ARCH"),
+                *("splatfix", "install", install_name(name), "--target", "ARCH"),
                 text="Name the release to build",
             ),
         )
@@ -156,7 +155,8 @@ def _other_spellings(text: str) -> tuple[Step, ...]:
 
 def install_name(extension: str) -> str:
     """What ``splatfix install`` takes for an extension of this name where no folder of it is known; "": nothing does."""
-    return _BY_RELEASE.get(extension.lower(), "")
+    name = extension.lower()
+    return f"{name}=={BY_RELEASE[name]}" if name in BY_RELEASE else ""
 
 
 def whole_disk(folder: Path) -> Problem | None:
