@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks.recognition import Recognition, recognise
 from splatfix.context.commands import BY_RELEASE
+from splatfix.context.imports import brought_by
 from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
 from splatfix.core.errors import Exit, Problem, usage_problem
 from splatfix.core.step import Step, fill_in, run, say
@@ -105,12 +106,15 @@ def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] 
 
 
 def _with_what_it_hides(folder: Path, notes: list[str]) -> list[Path]:
-    """A package; before it the extensions below it where its own setup.py compiles nothing and they are others' to build."""
-    below = [path for path in walk_extensions(folder).found if path != folder]
-    if not below or not is_checkout(folder):
+    """A package; before it the extensions below it that it imports, or all of them where it compiles nothing itself."""
+    below = walk_extensions(folder, below=True).found if is_checkout(folder) else ()
+    if below and walk_extensions(folder, depth=0).found:
+        wanted = {item.name for item in read_source(folder).needs}
+        below = tuple(path for path in below if brought_by([read_source(path)]) & wanted)
+    if not below:
         return [folder]
     names = ", ".join(path.relative_to(folder).as_posix() for path in below)
-    notes.append(f"{folder.name} compiles nothing itself; its extensions ({names}) are built first")
+    notes.append(f"{folder.name} needs extensions that lie below it ({names}); they are built first")
     return [*below, folder]
 
 

@@ -22,7 +22,7 @@ class Dependencies:
     step: InstallDependencies | None = None
     """To be done before anything is built; None where nothing is missing or nobody asked for it."""
     notes: tuple[str, ...] = ()
-    """What the training scripts will lack, each as a sentence."""
+    """What packages and training scripts will lack after all, each as a sentence."""
 
 
 def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source]) -> Dependencies | Problem:
@@ -32,6 +32,7 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     """
     wanted: dict[str, str] = {}
     modules: dict[str, None] = {}
+    notes: list[str] = []
     for source in sources:
         problem = missing_build_tools(facts, source, sources, installing=request.with_dependencies)
         if problem and problem.code == "build-tools-missing":
@@ -43,8 +44,9 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
         if problem:
             return problem
         wanted |= dict.fromkeys(lacking_requirements(facts, source, sources), f"{source.label} needs it")
-        modules |= dict.fromkeys(undeclared(facts, source, sources).modules)
-    notes: list[str] = []
+        lost = undeclared(facts, source, sources)
+        modules |= dict.fromkeys(lost.modules)
+        notes += _unknown(f"{source.label} imports", lost)
     for text in request.sources:
         lost = _lacked_by_scripts(text, facts, sources)
         wanted |= dict.fromkeys(
@@ -83,11 +85,12 @@ def _notes(lost: MissingModules, facts: Facts, *, installing: bool) -> list[str]
         )
     for item in lost.repositories:
         notes.append(f"its scripts import {item.module}, which has to be built from {item.address}")
-    if lost.unknown:
-        notes.append(
-            f"its scripts import {', '.join(lost.unknown)}, not installed; what brings it is for its README to say"
-        )
-    return notes
+    return notes + _unknown("its scripts import", lost)
+
+
+def _unknown(who: str, lost: MissingModules) -> list[str]:
+    told = f"{who} {', '.join(lost.unknown)}, not installed; what brings it is for its README to say"
+    return [told] if lost.unknown else []
 
 
 def _targets(request: Request) -> tuple[str, ...]:

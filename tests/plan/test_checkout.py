@@ -44,6 +44,19 @@ def test_extensions_below_a_package_are_built_first(tmp_path: Path) -> None:
     assert "nets_ops_lib" in notes[0]
 
 
+def test_an_extension_that_a_package_imports_is_built_first(tmp_path: Path) -> None:
+    """FRNN, which compiles code of its own, imports prefix_sum, which has to be built from a folder below it."""
+    (tmp_path / ".git").mkdir()
+    cuda_source(tmp_path, "nets")
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "__init__.py").write_text("from scan import scan_cuda\n")
+    cuda_source(tmp_path / "external" / "scan", "scan")
+    cuda_source(tmp_path / "bench" / "rival", "rival")
+    sources, notes = sources_in([str(tmp_path)])
+    assert [source.name for source in sources] == ["scan", "nets"]
+    assert "external/scan" in notes[0]
+
+
 def test_settings_of_a_linter_are_no_package(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")

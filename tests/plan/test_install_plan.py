@@ -240,6 +240,18 @@ def test_what_it_imports_is_looked_for_before_it_is_compiled(tmp_path: Path) -> 
     assert "typing_extensions" in error.what, "markers are those of the target's Python, not of ours"
 
 
+def test_an_import_of_unknown_origin_is_named_before_the_build(tmp_path: Path) -> None:
+    folder = cuda_source(tmp_path / "dgr")
+    (folder / "dgr").mkdir()
+    (folder / "dgr" / "__init__.py").write_text("import torch\nfrom house_made import scan\n")
+    facts = machine(packages=_PACKAGES)
+    facts = dataclasses.replace(
+        facts, environment=dataclasses.replace(facts.environment, modules=Fact(("torch",), "test"))
+    )
+    made = plan(folder, facts)
+    assert any("house_made" in note and "dgr" in note for note in made.notes), made.notes
+
+
 def test_torch_is_never_changed_for_a_source(tmp_path: Path) -> None:
     there = _PACKAGES | {"numpy": "2.1", "rich": "13.0", "jaxtyping": "0.2"}
     old = dataclasses.replace(TORCH, version="1.13.1+cu130")

@@ -102,9 +102,18 @@ def extension_folders(folder: Path, depth: int = 3, reader: FolderReader | None 
 
 
 def walk_extensions(
-    folder: Path, depth: int = 3, most: int = MOST_FOLDERS, reader: FolderReader | None = None
+    folder: Path,
+    depth: int = 3,
+    most: int = MOST_FOLDERS,
+    reader: FolderReader | None = None,
+    *,
+    below: bool = False,
 ) -> FolderWalk:
-    """The same, with what could not be read; the nearest folders first, and no more than ``most`` of them."""
+    """The same, with what could not be read; the nearest folders first, and no more than ``most`` of them.
+
+    Args:
+        below: the folder itself does not count, so that those inside an extension are found.
+    """
     reader = reader or FolderReader()
     pending, found, unreadable = [(folder, depth)], list[Path](), list[Path]()
     seen = 0
@@ -114,7 +123,7 @@ def walk_extensions(
             reader.leave_out(folder, f"it holds more than {most} folders; the others are not looked into")
             return FolderWalk(tuple(sorted(found)), tuple(unreadable), complete=False)
         seen += 1
-        if _declares_modules(here, reader):
+        if not (below and here == folder) and _declares_modules(here, reader):
             found.append(here)
         elif left:
             inside = reader.children(here)

@@ -196,7 +196,8 @@ class _Reading:
     def _names_elsewhere(self) -> frozenset[str]:
         """Top-level modules anywhere in the folder: what puts them on Python's path is not always to be read.
 
-        What lies inside a package is none: lpipsPyTorch/modules/lpips.py is not what ``import lpips`` finds.
+        What lies inside a package is none: lpipsPyTorch/modules/lpips.py is not what ``import lpips`` finds; nor is the
+        folder of a setup.py, whatever its name: what that builds is not there before.
         """
         found: set[str] = set()
         pending = [(self.root, 4)]
@@ -206,7 +207,8 @@ class _Reading:
             folder, depth = pending.pop(0)
             inside = FolderReader().children(folder)
             names = {item.name for item in inside}
-            if folder != self.root and any(name.endswith(".py") for name in names):
+            installable = "setup.py" in names and "__init__.py" not in names
+            if folder != self.root and not installable and any(name.endswith(".py") for name in names):
                 found.add(folder.name)
             if "__init__.py" in names:
                 continue

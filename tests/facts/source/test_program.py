@@ -95,6 +95,12 @@ def test_a_module_elsewhere_in_the_folder_is_not_missing(tmp_path: Path) -> None
     assert imported(tmp_path, "import tool, absent\n", **files) == ["absent"]
 
 
+def test_what_another_setup_script_compiles_is_missing(tmp_path: Path) -> None:
+    """FRNN imports prefix_sum, which external/prefix_sum/setup.py compiles: the folder of that name is no package."""
+    files = {"external/scan/setup": "", "external/scan/test": ""}
+    assert imported(tmp_path, "import scan\n", **files) == ["scan"]
+
+
 def test_what_lies_inside_a_package_is_not_found_by_its_name_alone(tmp_path: Path) -> None:
     """lpipsPyTorch/modules/lpips.py of Inria's family beside `import lpips`, seen in mip-splatting and 4DGaussians."""
     files = {"lpipsPyTorch/__init__": "from .modules.lpips import LPIPS\n", "lpipsPyTorch/modules/lpips": ""}
