@@ -1,0 +1,374 @@
+"""Stand-ins for the CUDA extensions of splatting stacks: real compiled extensions, for the CPU.
+
+Their compiled functions take exactly what the public ones take (`signatures.toml`), so that a wrong call fails as with the
+real one; they compute with splatfix's own kernels, or are sabotaged. The Python around them is generated from
+`splatfix/knowledge/data/stacks.json`: settings, arguments of `forward`, and what comes back.
+
+    put(site, "mip")                                  # into a folder on sys.path
+    put(site, "simple-knn", sabotage="segfault")
+    write_source(folder, "mip")                       # with a setup.py, to be built and installed
+
+One compilation serves all (about a minute, kept in the cache that `cache_folder` names).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import json
+import os
+import re
+import shutil
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = Path(__file__).parent
+TABLE = HERE.parents[1] / "splatfix" / "knowledge" / "data" / "stacks.json"
+SABOTAGES = (
+    "",  # computes rightly
+    "wrong-values",
+    "halved-gradients",
+    "zero-gradients",
+    "refuses",  # the extension's own check of an argument's shape
+    "no-kernel-image",
+    "illegal-address",  # the call returns; every later operation of the process fails
+    "segfault",
+    "hang",
+)
+_TYPES = {
+    "f": "const float",
+    "i": "const int",
+    "b": "const bool",
+    "o": "const py::object&",
+    "": "const Tensor&",
+}
+
+
+@functools.lru_cache(maxsize=None)
+def signatures() -> dict[str, dict[str, str]]:
+    """Variant -> compiled function -> its arguments and results, inherited ones included."""
+    table: dict[str, dict[str, str]] = tomllib.loads((HERE / "signatures.toml").read_text(encoding="utf-8"))
+    found: dict[str, dict[str, str]] = {}
+    for name, row in table.items():
+        found[name] = {**found.get(row.get("like", ""), {}), **row}
+        found[name].pop("read")
+        found[name].pop("like", None)
+    return found
+
+
+VARIANTS = tuple(signatures())
+
+
+def missing() -> str:
+    """What this machine lacks to compile them; "" for nothing."""
+    if sys.platform != "linux":
+        return "stand-ins are made for Linux"
+    return "; ".join(f"no {name} here" for name in ("c++", "ninja") if shutil.which(name) is None)
+
+
+def module_of(variant: str) -> str:
+    """The package that the variant is imported as."""
+    return {"fused-ssim": "fused_ssim", "simple-knn": "simple_knn"}.get(variant) or _row(variant)["module"]
+
+
+def put(site: Path, variant: str, sabotage: str = "") -> None:
+    """Install a stand-in into a folder that is on ``sys.path``, compiled when it is not yet."""
+    assert sabotage in SABOTAGES, sabotage
+    package = site / module_of(variant)
+    package.mkdir(parents=True, exist_ok=True)
+    for name, text in _package(variant).items():
+        (package / name).write_text(text, encoding="utf-8")
+    library, suffix = _library(variant), sysconfig.get_config_var("EXT_SUFFIX")
+    target = site.joinpath(*library.split("."))
+    shutil.copy2(_compiled(), target.with_name(target.name + suffix))
+    described = _description(variant, sabotage)
+    target.with_name(f"{target.name}.standin").write_text(described, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def imported(site: Path, variant: str) -> Iterator[Any]:
+    """The stand-in that was put into ``site``, imported into this process; afterwards it is forgotten."""
+    name = module_of(variant)
+    sys.path.insert(0, str(site))
+    importlib.invalidate_caches()
+    try:
+        yield importlib.import_module(f"{name}._C" if variant == "simple-knn" else name)
+    finally:
+        sys.path.remove(str(site))
+        for loaded in [key for key in sys.modules if key.partition(".")[0] in (name, "fused_ssim_cuda")]:
+            del sys.modules[loaded]
+
+
+def write_source(folder: Path, variant: str, sabotage: str = "") -> None:
+    """Write a stand-in as a source tree with a setup.py, as the real one comes; building it takes about half a minute."""
+    assert sabotage in SABOTAGES, sabotage
+    package = folder / module_of(variant)
+    package.mkdir(parents=True, exist_ok=True)
+    for name, text in _package(variant).items():
+        (package / name).write_text(text, encoding="utf-8")
+    described = json.dumps(_description(variant, sabotage))
+    source = (HERE / "extension.cpp").read_text(encoding="utf-8")
+    (folder / "ext.cpp").write_text(f"#define STANDIN {described}\n{source}", encoding="utf-8")
+    (folder / "signatures.inc").write_text(_bindings([variant]), encoding="utf-8")
+    (folder / "setup.py").write_text(
+        "from setuptools import setup\n"
+        "from torch.utils.cpp_extension import BuildExtension, CppExtension\n\n"
+        "setup(\n"
+        f"    name={module_of(variant)!r},\n"
+        f"    packages=[{module_of(variant)!r}],\n"
+        f"    ext_modules=[CppExtension({_library(variant)!r}, ['ext.cpp'])],\n"
+        "    cmdclass={'build_ext': BuildExtension},\n"
+        ")\n",
+        encoding="utf-8",
+    )
+
+
+def cache_folder() -> Path:
+    """Where compiled stand-ins are kept: SPLATFIX_STANDINS, or a folder of this user's beside other temporary files."""
+    named = os.environ.get("SPLATFIX_STANDINS")
+    return Path(named) if named else Path(tempfile.gettempdir()) / f"splatfix-standins-{os.getuid()}"
+
+
+def _description(variant: str, sabotage: str) -> str:
+    """What the compiled library reads: variant, sabotage, and the module that computes."""
+    return f"{variant}\n{sabotage}\n{module_of(variant)}.standin_compute\n"
+
+
+def _library(variant: str) -> str:
+    """The compiled module."""
+    return "fused_ssim_cuda" if variant == "fused-ssim" else f"{module_of(variant)}._C"
+
+
+@functools.lru_cache(maxsize=None)
+def _compiled() -> Path:
+    """The library that serves all variants; compiled where the cache lacks it."""
+    import torch
+    from torch.utils import cpp_extension
+
+    bindings = _bindings(list(VARIANTS))
+    source = (HERE / "extension.cpp").read_text(encoding="utf-8")
+    key = json.dumps([source, bindings, torch.__version__, sys.version])
+    folder = cache_folder() / hashlib.sha256(key.encode()).hexdigest()[:16]
+    library = folder / "standin.so"
+    if not library.is_file():
+        with tempfile.TemporaryDirectory() as work:
+            Path(work, "signatures.inc").write_text(bindings, encoding="utf-8")
+            cpp_extension.load(
+                "standin",
+                [str(HERE / "extension.cpp")],
+                extra_cflags=["-O0", f"-I{work}"],
+                build_directory=work,
+                is_python_module=False,
+            )
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(Path(work, "standin.so"), folder / f"standin.{os.getpid()}")
+            (folder / f"standin.{os.getpid()}").replace(
+                library
+            )  # whole, also beside another process that compiles
+    return library
+
+
+def _bindings(variants: list[str]) -> str:
+    """C++: each variant's functions; those that take the same types share one instantiation."""
+    kinds: dict[tuple[str, ...], str] = {}
+    lines: list[str] = []
+    for variant in variants:
+        lines.append(f'if (variant == "{variant}") {{')
+        for function, text in signatures()[variant].items():
+            takes, _, gives = text.partition("->")
+            words = takes.split()
+            types = tuple(_TYPES[word.partition(":")[2]] for word in words)
+            kind = kinds.setdefault(types, f"bind{len(kinds)}")
+            names = " ".join(word.partition(":")[0] for word in [*words, "->", *gives.split()])
+            lines.append(f'    m.def("{function}", {kind}("{function}", "{names}"));')
+        lines.append("}")
+    heads = []
+    for types, kind in kinds.items():
+        parameters = ", ".join(f"{type_} a{i}" for i, type_ in enumerate(types))
+        values = ", ".join(f"a{i}" for i in range(len(types)))
+        heads.append(
+            f"auto {kind} = [](const char* function, const char* names) {{\n"
+            f"    return [=]({parameters}) {{ return call(function, names, py::make_tuple({values})); }};\n}};"
+        )
+    return "\n".join([*heads, *lines]) + "\n"
+
+
+@functools.lru_cache(maxsize=None)
+def _rows() -> dict[str, Any]:
+    rows: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["variants"]
+    return rows
+
+
+def _row(variant: str) -> dict[str, Any]:
+    row: dict[str, Any] = _rows()[variant]
+    return row
+
+
+def _package(variant: str) -> dict[str, str]:
+    """The Python files of the package; simple_knn has none of its own."""
+    files = {"standin_compute.py": (HERE / "compute.py").read_text(encoding="utf-8")}
+    if variant == "fused-ssim":
+        files["__init__.py"] = _SSIM
+    elif variant != "simple-knn":
+        files["__init__.py"] = _rasterizer(variant)
+    return files
+
+
+# Of the Python side, what the compiled side calls otherwise.
+_INPUTS = {"colors_precomp": "colors", "cov3D_precomp": "cov3D", "shs": "sh"}
+_SCREEN = ("means2D", "means2D_abs", "scores")  # inputs that only receive a gradient
+
+
+def _rasterizer(variant: str) -> str:
+    """The Python around a rasterizer: settings, an autograd function that calls ``_C`` by position, and the module."""
+    row, compiled = _row(variant), signatures()[variant]
+    function = next(name for name in compiled if re.fullmatch(r"rasterize_\w+s", name))
+    takes, gives = _names(compiled[function])
+    back_takes, back_gives = _names(compiled[f"{function}_backward"])
+    settings, forward = row["settings"], row["forward"]
+    inputs = [_INPUTS.get(name, name) for name in forward]
+    results = [_RESULTS.get((variant, name), name) for name in row["returns"]]
+    prefix = row["rasterizer_class"].removesuffix("Rasterizer")
+    integers = ("image_height", "image_width", "sh_degree")
+    flags = (
+        "prefiltered",
+        "debug",
+        "antialiasing",
+        "require_depth",
+        "require_coord",
+        "render_geo",
+        "get_flag",
+    )
+    kinds = {**dict.fromkeys(integers, "int"), **dict.fromkeys(flags, "bool")}
+    kinds.update(dict.fromkeys(("tanfovx", "tanfovy", "scale_modifier", "kernel_size", "mult"), "float"))
+    kinds.update(settings="object")
+
+    def argument(name: str) -> str:
+        if name == "settings":
+            return "settings.settings.to_dict()"
+        if name == "pixel_weights":
+            return "torch.zeros(0) if settings.pixel_weights is None else settings.pixel_weights"
+        return f"settings.{name}" if name in settings else name
+
+    required = [name for name in forward if name not in _optional(variant)]
+    parameters = [name if name in required else f"{name}=None" for name in forward]
+    kept = [name for name in dict.fromkeys([*takes, *gives]) if name in back_takes and name not in settings]
+    lines = [
+        f'"""Stand-in for {row["module"]} ({variant}): made by splatfix\'s tests, computes on the CPU."""',
+        "from typing import NamedTuple",
+        "import torch",
+        "from . import _C",
+        "",
+        f"class {prefix}RasterizationSettings(NamedTuple):",
+        *(f"    {name}: {kinds.get(name, 'torch.Tensor')}" for name in settings),
+        "",
+        "class _Rasterize(torch.autograd.Function):",
+        "    @staticmethod",
+        f"    def forward(ctx, {', '.join(inputs)}, settings):",
+        f"        {', '.join(gives)} = _C.{function}({', '.join(map(argument, takes))})",
+        "        ctx.settings = settings",
+        f"        ctx.kept = dict({', '.join(f'{name}={name}' for name in kept)})",
+        f"        return {', '.join(results)}",
+        "    @staticmethod",
+        f"    def backward(ctx, {', '.join(f'grad_{name}' for name in results)}):",
+        "        settings = ctx.settings",
+        *(f"        {name} = ctx.kept['{name}']" for name in kept),
+        f"        {', '.join(f'd_{name}' for name in back_gives)} = _C.{function}_backward("
+        + ", ".join(map(argument, back_takes))
+        + ")",
+        f"        return {', '.join(f'd_{name}' if name in back_gives else 'None' for name in inputs)}, None",
+        "",
+        f"class {prefix}Rasterizer(torch.nn.Module):",
+        "    def __init__(self, raster_settings):",
+        "        super().__init__()",
+        "        self.raster_settings = raster_settings",
+        "    def markVisible(self, positions):",
+        "        settings = self.raster_settings",
+        "        return _C.mark_visible(positions, settings.viewmatrix, settings.projmatrix)",
+        f"    def forward(self, {', '.join(parameters)}):",
+        "        if (shs is None) == (colors_precomp is None):",
+        "            raise Exception('Give either SHs or precomputed colors')",
+        *(
+            f"        {name} = torch.Tensor([]) if {name} is None else {name}"
+            for name in forward
+            if name not in required
+        ),
+        f"        return _Rasterize.apply({', '.join(forward)}, self.raster_settings)",
+        "",
+    ]
+    if "SparseGaussianAdam" in row["extra_classes"]:
+        lines += _ADAM
+    if "ExtendedSettings" in row["extra_classes"]:
+        lines += ["class ExtendedSettings:", "    def to_dict(self):", "        return {}", ""]
+    return "\n".join(lines)
+
+
+# The forward's results that the compiled function names otherwise.
+_RESULTS = {("mesh", "image"): "color"}
+_ADAM = [
+    "class SparseGaussianAdam(torch.optim.Adam):",
+    "    def __init__(self, params, lr, eps):",
+    "        super().__init__(params=params, lr=lr, eps=eps)",
+    "    @torch.no_grad()",
+    "    def step(self, visibility, N):",
+    "        for group in self.param_groups:",
+    "            (param,) = group['params']",
+    "            if param.grad is not None:",
+    "                state = self.state[param]",
+    "                for name in ('exp_avg', 'exp_avg_sq'):",
+    "                    state.setdefault(name, torch.zeros_like(param))",
+    "                _C.adamUpdate(param, param.grad, state['exp_avg'], state['exp_avg_sq'], visibility,",
+    "                              group['lr'], 0.9, 0.999, group['eps'], N, param.numel() // N)",
+    "",
+]
+
+
+def _optional(variant: str) -> set[str]:
+    optional = {"dc", "shs", "colors_precomp", "scales", "rotations", "cov3D_precomp", "all_map"}
+    return optional | {"view2gaussian_precomp"}
+
+
+def _names(text: str) -> tuple[list[str], list[str]]:
+    takes, _, gives = text.partition("->")
+    return [word.partition(":")[0] for word in takes.split()], [
+        word.partition(":")[0] for word in gives.split()
+    ]
+
+
+_SSIM = '''"""Stand-in for fused_ssim: made by splatfix's tests, computes on the CPU."""
+import torch
+from fused_ssim_cuda import fusedssim, fusedssim_backward
+
+
+class FusedSSIMMap(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, c1, c2, img1, img2, padding, train):
+        found, *partial = fusedssim(c1, c2, img1, img2, train)
+        ctx.save_for_backward(img1.detach(), img2, *partial)
+        ctx.options = c1, c2, padding
+        return found[:, :, 5:-5, 5:-5] if padding == "valid" else found
+
+    @staticmethod
+    def backward(ctx, grad):
+        img1, img2, *partial = ctx.saved_tensors
+        c1, c2, padding = ctx.options
+        if padding == "valid":
+            grad = torch.nn.functional.pad(grad, (5, 5, 5, 5))
+        return None, None, fusedssim_backward(c1, c2, img1, img2, grad, *partial), None, None, None
+
+
+def fused_ssim(img1, img2, padding="same", train=True):
+    assert padding in ("same", "valid")
+    return FusedSSIMMap.apply(0.01**2, 0.03**2, img1.contiguous(), img2, padding, train).mean()
+'''
