@@ -55,7 +55,7 @@ _TYPES = {
 }
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def signatures() -> dict[str, dict[str, str]]:
     """Variant -> compiled function -> its arguments and results, inherited ones included."""
     table: dict[str, dict[str, str]] = tomllib.loads((HERE / "signatures.toml").read_text(encoding="utf-8"))
@@ -150,7 +150,7 @@ def _library(variant: str) -> str:
     return "fused_ssim_cuda" if variant == "fused-ssim" else f"{module_of(variant)}._C"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _compiled() -> Path:
     """The library that serves all variants; compiled where the cache lacks it."""
     import torch
@@ -204,7 +204,7 @@ def _bindings(variants: list[str]) -> str:
     return "\n".join([*heads, *lines]) + "\n"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _rows() -> dict[str, Any]:
     rows: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["variants"]
     return rows

@@ -37,7 +37,7 @@ class _BrokenContext(TorchDispatchMode):
 def call(variant: str, sabotage: str, function: str, names: str, arguments: tuple[Any, ...]) -> Any:
     """One call of a compiled function; `names` are those of its arguments, then `->` and those of its results."""
     takes, _, gives = names.partition("->")
-    given = dict(zip(takes.split(), arguments))
+    given = dict(zip(takes.split(), arguments, strict=True))
     if sabotage == "no-kernel-image":
         raise RuntimeError(NO_IMAGE)
     if sabotage == "refuses":
@@ -136,7 +136,7 @@ def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
             images["out_all_map"] = draw(features, None, torch.zeros(count, 3), flat).color
             images["out_plane_depth"] = drawn.depth
     plain = {name: image.detach() for name, image in images.items()}
-    plain.update({name: EMPTY for name in _UNUSED}, radii=drawn.radii, buckets=1)
+    plain.update(dict.fromkeys(_UNUSED, EMPTY), radii=drawn.radii, buckets=1)
     plain.setdefault("out_all_map", torch.zeros(5, *drawn.color.shape[1:]))
     plain.setdefault("out_plane_depth", drawn.depth.detach())
     plain.update(is_used=(drawn.radii > 0).int(), accum_metric_counts=torch.zeros(count, dtype=torch.int32))
@@ -145,10 +145,25 @@ def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     return dict(plain, rendered=_keep(leaves, images))
 
 
-_UNUSED = (
-    "geometry binning image sample kernel_times countBuffer listBuffer listBufferRender listBufferDistance centers depths "
-    "my_radii accum_weights accum_count accum_blend accum_dist out_observe"
-).split()
+_UNUSED = [
+    "geometry",
+    "binning",
+    "image",
+    "sample",
+    "kernel_times",
+    "countBuffer",
+    "listBuffer",
+    "listBufferRender",
+    "listBufferDistance",
+    "centers",
+    "depths",
+    "my_radii",
+    "accum_weights",
+    "accum_count",
+    "accum_blend",
+    "accum_dist",
+    "out_observe",
+]
 
 
 def _rasterize_backward(variant: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +181,7 @@ def _rasterize_backward(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     )
     gradients: dict[str, Any] = {
         name: torch.zeros_like(leaf) if gradient is None else gradient
-        for (name, leaf), gradient in zip(leaves.items(), found)
+        for (name, leaf), gradient in zip(leaves.items(), found, strict=True)
     }
     screen = gradients.get("means2D", EMPTY)
     gradients.update(means2D_abs=screen.abs(), scores=torch.zeros(len(screen), 1))
@@ -212,7 +227,7 @@ def _triangles(variant: str, given: dict[str, Any]) -> dict[str, Any]:
         )
         images = {"color": drawn.color, "depth": drawn.depth}
     plain = {name: image.detach() for name, image in images.items()}
-    plain.update({name: EMPTY for name in ("geometry", "binning", "image")}, radii=drawn.radii)
+    plain.update(dict.fromkeys(("geometry", "binning", "image"), EMPTY), radii=drawn.radii)
     plain.update(scaling=given["scaling"], density_factor=given["density_factor"])
     return dict(plain, max_blending=torch.zeros(count), rendered=_keep(leaves, images))
 
