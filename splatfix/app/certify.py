@@ -131,7 +131,7 @@ def suggested_options(certificate: Certificate, facts: Facts) -> Options | None:
 
     if certificate.verdict is not Verdict.NOT_CERTIFIED:
         return None
-    return options_after(run_checks(make_context(facts, Goal())), (), facts)
+    return options_after(run_checks(make_context(facts, Goal())), facts, Goal())
 
 
 def next_step(certificate: Certificate, python: str | None) -> Step | None:

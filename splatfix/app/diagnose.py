@@ -47,7 +47,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
         SplatfixError: wrong names of checks, folders or interpreters (exit code 2).
     """
     gc.disable()  # a short-lived process; collecting among the imports takes a tenth of its time
-    from splatfix.app.options import options_after
+    from splatfix.app.options import goal_for, options_after
     from splatfix.checks import run_checks, select
     from splatfix.core.codec import to_json
     from splatfix.core.files import write_json
@@ -62,7 +62,10 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
         write_json(request.save, to_json(facts))
     checks = later.result() if later else checks
     findings = run_checks(make_context(facts, goal), checks)
-    options = options_after(findings, goal.targets, facts, request.repo)
+    # what is to be installed is asked of the checkout only where something has to be done
+    failed = exit_code_of(findings) is Exit.FAILURE
+    wanted = goal_for(request.repo if failed else None, request.targets, facts)
+    options = options_after(findings, facts, wanted)
 
     def data() -> dict[str, Any]:
         from splatfix.report import diagnosis
@@ -78,7 +81,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
             facts,
             findings,
             options=options,
-            why=why_step(request),
+            why=why_step(request, wanted),
             next_step=next_step(facts, request.python) if here else None,
             verbose=verbose,
         )
@@ -137,11 +140,13 @@ def _load_checks() -> tuple[Check, ...]:
     return select()
 
 
-def why_step(request: DiagnoseRequest) -> Step:
-    """The command that shows all options for what was diagnosed."""
-    from splatfix.app.options import is_installable
+def why_step(request: DiagnoseRequest, goal: Goal) -> Step:
+    """The command that shows all options for what was diagnosed.
 
-    repo = [str(request.repo)] if request.repo and is_installable(request.repo) else []
+    Args:
+        goal: of the checkout, whose sources are named where something can be built of it.
+    """
+    repo = list(goal.sources)
     targets = [word for name in request.targets for word in ("--target", name)]
     elsewhere = ["--facts", str(request.facts_file)] if request.facts_file else []
     python = ["--python", request.python] if request.python else []

@@ -13,7 +13,7 @@ from splatfix.app.result import Result, target_python
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, Problem, SplatfixError, require, usage_error
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, run
+from splatfix.core.step import Step, run, say
 from splatfix.core.visible import visible
 
 if TYPE_CHECKING:
@@ -66,17 +66,33 @@ def _fetch_submodules(sources: Sequence[str]) -> None:
     Raises:
         SplatfixError: ``no-git``, ``submodules-not-fetched``; the checkout is then as it was.
     """
-    from splatfix.facts import resolved_folder
     from splatfix.install.submodules import fetch_submodules
     from splatfix.report import console
     from splatfix.report.installation import show_fetched
     from splatfix.report.progress import one_line
 
-    for folder in filter(None, map(resolved_folder, sources)):
+    for folder in _checkouts(sources):
         message = f"Nothing was changed: {visible(str(folder))} is as it was."
         with on_interrupt(message), one_line(console.err(), "Fetching submodules") as doing:
             fetched = fetch_submodules(folder, doing=doing)
         show_fetched(console.err(), folder, fetched)
+
+
+def _checkouts(sources: Sequence[str]) -> list[Path]:
+    """The checkouts that the sources are, or are of: what an extension's build lacks may be a submodule above it."""
+    from splatfix.facts import checkout_around, resolved_folder
+
+    folders = filter(None, map(resolved_folder, sources))
+    return list(dict.fromkeys(map(checkout_around, folders)))
+
+
+def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
+    """What ``--fetch-submodules`` would fetch, one step each; () where nothing that is needed is empty."""
+    from splatfix.install.submodules import wanted_submodules
+
+    return tuple(
+        say(f"fetch {item.words}") for folder in _checkouts(sources) for item in wanted_submodules(folder)
+    )
 
 
 def install(
@@ -189,15 +205,23 @@ def next_step(outcome: Outcome) -> Step | None:
     return run("splatfix", "verify", "--python", outcome.plan.python, text="Next: check accuracy")
 
 
-def plan(request: Request, python: str | None, *, resume: bool = False) -> Result:
+def plan(request: Request, python: str | None, *, resume: bool = False, fetch: bool = False) -> Result:
     """``--dry-run``: the plan, and no change.
+
+    Args:
+        fetch: of the sources as they are once their empty submodules were fetched.
 
     Raises:
         SplatfixError: as :func:`install` before it changes anything.
     """
     from splatfix.facts import gather
-    from splatfix.report import installation
+    from splatfix.report import console, installation
 
+    if fetch:
+        if _to_fetch(request.sources or (".",)):
+            return explain(request, python, (), resume=resume, fetch=True)
+        for folder in _checkouts(request.sources or (".",)):
+            installation.show_fetched(console.err(), folder, ())
     named = resume or bool(request.sources)
     interpreter, request = prepare(request, python, resume=resume)
     facts = gather(interpreter, system=with_toolkit(request.cuda_home))
@@ -210,8 +234,16 @@ def plan(request: Request, python: str | None, *, resume: bool = False) -> Resul
     )
 
 
-def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resume: bool = False) -> Result:
-    """``--dry-run --why``: the plan for these sources with its reasons, and every option of this machine."""
+def explain(
+    request: Request, python: str | None, keep: tuple[str, ...], *, resume: bool = False, fetch: bool = False
+) -> Result:
+    """``--dry-run --why``: the plan for these sources with its reasons, and every option of this machine.
+
+    The exit code is that of the plan: 1 where named sources cannot be built as they are, although there are options.
+
+    Args:
+        fetch: the options begin with fetching the empty submodules of the sources.
+    """
     from splatfix.app.options import checkout_of, options_for
     from splatfix.facts import gather, with_checkout
     from splatfix.knowledge.breakages import source_patterns
@@ -221,6 +253,7 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
 
     named = bool(request.sources)
     repo = checkout_of(request.sources)
+    to_fetch = _to_fetch(request.sources or (".",)) if fetch else ()
     interpreter, request = prepare(request, python, resume=resume)
     facts = gather(interpreter, system=with_toolkit(request.cuda_home))
     if repo is not None:
@@ -229,18 +262,18 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
     if isinstance(made, Problem):  # what it would advise is what follows
         made = replace(made, todo=tuple(step for step in made.todo if not _shows_options(step)))
     plan, problem = (None, made.error()) if isinstance(made, Problem) else (made, None)
-    goal = goal_of(request, keep=keep, sources=request.sources, checkout=facts.checkout.value)
-    fetchable = any(step.command for step in goal.prepare)
-    if problem and problem.exit_code is Exit.USAGE and named and not fetchable:
+    goal = goal_of(request, facts, keep=keep, sources=request.sources, fetch=to_fetch)
+    if problem and problem.exit_code is Exit.USAGE and named:
         raise problem
     if plan and not named and not plan.targets:
         plan = None  # the current folder is some project without a CUDA extension
     if not (named or plan or (problem and problem.exit_code is not Exit.USAGE)):
         goal = Goal(request.targets, keep=keep)
     options = options_for(make_context(facts, goal))
-    problem = (
-        problem if named and not fetchable else None
-    )  # the options begin with what completes the sources
+    if goal.prepare and isinstance(made, Problem):  # the options begin with what completes the sources
+        problem = None if goal.fetch else replace(made, todo=()).error()
+    if not named:
+        problem = None
 
     def text(console: Console) -> None:
         if plan:
@@ -248,11 +281,9 @@ def explain(request: Request, python: str | None, keep: tuple[str, ...], *, resu
             console.print()
         show_options(console, options)
 
-    exit_code = Exit.OK
-    if plan is None and not options.available:
+    exit_code = problem.exit_code if problem else Exit.OK
+    if plan is None and not options.available and exit_code is Exit.OK:
         exit_code = Exit.UNDETERMINED
-    elif plan is None and problem:
-        exit_code = problem.exit_code
     return Result(
         "install",
         lambda: installation.install_document(plan=plan, options=options, dry_run=True),
@@ -277,7 +308,7 @@ def explain_elsewhere(request: Request, facts_file: Path, keep: tuple[str, ...])
     facts = load(facts_file)
     goal = Goal(request.targets, keep=keep)
     if request.sources:
-        goal = goal_of(request, keep=keep, sources=request.sources)
+        goal = goal_of(request, facts, keep=keep, sources=request.sources)
     options = options_for(make_context(facts, goal))
     return Result(
         "install",

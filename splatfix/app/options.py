@@ -21,43 +21,32 @@ def options_for(context: Context) -> Options:
     return find_options(context, _lanes())
 
 
-def options_after(
-    findings: Sequence[Finding],
-    targets: tuple[str, ...],
-    facts: Facts,
-    repo: Path | None = None,
-) -> Options | None:
-    """The options after a diagnosis, with the advice that answers its failures; None where nothing failed.
-
-    Args:
-        repo: the checkout that was looked at, whose extensions are to be installed.
-    """
+def options_after(findings: Sequence[Finding], facts: Facts, goal: Goal) -> Options | None:
+    """The options after a diagnosis, with the advice that answers its failures; None where nothing failed."""
     from splatfix.checks import Status
 
     if not any(item.status is Status.FAIL for item in findings):
         return None
-    from splatfix.plan import Request, advised_options, goal_of
+    from splatfix.plan import advised_options
 
-    goal = Goal(targets)
-    if repo is not None and is_installable(repo):
-        goal = goal_of(Request((str(repo),), targets), sources=(str(repo),), checkout=facts.checkout.value)
     return advised_options(findings, make_context(facts, goal), _lanes())
+
+
+def goal_for(repo: Path | None, targets: tuple[str, ...], facts: Facts) -> Goal:
+    """What is wanted of a checkout: what ``splatfix install`` would make of it, or why it refuses it."""
+    from splatfix.plan import Request, goal_of
+
+    if repo is None:
+        return Goal(targets)
+    return goal_of(Request((str(repo),), targets), facts, sources=(str(repo),))
 
 
 def checkout_of(sources: Sequence[str]) -> Path | None:
     """The one folder that was named, to be read as ``diagnose --repo`` reads it, so that both judge it alike."""
+    from splatfix.plan.checkout import whole_disk
+
     folder = Path(sources[0]).expanduser() if len(sources) == 1 else None
-    return folder if folder and folder.is_dir() and is_installable(folder) else None
-
-
-def is_installable(repo: Path) -> bool:
-    """``splatfix install`` takes this folder, complete or not; false for a folder that only contains other things."""
-    from splatfix.core.errors import Problem
-    from splatfix.plan.checkout import sources_in
-
-    found = sources_in((str(repo),))
-    other = ("not-an-extension", "not-a-checkout", "no-extension-of-its-own")
-    return not (isinstance(found, Problem) and found.code in other)
+    return folder if folder and folder.is_dir() and not whole_disk(folder.resolve()) else None
 
 
 def _lanes() -> tuple[Lane, ...]:

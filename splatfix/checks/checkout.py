@@ -13,8 +13,8 @@ from splatfix.checks.packages import fingerprint, leaf, variant_names
 from splatfix.checks.registry import check
 from splatfix.checks.stack import stack_of
 from splatfix.context import Context
-from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
-from splatfix.core.step import Step, say
+from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of, public_address
+from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
 from splatfix.core.words import few
 from splatfix.facts import Checkout, SplatPackage, Submodule
@@ -35,7 +35,7 @@ def submodules_missing(context: Context) -> Iterator[Outcome]:
     have = _installed_names(context) or set()
     empty = [item for item in found.submodules if item.empty]
     reasons = {item.path: next(_needed_by(item, found), "") for item in empty}
-    needed = [item for item in empty if reasons[item.path] and _module_of(item) not in have]
+    needed = [item for item in empty if reasons[item.path] and module_of(item, found) not in have]
     others = [item for item in empty if item not in needed]
     if needed:
         names = [f"{item.path} ({reasons[item.path]})" for item in needed]
@@ -64,8 +64,8 @@ def _needed_by(item: Submodule, found: Checkout) -> Iterator[str]:
         source.source.label
         for source in found.sources
         if any(
-            posixpath.normpath(posixpath.join(source.path, lost)) == item.path
-            for lost in source.source.missing_folders
+            holds(item, posixpath.normpath(posixpath.join(source.path, lost)))
+            for lost in source.source.lacking
         )
     ]
     if users:
@@ -74,7 +74,7 @@ def _needed_by(item: Submodule, found: Checkout) -> Iterator[str]:
         yield f"{known.name} needs it"
     elif item.named_in:
         yield f"{item.named_in[0]} needs it"
-    elif _module_of(item) in found.imports or re.search(r"(^|/)submodules/", item.path):
+    elif module_of(item, found) in found.imports or re.search(r"(^|/)submodules/", item.path):
         yield "an extension"
 
 
@@ -88,6 +88,19 @@ class Needed:
     """From which a relative address is seen."""
     commit: str
     """What belongs there; "" where nothing tells."""
+
+    @property
+    def address(self) -> str:
+        """Where it is fetched from; "" where .gitmodules names nothing at https or ssh."""
+        return public_address(self.submodule.url, self.remote)
+
+    @property
+    def words(self) -> str:
+        """``submodules/simple-knn from https://... at 86710c2d4b``."""
+        at = f"at {self.commit[:10]}" if self.commit else "at its newest commit"
+        return (
+            f"{self.submodule.path} from {self.address or 'an address that .gitmodules does not name'} {at}"
+        )
 
 
 def needed_submodules(found: Checkout) -> tuple[Needed, ...]:
@@ -104,10 +117,6 @@ def needed_submodules(found: Checkout) -> tuple[Needed, ...]:
             path = posixpath.normpath(posixpath.join(source.path, own.path))
             needed.setdefault(path, Needed(replace(own, path=path), "", own.recorded or ""))
     return tuple(needed.values())
-
-
-def _module_of(item: Submodule) -> str:
-    return item.path.rpartition("/")[2].replace("-", "_")
 
 
 def _empty_evidence(item: Submodule) -> Evidence:
@@ -133,12 +142,11 @@ def glm_missing(context: Context) -> Iterator[Outcome]:
     """The rasterizers of Inria's family include glm from a submodule of their own, `third_party/glm`. Without `--recursive`
     it stays empty and the build ends in "glm/glm.hpp: No such file or directory"."""
     found = context.checkout
-    told = {item.path for item in found.submodules if item.empty} if found else set()
     for item in found.sources if found else ():
         lost = [
             name
             for name in item.source.missing_folders
-            if posixpath.normpath(posixpath.join(item.path, name)) not in told
+            if not _in_empty_submodule(found, posixpath.join(item.path, name))
         ]
         if lost:
             own = [one for one in item.source.submodules if one.path in lost]
@@ -157,13 +165,24 @@ def glm_missing(context: Context) -> Iterator[Outcome]:
             )
 
 
+def _in_empty_submodule(found: Checkout | None, path: str) -> bool:
+    """submodules-missing tells of it."""
+    empty = [item for item in found.submodules if item.empty] if found else []
+    return any(holds(item, posixpath.normpath(path)) for item in empty)
+
+
 @check("source-incomplete", family="checkout", title="Files that setup.py compiles are there")
 def source_incomplete(context: Context) -> Iterator[Outcome]:
     """setup.py names the files that it compiles. Where one of them is missing (an interrupted download, a commit that moved
     it, a file that .gitignore swallowed) the build ends in "No such file or directory" or "no rule to make"."""
     found = context.checkout
     for item in found.sources if found else ():
-        lost = [name for module in item.source.modules for name in module.missing]
+        lost = [
+            name
+            for module in item.source.modules
+            for name in module.missing
+            if not _in_empty_submodule(found, posixpath.join(item.path, name))
+        ]
         if lost:
             yield fail(
                 f"{item.source.label} lacks {few(lost)}.",
@@ -321,12 +340,26 @@ def _own_rasterizer(context: Context, found: Checkout, module: str) -> tuple[Ste
                 say("Build the checkout's own, in an environment of its own:"),
                 context.install(item.source.folder),
             )
-    known = stacks.lookalike(module)
-    if known is not None:
-        return (say(f"Install {known.wanted}."),)
-    if empty := [item for item in found.submodules if item.empty and _module_of(item) == module]:
+    if empty := [item for item in found.submodules if item.empty and module_of(item, found) == module]:
         return (*fetching(context, empty), context.install(f"{found.folder}/{empty[0].path}"))
-    return (say(f"Install {module} as the stack's README says, with --no-build-isolation."),)
+    stack = stack_of(found)
+    known = stacks.recipe(stack.key) if stack else None
+    for part in known.parts if known else ():
+        row = stacks.variant(part.variant)
+        if part.install and module == (row.module if row else part.install.partition("==")[0]):
+            return bringing(context, part.clone, part.install)
+    named = stacks.lookalike(module)
+    for address in (*found.clones, *([named.wanted] if named else [])):
+        name = address.rstrip("/").rpartition("/")[2].removesuffix(".git")
+        if "://" in address and name.replace("-", "_") == module:
+            return bringing(context, address.removeprefix("git+"), f"./{name}")
+    return (say(f"Install {module} as the README of the checkout says, with --no-build-isolation."),)
+
+
+def bringing(context: Context, address: str, source: str) -> tuple[Step, ...]:
+    """Clone what is in no folder of the checkout ("": nothing to clone), and install it."""
+    clone = (run("git", "clone", "--recursive", address),) if address else ()
+    return (*clone, context.install(source))
 
 
 def _installed_names(context: Context) -> set[str] | None:

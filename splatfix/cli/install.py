@@ -198,10 +198,12 @@ def install(
     if facts_file:
         finish(app.explain_elsewhere(request, facts_file, tuple(keep or ())), as_json)
     # a dry run fetches nothing; its options name what would be fetched first
-    if dry_run and (why or fetch_submodules):
-        finish(app.explain(request, python, tuple(keep or ()), resume=resume), as_json)
+    if dry_run and why:
+        finish(
+            app.explain(request, python, tuple(keep or ()), resume=resume, fetch=fetch_submodules), as_json
+        )
     if dry_run:
-        finish(app.plan(request, python, resume=resume), as_json)
+        finish(app.plan(request, python, resume=resume, fetch=fetch_submodules), as_json)
     how = app.InstallOptions(not no_cache, reinstall, why, verbose, as_json, fetch_submodules)
     finish(app.install(request, python, how, partial(confirm_unless, yes), resume=resume), as_json)
 

@@ -34,6 +34,10 @@ class Goal:
     """By the name of an extension that nothing replaces, why; a reason that is about all of them under ""."""
     prepare: tuple[Step, ...] = ()
     """What must be done before anything of the source can be built: submodules to fetch."""
+    fetch: bool = False
+    """``splatfix install`` fetches them itself; ``prepare`` says what."""
+    refused: Problem | None = None
+    """Why nothing of the source can be built at all, as ``splatfix install`` says it."""
     built_from: Mapping[str, Source] = field(default_factory=dict)
     """By the name of an extension, its source, as far as it is there."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from splatfix.core.step import Step, run, say
-from splatfix.facts import Submodule
+from splatfix.facts import Checkout, Submodule
 
 FETCH = "--fetch-submodules"
 """The option of ``splatfix install``."""
@@ -78,6 +78,31 @@ def how_to_fetch(
             checkout = ("git", "-C", place, "checkout", "--recurse-submodules")
             steps.append(run(*checkout, commit, text="At the commit that belongs there"))
     return tuple(steps)
+
+
+def holds(item: Submodule, path: str) -> bool:
+    """A path of the checkout is a submodule's folder, or lies in it."""
+    return f"{path}/".startswith(f"{item.path}/")
+
+
+def module_of(item: Submodule, found: Checkout) -> str:
+    """What an extension in a submodule's folder is imported as.
+
+    The folder often has another name than the module: ``langsplat-rasterization`` brings diff_gaussian_rasterization. What
+    the checkout imports and no folder has the name of tells which it is.
+    """
+    name = _folder_name(item)
+    if name in found.imports:
+        return name
+    others = {_folder_name(one) for one in found.submodules} | {one.module for one in found.shadows}
+    others |= {top for one in found.sources for top in (one.source.name or "", *one.source.packages)}
+    left = [module for module in found.imports if module not in others]
+    fitting = [module for module in left if module in name or ("raster" in module and "raster" in name)]
+    return max(fitting, key=len, default=name)
+
+
+def _folder_name(item: Submodule) -> str:
+    return item.path.rpartition("/")[2].replace("-", "_")
 
 
 def let_splatfix_fetch(install: Step) -> Step:

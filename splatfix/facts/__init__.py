@@ -62,6 +62,7 @@ from splatfix.facts.source.checkout import read_checkout, read_identity, read_pi
 from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
 from splatfix.facts.source.folder import (
     as_typed,
+    checkout_around,
     commit_of,
     git_folder,
     has_build_file,
@@ -137,6 +138,7 @@ __all__ = [
     "Torch",
     "absent",
     "as_typed",
+    "checkout_around",
     "choose_python",
     "commit_of",
     "extension_folders",

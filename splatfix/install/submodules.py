@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from splatfix.checks.checkout import needed_submodules
+from splatfix.checks.checkout import Needed, needed_submodules
 from splatfix.context.submodules import public_address
 from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program
@@ -32,6 +32,12 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 PROTOCOLS = ("https", "ssh")
 
 
+def wanted_submodules(folder: Path) -> tuple[Needed, ...]:
+    """The empty submodules of a checkout that something needs."""
+    found = read_checkout(folder, ()).value
+    return needed_submodules(found) if found else ()
+
+
 def fetch_submodules(
     folder: Path,
     *,
@@ -48,11 +54,9 @@ def fetch_submodules(
     Raises:
         SplatfixError: ``no-git``, ``submodules-not-fetched``; the checkout is then as it was.
     """
-    found = read_checkout(folder, ()).value
-    wanted = needed_submodules(found) if found else ()
+    wanted = wanted_submodules(folder)
     if not wanted:
         return ()
-    assert found is not None, "its submodules are known"
     if find_program("git") is None:
         raise SplatfixError(
             "no-git",
@@ -68,8 +72,7 @@ def fetch_submodules(
             for number, item in enumerate(wanted):
                 target = _place(folder, item.submodule.path)
                 staged = scratch / str(number)
-                address = public_address(item.submodule.url, item.remote)
-                done += git.fetch(item.submodule, address, item.commit, staged, item.submodule.path)
+                done += git.fetch(item.submodule, item.address, item.commit, staged, item.submodule.path)
                 places.append((staged, target))
             _move_in(places, scratch)
     except OSError as error:

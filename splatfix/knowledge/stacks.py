@@ -122,6 +122,10 @@ class Part:
     builder: str
     """``setup.py``: splatfix builds it; ``cmake``, ``none``: ``note`` says what to do instead."""
     note: str
+    clone: str = ""
+    """Address of what is not in the checkout, to be cloned into the current folder."""
+    install: str = ""
+    """What ``splatfix install`` takes for it: a release, or a folder of that clone."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,12 @@ def recipe(stack_key: str) -> Recipe | None:
 def _recipe(key: str, row: Mapping[str, Any]) -> Recipe:
     known, needs = stack(key), row.get("needs")
     parts = tuple(
-        Part(part["path"], part["variant"], part.get("builder", "setup.py"), part.get("note", ""))
+        Part(
+            part["path"],
+            part["variant"],
+            part.get("builder", "setup.py"),
+            *(part.get(name, "") for name in ("note", "clone", "install")),
+        )
         for part in row.get("part", ())
     )
     return Recipe(

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.context import make_context
-from splatfix.core.step import commands
+from splatfix.core.step import Step, commands
 from splatfix.facts import Fact, Facts, Torch
 from splatfix.knowledge.torch_releases import COMPANIONS, build
 from splatfix.plan.assessment import Assessment, repair_of
@@ -36,12 +36,32 @@ def advise(findings: Sequence[Finding], options: Options, found: Assessment) -> 
         here = [item for item in failed if _cures(option, item, options, found)]
         if len(here) > len(cured):
             best, cured = option, here
-    needed: dict[object, AlsoNeeded] = {}  # one remedy answers each failure that names it, once
+    refused = _refusal(found)
+    needed: dict[object, AlsoNeeded] = {}
+    told: set[Step] = set(refused[0].steps) if refused else set()
     for item in failed:
-        if item not in cured:
-            key = tuple(step.text for step in item.remedy if step.text) or item.summary
-            needed.setdefault(key, _also_needed(item, options, found))
-    return Advice(best, tuple(needed.values()))
+        if item in cured or (item.remedy and told.issuperset(item.remedy)):
+            continue
+        # one remedy answers each failure that names it, once
+        key = tuple(step.text for step in item.remedy if step.text) or item.summary
+        needed.setdefault(key, _also_needed(item, options, found))
+        told.update(item.remedy)
+    return Advice(best, (*refused, *needed.values()))
+
+
+def _refusal(found: Assessment) -> tuple[AlsoNeeded, ...]:
+    """What ``splatfix install`` says of a checkout that has nothing to build, with what it says to do instead."""
+    refused = found.goal.refused
+    if refused is None:
+        return ()
+    steps = []
+    for step in refused.todo:
+        argv = step.command.argv if step.command else ()
+        if argv[:2] == ("splatfix", "install"):
+            steps.append(found.context.install(argv[2], text=step.text))
+        elif argv[:2] != ("splatfix", "diagnose"):
+            steps.append(step)
+    return (AlsoNeeded(refused.code, f"{refused.what} {refused.meaning}".strip(), tuple(steps)),)
 
 
 def _cures(option: Option, finding: Finding, options: Options, found: Assessment) -> bool:

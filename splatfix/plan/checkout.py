@@ -13,8 +13,8 @@ from packaging.utils import canonicalize_name
 from splatfix.checks.recognition import Recognition, recognise
 from splatfix.context.commands import BY_RELEASE
 from splatfix.context.imports import brought_by
-from splatfix.context.submodules import how_to_fetch, let_splatfix_fetch
-from splatfix.core.errors import Exit, Problem, usage_problem
+from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
+from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.step import Step, fill_in, run, say
 from splatfix.core.versions import release
 from splatfix.core.words import few
@@ -23,6 +23,7 @@ from splatfix.facts import (
     Facts,
     Source,
     as_typed,
+    checkout_around,
     git_folder,
     has_build_file,
     holds_everything,
@@ -64,8 +65,8 @@ def sources_in(
     Args:
         facts: of the machine; with them a refused program (LichtFeld, OpenSplat, brush) says what it would find here.
 
-    Refused: ``not-a-folder``, ``not-an-extension``, ``not-a-checkout``, ``source-unreadable``, ``source-incomplete``
-    (exit 2); ``same-name-twice``, ``no-extension-of-its-own``, ``not-a-python-extension``.
+    Refused: ``not-a-folder``, ``not-an-extension``, ``not-a-checkout``, ``source-unreadable`` (exit 2);
+    ``source-incomplete``, ``same-name-twice``, ``no-extension-of-its-own``, ``not-a-python-extension``.
     """
     found: dict[str, Source] = {}
     notes: list[str] = []
@@ -88,7 +89,7 @@ def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] 
         return _no_folder(text)
     if problem := whole_disk(folder):
         return problem
-    seen = stack_in(folder)
+    seen = stack_in(folder, facts)
     known = recipe(seen.stack.key) if seen else None
     if known and known.needs and facts:
         return _program(folder, known, known.needs, facts)
@@ -183,9 +184,14 @@ def stacks_of(folder: Path) -> tuple[Stack, ...]:
     return recognise_checkout(telling_paths(folder))
 
 
-def stack_in(folder: Path) -> Recognition | None:
-    """The stack that a checkout is or was made from, by all that tells; None also where its own call is another."""
-    found = read_identity(folder).value
+def stack_in(folder: Path, facts: Facts | None = None) -> Recognition | None:
+    """The stack that a checkout is or was made from, by all that tells; None also where its own call is another.
+
+    Args:
+        facts: with the checkout, where it was read already.
+    """
+    known = facts.checkout.value if facts else None
+    found = known if known and known.folder == str(folder) else read_identity(folder).value
     seen = recognise(found) if found else None
     return seen if seen and seen.call_fits is not False else None
 
@@ -270,30 +276,34 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
 
 
 def _incomplete(what: str | Path, folder: Path, lacking: Sequence[str]) -> Problem:
-    """That a folder lacks submodules, or files of its own, with what fills them."""
-    git, seen = git_folder(folder), stack_in(folder)
-    empty = [item for item in read_submodules(folder) if item.empty]
-    wanted = [item for item in empty if item.path in lacking]
+    """That a folder lacks submodules, or files of its own, with what fills them: in the checkout around it, where it is one.
+
+    Args:
+        lacking: relative to ``folder``; what is above it may be meant.
+    """
+    root = checkout_around(folder)
+    git, seen = git_folder(root), stack_in(root)
+    paths = [Path(os.path.relpath(folder / path, root)).as_posix() for path in lacking]
+    empty = [item for item in read_submodules(root) if item.empty]
+    wanted = [item for item in empty if any(holds(item, path) for path in paths)]
+    others = [path for path in paths if not any(holds(item, path) for item in wanted)]
     fetch = how_to_fetch(
-        str(folder),
+        str(root),
         wanted,
         clone=git is not None,
         remote=remote_of(git),
         commits=seen.stack.submodules if seen and seen.own else None,
     )
-    others = [path for path in lacking if path not in {item.path for item in wanted}]
-    restore = (
-        run("git", "-C", folder, "checkout", "--", *others, text="Restore them from git") if git else None
-    )
+    restore = run("git", "-C", root, "checkout", "--", *others, text="Restore them from git") if git else None
     clone_again = say(f"Clone it again with --recursive: {', '.join(others)} came with the repository.")
     todo = [*fetch, *((let_splatfix_fetch(run("splatfix", "install", folder)),) if fetch else ())]
     todo += [restore or clone_again] if others else []
+    names = [*(item.path for item in wanted), *others]
     return Problem(
         "source-incomplete",
-        f"{what} is incomplete: {few(lacking)} {'is' if len(lacking) == 1 else 'are'} missing or empty.",
+        f"{what} is incomplete: {few(names)} {'is' if len(names) == 1 else 'are'} missing or empty.",
         todo=(*todo, say("Or name the extensions to build one by one.")),
-        exit_code=Exit.USAGE,
-        details={"folder": str(folder), "lacking": list(lacking)},
+        details={"folder": str(root), "lacking": names},
     )
 
 
@@ -303,27 +313,31 @@ def expected_extensions(named: Iterable[str]) -> dict[str, tuple[str, ...]]:
     for folder in filter(None, map(resolved_folder, named)):
         for path in [folder] if has_build_file(folder) else walk_extensions(folder).found:
             found.setdefault(read_source(path).label, variants_of_source(str(path)))
-        seen = stack_in(folder)
-        known = recipe(seen.stack.key) if seen else None
+        if (checkout := read_identity(folder).value) is None:
+            continue
+        seen = recognise(checkout)
+        known = recipe(seen.stack.key) if seen and seen.call_fits is not False else None
         keys = (
             {part.path: part.variant for part in known.parts if part.builder == "setup.py"} if known else {}
         )
-        for item in read_submodules(folder):
-            if not item.empty:
-                continue
-            row, name = variant(keys.get(item.path, "")), item.path.rpartition("/")[2].replace("-", "_")
-            if row or variants(name):
+        for item in checkout.submodules:
+            row, name = variant(keys.get(item.path, "")), module_of(item, checkout)
+            if item.empty and (row or variants(name) or name in checkout.imports):
                 found.setdefault(row.module if row else name, (row.key,) if row else ())
     return found
 
 
 def _no_extension(folder: Path, known: Recipe) -> Problem:
     said = [part.note for part in known.parts if part.note] or [known.note]
+    steps: list[Step] = []
+    for part in known.parts:
+        steps += [run("git", "clone", "--recursive", part.clone)] if part.clone else []
+        steps += [fill_in("splatfix", "install", part.install, "--target", "ARCH")] if part.install else []
     return Problem(
         "no-extension-of-its-own",
         f"{folder} is a checkout of {known.name}, which has no native Python extension of its own to build.",
         meaning=" ".join(f"{text[0].upper()}{text[1:]}." for text in said if text),
-        todo=(run("splatfix", "diagnose", text="See what this machine has for it"),),
+        todo=(*steps, run("splatfix", "diagnose", "--repo", folder, text="See what this machine has for it")),
     )
 
 
@@ -348,9 +362,8 @@ def _problem_of(source: Source) -> Problem | None:
             f"{source.folder}: {source.error}.",
             say("Repair that file, then run this again."),
         )
-    lacking = [*source.missing_folders, *(item for module in source.modules for item in module.missing)]
-    if lacking:
-        return _incomplete(source.label, Path(source.folder), lacking)
+    if source.lacking:
+        return _incomplete(source.label, Path(source.folder), source.lacking)
     return None
 
 
@@ -380,7 +393,7 @@ def _program(folder: Path, known: Recipe, needs: ProgramNeeds, facts: Facts) -> 
         "not-a-python-extension",
         f"{folder} is a checkout of {known.name}: {known.note}.",
         meaning="\n  ".join(["splatfix does not build it; what it needs of this machine:", *lines]),
-        todo=(run("splatfix", "diagnose", text="Check its training data"),),
+        todo=(run("splatfix", "diagnose", "--repo", folder, text="See what else this machine lacks"),),
         details={"needs": [{"met": met, "text": text} for met, text in checked]},
     )
 

@@ -75,7 +75,9 @@ def target_words(found: Assessment) -> tuple[str, ...]:
 def confirm(found: Assessment) -> Confirm:
     """The last step: train where the GPU is, with what was built, else at least see that its code is there."""
     if found.targets and not found.here:
-        command = splatfix(found, "diagnose", *target_words(found))
+        checkout = found.facts.checkout.value
+        repo = ("--repo", checkout.folder) if checkout else ()
+        command = splatfix(found, "diagnose", *repo, *target_words(found))
         return Confirm(command=command, what=f"confirm the code for {found.words}")
     names = {canonicalize_name(name) for name in found.subjects}
     renderer = "gsplat" if "gsplat" in names else "inria" if "diff-gaussian-rasterization" in names else ""

@@ -54,6 +54,10 @@ _TITLES = {
 }
 
 
+BUILDING = tuple(OptionKind)[1:6]
+"""Those that compile extensions."""
+
+
 @dataclass(frozen=True)
 class Limit:
     """A rung that cannot be verified here, and why."""

@@ -12,7 +12,7 @@ from splatfix.context import Context, Goal, make_context
 from splatfix.context.commands import make_environment, python_to_be
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, say
-from splatfix.facts import Checkout, Distribution, EnvironmentFacts, Fact, Facts
+from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.advice import advise
 from splatfix.plan.assessment import Assessment, assess, code_serves, torch_obstacles
@@ -21,7 +21,7 @@ from splatfix.plan.compose import confirm, make_option
 from splatfix.plan.container import container
 from splatfix.plan.driver import driver
 from splatfix.plan.dropins import choose_dropins, use_dropins
-from splatfix.plan.option import Lane, Option, OptionKind, Options, Request, rejected
+from splatfix.plan.option import BUILDING, Lane, Option, OptionKind, Options, Request, rejected
 from splatfix.plan.parts import NativePart, variants_of_source
 from splatfix.plan.rebuild import install_toolkit, provide_toolkit, rebuild, rebuild_with_ptx
 from splatfix.plan.steps import Keep, Reason
@@ -30,31 +30,31 @@ from splatfix.plan.torch import other_torch
 
 def goal_of(
     request: Request,
+    facts: Facts | None = None,
     *,
     keep: tuple[str, ...] = (),
     sources: tuple[str, ...] = (),
-    checkout: Checkout | None = None,
+    fetch: tuple[Step, ...] = (),
 ) -> Goal:
     """The goal of an installation request: its extensions by name, and what stands in for them, as the sources tell.
 
-    A source that cannot be read gives a goal without names; what is wrong with it is for ``plan_install`` to say.
-
     Args:
-        checkout: as it was read already, if one of the sources is one.
+        facts: of the machine, with the checkout as it was read already, if one of the sources is one.
+        fetch: what ``--fetch-submodules`` fetches first, one step each.
     """
     goal = Goal(request.targets, keep=keep, sources=sources)
-    made = choose_dropins(request.sources, checkout)
+    made = choose_dropins(request.sources, facts.checkout.value if facts else None)
     if isinstance(made, Problem):
-        goal = replace(goal, no_dropins={"": made.what})
+        goal = replace(goal, no_dropins={"": made.what.rstrip(".")})
     else:
         names = tuple(item.name for item in made.dropins)
         goal = replace(goal, dropins=names, no_dropins={item.module: item.why for item in made.native})
-    found = sources_in(request.sources)
+    found = sources_in(request.sources, facts)
     if isinstance(found, Problem) and found.code != "source-incomplete":
-        return goal
+        return replace(goal, sources=(), refused=found)
     if isinstance(found, Problem):
         extensions = expected_extensions(request.sources)
-        goal = replace(goal, prepare=_to_complete(found))
+        goal = replace(goal, prepare=fetch or _to_complete(found), fetch=bool(fetch))
     else:
         extensions = {item.label: variants_of_source(item.folder) for item in found[0]}
         goal = replace(goal, built_from={item.label: item for item in found[0]})
@@ -125,11 +125,15 @@ def _try_all(found: Assessment, lanes: Sequence[Lane]) -> Iterator[Option]:
     """Every kind but the driver, in order."""
     yield keep(found)
     found = _in_environment_to_be(found)
-    yield rebuild(found)
-    yield rebuild_with_ptx(found)
-    yield provide_toolkit(found)
-    yield install_toolkit(found)
-    yield other_torch(found)
+    refused = found.goal.refused
+    if refused and not any(part.installed for part in found.parts):
+        yield from (rejected(kind, refused.what.rstrip(".")) for kind in BUILDING)
+    else:
+        yield rebuild(found)
+        yield rebuild_with_ptx(found)
+        yield provide_toolkit(found)
+        yield install_toolkit(found)
+        yield other_torch(found)
     yield container(found, lanes)
     yield use_dropins(found)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from splatfix.context import Choice, Context
 from splatfix.context.commands import conda_toolkit, sources_of
 from splatfix.context.compilers import choose_compilers
+from splatfix.context.submodules import FETCH
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
@@ -157,6 +158,7 @@ def rebuild_steps(
     lacking = [] if everything else [part for part in ours if lacks_code(found, part)]
     archs = [arch.cc for arch in dict.fromkeys(tools.build_archs)]
     sources = found.goal.sources or sources_of(found.facts, [part.name for part in lacking or ours])
+    options = (*options, FETCH) if found.goal.fetch else options
     command = splatfix(found, "install", *(sources or ("SOURCE",)), *target_words(found), *options)
     rebuild = Rebuild(
         command=command,

@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from splatfix.app.diagnose import DiagnoseRequest, next_step, why_step
-from splatfix.app.options import checkout_of
+from splatfix.app.options import checkout_of, goal_for
 from splatfix.cli import app
+from splatfix.context import Goal
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Fact
 from tests.machines import facts_of, folder
@@ -95,9 +96,9 @@ def test_a_current_folder_without_gpu_code_is_not_meant(
     assert (document["plan"], document["options"]["subjects"]) == (None, [])
 
 
-def test_the_why_command_asks_about_the_same_machine(tmp_path: Path) -> None:
-    def argv(**asked: Any) -> tuple[str, ...]:
-        command = why_step(DiagnoseRequest(**asked)).command
+def test_the_why_command_asks_about_the_same_machine() -> None:
+    def argv(goal: Goal = Goal(), **asked: Any) -> tuple[str, ...]:  # noqa: B008 - it is frozen
+        command = why_step(DiagnoseRequest(**asked), goal).command
         assert command is not None
         return command.argv[2:]
 
@@ -106,18 +107,58 @@ def test_the_why_command_asks_about_the_same_machine(tmp_path: Path) -> None:
         *("--dry-run", "--why", "--target", "sm_120", "--python", "my env"),
     )
     assert argv(facts_file=Path("x")) == ("--dry-run", "--why", "--facts", "x")
-    assert argv(repo=tmp_path) == ("--dry-run", "--why"), "not something to install"
+    assert argv(Goal(sources=("gs",)), repo=Path("gs")) == ("gs", "--dry-run", "--why")
+
+
+def test_nothing_is_asked_of_a_checkout_that_install_refuses(tmp_path: Path) -> None:
+    facts = facts_of("rtx-5080")
+    goal = goal_for(tmp_path, (), facts)
+    assert goal.refused and goal.refused.code == "not-an-extension" and not goal.sources
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
-    assert argv(repo=tmp_path) == (str(tmp_path), "--dry-run", "--why")
+    goal = goal_for(tmp_path, (), facts)
+    assert (goal.refused, goal.sources) == (None, (str(tmp_path),))
 
 
-def test_only_a_named_installable_folder_is_a_checkout(tmp_path: Path) -> None:
-    assert checkout_of((str(tmp_path),)) is None
+def test_only_one_named_folder_is_a_checkout(tmp_path: Path) -> None:
     assert checkout_of(()) is None
     assert checkout_of(("gsplat==1.5.3",)) is None
-    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
+    assert checkout_of(("/",)) is None
     assert checkout_of((str(tmp_path),)) == tmp_path
     assert checkout_of((str(tmp_path), "simple_knn")) is None
+
+
+def incomplete(folder: Path) -> Path:
+    (folder / "submodules" / "simple-knn").mkdir(parents=True)
+    url = "https://example.org/simple-knn"
+    listed = f'[submodule "a"]\n\tpath = submodules/simple-knn\n\turl = {url}\n'
+    (folder / ".gitmodules").write_text(listed)
+    return folder
+
+
+@pytest.mark.parametrize("why", [(), ("--why",)], ids=["plan", "why"])
+def test_an_empty_submodule_is_a_failure(tmp_path: Path, why: tuple[str, ...]) -> None:
+    """It was 2 for the plan and 0 with its reasons."""
+    words = ("install", incomplete(tmp_path), "--dry-run", "--target", "sm_120", *why, "--json")
+    done = run(*words)
+    code = done.exit_code if why else refusal(*words)[1]
+    assert code == 1
+    if why:
+        document = json.loads(done.stdout)
+        assert document["error"]["code"] == "source-incomplete"
+        assert document["options"]["subjects"] == ["simple_knn"]
+
+
+@pytest.mark.parametrize("why", [(), ("--why",)], ids=["plan", "why"])
+def test_what_would_be_fetched_is_said(tmp_path: Path, why: tuple[str, ...]) -> None:
+    """``--fetch-submodules --dry-run`` ended in an error, or was not heard."""
+    folder = incomplete(tmp_path)
+    words = ("install", folder, "--dry-run", "--target", "sm_120", "--fetch-submodules", *why, "--json")
+    done = run(*words)
+    document = json.loads(done.stdout)
+    assert document["error"] is None
+    ways = document["options"]["available"] + document["options"]["rejected"]
+    assert {way["kind"] for way in ways} >= {"rebuild", "drop-in"}
+    assert not any((folder / "submodules" / "simple-knn").iterdir())
 
 
 def test_a_folder_of_checkouts_counts_only_when_named(

@@ -9,7 +9,7 @@ import pytest
 
 from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
-from splatfix.core.step import Step
+from splatfix.core.step import Step, say
 from splatfix.facts import Checkout, Distribution, Fact, Facts, RenderCall, ToolkitChoice
 from splatfix.knowledge.stacks import variant
 from splatfix.plan import OptionKind, Options, Request, advised_options, goal_of
@@ -138,3 +138,15 @@ def test_one_remedy_is_said_once() -> None:
     assert options.advice
     remedies = [tuple(step.text for step in item.steps) for item in options.advice.also_needed if item.steps]
     assert len(remedies) == len(set(remedies))
+
+
+def test_what_splatfix_fetches_is_one_command(tmp_path: Path) -> None:
+    """``--fetch-submodules`` was ignored in the options."""
+    knn = tmp_path / "submodules" / "simple-knn"
+    knn.mkdir(parents=True)
+    (tmp_path / ".gitmodules").write_text('[submodule "a"]\n\tpath = submodules/simple-knn\n')
+    request = Request((str(tmp_path),), ("sm_120",))
+    goal = goal_of(request, sources=("HERE",), fetch=(say("fetch it from x"),))
+    option = next(item for item in find_options(goal, healthy()).available if item.kind is OptionKind.REBUILD)
+    assert option.steps[0].text == "fetch it from x" and option.steps[0].command is None
+    assert "--fetch-submodules" in argv(step_of(option, Rebuild))

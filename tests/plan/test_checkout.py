@@ -7,7 +7,7 @@ import pytest
 
 from splatfix.core.errors import Exit, Problem, require
 from splatfix.install.downloads import FETCHABLE
-from splatfix.plan.checkout import install_name, sources_in
+from splatfix.plan.checkout import expected_extensions, install_name, sources_in
 from splatfix.plan.dropins import choose_dropins
 
 from .machines import cuda_source, refused
@@ -83,6 +83,60 @@ def test_only_an_empty_extension_submodule_stops_it(tmp_path: Path) -> None:
     assert "submodules/fused-ssim is missing" in caught.what and "SIBR" not in caught.what
     cuda_source(folder / "submodules" / "fused-ssim", "fused_ssim")
     assert len(require(sources_in([str(folder)]))[0]) == 3
+
+
+ABOVE = """from setuptools import setup
+from torch.utils.cpp_extension import CUDAExtension
+import os
+root = os.path.abspath("../..")
+setup(name="nets", ext_modules=[CUDAExtension("nets._C", ["../../deps/fmt/format.cc"],
+      include_dirs=[f"{root}/deps/cutlass/include"])])
+"""
+
+
+def bindings(folder: Path) -> Path:
+    """An extension that compiles submodules of the repository it is in, as tiny-cuda-nn's does; all of them empty."""
+    inner = folder / "bindings" / "torch"
+    inner.mkdir(parents=True)
+    (inner / "setup.py").write_text(ABOVE)
+    listed = (
+        f'[submodule "{name}"]\n\tpath = deps/{name}\n\turl = https://x.org/{name}\n'
+        for name in ("fmt", "cutlass", "docs")
+    )
+    (folder / ".gitmodules").write_text("".join(listed))
+    return inner
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["checkout", "extension"])
+def test_a_submodule_above_an_extension(tmp_path: Path, inside: bool) -> None:
+    """It said "clone again" and named files, not the submodules."""
+    inner = bindings(tmp_path)
+    caught = refused(sources_in([str(inner if inside else tmp_path)]))
+    assert (caught.code, caught.exit_code) == ("source-incomplete", Exit.FAILURE)
+    assert caught.details["lacking"] == ["deps/fmt", "deps/cutlass"]
+    said = [step.line() for step in caught.todo]
+    assert f"git clone --recursive https://x.org/fmt {tmp_path}/deps/fmt" in " | ".join(said)
+    assert any("--fetch-submodules" in line for line in said)
+    assert not any("again" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("path", "module"),
+    [
+        ("submodules/depth-diff-gaussian-rasterization", "diff_gaussian_rasterization"),
+        ("submodules/langsplat-rasterization", "diff_gaussian_rasterization"),
+        ("submodules/compress-diff-gaussian-rasterization", "diff_gaussian_rasterization"),
+        ("submodules/simple-knn", "simple_knn"),
+        ("submodules/segment-anything", ""),
+    ],
+)
+def test_an_empty_submodule_is_planned_by_its_module(tmp_path: Path, path: str, module: str) -> None:
+    """4DGaussians, LangSplat, LightGaussian: the rasterizer was missing in the plan."""
+    (tmp_path / ".gitmodules").write_text(f'[submodule "a"]\n\tpath = {path}\n\turl = https://x.org/a\n')
+    (tmp_path / "train.py").write_text(
+        "import simple_knn\nfrom diff_gaussian_rasterization import GaussianRasterizer\n"
+    )
+    assert list(expected_extensions([str(tmp_path)])) == ([module] if module else [])
 
 
 def test_a_home_folder_and_a_disk_are_no_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.context import make_context
 from splatfix.core.errors import Problem, require
 from splatfix.core.step import commands
-from splatfix.facts import Fact
+from splatfix.facts import Fact, read_checkout
 from splatfix.knowledge.stacks import recipe, recipes, stack, stacks, variant
+from splatfix.plan import Request, advised_options, goal_of
 from splatfix.plan.checkout import sources_in
+from splatfix.plan.option import BUILDING
 
 from .machines import CUDA_12, CUDA_13, cuda_source, machine, refused
 
@@ -125,7 +128,25 @@ def test_nerfstudio_has_nothing_to_build(tmp_path: Path) -> None:
     folder = checkout_of("nerfstudio", tmp_path)
     (folder / "pyproject.toml").write_text('[project]\nname = "nerfstudio"\n')
     caught = refused(sources_in([str(folder)]))
-    assert caught.code == "no-extension-of-its-own" and "gsplat==1.4.0" in (caught.meaning or "")
+    assert caught.code == "no-extension-of-its-own"
+    first, last = (step.command for step in caught.todo)
+    assert first and first.argv == ("splatfix", "install", "gsplat==1.4.0", "--target", "ARCH")
+    assert last and last.argv == ("splatfix", "diagnose", "--repo", str(folder))
+
+
+@pytest.mark.parametrize("key", ["nerfstudio", "3dgrut", "trellis", "comfyui-3d-pack", "vggt"])
+def test_diagnose_advises_what_install_says(key: str, tmp_path: Path) -> None:
+    """It said "rebuild SOURCE" where install refuses, and kept the way that works to itself."""
+    folder = checkout_of(key, tmp_path)
+    facts = dataclasses.replace(machine(toolkits=(CUDA_13,)), checkout=read_checkout(folder, ()))
+    goal = goal_of(Request((str(folder),), ("sm_120",)), facts, sources=(str(folder),))
+    options = advised_options((), make_context(facts, goal))
+    assert not {item.kind for item in options.available} & set(BUILDING)
+    assert options.advice
+    said = [step.command.argv for step in options.advice.also_needed[0].steps if step.command]
+    wanted = [part.install for part in recipe(key).parts if part.install]  # type: ignore[union-attr]
+    assert wanted and [argv[2] for argv in said if argv[:2] == ("splatfix", "install")] == wanted
+    assert all("sm_120" in argv for argv in said if argv[0] == "splatfix")
 
 
 @pytest.mark.parametrize("key", ["lichtfeld", "opensplat", "brush"])

@@ -308,3 +308,8 @@ class Source:
     def label(self) -> str:
         """What to call it: its name, or its folder's."""
         return self.name or Path(self.folder).name
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """What it needs and is not there, relative to it."""
+        return (*self.missing_folders, *(name for module in self.modules for name in module.missing))

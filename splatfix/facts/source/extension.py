@@ -13,7 +13,7 @@ from splatfix.core.source_pattern import NamePattern, SourcePattern, without_com
 from splatfix.core.table import Table
 from splatfix.facts.model.source import ArchVariable, CodeMatch, NativeModule, Source, Submodule
 from splatfix.facts.source.build_variables import is_arch_variable
-from splatfix.facts.source.folder import git_folder, read_submodules, sections
+from splatfix.facts.source.folder import checkout_around, git_folder, read_submodules, sections
 from splatfix.facts.source.program import read_packages_of
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
@@ -74,7 +74,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         libraries=script.libraries,
         imports=tuple(name for name in script.imports if name.partition(".")[0] in _OF_SETUPTOOLS),
         needs=read_packages_of(folder, packages, modules).imports,
-        missing_folders=tuple(_missing_folders(folder, script, submodules)),
+        missing_folders=tuple(_missing_folders(folder, script, submodules, reader)),
         submodules=submodules,
         clone=git_folder(folder, reader) is not None,
         error="; ".join(filter(None, (script.error, *document.wrong[:3]))),
@@ -169,14 +169,32 @@ def _needs_cuda(
     return not listed and next(reader.files_below(folder, (".cu",), depth=8), None) is not None
 
 
-def _missing_folders(folder: Path, script: SetupScript, empty: tuple[Submodule, ...]) -> Iterator[str]:
-    """Submodules git has not fetched, and include folders named in setup.py that hold nothing."""
-    wanted = [item.path for item in empty]
+def _missing_folders(
+    folder: Path, script: SetupScript, empty: tuple[Submodule, ...], reader: FolderReader
+) -> Iterator[str]:
+    """Submodules git has not fetched, and include folders named in setup.py that hold nothing.
+
+    Its own submodules count, and of the checkout around it those that setup.py names; not what it names for old toolkits.
+    """
+    named = set(script.literals) - set(script.for_old_versions)
+    wanted = [
+        item.path
+        for item in empty
+        if any(item.path in text for text in named)
+        or not any(item.path in text for text in script.for_old_versions)
+    ]
+    around = checkout_around(folder)
+    if around != folder and any(".." in text for text in named):
+        wanted += [
+            os.path.relpath(around / item.path, folder).replace("\\", "/")
+            for item in read_submodules(around, reader)
+            if item.empty and any(item.path in text for text in named)
+        ]
     # "-I" + os.path.join(here, "third_party/glm/") is how the whole Inria family names its one include folder
     wanted += [
         text
         for text in (*script.nvcc_flags, *script.include_dirs)
-        if text.strip("/").startswith("third_party")
+        if text.strip("/").startswith("third_party") and text not in script.for_old_versions
     ]
     clean = (path.removeprefix("-I").strip().strip("/") for path in wanted)
     yield from (path for path in dict.fromkeys(clean) if path and _holds_nothing(folder / path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from splatfix.core.reading import Unread, read_bytes, read_text
@@ -33,6 +34,7 @@ _SAYS_HOW_TO_BUILD = re.compile(
     r"^\s*\[\s*(?:project|build-system|tool\.(?:poetry|setuptools))\b", re.MULTILINE
 )
 _CLONE = (".git", ".gitmodules", "submodules")
+_MOST_ABOVE = 6
 _SOURCE_ENDINGS = frozenset({".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc", ".py"})
 _NOT_EDITED = frozenset({"third_party", "build", "dist", "docs", "doc", "tests", "test", "images"})
 _MAX_SOURCE = 2 << 20
@@ -78,6 +80,16 @@ def has_build_file(folder: Path) -> bool:
 def is_clone(folder: Path) -> bool:
     """It is a git clone, or has its extensions where stacks have them."""
     return any(is_there(folder / name) for name in _CLONE)
+
+
+def checkout_around(folder: Path) -> Path:
+    """The checkout that a folder is of: the nearest at or above it with a git folder or a .gitmodules; else itself."""
+    for place in (folder, *islice(folder.parents, _MOST_ABOVE)):
+        if holds_everything(place):
+            break
+        if is_there(place / ".git") or is_there(place / ".gitmodules"):
+            return place
+    return folder
 
 
 def is_empty(folder: Path) -> bool:

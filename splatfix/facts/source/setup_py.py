@@ -54,6 +54,8 @@ class SetupScript:
     libraries: tuple[str, ...] = ()
     literals: tuple[str, ...] = ()
     """Every literal text that is not a docstring."""
+    for_old_versions: tuple[str, ...] = ()
+    """Those of them that count only where some version is below a number."""
     imports: tuple[str, ...] = ()
     """Modules that it cannot do without: imported at its top level, outside of any ``try``."""
     error: str = ""
@@ -172,6 +174,7 @@ def parse_setup_script(text: str, reader: FolderReader, folder: Path | None = No
         include_dirs=_unique(_keyword_texts(nodes, "include_dirs")),
         libraries=_unique(_libraries(nodes, assigned)),
         literals=_unique(_literals(nodes)),
+        for_old_versions=_unique(_behind_a_version(nodes)),
         imports=_unique(_imports(tree)),
     )
 
@@ -343,6 +346,22 @@ def _literals(nodes: Nodes) -> Iterator[str]:
     for node in nodes:
         if id(node) not in documentation:
             yield from constants(node)
+
+
+def _behind_a_version(nodes: Nodes) -> Iterator[str]:
+    """Literal texts behind ``if int(major) < 11:``."""
+    seen: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.If) and _asks_for_an_old_version(node.test):
+            for statement in node.body:
+                for inner in _walk(statement, seen):
+                    yield from constants(inner)
+
+
+def _asks_for_an_old_version(test: ast.expr) -> bool:
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Lt, ast.LtE)):
+        return False
+    return re.search(r"\b\d+(\.\d+)*\b", ast.unparse(test.comparators[0])) is not None
 
 
 def _walk(root: ast.AST, seen: set[int]) -> Iterator[ast.AST]:

@@ -181,6 +181,20 @@ def test_submodules_that_were_not_fetched(tmp_path: Path) -> None:
     assert read_source(tmp_path).missing_folders == ()
 
 
+def test_a_submodule_for_old_toolkits_alone(tmp_path: Path) -> None:
+    """kaolin was refused for an empty third_party/cub, which CUDA has brought since 11."""
+    modules = '[submodule "cub"]\n\tpath = third_party/cub\n\turl = https://example.org/cub\n'
+    dirs = "include_dirs=[] if int(major) > 10 else ['third_party/cub']"
+    for setup, lost in (
+        ("if int(major) < 11:\n    dirs.append(join(here, 'third_party/cub'))\nsetup()", ()),
+        ("if cuda:\n    dirs.append(join(here, 'third_party/cub'))\nsetup()", ("third_party/cub",)),
+        (f"setup({dirs})", ("third_party/cub",)),
+    ):
+        source(tmp_path, setup)
+        (tmp_path / ".gitmodules").write_text(modules)
+        assert read_source(tmp_path).missing_folders == lost
+
+
 def test_pyproject(tmp_path: Path) -> None:
     text = '[build-system]\nrequires = ["setuptools", "torch"]\nbuild-backend = "x"\n[project]\nname = "p"\n'
     (tmp_path / "pyproject.toml").write_text(text)
