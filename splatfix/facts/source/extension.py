@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -191,11 +192,14 @@ def _missing_folders(
             if item.empty and any(item.path in text for text in named)
         ]
     # "-I" + os.path.join(here, "third_party/glm/") is how the whole Inria family names its one include folder
-    wanted += [
-        text
-        for text in (*script.nvcc_flags, *script.include_dirs)
-        if text.strip("/").startswith("third_party") and text not in script.for_old_versions
+    texts = [
+        text for text in (*script.nvcc_flags, *script.include_dirs) if text not in script.for_old_versions
     ]
+    for call in script.calls("join"):
+        pieces = [item.value for item in call.args if isinstance(item, ast.Constant)]
+        if any(piece in texts for piece in pieces):
+            texts = [*(text for text in texts if text not in pieces), script.joined(call)]
+    wanted += [text for text in texts if text.strip("/").startswith("third_party")]
     clean = (path.removeprefix("-I").strip().strip("/") for path in wanted)
     yield from (path for path in dict.fromkeys(clean) if path and _holds_nothing(folder / path))
 

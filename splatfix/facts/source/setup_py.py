@@ -24,6 +24,7 @@ from splatfix.facts.source.reader import FolderReader, NotPython
 _MOST_ITEMS = 10_000
 _MOST_LETTERS = 1 << 20
 _MOST_IMPORTED = 10
+_MOST_PIECES = 10
 
 
 Nodes = Sequence[ast.AST]
@@ -107,6 +108,17 @@ class SetupScript:
             if isinstance(value, list):
                 return tuple(item for item in value if isinstance(item, str))
         return ()
+
+    def joined(self, call: ast.Call, depth: int = 3) -> str:
+        """The path that ``os.path.join(...)`` comes to; a part that is not known is taken for the folder of setup.py."""
+        parts = []
+        for item in call.args[:_MOST_PIECES]:
+            value = self.assigned.get(item.id) if isinstance(item, ast.Name) else item
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                parts.append(value.value.strip("/"))
+            elif isinstance(value, ast.Call) and self.callee(value) == "join" and depth:
+                parts.append(self.joined(value, depth - 1))
+        return "/".join(filter(None, parts))
 
     def literal(self, node: ast.expr) -> Any:
         """str, or list of these, for constants, their sums, and names bound to them; None inside for the rest.

@@ -195,6 +195,16 @@ def test_a_submodule_for_old_toolkits_alone(tmp_path: Path) -> None:
         assert read_source(tmp_path).missing_folders == lost
 
 
+@pytest.mark.parametrize("use", ["include_dirs=[{}]", 'extra_compile_args={{"nvcc": ["-I" + {}]}}'])
+def test_an_include_folder_below_another(tmp_path: Path, use: str) -> None:
+    """gsplat's and GaussianImage's way to name the glm that lies beside the kernels."""
+    path = use.format('osp.join(extensions_dir, "third_party", "glm")')
+    setup = f'extensions_dir = osp.join("gsplat", "cuda")\nsetup(ext_modules=[CUDAExtension("x", {path})])'
+    assert source(tmp_path, setup, "gsplat/cuda/third_party/glm/glm.hpp").missing_folders == ()
+    there = setup.replace('osp.join("gsplat", "cuda")', "osp.dirname(__file__)")
+    assert source(tmp_path, there).missing_folders == ("third_party/glm",)
+
+
 def test_pyproject(tmp_path: Path) -> None:
     text = '[build-system]\nrequires = ["setuptools", "torch"]\nbuild-backend = "x"\n[project]\nname = "p"\n'
     (tmp_path / "pyproject.toml").write_text(text)
