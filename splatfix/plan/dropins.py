@@ -26,11 +26,11 @@ from splatfix.knowledge.dropins import (
 from splatfix.knowledge.stacks import stacks, variant, variants
 from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.plan.assessment import Assessment, torch_obstacles
-from splatfix.plan.checkout import install_name, is_checkout, no_checkout, whole_disk
+from splatfix.plan.checkout import install_name, is_checkout, no_checkout, sources_in, whole_disk
 from splatfix.plan.compose import UPPER_RUNGS, make_option, splatfix
 from splatfix.plan.option import Limit, Option, OptionKind, rejected
 from splatfix.plan.parts import NativePart
-from splatfix.plan.replacement import Native, Replacement, replacement_for
+from splatfix.plan.replacement import Native, Replacement, replacement_for, useless
 from splatfix.plan.steps import Confirm, InstallTorch, Reason, UseDropins
 from splatfix.plan.torch import other_builds
 
@@ -85,23 +85,30 @@ def _replacement(text: str, checkout: Checkout | None) -> Replacement | Problem:
     if checkout is None or checkout.folder != str(folder):
         checkout = read_checkout(folder, ()).value
     found = replacement_for(checkout) if checkout else Replacement()
-    if found.dropins:
-        return found
-    if not found.native:
+    if not (found.dropins or found.native):
         return usage_problem(
             "nothing-to-replace",
             f"{folder} neither brings nor calls an extension.",
             say(f"There are drop-ins for: {known_names()}"),
         )
+    if not found.useless:
+        return found
+    others = tuple(item.name for item in found.dropins)
+    beside = others or companions(found.native[0].module)
     return Problem(
         "nothing-replaces-it",
         f"There is no drop-in for {found.refused}.",
         meaning="Only a native build works for it.",
-        todo=(
-            run("splatfix", "install", text, "--target", "sm_120"),
-            *_beside(found.native[0].module),
-        ),
+        todo=(*_native(text), *_by_their_names(beside)),
     )
+
+
+def _native(text: str) -> tuple[Step, ...]:
+    """What builds a source: itself, or where ``splatfix install`` refuses it, what that says to build in its place."""
+    found = sources_in((text,))
+    if isinstance(found, Problem) and found.code != "source-incomplete":
+        return found.todo
+    return (run("splatfix", "install", text, "--target", "sm_120"),)
 
 
 def _is_source(folder: Path) -> bool:
@@ -114,9 +121,7 @@ def _by_variant(key: str) -> Dropin | Problem:
         return dropin
     row = variant(key)
     what = f"{row.module} ({key})" if row else key
-    return _nothing_replaces(
-        what, refusal(key) or "no drop-in was made for it", row.module if row else key, key
-    )
+    return _nothing_replaces(what, refusal(key) or "", row.module if row else key, key)
 
 
 def _by_name(text: str) -> Dropin | Problem:
@@ -163,22 +168,18 @@ def _variant_names() -> str:
     return ", ".join(dropin.name for dropin in DROPINS if dropin.variant)
 
 
-def _beside(name: str, variant_key: str = "") -> tuple[Step, ...]:
-    """The command for the drop-ins of what stacks call beside an extension."""
-    beside = companions(name, variant_key)
-    text = "The packages used with it can be replaced by name"
-    return (run("splatfix", "install", *beside, "--backend", "pure", text=text),) if beside else ()
+def _by_their_names(names: Sequence[str]) -> tuple[Step, ...]:
+    """The command for the drop-ins of what is called beside an extension."""
+    text = "What is called beside it can be replaced"
+    return (run("splatfix", "install", *names, "--backend", "pure", text=text),) if names else ()
 
 
 def _nothing_replaces(what: str, why: str, name: str, variant_key: str = "") -> Problem:
     return Problem(
         "nothing-replaces-it",
-        f"There is no drop-in for {what}: {why}.",
+        f"There is no drop-in for {what}{f': {why}' if why else ''}.",
         meaning="Only a native build works for it.",
-        todo=(
-            _build(name),
-            *_beside(name, variant_key),
-        ),
+        todo=(_build(name), *_by_their_names(companions(name, variant_key))),
     )
 
 
@@ -216,13 +217,18 @@ def use_dropins(found: Assessment) -> Option:
     if found.kept:
         return rejected(kind, f"{', '.join(found.kept)} must not change (--keep)")
     names, refused = _dropins_of(found)
-    if refused and (not names or any("rasterization" in name for name in refused)):
+    if useless(names, refused):
+        words = (
+            f"nothing replaces {name}{f': {why}' if why else ''}" if name else why
+            for name, why in refused.items()
+        )
         others = f"; of the others {', '.join(names)} can be replaced" if names else ""
-        words = "; ".join(f"nothing replaces {name}: {why}" if name else why for name, why in refused.items())
-        return rejected(kind, words + others)
+        return rejected(kind, "; ".join(words) + others)
     if found.parts and not names:
         return rejected(kind, "every extension is one of splatfix's drop-ins already")
-    reasons = [Reason(f"{name} must be built natively: {why}") for name, why in refused.items()]
+    reasons = [
+        Reason(f"{name} must be built natively{f': {why}' if why else ''}") for name, why in refused.items()
+    ]
     reasons.append(Reason("same values within rounding; far slower than CUDA, for small scenes"))
     if not names and not refused:
         text = (

@@ -183,7 +183,7 @@ def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:
     ]
     why = "--backend pure was asked for; it needs no toolkit and no GPU"
     notes = (
-        *(f"{item.module} is not replaced and must be built natively: {item.why}" for item in chosen.native),
+        *(f"not replaced, and to be built natively: {item.words}" for item in chosen.native),
         *(f"{item.name}: {item.note}" for item in dropins),
         *dependencies.notes,
     )
@@ -194,7 +194,10 @@ def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:
         proves=(RungName.RESOLVED, RungName.LOADS),
         cannot_prove=(Limit(RungName.BUILT, "nothing native is built"), *_NOT_RUN),
         considered=(
-            *(Rejected(f"a drop-in for {item.module}", item.why) for item in chosen.native),
+            *(
+                Rejected(f"a drop-in for {item.module}", item.why or "none was made")
+                for item in chosen.native
+            ),
             *(Rejected(f"native build of {item.name}", why) for item in dropins),
         ),
         notes=(*notes, *_conflicts(facts, {item.distribution: item.serves for item in dropins})),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
@@ -21,6 +21,12 @@ class Native:
 
     module: str
     why: str
+    """"" where nobody made one."""
+
+    @property
+    def words(self) -> str:
+        """``pytorch3d``, or ``diff_surfel_rasterization: its depth map has no drop-in``."""
+        return f"{self.module}: {self.why}" if self.why else self.module
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,21 @@ class Replacement:
     @property
     def refused(self) -> str:
         """What must be built natively, in words; "" where everything is replaced."""
-        return "; ".join(f"{item.module}: {item.why}" for item in self.native)
+        return "; ".join(item.words for item in self.native)
+
+    @property
+    def useless(self) -> bool:
+        """See :func:`useless`."""
+        return useless(self.dropins, [item.module for item in self.native])
+
+
+def useless(dropins: Sequence[object], native: Collection[str]) -> bool:
+    """Drop-ins serve nobody where a rasterizer must be built natively beside them, or there are none.
+
+    Args:
+        native: names of what must be built.
+    """
+    return bool(native) and (not dropins or any("raster" in name for name in native))
 
 
 def replacement_for(checkout: Checkout) -> Replacement:
@@ -90,7 +110,7 @@ def _decide(module: str, checkout: Checkout) -> Dropin | str:
     if package and any(item.module == last for item in DROPINS):
         return f"it is compiled as a part of {package}; a drop-in would be a package of its own"
     if not candidates:
-        return IRREPLACEABLE.get(canonicalize_name(module)) or "splatfix has no drop-in for it"
+        return IRREPLACEABLE.get(canonicalize_name(module), "")
     faces = (face for item in checkout.sources for face in item.faces if face.module == module)
     face = next((item for item in faces if item.settings), None)
     stack = stack_of(checkout)

@@ -21,6 +21,7 @@ from splatfix.plan.steps import MakeDropin, UseDropins
 
 from .machines import argv, cuda_source, find_options, machine, make_plan, refused, step_of
 from .test_options import healthy, plan, why_not
+from .test_recipes import checkout_of
 
 NAME = "diff_gaussian_rasterization"
 
@@ -264,14 +265,34 @@ def test_what_is_offered_is_taken(tmp_path: Path, kind: str, saved: bool) -> Non
     )
 
 
-def test_a_refused_rasterizer_refuses_the_option(tmp_path: Path) -> None:
-    """What can be replaced beside it is named, and install takes it."""
+def test_a_refused_rasterizer_refuses_them_all(tmp_path: Path) -> None:
+    """``--why`` said "not applicable", and --backend pure installed what is of no use without it; one judgement."""
     folder = checkout(tmp_path / "speedy", of_variant(row_of("speedy")))
     request = Request((str(folder),), ("sm_120",), backend="pure")
+    made = refused(plan_install(request, make_context(healthy())))
     said = why_not(find_options(goal_of(request), healthy()), "drop-ins")
-    assert "gives scores" in said and "of the others simple_knn can be replaced" in said
-    made = make_plan(request, healthy())
-    assert [step.module for step in made.steps if isinstance(step, MakeDropin)] == ["simple_knn"]
-    assert "must be built natively" in made.notes[0]
+    assert made.code == "nothing-replaces-it" and made.what.startswith(said)
+    assert "gives scores" in said
+    lines = [step.line() for step in made.todo]
+    assert lines[0] == f"splatfix install {folder} --target sm_120"
+    assert lines[1].endswith("splatfix install simple_knn --backend pure"), "one can have it by its name"
+    alone = dataclasses.replace(healthy(), checkout=read_checkout(folder, ()))
+    assert "of the others simple_knn can" in why_not(find_options(Goal(("sm_120",)), alone), "drop-ins")
     cpu = dataclasses.replace(request, backend="auto", targets=())
     assert refused(plan_install(cpu, make_context(machine(torch=None)))).code != "nothing-to-replace"
+
+
+def test_the_native_build_that_is_advised_is_one(tmp_path: Path) -> None:
+    """nerfstudio: it named the checkout itself, which install refuses."""
+    folder = checkout_of("nerfstudio", tmp_path)
+    (folder / "model.py").write_text("from gsplat.rendering import rasterization\nrasterization()\n")
+    made = refused(choose_dropins([str(folder)]))
+    assert made.code == "nothing-replaces-it"
+    assert argv(made.todo[0])[:3] == ("splatfix", "install", "gsplat==1.4.0")
+
+
+def test_what_nobody_made_is_not_said_twice(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    cuda_source(tmp_path / "nets", "nets")
+    what = refused(choose_dropins([str(tmp_path)])).what
+    assert what == "There is no drop-in for nets."
