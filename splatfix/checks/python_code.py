@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from splatfix.checks.model import Evidence, Outcome, Status, outcome
 from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.context.imports import brought_by, missing_modules, pip_arguments
 from splatfix.context.readings import python_versions
+from splatfix.context.requirements import name_of, unmet
 from splatfix.core.step import Step, run, say
-from splatfix.facts import CheckoutSource, CodeMatch
+from splatfix.facts import Checkout, CheckoutSource, CodeMatch, ImportedModule, Source
 from splatfix.knowledge.breakages import Breakage, CheckText, When, breakage, breakages
 from splatfix.knowledge.torch_releases import TorchBuild
 
@@ -19,42 +20,79 @@ _SHOWN = 8
 
 @check("imports-missing", family="checkout", title="What the Python code imports is installed")
 def imports_missing(context: Context) -> Iterator[Outcome]:
-    """What the training scripts and the packages of the extensions import when they start is read from their own text,
-    through all their own modules, and compared with the environment's. Else each comes up by itself, "No module named
+    """What the scripts and the packages of a checkout import when they start is read from their own text, through all their
+    own modules, and compared with the environment's; so is what the packages declare that they need. Scripts are those that
+    train, render or measure by their names; where there are none, those that the README starts in the top folder, or that
+    can be started at all. What only other scripts of the README need is a warning. Else each comes up by itself, "No module named
     'plyfile'", after a build of many minutes. Left out is what may fail without harm: an import in a `try`, one for type
     checkers, one behind a condition or inside a function. A module that has to be compiled against torch is named with
     its repository; of one that is in no list, only that it is missing."""
     found = context.checkout
     if found is None:
         return
-    needs = (*found.needs, *(need for item in found.sources for need in item.source.needs))
+    sources = [item.source for item in found.sources] + ([found.package] if found.package else [])
+    inside = tuple(need for source in sources for need in source.needs)
+    yield from _lacking(
+        context, found, sources, (*(item for item in found.needs if not item.beside), *inside)
+    )
+    told = {item.name for item in inside}
+    others = (item for item in found.needs if item.beside and item.name not in told)
+    yield from _lacking(context, found, [], tuple(others))
+
+
+def _lacking(
+    context: Context, found: Checkout, sources: Sequence[Source], needs: Sequence[ImportedModule]
+) -> Iterator[Outcome]:
+    """What these imports and these packages lack; of scripts that one can do without only a warning."""
+    facts = context.facts
     lost = missing_modules(
-        context.facts,
+        facts,
         needs,
         declared=(pin.name for pin in found.pins),
-        brought=brought_by(item.source for item in found.sources),
+        brought=brought_by(
+            [*(item.source for item in found.sources), *([found.package] if found.package else [])]
+        ),
     )
-    if not lost.places:
+    declared = {
+        name_of(text): (text, source)
+        for source in (sources if facts.environment.distributions.value is not None else ())
+        for text in unmet(facts, source)
+        if name_of(text) != "torch"
+    }
+    wanted = {name_of(text): text for text in lost.requirements}
+    wanted |= {name: text for name, (text, _) in declared.items()}
+    beside = any(item.beside for item in lost.places)
+    if not lost.places and not declared:
         return
-    names = ", ".join(item.name for item in lost.places)
+    modules = ", ".join(item.name for item in lost.places)
+    others = ", ".join(
+        text for name, (text, _) in declared.items() if name not in map(name_of, lost.requirements)
+    )
+    words = [
+        f"Imported by {'scripts that its README starts' if beside else 'the code'}, and not installed: {modules}."
+        if modules
+        else "",
+        f"Declared by its packages, and not installed: {others}." if others else "",
+    ]
     yield outcome(
-        Status.FAIL if lost.requirements or lost.repositories else Status.WARN,
-        f"Imported by the code, and not installed: {names}.",
+        Status.FAIL if (wanted or lost.repositories) and not beside else Status.WARN,
+        " ".join(filter(None, words)),
+        subject="beside" if beside else "",
         evidence=(
             *(
                 Evidence(f"{item.file}:{item.line}", f"import {item.name}", "its syntax tree")
                 for item in lost.places[:_SHOWN]
             ),
+            *(
+                Evidence(source.label, text, "install_requires or pyproject.toml")
+                for text, source in list(declared.values())[:_SHOWN]
+            ),
             Evidence("installed", "none of them", context.environment.modules.found_via),
         ),
         remedy=(
             *(
-                [
-                    context.pip(
-                        "install", *pip_arguments(context.facts, lost.requirements, _torch_to_be(context))
-                    )
-                ]
-                if lost.requirements
+                [context.pip("install", *pip_arguments(facts, wanted.values(), _torch_to_be(context)))]
+                if wanted
                 else []
             ),
             *(

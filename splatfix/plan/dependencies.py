@@ -72,7 +72,8 @@ def _lacked_by_scripts(text: str, facts: Facts, sources: Sequence[Source]) -> Mi
         return MissingModules()
     scripts, _ = read_scripts(folder)
     declared = (pin.name for pin in read_pins(folder))
-    return missing_modules(facts, scripts.imports, declared=declared, brought=brought_by(sources))
+    needed = (item for item in scripts.imports if not item.beside)
+    return missing_modules(facts, needed, declared=declared, brought=brought_by(sources))
 
 
 def _notes(lost: MissingModules, facts: Facts, *, installing: bool) -> list[str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -16,6 +14,7 @@ from splatfix.checks.torch import torch_for
 from splatfix.context import Context
 from splatfix.context.commands import installer_of, make_environment, pip, python_option, python_to_be
 from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
+from splatfix.context.requirements import met, name_of, unmet, version_of, version_there
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Source, Torch
@@ -141,7 +140,7 @@ def missing_build_tools(
         )
     to_build, to_import = _lacking(facts, source, together)
     for text in (*to_build, *to_import):
-        if _name_of(text) == "torch" and (installed := _version_there(facts, "torch")) is not None:
+        if name_of(text) == "torch" and (installed := version_there(facts, "torch")) is not None:
             return Problem(
                 "torch-does-not-fit",
                 f"{source.label} asks for {text}, and torch {installed} is installed.",
@@ -150,7 +149,7 @@ def missing_build_tools(
             )
     if repositories := undeclared(facts, source, together).repositories:
         return _not_built(facts, source, repositories)
-    missing = {_name_of(item): item for item in (*to_build, *to_import)}.values()
+    missing = {name_of(item): item for item in (*to_build, *to_import)}.values()
     interpreter = facts.environment.interpreter.value
     if not missing or interpreter is None or installing:
         return None
@@ -168,7 +167,7 @@ def missing_build_tools(
 def lacking_requirements(facts: Facts, source: Source, together: Sequence[Source] = ()) -> tuple[str, ...]:
     """What pip has to bring before a source is built, once each; see :func:`missing_build_tools`."""
     to_build, to_import = _lacking(facts, source, together)
-    return tuple({_name_of(item): item for item in (*to_build, *to_import)}.values())
+    return tuple({name_of(item): item for item in (*to_build, *to_import)}.values())
 
 
 def undeclared(facts: Facts, source: Source, together: Sequence[Source] = ()) -> MissingModules:
@@ -179,11 +178,11 @@ def undeclared(facts: Facts, source: Source, together: Sequence[Source] = ()) ->
 def _lacking(facts: Facts, source: Source, together: Sequence[Source]) -> tuple[list[str], list[str]]:
     """(what is lacking to be built, what is lacking to be imported)."""
     to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
-    to_build += [text for text in source.build_requires if not _met(facts, text)]
-    to_import = [text for text in source.requires if not _met(facts, text)]
-    said = {_name_of(text) for text in (*to_build, *to_import)}
+    to_build += [text for text in source.build_requires if not met(facts, text)]
+    to_import = list(unmet(facts, source))
+    said = {name_of(text) for text in (*to_build, *to_import)}
     seen = undeclared(facts, source, together).requirements
-    to_import += [text for text in seen if _name_of(text) not in said]
+    to_import += [text for text in seen if name_of(text) not in said]
     if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
         return [item for item in to_build if item != "ninja"], [item for item in to_import if item != "ninja"]
     return to_build, to_import
@@ -229,25 +228,6 @@ def _other_python(facts: Facts, source: Source) -> Problem | None:
     )
 
 
-def _name_of(requirement: str) -> str:
-    return canonicalize_name(re.split(r"[<>=!~\[;@ ]", requirement.strip())[0])
-
-
-def version_of(facts: Facts, name: str) -> str | None:
-    """The installed version of a distribution in the target environment, or None."""
-    wanted = canonicalize_name(name)
-    for item in facts.environment.distributions.value or ():
-        if canonicalize_name(item.name) == wanted:
-            return item.version
-    return None
-
-
-def _version_there(facts: Facts, name: str) -> str | None:
-    """As :func:`version_of`; torch's is read from torch itself, which need not have been installed by pip."""
-    torch = facts.environment.torch.value
-    return torch.version if torch and canonicalize_name(name) == "torch" else version_of(facts, name)
-
-
 def replaced_version(facts: Facts, name: str) -> str:
     """The version that installing ``name`` will replace; "" when there is none inside the environment itself.
 
@@ -272,23 +252,3 @@ def _build_tools(facts: Facts, source: Source) -> Iterable[str]:
         yield "wheel"
     if source.uses_torch_builder:
         yield "ninja"
-
-
-def _met(facts: Facts, text: str) -> bool:
-    try:
-        requirement = Requirement(text)
-    except InvalidRequirement:
-        return True  # pip itself will say what is wrong with it
-    interpreter = facts.environment.interpreter.value
-    theirs = {"python_full_version": interpreter.version} if interpreter else {}
-    if interpreter:
-        theirs["python_version"] = ".".join(interpreter.version.split(".")[:2])
-    if requirement.marker is not None and not requirement.marker.evaluate(theirs):
-        return True
-    installed = _version_there(facts, requirement.name)
-    if installed is None:
-        return False
-    try:
-        return requirement.specifier.contains(installed, prereleases=True)
-    except InvalidVersion:
-        return True

@@ -50,7 +50,7 @@ def with_checkout(facts: Facts, **values: Any) -> Facts:
 def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any) -> CheckoutSource:
     inner = {
         key: values.pop(key)
-        for key in ("reads", "sets", "imports", "missing_folders", "error")
+        for key in ("reads", "sets", "imports", "missing_folders", "requires", "error")
         if key in values
     }
     text = Source(

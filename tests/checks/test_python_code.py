@@ -11,6 +11,7 @@ import pytest
 from splatfix.checks import Finding, Status
 from splatfix.core.step import commands
 from splatfix.facts import CodeMatch, Distribution, Fact, Facts, ImportedModule, Interpreter, Pin
+from splatfix.plan.requirements import missing_build_tools
 
 from .conftest import Changer, TorchWith, of
 from .test_checkout import source, with_checkout
@@ -74,6 +75,38 @@ def test_what_is_compiled_against_torch_has_its_repository(changed: Changer) -> 
     assert found[0] == "git clone --recursive https://github.com/rusty1s/pytorch_scatter"
     assert found[1].startswith("splatfix install ./pytorch_scatter --python")
     assert found[3].startswith("splatfix install ./tiny-cuda-nn/bindings/torch ")
+
+
+def test_what_a_package_declares_is_told_as_install_tells_it(changed: Changer) -> None:
+    """Pointnet2, torchsparse: install refused what diagnose had passed over."""
+    known = source("nets", requires=("rootpath", "tqdm>=4", "numpy", "torch>=1"))
+    top = dataclasses.replace(known.source, name="top", requires=("hydra-core==0.11.3",))
+    here = Fact((Distribution("numpy", "2.0", "/x"),), "test")
+    facts = with_checkout(
+        changed(modules=HERE, distributions=here),
+        sources=(known,),
+        package=top,
+        needs=(ImportedModule("tqdm", "train.py", 1),),
+    )
+    finding = one(facts)
+    assert finding.status is Status.FAIL and "rootpath" in finding.summary
+    (line,) = lines(finding)
+    assert set(line.split()[-3:]) == {"tqdm>=4", "rootpath", "hydra-core==0.11.3"}
+    (problem,) = {
+        refusal.code
+        for item in (known.source, top)
+        if (refusal := missing_build_tools(facts, item)) is not None
+    }
+    assert problem == "build-tools-missing"
+
+
+def test_scripts_that_one_can_do_without_only_warn(changed: Changer) -> None:
+    needs = (ImportedModule("plyfile", "train.py", 1), ImportedModule("gradio", "app.py", 1, beside=True))
+    facts = with_checkout(changed(modules=HERE), needs=needs)
+    assert [(item.status, lines(item)[0].split()[-1]) for item in of(facts, "imports-missing")] == [
+        (Status.FAIL, "plyfile"),
+        (Status.WARN, "gradio"),
+    ]
 
 
 def test_a_name_that_nobody_knows_is_not_installed(changed: Changer) -> None:

@@ -60,7 +60,8 @@ class CodeMatch:
     line: int
     text: str
     at_import: bool = True
-    """Of Python: it runs when the file is imported; False inside a function, which breaks when it is called."""
+    """Of Python: it runs when the file is imported; False inside a function, which breaks when it is called, and in a
+    script that one can do without."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class ImportedModule:
     """Its top-level name; of torch.utils.tensorboard, which is of no use without tensorboard, the whole one."""
     file: str
     line: int
+    beside: bool = False
+    """Only scripts that one can do without import it."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,8 @@ class Checkout:
     submodules: tuple[Submodule, ...] = ()
     pins: tuple[Pin, ...] = ()
     sources: tuple[CheckoutSource, ...] = ()
+    package: Source | None = None
+    """What its top folder installs, where that compiles nothing and is none of the ``sources``."""
     imports: tuple[str, ...] = ()
     """Top-level names of splatting extensions that its Python files import, and fail without."""
     guarded: tuple[GuardedImport, ...] = ()
@@ -209,7 +214,7 @@ class Checkout:
     colmap_options: tuple[str, ...] = ()
     """Options that convert.py gives COLMAP and that changed their names: ``SiftExtraction.use_gpu``."""
     needs: tuple[ImportedModule, ...] = ()
-    """Modules of others that its training and evaluation scripts import; splatting extensions are in ``imports``."""
+    """Modules of others that its scripts import; splatting extensions are in ``imports``."""
     python_matches: tuple[CodeMatch, ...] = ()
     """Places in those scripts, and in the own modules that they import, on which Python is known to break."""
     unreadable: tuple[Unread, ...] = ()

@@ -30,6 +30,7 @@ from splatfix.facts.source.folder import (
     cloned_in_readme,
     commit_of,
     git_folder,
+    has_build_file,
     read_submodules,
     remote_of,
     telling_paths,
@@ -74,11 +75,14 @@ def read_checkout(
     identity, wanted = _identity(root, reader), tuple(patterns)
     names = tuple(item for item in wanted if isinstance(item, NamePattern))
     scripts, apart = read_scripts(root, names)
+    sources = tuple(_sources(root, wanted, headers or IncludeFolders(), reader))
+    alone = has_build_file(root) and not any(item.path == "." for item in sources)
     checkout = replace(
         identity,
         submodules=_with_uses(root, identity.submodules, reader),
         pins=tuple(read_pins(root, reader)),
-        sources=tuple(_sources(root, wanted, headers or IncludeFolders(), reader)),
+        sources=sources,
+        package=read_source(root, reader=reader) if alone else None,
         colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(reader.text(root / "convert.py")))),
         needs=scripts.imports,
         python_matches=scripts.matches,

@@ -26,6 +26,13 @@ _CATCHING = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "
 _LEAVING = frozenset({"exit", "quit", "_exit", "abort"})
 # Scripts in a checkout's top folder by which people train, render and measure.
 _PROGRAMS = re.compile(r"(\w*train\w*|render|metrics)\.py")
+# ``python -u train.py``, ``torchrun --nproc_per_node 2 train.py``
+_STARTED = re.compile(
+    r"\b(?:python[\d.]{0,5}|torchrun|accelerate[ ]launch)(?:[ ]{1,4}-{1,2}[\w-]{1,40}(?:[ =]\d{1,9})?){0,6}"
+    r"[ ]{1,4}(?:\./)?([\w./-]{1,200}\.py)\b"
+)
+_MOST_PROGRAMS = 40
+_MAIN = re.compile(r"^if\s+__name__\s*==", re.MULTILINE)
 _NOT_INSTALLED = frozenset(
     {"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "third_party"}
 )
@@ -44,7 +51,11 @@ class Program:
 
 
 def read_program(
-    entries: Sequence[Path], root: Path, patterns: Iterable[NamePattern], reader: FolderReader
+    entries: Sequence[Path],
+    root: Path,
+    patterns: Iterable[NamePattern],
+    reader: FolderReader,
+    beside: Sequence[Path] = (),
 ) -> Program:
     """Read Python files and the modules of their own folder that they import, as far as that happens unasked.
 
@@ -55,19 +66,44 @@ def read_program(
         entries: scripts, or the ``__init__.py`` of a package.
         root: the folder whose modules are its own; nothing outside is read.
         patterns: names to look for, also inside functions.
+        beside: scripts that one can do without; what only these import and use is marked.
     """
-    return _Reading(root, tuple(patterns), reader).read(entries)
+    return _Reading(root, tuple(patterns), reader).read(entries, beside)
 
 
 def read_scripts(root: Path, patterns: Iterable[NamePattern] = ()) -> tuple[Program, FolderReader]:
-    """What the training and evaluation scripts in a checkout's top folder import and use, and the reader that read them."""
+    """What the scripts of a checkout import and use, and the reader that read them; see :func:`find_scripts`.
+
+    Splatting extensions are left out.
+    """
     reader = FolderReader()
-    entries = [
-        Path(item.path) for item in reader.children(root) if _PROGRAMS.fullmatch(item.name) and item.is_file()
-    ]
-    found = read_program(entries, root, patterns, reader)
+    programs, beside = find_scripts(root, reader)
+    found = read_program(programs, root, patterns, reader, beside)
     others = tuple(item for item in found.imports if not is_splat_module(item.name))
     return Program(others, found.matches), reader
+
+
+def find_scripts(root: Path, reader: FolderReader) -> tuple[list[Path], list[Path]]:
+    """The scripts by which a checkout trains, renders and measures, and others that its READMEs tell people to start.
+
+    Where none in its top folder has a name that tells so, they are those that the READMEs start there; failing that, those
+    with ``if __name__ == "__main__"``.
+    """
+    inside = [item for item in reader.children(root) if item.is_file()]
+    scripts = {item.name: Path(item.path) for item in inside if item.name.endswith(".py")}
+    scripts.pop("setup.py", None)
+    started = [
+        root / name
+        for item in inside
+        if item.name.lower().startswith("readme")
+        for name in _STARTED.findall(reader.text(Path(item.path)))
+    ]
+    named = [path for path in dict.fromkeys(started) if path.name != "setup.py" and _is_file(path)]
+    programs = [path for name, path in scripts.items() if _PROGRAMS.fullmatch(name)]
+    programs = programs or [path for path in named if path.parent == root]
+    programs = programs or [path for path in scripts.values() if _MAIN.search(reader.text(path))]
+    beside = [path for path in named if path not in programs]
+    return programs[:_MOST_PROGRAMS], beside[:_MOST_PROGRAMS]
 
 
 def read_packages_of(
@@ -113,18 +149,23 @@ class _Reading:
     matches: list[CodeMatch] = field(default_factory=list)
     search: dict[Path, None] = field(default_factory=dict)
     """Folders in which Python would look for modules."""
+    now_beside: bool = False
+    """What is read is a script that one can do without."""
 
-    def read(self, entries: Sequence[Path]) -> Program:
-        pending, seen = list(entries), set(entries)
-        for entry in entries:
-            package = entry.name == "__init__.py"
-            self.search[entry.parent.parent if package else entry.parent] = None
-        while pending:
-            file = pending.pop(0)
-            for own in self._file(file, main=file in entries):
-                if own not in seen and len(seen) < _MOST_FILES:
-                    seen.add(own)
-                    pending.append(own)
+    def read(self, entries: Sequence[Path], beside: Sequence[Path] = ()) -> Program:
+        seen: set[Path] = set()
+        for self.now_beside, group in ((False, entries), (True, beside)):
+            pending = [entry for entry in group if entry not in seen]
+            seen.update(pending)
+            for entry in pending:
+                package = entry.name == "__init__.py"
+                self.search[entry.parent.parent if package else entry.parent] = None
+            while pending:
+                file = pending.pop(0)
+                for own in self._file(file, main=file in group):
+                    if own not in seen and len(seen) < _MOST_FILES:
+                        seen.add(own)
+                        pending.append(own)
         elsewhere = self._names_elsewhere() if self.imports else frozenset()
         kept = (item for top, item in self.imports.items() if top not in elsewhere)
         return Program(tuple(kept), tuple(self.matches))
@@ -171,9 +212,9 @@ class _Reading:
         another = next((known for known in _NEEDS_ANOTHER if f"{deepest}.".startswith(f"{known}.")), "")
         top = module.partition(".")[0]
         if another:
-            self.imports.setdefault(another, ImportedModule(another, file, line))
+            self.imports.setdefault(another, ImportedModule(another, file, line, self.now_beside))
         if top not in sys.stdlib_module_names:
-            self.imports.setdefault(top, ImportedModule(top, file, line))
+            self.imports.setdefault(top, ImportedModule(top, file, line, self.now_beside))
 
     def _add_search_paths(self, file: Path, places: Iterable[_Place]) -> None:
         """Folders that ``sys.path.append(os.path.join(here, "../dust3r"))`` adds, as far as the text tells."""
@@ -223,6 +264,7 @@ class _Reading:
         lines = text.splitlines()
         told: set[tuple[str, int]] = set()
         for line, now, used in sorted(self._used(text, places)):
+            now = now and not self.now_beside
             for pattern in self.patterns:
                 if pattern.holds(used) and (pattern.key, line) not in told and len(told) < _MOST_PLACES:
                     told.add((pattern.key, line))
@@ -230,7 +272,7 @@ class _Reading:
         for pattern in self.patterns if "dataclass" in text else ():
             if UNHASHABLE_DEFAULT in pattern.names:
                 for line in unhashable_defaults(tree)[:_MOST_PLACES]:
-                    yield _match(pattern.key, file, line, lines, at_import=True)
+                    yield _match(pattern.key, file, line, lines, at_import=not self.now_beside)
 
     def _used(self, text: str, places: Sequence[_Place]) -> Iterator[tuple[int, bool, str]]:
         """(line, whether it runs at the import, whole name) of each name that the statements use."""

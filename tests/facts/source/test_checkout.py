@@ -373,3 +373,11 @@ def test_pins_of_a_project_file(tmp_path: Path) -> None:
     found = read(put(tmp_path / "r", {"pyproject.toml": text}))
     assert {item.name: item.spec for item in found.pins} == {"gsplat": "==1.4.0", "torch": ">=1.13.1,<2.2"}
     assert read(put(tmp_path / "broken", {"pyproject.toml": "[project\n"})).pins == ()
+
+
+def test_a_package_that_compiles_nothing_itself(tmp_path: Path) -> None:
+    setup = "from setuptools import setup\nsetup(name='nets', install_requires=['h5py'])\n"
+    found = read(put(tmp_path, {"setup.py": setup, "nets/__init__.py": ""}))
+    assert found.package and found.package.requires == ("h5py",) and not found.sources
+    compiled = "from setuptools import setup, Extension\nsetup(ext_modules=[Extension('a', ['a.c'])])\n"
+    assert read(put(tmp_path, {"setup.py": compiled})).package is None

@@ -8,7 +8,13 @@ import pytest
 
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts import read_source
-from splatfix.facts.source.program import UNHASHABLE_DEFAULT, Program, read_program
+from splatfix.facts.source.program import (
+    UNHASHABLE_DEFAULT,
+    Program,
+    find_scripts,
+    read_program,
+    read_scripts,
+)
 from splatfix.facts.source.reader import FolderReader
 
 from .test_checkout import put, read
@@ -105,6 +111,65 @@ def test_what_lies_inside_a_package_is_not_found_by_its_name_alone(tmp_path: Pat
     """lpipsPyTorch/modules/lpips.py of Inria's family beside `import lpips`, seen in mip-splatting and 4DGaussians."""
     files = {"lpipsPyTorch/__init__": "from .modules.lpips import LPIPS\n", "lpipsPyTorch/modules/lpips": ""}
     assert imported(tmp_path, "import lpips\nimport lpipsPyTorch\n", **files) == ["lpips"]
+
+
+MAIN = "if __name__ == '__main__':\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "programs", "beside"),
+    [
+        ({"train.py": "", "view.py": MAIN}, ["train.py"], []),
+        ({"slam.py": MAIN, "other.py": "", "setup.py": MAIN}, ["slam.py"], []),
+        (
+            {
+                "main.py": "",
+                "tools/prepare.py": "",
+                "README.md": "python main.py x\npython3 tools/prepare.py\n",
+            },
+            ["main.py"],
+            ["tools/prepare.py"],
+        ),
+        (
+            {"train.py": "", "app.py": "", "readme.rst": "    CUDA_VISIBLE_DEVICES=0 python -u app.py --x 1"},
+            ["train.py"],
+            ["app.py"],
+        ),
+        ({"run.py": "", "README.md": "torchrun --nproc_per_node=2 run.py"}, ["run.py"], []),
+        ({"README.md": "python ../outside.py; python setup.py install; python gone.py"}, [], []),
+        ({"lib.py": "import x\n"}, [], []),
+    ],
+)
+def test_scripts_of_a_checkout(
+    tmp_path: Path, files: dict[str, str], programs: list[str], beside: list[str]
+) -> None:
+    """MonoGS's slam.py and dreamgaussian's main.py: nothing was read, and nothing was missing."""
+    put(tmp_path, files)
+    found = find_scripts(tmp_path, FolderReader())
+    assert [[path.relative_to(tmp_path).as_posix() for path in group] for group in found] == [
+        programs,
+        beside,
+    ]
+
+
+def test_what_only_other_scripts_need_is_marked(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        {
+            "train.py": "import plyfile, own\n",
+            "own.py": "import scipy\n",
+            "README.md": "python app.py",
+            "app.py": "import gradio, own, scipy\nimport numpy as np\nnp.float\n",
+        },
+    )
+    found, _ = read_scripts(tmp_path, (NamePattern("wanted", frozenset({"numpy.float"})),))
+    assert {item.name: item.beside for item in found.imports} == {
+        "plyfile": False,
+        "scipy": False,
+        "gradio": True,
+        "numpy": True,
+    }
+    assert [match.at_import for match in found.matches] == [False]
 
 
 def test_the_output_of_a_logger_is_no_module(tmp_path: Path) -> None:

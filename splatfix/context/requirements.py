@@ -1,0 +1,57 @@
+"""What Python packages say they need, and whether the target environment has it."""
+
+from __future__ import annotations
+
+import re
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+
+from splatfix.facts import Facts, Source
+
+
+def unmet(facts: Facts, source: Source) -> tuple[str, ...]:
+    """What a source declares that it needs when it is imported, and the environment does not have."""
+    return tuple(text for text in source.requires if not met(facts, text))
+
+
+def name_of(requirement: str) -> str:
+    """The normalised name in ``gsplat[cu]>=1.5; python_version < "3.12"``."""
+    return canonicalize_name(re.split(r"[<>=!~\[;@ ]", requirement.strip())[0])
+
+
+def version_of(facts: Facts, name: str) -> str | None:
+    """The installed version of a distribution in the target environment, or None."""
+    wanted = canonicalize_name(name)
+    for item in facts.environment.distributions.value or ():
+        if canonicalize_name(item.name) == wanted:
+            return item.version
+    return None
+
+
+def version_there(facts: Facts, name: str) -> str | None:
+    """As :func:`version_of`; torch's is read from torch itself, which need not have been installed by pip."""
+    torch = facts.environment.torch.value
+    return torch.version if torch and canonicalize_name(name) == "torch" else version_of(facts, name)
+
+
+def met(facts: Facts, text: str) -> bool:
+    """The environment satisfies a requirement, or its marker leaves it out."""
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return True  # pip itself will say what is wrong with it
+    interpreter = facts.environment.interpreter.value
+    theirs = {"python_full_version": interpreter.version} if interpreter else {}
+    if interpreter:
+        theirs["python_version"] = ".".join(interpreter.version.split(".")[:2])
+    if requirement.marker is not None and not requirement.marker.evaluate(theirs):
+        return True
+    installed = version_there(facts, requirement.name)
+    if installed is None:
+        return False
+    try:
+        return requirement.specifier.contains(installed, prereleases=True)
+    except InvalidVersion:
+        return True
