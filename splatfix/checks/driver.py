@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import variable
+from splatfix.checks.evidence import reason, variable
 from splatfix.checks.model import Evidence, Outcome, fail, ok, unknown
 from splatfix.checks.registry import check
 from splatfix.context import Context
-from splatfix.core.step import prepend_variable, run
+from splatfix.context import targets as visible
+from splatfix.core.step import Step, prepend_variable, run, say
 from splatfix.core.versions import major_minor, release
+from splatfix.core.words import counted
+from splatfix.facts import Fact
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
 
 _NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
+_NO_DEVICE, _MISMATCH = 100, 803  # CUresult
 
 
 @check("driver-too-old", family="driver", title="The driver supports torch's CUDA version")
@@ -76,7 +81,7 @@ def driver_library_mismatch(context: Context) -> Iterator[Outcome]:
     if driver is None:
         return
     different = bool(driver.version and driver.library_version and driver.version != driver.library_version)
-    if not different and driver.nvml_error != 18 and driver.cuda_error != 803:
+    if not different and driver.nvml_error != 18 and driver.cuda_error != _MISMATCH:
         return
     versions = (
         f"the loaded kernel module is {driver.version or 'of another version'}, its libraries are "
@@ -130,6 +135,105 @@ def driver_library_missing(context: Context) -> Iterator[Outcome]:
         f"The host has NVIDIA driver {driver.version}, but this {container} container was started without the GPU.",
         evidence=evidence,
         remedy=how,
+    )
+
+
+@check("cuda-does-not-start", family="driver", title="CUDA starts and finds its GPUs")
+def cuda_does_not_start(context: Context) -> Iterator[Outcome]:
+    """nvidia-smi asks NVML; programs ask CUDA, which needs more: the fabric manager on boards with NVSwitch (error 802), a
+    working nvidia_uvm (999, 3), a GPU that is free (46), device files that the container was given (100, 101). splatfix calls
+    cuInit in a child process with a time limit. torch only says that it finds no GPU, with the reason in a warning. Source:
+    CUresult in cuda.h; where each code comes from, knowledge/data/drivers.json.
+
+    Codes with a page of their own: 803 (driver-library-mismatch) and 804 (forward-compat-on-geforce)."""
+    cuda, driver = context.machine.cuda, context.machine.driver.value
+    if driver is None or cuda == Fact():
+        return  # gpu-without-driver tells the one; the other are facts from a splatfix that did not ask
+    code = driver.cuda_error
+    if cuda.value is not None:
+        names = ", ".join(f"cuda:{place} {item.name}" for place, item in enumerate(cuda.value))
+        yield ok(
+            f"CUDA starts and lists {counted(len(cuda.value), 'GPU')}.",
+            evidence=Evidence("cuInit", names, cuda.found_via),
+        )
+    elif code in (_MISMATCH, drivers.FORWARD_COMPAT_REFUSED) or (
+        driver.nvml_error == _NO_NVML and cuda.absent
+    ):
+        return
+    elif code == _NO_DEVICE and (visible.NAME in context.variables or not context.nvidia_gpus):
+        return  # no-gpu-visible tells of the variable; and without a GPU the code is right
+    elif cuda.absent:
+        yield fail(
+            "NVML lists GPUs, but there is no libcuda: CUDA programs find no driver.",
+            evidence=(reason(cuda), *_given(context)),
+            remedy="Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility."
+            if context.machine.container
+            else "Install the driver's package with libcuda (libnvidia-compute, nvidia-driver-cuda-libs).",
+        )
+    elif code is None:
+        yield unknown(
+            "Whether CUDA starts is not known: it gave no answer.",
+            evidence=(reason(cuda), *_given(context)),
+            remedy=(
+                run("nvidia-smi"),
+                say("If that hangs too, the GPU is lost: look for Xid in dmesg, and reboot."),
+            ),
+        )
+    elif code < 0:
+        yield fail(
+            f"libcuda crashes when it starts (signal {-code}).",
+            evidence=(reason(cuda), *_given(context)),
+            remedy="Reinstall the NVIDIA driver, and take other copies of libcuda out of LD_LIBRARY_PATH.",
+        )
+    else:
+        yield _refused(context, code)
+
+
+def _refused(context: Context, code: int) -> Outcome:
+    """cuInit's code with what it means here."""
+    container = context.machine.container
+    known = drivers.start_failure(code)
+    files = context.machine.device_files.value
+    evidence = (
+        Evidence("cuInit", f"error {code}{f' ({known.name})' if known else ''}", "child process"),
+        *_given(context),
+    )
+    if files and "nvidia-uvm" not in files:
+        make = run("sudo", "nvidia-modprobe", "-u", "-c=0", text="On the host" if container else "")
+        again = say(
+            "Then start the container anew, with the GPU passed by the engine and not by single --device options."
+        )
+        return fail(
+            f"CUDA does not start (error {code}): /dev/nvidia-uvm is not here.",
+            evidence=evidence,
+            remedy=(make, again) if container else (make,),
+        )
+    if known is None:
+        return fail(
+            f"CUDA does not start: cuInit gives error {code}.",
+            evidence=evidence,
+            remedy=("Look for the driver's own words, then reboot:", run("sudo", "dmesg")),
+        )
+    lines = (known.container_remedy if container else ()) or known.remedy
+    return fail(
+        f"CUDA does not start (error {code}): {known.means}.",
+        evidence=evidence,
+        remedy=tuple(_step(line) for line in lines),
+    )
+
+
+def _step(line: str) -> Step:
+    return run(*shlex.split(line[2:])) if line.startswith("$ ") else say(line)
+
+
+def _given(context: Context) -> tuple[Evidence, ...]:
+    """What else CUDA starts from: device files, and the variables that choose GPUs."""
+    files, variables = context.machine.device_files, context.variables
+    names = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
+    listed = Evidence("device files", ", ".join(files.value or ()) or "none", files.found_via)
+    return (
+        *((listed,) if files.value is not None else ()),
+        *(variable(context, name) for name in names if name in variables),
     )
 
 

@@ -33,8 +33,10 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
             remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
         )
         return
-    cards = [gpu for gpu in gpus.value if gpu.vendor == "nvidia"]
-    if not cards:
+    cards = context.nvidia_gpus
+    if unused := context.unused_cards:
+        yield _not_for_programs(context, unused)
+    elif not cards:
         hint = (
             "binaries are judged for --target"
             if context.goal.targets
@@ -62,16 +64,36 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
         )
 
 
+def _not_for_programs(context: Context, cards: tuple[Gpu, ...]) -> Outcome:
+    """Cards in sight that no program here can use, apart from those that one can."""
+    bound = sorted({gpu.kernel_driver for gpu in cards if gpu.kernel_driver} - {"nvidia"})
+    why = (
+        "not given to this container"
+        if context.machine.container
+        else f"bound to {' and '.join(bound)}"
+        if bound
+        else "not listed by the driver"
+    )
+    return skip(
+        f"{counted(len(cards), 'NVIDIA card')} on the PCI bus left aside: {why}.",
+        subject="PCI bus",
+        evidence=Evidence(
+            "PCI bus", "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in cards), "/sys/bus/pci/devices"
+        ),
+    )
+
+
 @check("gpu-without-driver", family="gpu", title="Every NVIDIA GPU has a loaded driver")
 def gpu_without_driver(context: Context) -> Iterator[Outcome]:
     """A GPU that the PCI bus shows but no driver drives: nothing of CUDA can run until a driver is loaded."""
-    driver = context.machine.driver
-    if not context.has_nvidia_gpu or driver.known:
+    driver, cards = context.machine.driver, (*context.nvidia_gpus, *context.unused_cards)
+    if not cards or driver.known:
         return
     if not driver.absent:
         yield unknown("Could not determine whether an NVIDIA driver is loaded.", evidence=reason(driver))
         return
-    cards = context.nvidia_gpus
+    if context.machine.container is not None and any(gpu.kernel_driver == "nvidia" for gpu in cards):
+        return  # its host has one
     names = ", ".join(gpu.name for gpu in cards)
     others = sorted({gpu.kernel_driver for gpu in cards if gpu.kernel_driver})
     instead = f" ({' and '.join(others)} is bound to it, without CUDA support)" if others else ""
@@ -97,19 +119,20 @@ def no_gpu_visible(context: Context) -> Iterator[Outcome]:
     gpus = context.nvidia_gpus
     if value is None or not gpus:
         return
-    left = visible.visible_places(value, gpus)
-    hidden = sorted(context.hidden_gpus)
+    driver = context.machine.driver.value
+    refused = driver is not None and driver.cuda_error == 100  # CUDA_ERROR_NO_DEVICE
+    left, hidden = context.visible_gpus, sorted(context.hidden_gpus)
     evidence = (
         variable(context, visible.NAME),
         Evidence("GPUs", str(len(gpus)), context.machine.gpus.found_via),
     )
-    if left == ():
+    if not left or refused:
         yield fail(
             f"CUDA_VISIBLE_DEVICES={value!r} hides every GPU from all programs.",
             evidence=evidence,
             remedy=unset_variable(visible.NAME),
         )
-    elif left is not None:
+    elif context.machine.cuda.known or visible.visible_places(value, gpus) is not None:
         apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked" if hidden else ""
         yield ok(f"{len(left)} of {counted(len(gpus), 'GPU')} visible{apart}.", evidence=evidence)
 
@@ -149,6 +172,7 @@ def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
         or asked is None
         or context.machine.gpus.value is None
         or context.has_nvidia_gpu
+        or not context.machine.driver.absent
     ):
         return
     evidence = (
@@ -220,10 +244,19 @@ def wrong_cuda_device(context: Context) -> Iterator[Outcome]:
             "CUDA_DEVICE_ORDER", order or "not set (CUDA puts the fastest first)", "environment variable"
         ),
     )
-    by_number = chosen is not None and re.fullmatch(r"[\d,\s]+", chosen) is not None and chosen.strip() != ""
-    if mixed and by_number and order != "PCI_BUS_ID":
+    numbers = chosen if chosen is not None and re.fullmatch(r"[\d,\s]+", chosen) and chosen.strip() else None
+    if mixed and numbers is not None and order != "PCI_BUS_ID":
+        meant = [cards[place].index for place in visible.visible_places(numbers, cards) or ()]
+        got = [gpu.index for gpu in context.visible_gpus]
+        if context.machine.cuda.known and got == meant:
+            return
+        takes = (
+            f"selects {', '.join(f'{gpu.name} (GPU {gpu.index})' for gpu in context.visible_gpus)}"
+            if context.machine.cuda.known
+            else "uses CUDA's numbering"
+        )
         yield warn(
-            f"CUDA_VISIBLE_DEVICES={chosen} uses CUDA's numbering, but nvidia-smi numbers these GPUs by PCI bus.",
+            f"CUDA_VISIBLE_DEVICES={chosen} {takes}, but nvidia-smi numbers these GPUs by PCI bus.",
             evidence=evidence,
             remedy=set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
         )

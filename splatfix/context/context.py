@@ -89,8 +89,16 @@ class Context:
 
     @property
     def nvidia_gpus(self) -> tuple[Gpu, ...]:
-        """NVIDIA GPUs in this machine, visible or hidden."""
-        return tuple(gpu for gpu in self.machine.gpus.value or () if gpu.vendor == "nvidia")
+        """NVIDIA GPUs that the driver lists here, visible or hidden; see :func:`splatfix.context.targets.listed_gpus`."""
+        return targets.listed_gpus(self.facts)
+
+    @property
+    def unused_cards(self) -> tuple[Gpu, ...]:
+        """NVIDIA cards in sight that no program here can use: without NVIDIA's driver, or the host's."""
+        listed = self.nvidia_gpus
+        return tuple(
+            gpu for gpu in self.machine.gpus.value or () if gpu.vendor == "nvidia" and gpu not in listed
+        )
 
     @property
     def checkout(self) -> Checkout | None:
@@ -143,8 +151,8 @@ class Context:
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
-        """What the person asked for; failing that, this machine's visible NVIDIA GPUs, each architecture once."""
-        return targets.find_targets(self.goal.targets, self.facts)
+        """What the person asked for; failing that, this machine's GPUs that are used, each architecture once."""
+        return targets.find_targets(self.goal.targets, self.facts, self.goal.device)
 
     @cached_property
     def archs(self) -> tuple[Arch, ...]:
@@ -153,8 +161,8 @@ class Context:
 
     @cached_property
     def own_targets(self) -> tuple[Target, ...]:
-        """This machine's visible GPUs, whatever was asked for."""
-        return targets.find_targets((), self.facts)
+        """This machine's GPUs that are used, whatever was asked for."""
+        return targets.find_targets((), self.facts, self.goal.device)
 
     @property
     def hidden_gpus(self) -> frozenset[int]:
@@ -176,8 +184,8 @@ class Context:
 
     @property
     def has_nvidia_gpu(self) -> bool:
-        """At least one NVIDIA GPU is known to be here."""
-        return readings.has_nvidia_gpu(self.facts)
+        """At least one NVIDIA GPU is known to be here, and the driver lists it."""
+        return bool(self.nvidia_gpus)
 
     @property
     def has_working_gpu(self) -> bool | None:

@@ -20,6 +20,8 @@ class Goal:
 
     targets: tuple[str, ...] = ()
     """Architectures (``sm_120``) or ``auto``; empty means the machine's own GPUs."""
+    device: str = ""
+    """``cuda`` or ``cuda:1`` where one of the machine's GPUs is meant; "" for all that programs see."""
     stack: str = ""
     """Key of a stack (``taming-3dgs``), whose extensions are then meant."""
     extensions: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 from packaging.utils import canonicalize_name
 
+from splatfix.context.targets import listed_gpus
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import (
     CheckoutSource,
@@ -23,11 +24,6 @@ from splatfix.knowledge.torch_releases import COMPANIONS
 
 SETUPTOOLS_DROPPED = {"pkg_resources.packaging": 70, "pkg_resources": 82}
 """What builders import of setuptools' family, with the release of setuptools that no longer has it."""
-
-
-def has_nvidia_gpu(facts: Facts) -> bool:
-    """At least one NVIDIA GPU is known to be here."""
-    return any(gpu.vendor == "nvidia" for gpu in facts.machine.gpus.value or ())
 
 
 def torch_of(facts: Facts) -> Torch | None:
@@ -149,15 +145,19 @@ def nothing_waits(facts: Facts) -> bool:
 
 def has_working_gpu(facts: Facts) -> bool | None:
     """An NVIDIA GPU that torch would see; None when that is not known."""
-    driver = facts.machine.driver
-    if facts.machine.gpus.value is None:
+    machine = facts.machine
+    driver, cuda = machine.driver, machine.cuda
+    if machine.gpus.value is None:
         return None
-    if not has_nvidia_gpu(facts):
+    if not listed_gpus(facts):
         return False
+    if cuda.known or cuda.absent:
+        return bool(cuda.value)
     if driver.value is None:
         return False if driver.absent else None
     library_not_found = 12  # NVML_ERROR_LIBRARY_NOT_FOUND; a Jetson has none, but its libcuda answers
-    return not (driver.value.nvml_error == library_not_found and driver.value.cuda is None)
+    refused = driver.value.cuda_error is not None
+    return not refused and not (driver.value.nvml_error == library_not_found and driver.value.cuda is None)
 
 
 def platform_of(facts: Facts) -> Platform | None:

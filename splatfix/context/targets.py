@@ -9,23 +9,41 @@ from splatfix.context.model import Target
 from splatfix.core.errors import Exit, Problem, usage_error
 from splatfix.core.step import say
 from splatfix.core.versions import release
-from splatfix.facts import Facts, Gpu
+from splatfix.facts import CudaDevice, Facts, Gpu, same_bus
 from splatfix.knowledge import Arch, drivers, parse_target, split_targets
 
 AUTO = "auto"
 NAME = "CUDA_VISIBLE_DEVICES"
 
 
-def visible_places(value: str, gpus: Sequence[Gpu]) -> tuple[int, ...] | None:
-    """Places in ``gpus`` that the value leaves, in its order; None where it names MIG instances, which have no place.
+def listed_gpus(facts: Facts) -> tuple[Gpu, ...]:
+    """The NVIDIA GPUs that a program on this machine could use, hidden by a variable or not: those that the driver lists.
 
-    The first entry decides how all are read: by UUID (a telling beginning is enough) or by number, of which what follows
-    the digits is dropped. Everything from the first entry on that names no GPU is dropped; one that comes twice leaves
-    none at all. Source: ``_parse_visible_devices`` and ``_device_count_nvml`` of torch/cuda/__init__.py, which a test holds
-    this against.
+    A card that only the PCI bus shows is driven by something else (vfio, nouveau, nothing), or is the host's and was not
+    given to this container; so are those that a kernel module alone lists inside a container.
+    """
+    machine = facts.machine
+    others = {"bus"} if machine.container is None else {"bus", "kernel module"}
+    return tuple(
+        gpu for gpu in machine.gpus.value or () if gpu.vendor == "nvidia" and gpu.shown_by not in others
+    )
+
+
+def visible_places(value: str, gpus: Sequence[Gpu]) -> tuple[int, ...] | None:
+    """Places in ``gpus`` that the value leaves, in its order; None where it names MIG instances that no card here has.
+
+    The first entry decides how all are read: by UUID (a telling beginning is enough), by the UUID of a MIG instance, of which
+    a program gets the first, or by number, of which what follows the digits is dropped. Everything from the first entry on
+    that names no GPU is dropped; one that comes twice leaves none at all. Source: ``_parse_visible_devices`` and
+    ``_device_count_nvml`` of torch/cuda/__init__.py, which a test holds this against; for MIG, NVIDIA's MIG User Guide.
     """
     if value.startswith("MIG-"):
-        return None
+        name = value.split(",")[0]
+        # before driver 470: MIG-GPU-<UUID of the card>/<GPU instance>/<compute instance>
+        card = name.removeprefix("MIG-").partition("/")[0]
+        found = (place for place, gpu in enumerate(gpus) if name in gpu.mig_uuids or gpu.uuid == card)
+        place = next(found, None)
+        return None if place is None else (place,)
     named = _uuids(value, gpus) if value.startswith("GPU-") else _numbers(value)
     if len(set(named)) < len(named):
         return ()
@@ -61,55 +79,82 @@ def _uuids(value: str, gpus: Sequence[Gpu]) -> list[int]:
     return found
 
 
-def hidden_gpus(facts: Facts) -> frozenset[int]:
-    """Index of each NVIDIA GPU that no program started here would see; empty where that is not certain.
+def visible_gpus(facts: Facts) -> tuple[Gpu, ...]:
+    """The NVIDIA GPUs that a program started here would see, as far as that is certain.
 
-    A number counts in CUDA's own order (the fastest first), which the facts do not hold, unless CUDA_DEVICE_ORDER says
-    PCI_BUS_ID or the GPUs are all of one kind.
+    CUDA's own list is the answer, in its order: CUDA has applied CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Where CUDA did
+    not give one, the variable is applied to the GPUs that the driver lists. A number in it counts in CUDA's order (the
+    fastest first), which is then not known, unless CUDA_DEVICE_ORDER says PCI_BUS_ID: all of them count as visible.
     """
-    variables = facts.machine.variables
-    gpus = [gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
+    gpus, variables = listed_gpus(facts), facts.machine.variables
+    if facts.machine.cuda.value is not None:
+        return _as_cuda_lists(facts.machine.cuda.value, gpus)
     value = variables.get(NAME)
     places = visible_places(value, gpus) if value is not None else None
-    if value is None or not places:
-        return frozenset()  # none is left: no-gpu-visible reports it, and there is nothing to choose
-    certain = value.startswith("GPU-") or variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    if not certain:
-        return frozenset()
-    return frozenset(gpu.index for place, gpu in enumerate(gpus) if place not in places)
+    if value is None or places is None:
+        return gpus
+    if not places or value.startswith(("GPU-", "MIG-")) or variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+        return tuple(gpus[place] for place in places)
+    return gpus
 
 
-def visible_gpus(facts: Facts) -> tuple[Gpu, ...]:
-    """The NVIDIA GPUs that a program started here would see."""
-    gpus = [gpu for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"]
-    value = facts.machine.variables.get(NAME)
-    if value is not None and visible_places(value, gpus) == ():
-        return ()
-    hidden = hidden_gpus(facts)
-    return tuple(gpu for gpu in gpus if gpu.index not in hidden)
+def _as_cuda_lists(devices: Iterable[CudaDevice], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """The GPU of each device; an old libcuda tells no bus number, and a MIG instance has its card's."""
+    left = list(gpus)
+    found = []
+    for device in devices:
+        same = [gpu for gpu in left if same_bus(gpu.bus_id, device.bus_id)]
+        same = same or [gpu for gpu in left if device.uuid and device.uuid in (gpu.uuid, *gpu.mig_uuids)]
+        same = same or [
+            gpu for gpu in left if None in (gpu.bus_id, device.bus_id) and gpu.name == device.name
+        ]
+        if same:
+            left.remove(same[0])
+            found.append(same[0])
+    return tuple(found)
 
 
-def own_gpus(facts: Facts) -> dict[Arch, list[str]]:
-    """The architectures of this machine's NVIDIA GPUs with the GPUs' names, in the driver's order.
+def hidden_gpus(facts: Facts) -> frozenset[int]:
+    """Index of each GPU of :func:`listed_gpus` that no program started here would see, beside some that it would see."""
+    visible = {gpu.index for gpu in visible_gpus(facts)}
+    return frozenset(gpu.index for gpu in listed_gpus(facts) if visible and gpu.index not in visible)
 
-    A GPU that CUDA_VISIBLE_DEVICES surely hides runs nothing of what is started here, and is left out.
-    """
+
+def gpu_of(facts: Facts, device: str) -> Gpu | None:
+    """The GPU that ``cuda`` (the first) or ``cuda:1`` means to a program started here; None where that is not certain."""
+    kind, _, number = device.partition(":")
+    gpus, variables = visible_gpus(facts), facts.machine.variables
+    ordered = (
+        facts.machine.cuda.known
+        or len({gpu.name for gpu in gpus}) == 1
+        or variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    )
+    if kind != "cuda" or not ordered or not (number or "0").isdecimal() or int(number or 0) >= len(gpus):
+        return None
+    return gpus[int(number or 0)]
+
+
+def own_gpus(facts: Facts, device: str = "") -> dict[Arch, list[str]]:
+    """The architectures of the NVIDIA GPUs that are used here with the GPUs' names, in the driver's order: of those that
+    programs see, or of the one that ``device`` (``cuda:1``) means."""
+    one = gpu_of(facts, device) if device else None
+    used = {gpu.index for gpu in ([one] if one else visible_gpus(facts) or listed_gpus(facts))}
     found: dict[Arch, list[str]] = {}
-    hidden = hidden_gpus(facts)
-    for gpu in facts.machine.gpus.value or ():
-        arch = Arch.known(gpu.cc) if gpu.vendor == "nvidia" else None
-        if arch is not None and gpu.index not in hidden:
+    for gpu in listed_gpus(facts):
+        arch = Arch.known(gpu.cc)
+        if arch is not None and gpu.index in used:
             found.setdefault(arch, []).append(f"GPU {gpu.index}, {gpu.name}")
     return found
 
 
-def find_targets(requested: Iterable[str], facts: Facts) -> tuple[Target, ...]:
-    """The architectures asked for, each once, in the order given; nothing named means ``auto``: this machine's GPUs.
+def find_targets(requested: Iterable[str], facts: Facts, device: str = "") -> tuple[Target, ...]:
+    """The architectures asked for, each once, in the order given; nothing named means ``auto``: this machine's GPUs, or
+    the one that ``device`` means.
 
     Raises:
         SplatfixError: ``unknown-arch`` (exit 2).
     """
-    here = own_gpus(facts)
+    here = own_gpus(facts, device)
     found: dict[Arch, Target] = {}
     for text in each_target(requested) or [AUTO]:
         if text.lower() == AUTO:
@@ -146,7 +191,7 @@ def driver_level(facts: Facts, target: Arch) -> str | None:
     tells (knowledge/data/drivers.json).
     """
     driver, gpus = facts.machine.driver.value, facts.machine.gpus.value
-    here = {Arch.known(gpu.cc) for gpu in gpus or () if gpu.vendor == "nvidia"}
+    here = {Arch.known(gpu.cc) for gpu in listed_gpus(facts)}
     if driver is None or (gpus is not None and target.plain not in here):
         return None
     if driver.cuda and driver.library_version in (None, driver.version):
@@ -158,20 +203,28 @@ def driver_level(facts: Facts, target: Arch) -> str | None:
 
 def no_gpu_problem(facts: Facts) -> Problem:
     """Why ``auto`` finds no GPU to serve here."""
-    gpus = facts.machine.gpus
-    others = [gpu for gpu in gpus.value or () if gpu.vendor != "nvidia"]
+    gpus, listed = facts.machine.gpus, listed_gpus(facts)
+    others = [gpu for gpu in gpus.value or () if gpu not in listed]
+    unused = next((gpu for gpu in others if gpu.vendor == "nvidia"), None)
+    example = Arch.known(unused.cc) if unused else None
     if gpus.value is None and gpus.error:
         what = f"Which GPUs this machine has is not known ({gpus.error})."
-    elif others and len(others) == len(gpus.value or ()):
+    elif listed:
+        what = f"The compute capability of {listed[0].name} could not be read."
+    elif unused:
+        what = f"{unused.name} is on the PCI bus, but no NVIDIA driver lists it for programs here."
+    elif others:
         what = f"This machine has no NVIDIA GPU to build for, but {others[0].name}."
-    elif gpus.value:
-        what = f"The compute capability of {gpus.value[0].name} could not be read."
     else:
         what = "This machine shows no NVIDIA GPU to build for."
     return Problem(
         "no-gpu-to-target",
         what,
         meaning="Without a GPU to ask, splatfix cannot know which architecture the code must run on.",
-        todo=(say("Name it: --target sm_120 for an RTX 50 card, --target sm_89 for an RTX 40 card."),),
+        todo=(
+            say(f"To build for it all the same, name it: --target {example.sm}")
+            if example
+            else say("For a GPU elsewhere name one: --target sm_120 (RTX 50), --target sm_89 (RTX 40)"),
+        ),
         exit_code=Exit.UNDETERMINED,
     )

@@ -17,6 +17,7 @@ from splatfix.context.readings import (
     torch_family,
     torch_of,
 )
+from splatfix.context.targets import listed_gpus
 from splatfix.core.step import Step
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import Facts
@@ -100,7 +101,7 @@ def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[
 def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:
     """Published builds other than the installed one that run on every one of these GPUs with this Python, glibc and, where
     one of them is here, driver; the one to advise first."""
-    here = {gpu.cc for gpu in facts.machine.gpus.value or () if gpu.vendor == "nvidia"}
+    here = {gpu.cc for gpu in listed_gpus(facts)}
     driver = release(installed_driver(facts)) if any(arch.plain.cc in here for arch in archs) else ()
     every = (item.build for item in builds_for_all(archs, facts, driver=driver or None))
     others = (build for build in every if not _is_installed(facts, build))

@@ -9,6 +9,7 @@ from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.interpreter import choose_python, refuse_other_program
 from splatfix.facts.environment.linkage import of_torch
 from splatfix.facts.environment.packages import name_and_version, origin_folder
+from splatfix.facts.machine.adapters import same_bus
 from splatfix.facts.machine.toolkits import lending_folders
 from splatfix.facts.model import SCHEMA_VERSION, Facts
 from splatfix.facts.model.environment import (
@@ -32,6 +33,7 @@ from splatfix.facts.model.machine import (
     Adapter,
     Colmap,
     Compiler,
+    CudaDevice,
     Driver,
     Gpu,
     HeaderCopy,
@@ -97,6 +99,7 @@ __all__ = [
     "CodeMatch",
     "Colmap",
     "Compiler",
+    "CudaDevice",
     "CudaSwitches",
     "Distribution",
     "Driver",
@@ -173,6 +176,7 @@ __all__ = [
     "remote_of",
     "repository_of",
     "resolved_folder",
+    "same_bus",
     "source_texts",
     "subfolders",
     "telling_paths",

@@ -1,4 +1,4 @@
-"""NVIDIA drivers: which CUDA runtimes and PTX versions each can serve, what GPUs ask of them, and what GPUs ask of them."""
+"""NVIDIA drivers: which CUDA runtimes and PTX versions each can serve, what GPUs ask of them, and why CUDA does not start."""
 
 from __future__ import annotations
 
@@ -23,6 +23,19 @@ class DriverFloor:
 
     version: Version
     verified: bool
+
+
+@dataclass(frozen=True)
+class StartFailure:
+    """Why ``cuInit`` refuses, by its code."""
+
+    name: str
+    """Such as ``CUDA_ERROR_SYSTEM_NOT_READY``."""
+    means: str
+    remedy: tuple[str, ...]
+    """What helps, in order; a line that begins with ``$ `` is a command."""
+    container_remedy: tuple[str, ...]
+    """What helps a container, where that is something else."""
 
 
 @dataclass(frozen=True)
@@ -142,3 +155,13 @@ def gpu_last_branch(arch: Arch) -> tuple[int, bool] | None:
 def driver_words(version: tuple[int, ...]) -> str:
     """A driver's version as NVIDIA writes it: ``(450, 80, 2)`` -> ``450.80.02``."""
     return ".".join(f"{part:02d}" if place else str(part) for place, part in enumerate(version))
+
+
+def start_failure(code: int) -> StartFailure | None:
+    """What a code of ``cuInit`` means; None for one that is not in the table."""
+    row = table("drivers")["cuda_start"].get(str(code))
+    if row is None:
+        return None
+    return StartFailure(
+        row["name"], row["means"], tuple(row["remedy"]), tuple(row.get("container_remedy", ()))
+    )

@@ -164,7 +164,7 @@ def _in_environment_to_be(found: Assessment) -> Assessment:
 def _without_target(context: Context, problem: Problem) -> Options:
     """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
     dropins = use_dropins(_in_environment_to_be(_bare(context)))
-    why = f"{problem.what} For a GPU elsewhere name one: --target sm_120"
+    why = " ".join([problem.what, *(step.text for step in problem.todo)])
     others = tuple(rejected(kind, why) for kind in OptionKind if kind is not OptionKind.DROPIN)
     if dropins.rejected_because:
         return Options((), (), (), (*others, dropins))

@@ -28,7 +28,7 @@ FIRST = {
     "a100-mig-kubernetes": OptionKind.KEEP,
     "amd-rx-7900-xtx": OptionKind.DROPIN,
     "apple-m2-max": OptionKind.DROPIN,
-    "card-without-driver": OptionKind.INSTALL_TOOLKIT,
+    "card-without-driver": OptionKind.DROPIN,  # a card that no driver lists is no target
     "driver-without-reboot": OptionKind.KEEP,
     "gb10-dgx-spark": OptionKind.KEEP,
     "gtx-1080-ti-dropped": OptionKind.OTHER_TORCH,
@@ -40,7 +40,7 @@ FIRST = {
     "rtx-5060-ti-wsl2": OptionKind.KEEP,
     "rtx-5080": OptionKind.KEEP,
     "t4-container": OptionKind.KEEP,
-    "t4-container-without-gpu": OptionKind.KEEP,
+    "t4-container-without-gpu": OptionKind.DROPIN,  # nor is one of the host's
 }
 
 

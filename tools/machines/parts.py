@@ -79,6 +79,11 @@ class Machine:
         self.commands.append({"argv": list(argv), "returncode": code, "stdout": stdout, "stderr": stderr})
 
     def raw(self) -> RawMachine:
+        wsl = "/usr/lib/wsl/lib/libcuda.so.1"
+        library = "nvcuda.dll" if self.windows else wsl if wsl in self.paths["exists"] else "libcuda.so.1"
+        argv = [self.about["own_python"], "{splatfix}/facts/machine/probe_cuda.py", library]
+        if all(item["argv"] != argv for item in self.commands):
+            self.command(argv, json.dumps(cuda_answer(self.nvml, library)))
         return RawMachine(
             self.about,
             self.env,
@@ -105,6 +110,25 @@ def gpu(index: int, name: str, cc: str, mebibytes: int | None, bus: str, **more:
         "mig_devices": [],
         **more,
     }
+
+
+def cuda_answer(nvml: Mapping[str, Any], library: str) -> dict[str, Any]:
+    """What libcuda answers where NVML answers so; without NVML there is no libcuda either. Of a card that is cut into MIG
+    instances a program gets the first."""
+    if "error" in nvml:
+        return {"error": f"{library}: cannot open shared object file: No such file or directory"}
+    gpus = [
+        {
+            "index": card["index"],
+            "name": (card["mig_devices"] or [card["name"]])[0],
+            "cc": card["cc"],
+            "memory_total": card["memory_total"] or 0,
+            "bus_id": card["bus_id"][-12:],
+            "uuid": card["uuid"],
+        }
+        for card in nvml["gpus"]
+    ]
+    return {"init": 0, "cuda": nvml["cuda"], "gpus": gpus}
 
 
 def linux(
@@ -351,11 +375,6 @@ def python(
         "abiflags": "",
     }
     m.about |= {"python": executable, "own_python": executable}
-    if not m.windows and not any("libcuda.so.1" in path for path in m.paths["exists"]):
-        m.command(
-            [executable, "{splatfix}/facts/machine/probe_cuda.py", "libcuda.so.1"],
-            '{"error": "libcuda.so.1: cannot open shared object file: No such file or directory"}',
-        )
     m.command([executable, "{splatfix}/facts/environment/probe_env.py"], json.dumps(answer) + "\n")
     slash = "\\" if m.windows else "/"
     m.exists(site, executable)

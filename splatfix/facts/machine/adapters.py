@@ -72,6 +72,7 @@ def cards(system: System) -> tuple[Gpu, ...]:
                 bus_id=bus,
                 pci_id=f"{vendor}:{device}",
                 kernel_driver=_driver(system, bus),
+                shown_by="bus",
             )
         )
     return tuple(found)

@@ -8,16 +8,19 @@ import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from splatfix.core.codec import parse_json
 from splatfix.facts.machine import adapters as pci
 from splatfix.facts.model.fact import Fact, absent, unknown
-from splatfix.facts.model.machine import Driver, Gpu
+from splatfix.facts.model.machine import CudaDevice, Driver, Gpu
 from splatfix.facts.system.live import System
+from splatfix.facts.system.parallel import Job
 
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 _TIMEOUT = 8.0
+# cuInit wakes every GPU that no persistence daemon keeps awake, a second or two each.
+_CUDA_TIMEOUT = 20.0
 _LIBCUDA_PROBE = Path(__file__).with_name("probe_cuda.py")
 _SMI_FIELDS = "index,name,compute_cap,driver_version,memory.total,pci.bus_id,uuid"
 _WSL = "/usr/lib/wsl/lib"
@@ -32,46 +35,71 @@ _TEGRA = {
 SYSCTL_NAMES = ("hw.memsize", "hw.logicalcpu", "machdep.cpu.brand_string")
 
 
-def probe(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
-    """GPUs and NVIDIA driver of a machine.
+@dataclass(frozen=True)
+class Found:
+    """The machine's GPUs and what drives them; see :class:`splatfix.facts.model.machine.MachineFacts`."""
 
-    Order: NVML, then libcuda in a child process, then nvidia-smi, then /proc/driver/nvidia, then the device tree of a
-    Jetson, then the PCI bus; the first that shows NVIDIA GPUs wins, and ``found_via`` names the misses. What it
-    leaves open, the PCI bus fills in; cards of other makers come from there too. An empty tuple means that every source
-    was tried and no GPU is there; unknown means that something of NVIDIA's is there but nothing could be asked.
+    gpus: Fact[tuple[Gpu, ...]]
+    driver: Fact[Driver]
+    cuda: Fact[tuple[CudaDevice, ...]]
+
+
+def probe(system: System) -> Found:
+    """GPUs and NVIDIA driver of a machine, and CUDA's own list.
+
+    Order for the GPUs: NVML, then libcuda, then nvidia-smi, then /proc/driver/nvidia, then the device tree of a Jetson, then
+    the PCI bus; the first that shows NVIDIA GPUs wins, and ``found_via`` names the misses. What it leaves open, the PCI bus
+    fills in; cards that only the bus shows come from there too. An empty tuple means that every source was tried and no
+    GPU is there; unknown means that something of NVIDIA's is there but nothing could be asked.
+
+    libcuda is asked in any case, because NVML answers on many a machine where CUDA does not start.
     """
     if system.name == "darwin":
-        return _of_a_mac(system)
+        return Found(*_of_a_mac(system), absent("no CUDA for macOS", "macOS"))
     on_bus = pci.cards(system)
     kernel = _kernel_module(system)
+    nvidia_on_bus = any(card.vendor == "nvidia" for card in on_bus)
+    traces = nvidia_on_bus or _anything_of_nvidia(system)
+    asked = Job(lambda: libcuda(system)) if traces else None
     reply = system.nvml()
     nvml = _from_nvml(reply)
-    if nvml is not None and (nvml.gpus or not any(card.vendor == "nvidia" for card in on_bus)):
-        gpus, via = _completed(nvml.gpus, on_bus), "NVML"
-        return Fact(gpus, via), Fact(_driver(system, kernel, nvml, reply), _via("NVML", kernel))
     misses = [f"NVML: {reply.get('error') or 'it shows no GPU'}"]
-    if not _anything_of_nvidia(system) and not any(card.vendor == "nvidia" for card in on_bus):
+    if nvml is None and asked is None:
         via = "; ".join([*misses, "no NVIDIA device files, no NVIDIA card on the PCI bus"])
-        return Fact(on_bus, via), absent("no NVIDIA driver on this machine", via)
-    by_cuda = libcuda(system, misses)
-    best = by_cuda if by_cuda and by_cuda.gpus else None
-    best = best or nvidia_smi(system, misses) or proc_files(system) or jetson(system)
-    known = dataclasses.replace(
-        best or Answer(""),
-        cuda=by_cuda.cuda if by_cuda else None,
-        cuda_error=by_cuda.cuda_error if by_cuda else None,
-    )
+        nothing = absent("no NVIDIA driver on this machine", via)
+        return Found(Fact(on_bus, via), nothing, nothing)
+    by_cuda, cuda, why = asked.value() if asked else libcuda(system)
+    if nvml is not None and (nvml.gpus or not nvidia_on_bus):
+        known = dataclasses.replace(
+            nvml,
+            cuda=by_cuda.cuda if cuda.known else nvml.cuda or by_cuda.cuda,
+            cuda_error=by_cuda.cuda_error,
+        )
+        driver = Fact(_driver(system, kernel, known, reply), _via("NVML", kernel))
+        return Found(Fact(_completed(nvml.gpus, on_bus), "NVML"), driver, cuda)
+    misses += why
+    best = by_cuda if by_cuda.gpus else None
+    best = best or nvidia_smi(system, misses) or proc_files(system) or jetson(system) or Answer("")
+    known = dataclasses.replace(best, cuda=by_cuda.cuda, cuda_error=by_cuda.cuda_error)
     made = _driver(system, kernel, known, reply)
-    driver: Fact[Driver] = (
+    # a libcuda tells its level without any driver loaded
+    driver = (
         Fact(made, _via(known.via, kernel) or "libcuda")
-        if made.version or made.cuda
+        if made.version or (made.cuda and (known.gpus or _anything_of_nvidia(system)))
         else absent("no NVIDIA driver is loaded on this machine", "; ".join(misses))
     )
     gpus = _completed(known.gpus, on_bus)
     if any(gpu.vendor == "nvidia" for gpu in gpus):
         via = known.via if known.gpus else "; ".join([*misses, "/sys/bus/pci/devices"])
-        return Fact(gpus, via), driver
-    return unknown("; ".join(misses)), driver
+        return Found(Fact(gpus, via), driver, cuda)
+    return Found(unknown("; ".join(misses)), driver, cuda)
+
+
+def device_files(system: System) -> Fact[tuple[str, ...]]:
+    """The driver's files in /dev."""
+    if system.name != "linux":
+        return unknown(f"{system.name} has none")
+    return Fact(tuple(name for name in system.listdir("/dev") if name.startswith("nvidia")), "/dev")
 
 
 def _of_a_mac(system: System) -> tuple[Fact[tuple[Gpu, ...]], Fact[Driver]]:
@@ -98,7 +126,7 @@ def _gpus(items: object) -> tuple[Gpu, ...]:
     for item in items if isinstance(items, list) else ():
         if not isinstance(item, dict):
             continue
-        mig_devices = item.get("mig_devices")
+        clocks = item.get("max_clocks")
         gpus.append(
             Gpu(
                 index=len(gpus),
@@ -108,7 +136,11 @@ def _gpus(items: object) -> tuple[Gpu, ...]:
                 bus_id=_text(item.get("bus_id")),
                 uuid=_text(item.get("uuid")),
                 mig=item["mig"] if isinstance(item.get("mig"), bool) else None,
-                mig_devices=tuple(map(str, mig_devices)) if isinstance(mig_devices, list) else (),
+                mig_devices=_texts(item.get("mig_devices")),
+                mig_uuids=_texts(item.get("mig_uuids")),
+                max_clocks=(clocks[0], clocks[1]) if _is_pair(clocks) else None,
+                power_limit=_whole(item.get("power_limit")),
+                default_power_limit=_whole(item.get("default_power_limit")),
             )
         )
     return tuple(gpus)
@@ -195,6 +227,10 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
 def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -210,33 +246,38 @@ class Answer:
     cuda_error: int | None = None
 
 
-def libcuda(system: System, misses: list[str]) -> Answer | None:
-    """Ask libcuda, loaded in a child of splatfix's own Python."""
+def libcuda(system: System) -> tuple[Answer, Fact[tuple[CudaDevice, ...]], list[str]]:
+    """What libcuda says, loaded in a child of splatfix's own Python; its devices in its own order; the misses on the way."""
     if system.name == "windows":
         names: tuple[str, ...] = ("nvcuda.dll",)
     elif system.exists(f"{_WSL}/libcuda.so.1"):
         names = (f"{_WSL}/libcuda.so.1", "libcuda.so.1")  # that folder may be off the loader's path
     else:
         names = ("libcuda.so.1",)
-    failed: Answer | None = None
+    misses: list[str] = []
+    failed = Answer("libcuda")
+    there = False
     for library in names:
-        done = system.run([system.python, str(_LIBCUDA_PROBE), library], _TIMEOUT)
+        done = system.run([system.python, str(_LIBCUDA_PROBE), library], _CUDA_TIMEOUT)
         reply = _object(done.stdout)
+        if reply is not None and "error" in reply:
+            misses.append(f"libcuda: {reply['error']}")
+            continue
+        there = True
         if reply is None:
             misses.append(f"{library}: {done.why() or 'no readable answer'}")
-        elif "error" in reply:
-            misses.append(f"libcuda: {reply['error']}")
+            killed = done.returncode is not None and done.returncode < 0 and not done.error
+            failed = Answer("libcuda", cuda_error=done.returncode) if killed else failed
         elif reply.get("init") != 0:
-            code = reply.get("init")
+            code = _whole(reply.get("init"))
             misses.append(f"{library}: cuInit gives error {code}")
-            failed = Answer(
-                "libcuda",
-                cuda=cuda_level(reply.get("cuda")),
-                cuda_error=code if isinstance(code, int) else None,
-            )
+            failed = Answer("libcuda", cuda=cuda_level(reply.get("cuda")), cuda_error=code)
         else:
-            return Answer("libcuda", _gpus(reply.get("gpus")), cuda_level(reply.get("cuda")))
-    return failed
+            gpus = _gpus(reply.get("gpus"))
+            devices = tuple(CudaDevice(g.name, g.cc, g.memory_total, g.bus_id, g.uuid) for g in gpus)
+            return Answer("libcuda", gpus, cuda_level(reply.get("cuda"))), Fact(devices, library), misses
+    why = "; ".join(misses)
+    return failed, unknown(why) if there else absent(why, "the loader's search"), misses
 
 
 def nvidia_smi(system: System, misses: list[str]) -> Answer | None:
@@ -275,7 +316,15 @@ def proc_files(system: System) -> Answer | None:
         model = re.search(r"^Model:\s*(\S.*?)\s*$", text, re.MULTILINE)
         uuid = re.search(r"^GPU UUID:\s*(\S+)", text, re.MULTILINE)
         if model:
-            gpus.append(Gpu(len(gpus), model.group(1), bus_id=bus, uuid=uuid.group(1) if uuid else None))
+            gpus.append(
+                Gpu(
+                    len(gpus),
+                    model.group(1),
+                    bus_id=bus,
+                    uuid=uuid.group(1) if uuid else None,
+                    shown_by="kernel module",
+                )
+            )
     return Answer(base, tuple(gpus)) if gpus else None
 
 
@@ -301,9 +350,11 @@ def cuda_level(number: object) -> str | None:
 
 def capability(pair: object) -> str | None:
     """``[12, 0]`` -> ``12.0``; None for what is no pair of numbers."""
-    if isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(n, int) for n in pair):
-        return f"{pair[0]}.{pair[1]}"
-    return None
+    return f"{pair[0]}.{pair[1]}" if _is_pair(pair) else None
+
+
+def _is_pair(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(n, int) for n in value)
 
 
 def _object(text: str) -> dict[str, object] | None:

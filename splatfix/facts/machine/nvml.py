@@ -14,6 +14,7 @@ from splatfix.facts.system.parallel import within
 _TIMEOUT = 10.0
 _WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
 _LIBRARY_NOT_FOUND = 12
+_SM, _MEMORY = 1, 2  # nvmlClockType_t
 
 
 def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
@@ -25,8 +26,9 @@ def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
     Returns:
         ``{"error": str, "error_code": int | None}`` when NVML could not be started; else ``driver`` (text), ``cuda``
         (integer as ``cuDriverGetVersion`` gives it, e.g. 13000, or None) and ``gpus``, a list of ``index``, ``name``,
-        ``cc`` ([major, minor]), ``memory_total`` (bytes), ``bus_id``, ``uuid``, ``mig``,
-        ``mig_devices`` (names); what a card does not answer is None.
+        ``cc`` ([major, minor]), ``memory_total`` (bytes), ``bus_id``, ``uuid``, ``max_clocks`` ([SM, memory] in MHz),
+        ``power_limit`` and ``default_power_limit`` (mW), ``mig``, ``mig_devices`` (names) and ``mig_uuids``; what a card
+        does not answer is None.
     """
     answer, problem = within(timeout, _ask)
     return answer if answer is not None else {"error": f"NVML: {problem}", "error_code": None}
@@ -85,6 +87,8 @@ def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
     pci = attempt(pynvml, pynvml.nvmlDeviceGetPciInfo, handle)
     cc = attempt(pynvml, pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     mig = attempt(pynvml, pynvml.nvmlDeviceGetMigMode, handle)
+    clocks = [attempt(pynvml, pynvml.nvmlDeviceGetMaxClockInfo, handle, kind) for kind in (_SM, _MEMORY)]
+    instances = _mig_devices(pynvml, handle) if mig and mig[0] else []
     return {
         "index": index,
         "name": as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, handle)),
@@ -92,21 +96,30 @@ def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
         "memory_total": int(memory.total) if memory else None,
         "bus_id": as_text(pci.busId) if pci else None,
         "uuid": as_text(attempt(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
+        "max_clocks": clocks if None not in clocks else None,
+        "power_limit": attempt(pynvml, pynvml.nvmlDeviceGetEnforcedPowerLimit, handle),
+        "default_power_limit": attempt(pynvml, pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
         "mig": bool(mig[0]) if mig else None,
-        "mig_devices": _mig_devices(pynvml, handle) if mig and mig[0] else [],
+        "mig_devices": [name for name, _ in instances],
+        "mig_uuids": [uuid for _, uuid in instances],
     }
 
 
-def _mig_devices(pynvml: Any, handle: Any) -> list[str]:
-    """Names such as ``NVIDIA A100-SXM4-40GB MIG 1g.5gb`` of the instances that a card is cut into."""
+def _mig_devices(pynvml: Any, handle: Any) -> list[tuple[str, str]]:
+    """Name (``NVIDIA A100-SXM4-40GB MIG 1g.5gb``) and UUID of each instance that a card is cut into."""
     places = range(attempt(pynvml, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0)
     instances = (
         attempt(pynvml, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place) for place in places
     )
-    names = (
-        as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, item)) for item in instances if item is not None
+    found = (
+        (
+            as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, item)),
+            as_text(attempt(pynvml, pynvml.nvmlDeviceGetUUID, item)),
+        )
+        for item in instances
+        if item is not None
     )
-    return [name for name in names if name]
+    return [(name, uuid or "") for name, uuid in found if name]
 
 
 def attempt(pynvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -192,9 +205,12 @@ def _gpu_use(nvml: Any, index: int) -> GpuUse:
     memory = attempt(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     rates = attempt(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
     processes: dict[int, int | None] = {}
-    # A process that computes and draws is in both lists with the same figure.
-    for listing in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetGraphicsRunningProcesses):
-        for item in attempt(nvml, listing, handle) or ():
+    # A process that computes and draws is in both lists with the same figure. The binding's call without a number wants a
+    # driver as new as itself; the second form came with R450, the third with R510.
+    for kind in ("Compute", "Graphics"):
+        forms = (getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{form}") for form in ("v3", "v2"))
+        found = next((items for form in forms if (items := attempt(nvml, form, handle)) is not None), ())
+        for item in found:
             processes[int(item.pid)] = None if item.usedGpuMemory is None else int(item.usedGpuMemory)
     return GpuUse(
         index,

@@ -68,7 +68,8 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
             "system_libraries": lambda: _surroundings(system),
         },
     )
-    found_gpus, driver = found["gpus"][0] or (unknown(found["gpus"][1]), unknown(found["gpus"][1]))
+    why = unknown(found["gpus"][1])
+    seen: gpus.Found = found["gpus"][0] or gpus.Found(why, why, why)
     kernel = (system.read("/proc/sys/kernel/osrelease") or "").strip()
     libc = _fact(found["libc"])
     return MachineFacts(
@@ -81,8 +82,9 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         model=_model(system),
         container=_container(system),
         wsl="microsoft" in kernel.lower(),
-        gpus=found_gpus,
-        driver=driver,
+        gpus=seen.gpus,
+        driver=seen.driver,
+        cuda=seen.cuda,
         adapters=_fact(found["adapters"]),
         toolkits=_fact(found["toolkits"]),
         compilers=_fact(found["compilers"]),
@@ -106,6 +108,7 @@ def _toolkits(system: System, packaged: Callable[[], Packaged]) -> Fact[tuple[To
 def _surroundings(system: System) -> dict[str, Fact[Any]]:
     """Facts that take a few looks at files each, by the name of their field."""
     return {
+        "device_files": gpus.device_files(system),
         "libcuda": system_libraries.loaded_libcuda(system),
         "linkable_libcuda": system_libraries.linkable_libcuda(system),
         "header_copies": system_libraries.header_copies(system),

@@ -1,4 +1,10 @@
-"""Runs in a child process, because a damaged libcuda may crash or hang whoever loads it: asks libcuda for its GPUs."""
+"""Runs in a child process, because a damaged libcuda may crash or hang whoever loads it: asks libcuda for its GPUs.
+
+What it lists is what every CUDA program started with the same environment gets as ``cuda:0``, ``cuda:1``...: CUDA itself has
+applied CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER.
+"""
+
+from __future__ import annotations
 
 import ctypes
 import json
@@ -33,13 +39,26 @@ def _device(cuda: Any, index: int) -> dict[str, Any]:
     cuda.cuDeviceGetAttribute(ctypes.byref(minor), MINOR, device)
     cuda.cuDeviceTotalMem_v2(ctypes.byref(total), device)
     has_bus = cuda.cuDeviceGetPCIBusId(bus, 32, device) == 0
+    text = name.value.decode("utf-8", "replace")
     return {
         "index": index,
-        "name": name.value.decode("utf-8", "replace"),
+        "name": text,
         "cc": [major.value, minor.value],
         "memory_total": total.value,
         "bus_id": bus.value.decode("ascii", "replace") if has_bus else None,
+        "uuid": _uuid(cuda, device, " MIG " in text),
     }
+
+
+def _uuid(cuda: Any, device: Any, instance: bool) -> str | None:
+    """As nvidia-smi writes it. The call's second form (CUDA 11.4) knows MIG instances; old drivers have the first or none."""
+    raw = (ctypes.c_ubyte * 16)()
+    for call in ("cuDeviceGetUuid_v2", "cuDeviceGetUuid"):
+        if hasattr(cuda, call) and getattr(cuda, call)(raw, device) == 0:
+            text = bytes(raw).hex()
+            parts = (text[:8], text[8:12], text[12:16], text[16:20], text[20:])
+            return ("MIG-" if instance and call.endswith("_v2") else "GPU-") + "-".join(parts)
+    return None
 
 
 if __name__ == "__main__":

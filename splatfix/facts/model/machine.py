@@ -29,6 +29,29 @@ class Gpu:
     """The kernel driver bound to the card (``nvidia``, ``nouveau``, ``vfio-pci``, ``amdgpu``...); "" when none is."""
     mig_devices: tuple[str, ...] = ()
     """Names of its MIG instances, when it is cut into some."""
+    mig_uuids: tuple[str, ...] = ()
+    """Their UUIDs, in the same order."""
+    shown_by: str = "driver"
+    """Who lists it: the ``driver`` (NVML, libcuda, nvidia-smi, a Jetson's device tree), the ``kernel module`` alone
+    (/proc/driver/nvidia), or only the PCI ``bus``, on which a container sees all cards of its host."""
+    max_clocks: tuple[int, int] | None = None
+    """Highest clocks of its multiprocessors and of its memory in MHz."""
+    power_limit: int | None = None
+    """Milliwatts that it may draw now."""
+    default_power_limit: int | None = None
+    """Milliwatts of the limit that it came with."""
+
+
+@dataclass(frozen=True)
+class CudaDevice:
+    """One device as CUDA itself numbers them: a card, or the MIG instance that a program gets of it."""
+
+    name: str
+    cc: str | None = None
+    memory_total: int | None = None
+    """Bytes."""
+    bus_id: str | None = None
+    uuid: str | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +68,8 @@ class Driver:
     nvml_error: int | None = None
     """NVML's own code when it refused to start (18: library and kernel module differ)."""
     cuda_error: int | None = None
-    """``cuInit``'s code when the driver refused to start (803: as above; 100: no device)."""
+    """``cuInit``'s code when the driver refused to start (803: as above; 100: no device); negative: the number of the signal
+    that ended the process that called it."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +182,11 @@ class MachineFacts:
     wsl: bool = False
     gpus: Fact[tuple[Gpu, ...]] = field(default_factory=Fact)
     driver: Fact[Driver] = field(default_factory=Fact)
+    cuda: Fact[tuple[CudaDevice, ...]] = field(default_factory=Fact)
+    """What CUDA itself lists, in the order of ``cuda:0``, ``cuda:1``..., for a program with the same environment variables.
+    Absent: there is no libcuda that the loader takes; unknown: it did not start, or did not answer."""
+    device_files: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """The driver's files in /dev: ``nvidia0``, ``nvidiactl``, ``nvidia-uvm``..."""
     adapters: Fact[tuple[Adapter, ...]] = field(default_factory=Fact)
     toolkits: Fact[tuple[Toolkit, ...]] = field(default_factory=Fact)
     compilers: Fact[tuple[Compiler, ...]] = field(default_factory=Fact)

@@ -160,7 +160,8 @@ class AnyNvml(PlaybackSystem):
 def test_whatever_nvml_answers(reply: dict[str, Any]) -> None:
     system = AnyNvml(raw_machines()["card-without-driver"])
     system.reply = reply
-    found, driver = gpus.probe(system)
+    seen = gpus.probe(system)
+    found, driver = seen.gpus, seen.driver
     assert found.known or found.error
     assert driver.known or driver.error
 

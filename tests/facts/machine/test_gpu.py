@@ -33,7 +33,8 @@ def test_nvml_is_completed_by_the_pci_bus(machine_of: MachineOf) -> None:
     reply = {"driver": "575.57.08", "cuda": 12090, "gpus": [card]}
     files = {**bus("0000:01:00.0", "10de", "2c02"), **bus("0000:00:02.0", "8086", "a780")}
     link = {"/sys/bus/pci/devices/0000:01:00.0/driver": "/sys/bus/pci/drivers/nvidia"}
-    found, driver = gpus.probe(machine_of(files=files, nvml=reply, links=link))
+    seen = gpus.probe(machine_of(files=files, nvml=reply, links=link))
+    found, driver = seen.gpus, seen.driver
     assert found.value is not None
     assert [(g.index, g.vendor, g.pci_id, g.kernel_driver) for g in found.value] == [
         (0, "nvidia", "10de:2c02", "nvidia"),
@@ -48,7 +49,8 @@ def test_libcuda_answers_where_nvml_does_not(machine_of: MachineOf) -> None:
         {"init": 0, "cuda": 12060, "gpus": [{"index": 0, "name": "Orin", "cc": [8, 7], "memory_total": 5}]}
     )
     machine = machine_of(nvml=NO_NVML, commands={CUDA: answer}, exists=["/dev/nvhost-gpu"])
-    found, driver = gpus.probe(machine)
+    seen = gpus.probe(machine)
+    found, driver = seen.gpus, seen.driver
     assert [(g.name, g.cc) for g in found.value or ()] == [("Orin", "8.7")]
     assert found.found_via == "libcuda"
     assert driver.value is not None
@@ -57,7 +59,8 @@ def test_libcuda_answers_where_nvml_does_not(machine_of: MachineOf) -> None:
 
 def test_nvidia_smi_with_not_available_fields(machine_of: MachineOf) -> None:
     text = "0, NVIDIA GB10, 12.1, 580.159.03, [N/A], 0000000F:01:00.0, GPU-e24bed87-5853-1036-cbfc-b54eac6acda1\n"
-    found, driver = gpus.probe(machine_of(nvml=NO_NVML, commands={SMI: text}, exists=["/dev/nvidiactl"]))
+    seen = gpus.probe(machine_of(nvml=NO_NVML, commands={SMI: text}, exists=["/dev/nvidiactl"]))
+    found, driver = seen.gpus, seen.driver
     assert [(g.name, g.cc, g.memory_total) for g in found.value or ()] == [("NVIDIA GB10", "12.1", None)]
     assert driver.value is not None
     assert driver.value.version == "580.159.03"
@@ -65,7 +68,7 @@ def test_nvidia_smi_with_not_available_fields(machine_of: MachineOf) -> None:
 
 def test_an_old_nvidia_smi_knows_no_capability(machine_of: MachineOf) -> None:
     answer = {"returncode": 2, "stdout": 'Field "compute_cap" is not a valid field to query.\n'}
-    found, _ = gpus.probe(machine_of(nvml=NO_NVML, commands={SMI: answer}, exists=["/dev/nvidiactl"]))
+    found = gpus.probe(machine_of(nvml=NO_NVML, commands={SMI: answer}, exists=["/dev/nvidiactl"])).gpus
     assert found.value is None
     assert "compute_cap" in found.error
 
@@ -77,7 +80,8 @@ def test_the_kernel_modules_own_files(machine_of: MachineOf) -> None:
         "/sys/module/nvidia/version": "535.183.01\n",
         **bus("0000:01:00.0", "10de", "2204"),
     }
-    found, driver = gpus.probe(machine_of(nvml=NO_NVML, files=files))
+    seen = gpus.probe(machine_of(nvml=NO_NVML, files=files))
+    found, driver = seen.gpus, seen.driver
     assert [(g.name, g.cc, g.pci_id) for g in found.value or ()] == [
         ("NVIDIA GeForce RTX 3090", "8.6", "10de:2204")
     ]
@@ -110,7 +114,7 @@ def test_lines_of_proc_driver_nvidia_version(
     machine = machine_of(
         files={"/proc/driver/nvidia/version": f"NVRM version: {line}\nGCC version: x\n"}, nvml=NO_NVML
     )
-    driver = gpus.probe(machine)[1].value
+    driver = gpus.probe(machine).driver.value
     assert driver is not None
     assert (driver.version, driver.open_module) == (version, is_open)
 
@@ -120,12 +124,13 @@ def test_a_jetson_by_its_device_tree(machine_of: MachineOf) -> None:
         "/etc/nv_tegra_release": "# R36 (release), REVISION: 4.3\n",
         "/proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0",
     }
-    found, _ = gpus.probe(machine_of(nvml=NO_NVML, files=files))
+    found = gpus.probe(machine_of(nvml=NO_NVML, files=files)).gpus
     assert [g.cc for g in found.value or ()] == ["8.7"]
 
 
 def test_no_card_at_all_is_known_to_be_none(machine_of: MachineOf) -> None:
-    found, driver = gpus.probe(machine_of(nvml=NO_NVML, files=bus("0000:00:01.0", "1234", "1111")))
+    seen = gpus.probe(machine_of(nvml=NO_NVML, files=bus("0000:00:01.0", "1234", "1111")))
+    found, driver = seen.gpus, seen.driver
     assert found.value == ()
     assert driver.value is None
     assert driver.error
@@ -170,8 +175,7 @@ def test_a_mac_with_two_gpus(machine_of: MachineOf) -> None:
         "\n    AMD Radeon Pro 5500M:\n\n      Chipset Model: AMD Radeon Pro 5500M\n      Displays:\n        Color LCD:\n"
         "          Online: Yes\n"
     )
-    found, driver = gpus.probe(
-        machine_of("darwin", commands={("system_profiler", "SPDisplaysDataType"): text})
-    )
+    seen = gpus.probe(machine_of("darwin", commands={("system_profiler", "SPDisplaysDataType"): text}))
+    found, driver = seen.gpus, seen.driver
     assert [g.vendor for g in found.value or ()] == ["intel", "amd"]
     assert driver.value is None

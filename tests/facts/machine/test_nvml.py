@@ -47,7 +47,9 @@ def binding(**calls: Any) -> SimpleNamespace:
         "nvmlDeviceGetMigDeviceHandleByIndex",
         "nvmlDeviceGetName",
         "nvmlDeviceGetUUID",
-        "nvmlDeviceGetDisplayMode",
+        "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetEnforcedPowerLimit",
+        "nvmlDeviceGetPowerManagementDefaultLimit",
     )
     quiet = {"nvmlInit": lambda: None, "nvmlShutdown": lambda: None}
     return SimpleNamespace(NVMLError=NVMLError, **{**dict.fromkeys(names, refuse), **quiet, **calls})
@@ -140,9 +142,11 @@ def library(**answers: Any) -> types.ModuleType:
         "nvmlDeviceGetHandleByIndex",
         "nvmlDeviceGetMemoryInfo",
         "nvmlDeviceGetUtilizationRates",
-        "nvmlDeviceGetComputeRunningProcesses",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetComputeRunningProcesses_v2",
         "nvmlDeviceGetName",
-        "nvmlDeviceGetGraphicsRunningProcesses",
+        "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        "nvmlDeviceGetGraphicsRunningProcesses_v2",
     ):
         setattr(module, name, call(name))
     return module
@@ -159,8 +163,8 @@ CARD: dict[str, Any] = {
     "nvmlDeviceGetName": b"NVIDIA GeForce RTX 5090",
     "nvmlDeviceGetMemoryInfo": types.SimpleNamespace(total=32 << 30, used=9 << 30),
     "nvmlDeviceGetUtilizationRates": types.SimpleNamespace(gpu=93, memory=41),
-    "nvmlDeviceGetComputeRunningProcesses": [process(10, 5 << 30), process(11, None)],
-    "nvmlDeviceGetGraphicsRunningProcesses": [process(10, 5 << 30), process(12, 1 << 30)],
+    "nvmlDeviceGetComputeRunningProcesses_v3": [process(10, 5 << 30), process(11, None)],
+    "nvmlDeviceGetGraphicsRunningProcesses_v3": [process(10, 5 << 30), process(12, 1 << 30)],
 }
 
 

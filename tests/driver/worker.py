@@ -1,0 +1,84 @@
+"""Diagnoses scenarios in one process, whose loader finds the simulated libraries: ``python -m tests.driver.worker``.
+
+A line of JSON in, a line of JSON out. Only the paths of the machine's own files are moved; NVML is loaded by nvidia-ml-py in
+this process, libcuda by splatfix' probe in a child of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from splatfix.app.diagnose import DiagnoseRequest, diagnose
+from splatfix.facts import collect
+from splatfix.facts.system.live import LiveSystem
+
+MOVED = (
+    "/sys/bus/pci/",
+    "/sys/module/nvidia",
+    "/proc/driver/nvidia",
+    "/proc/1/cgroup",
+    "/proc/devices",
+    "/proc/device-tree",
+    "/proc/sys/kernel/osrelease",
+    "/dev/nv",
+    "/dev/dxg",
+    "/etc/nv_tegra_release",
+    "/usr/lib/wsl",
+    "/usr/local/cuda",
+    "/.dockerenv",
+    "/run/.containerenv",
+    "/.singularity.d",
+    "/usr/lib/x86_64-linux-gnu/libcuda",
+    "/usr/lib/x86_64-linux-gnu/libnvidia",
+)
+
+
+class Moved(LiveSystem):
+    """The machine, with the files of a driver and of a container below another folder."""
+
+    def _at(self, path: str) -> str:
+        return os.environ["SIMULATED_ROOT"] + path if path.startswith(MOVED) else path
+
+    def read(self, path: str) -> str | None:
+        return super().read(self._at(path))
+
+    def exists(self, path: str) -> bool:
+        return super().exists(self._at(path))
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        inside = path.rstrip("/") + "/"
+        return super().listdir(os.environ["SIMULATED_ROOT"] + path if inside == "/dev/" else self._at(inside))
+
+    def realpath(self, path: str) -> str:
+        return super().realpath(self._at(path)).removeprefix(os.environ["SIMULATED_ROOT"])
+
+
+def answer(ask: dict[str, Any]) -> dict[str, Any]:
+    """What ``diagnose`` says with these variables, and the facts that it stands on."""
+    with mock.patch.dict(os.environ, ask["env"], clear=True), tempfile.TemporaryDirectory() as folder:
+        saved = Path(folder) / "facts.json"
+        targets = tuple(ask["words"])
+        begun = time.monotonic()
+        result = diagnose(DiagnoseRequest(python=ask["python"], save=saved, targets=targets), as_json=True)
+        document = result.data()
+        return {
+            "document": document,
+            "exit_code": int(result.exit_code),
+            "facts": json.loads(saved.read_text()),
+            "seconds": time.monotonic() - begun,
+        }
+
+
+if __name__ == "__main__":
+    with mock.patch.object(collect, "LiveSystem", Moved):
+        for line in sys.stdin:
+            said = answer(json.loads(line))
+            sys.stdout.write(json.dumps(said) + "\n")
+            sys.stdout.flush()
