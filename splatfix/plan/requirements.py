@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
@@ -17,7 +17,7 @@ from splatfix.context.imports import MissingModules, brought_by, missing_modules
 from splatfix.context.requirements import met, name_of, unmet, version_of, version_there
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
-from splatfix.facts import Facts, Interpreter, Source, Torch
+from splatfix.facts import Facts, Interpreter, Source, Torch, read_pins
 from splatfix.knowledge.imports import Repository
 
 # setuptools >= 70.1 writes wheels itself; before, the wheel project did
@@ -171,8 +171,9 @@ def lacking_requirements(facts: Facts, source: Source, together: Sequence[Source
 
 
 def undeclared(facts: Facts, source: Source, together: Sequence[Source] = ()) -> MissingModules:
-    """What its packages are seen to import, and nothing here has."""
-    return missing_modules(facts, source.needs, brought=brought_by((source, *together)))
+    """What its packages are seen to import, and nothing here has; its own requirements.txt tells what brings that."""
+    declared = (pin.name for pin in read_pins(Path(source.folder)))
+    return missing_modules(facts, source.needs, declared=declared, brought=brought_by((source, *together)))
 
 
 def _lacking(facts: Facts, source: Source, together: Sequence[Source]) -> tuple[list[str], list[str]]:

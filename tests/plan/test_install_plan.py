@@ -11,6 +11,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, Problem, SplatfixError
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
 from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, Request, plan_install
+from splatfix.plan.steps import InstallDependencies
 from tests.plan.machines import argv, make_plan
 
 from .machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
@@ -250,6 +251,13 @@ def test_an_import_of_unknown_origin_is_named_before_the_build(tmp_path: Path) -
     )
     made = plan(folder, facts)
     assert any("house_made" in note and "dgr" in note for note in made.notes), made.notes
+    (folder / "requirements.txt").write_text("numpy\nhouse-made\n")
+    made = plan(folder, facts, with_dependencies=True)
+    assert not any("house_made" in note for note in made.notes)
+    assert (
+        "house-made"
+        in next(step for step in made.steps if isinstance(step, InstallDependencies)).requirements
+    )
 
 
 def test_torch_is_never_changed_for_a_source(tmp_path: Path) -> None:
