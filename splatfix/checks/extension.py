@@ -33,7 +33,7 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
         yield unknown("The native extensions could not be looked at.", evidence=reason(extensions))
         return
     wanted = context.targets
-    for item in extensions.value:
+    for item in context.extensions:
         if not item.code or not (item.links_torch or item.importable):
             continue
         evidence = (Evidence(item.path, code_words(item.code), extensions.found_via),)
@@ -178,8 +178,10 @@ def extension_damaged(context: Context) -> Iterator[Outcome]:
 @check("extension-import-fails", family="extension", title="Extensions import in the target environment")
 def extension_imports(context: Context) -> Iterator[Outcome]:
     """Done only with `--imports`: each module is imported after torch in a child process of the target interpreter."""
+    others = {item.module for item in context.environment.extensions.value or ()}
+    others -= {item.module for item in context.extensions}
     for probe in context.environment.imports:
-        if probe.module == "torch":
+        if probe.module == "torch" or probe.module in others:
             continue
         evidence = Evidence(f"import {probe.module}", probe.detail or probe.outcome, "child process")
         if probe.ok:

@@ -77,10 +77,10 @@ class Context:
         """Installed splatting packages, as far as they are known."""
         return self.environment.packages.value or ()
 
-    @property
+    @cached_property
     def extensions(self) -> tuple[Extension, ...]:
-        """Native modules of installed packages, as far as they are known."""
-        return self.environment.extensions.value or ()
+        """Native modules of installed packages that this torch would load, as far as they are known."""
+        return readings.loaded_extensions(self.facts)
 
     @property
     def variables(self) -> Mapping[str, str]:

@@ -76,6 +76,28 @@ def build_toolkit(facts: Facts) -> Toolkit | None:
     return chosen_toolkit(facts) or best_toolkit(facts, torch_cuda(facts))
 
 
+_CUDA_OF_A_FILE = re.compile(r"(?<=[_.-])cu(?:da)?(\d{2})(\d)(?=[_.-])")
+
+
+def loaded_extensions(facts: Facts) -> tuple[Extension, ...]:
+    """Native files, without those that this torch never loads: a wheel may bring one module for each CUDA
+    (``_cuda_cu118``, ``_cuda_cu124``...), of which its package takes the one of torch's CUDA. Where there is none, it tries them
+    in order, and the first of torch's CUDA major is the first whose runtime is found. Source: fussim 0.3.15's loader."""
+    rows: dict[tuple[str, str], dict[tuple[int, int], Extension]] = {}
+    every = facts.environment.extensions.value or ()
+    for item in every:
+        if found := _CUDA_OF_A_FILE.search(item.path):
+            name = item.folder + _CUDA_OF_A_FILE.sub("*", item.path)
+            rows.setdefault((item.distribution or "", name), {})[int(found[1]), int(found[2])] = item
+    cuda = torch_cuda(facts)
+    loaded = []
+    for row in rows.values():
+        fitting = [key for key in row if cuda and key[0] == cuda[0]]
+        loaded.append(row[cuda if cuda in row else min(fitting, default=max(row))])
+    several = [item for row in rows.values() for item in row.values()]
+    return tuple(item for item in every if item not in several or item in loaded)
+
+
 def names_built(source: Source) -> frozenset[str]:
     """The normalised names under which what a source builds is found again: its distribution's, and what is imported."""
     modules = (item.name.partition(".")[0] for item in source.modules)

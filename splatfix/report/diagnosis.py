@@ -205,7 +205,8 @@ def _overview(facts: Facts) -> Iterator[tuple[str, str]]:
         else environment.torch.error or "not known",
     )
     extensions = [item for item in environment.extensions.value or () if item.links_torch or item.importable]
-    yield ("extensions", ", ".join(item.distribution or item.path for item in extensions) or "none")
+    owners = dict.fromkeys(item.distribution or item.path for item in extensions)
+    yield ("extensions", ", ".join(owners) or "none")
     dropins = [
         item.name for item in environment.distributions.value or () if item.made_by_splatfix == "drop-in"
     ]
