@@ -25,7 +25,12 @@ _RESOLVED_BY = (
     "gpu-without-driver",
     "driver-library-missing",
     "driver-library-mismatch",
+    "cuda-does-not-start",
+    "forward-compat-on-geforce",
+    "no-gpu-visible",
 )
+_OF_ANY_DEVICE = ("interpreter-broken", "torch-missing")
+"""What a training on the CPU needs of the above: a GPU that is not used refuses nothing."""
 _BUILT_BY = ("no-kernel-image", "ptx-newer-than-driver")
 
 
@@ -35,11 +40,13 @@ def evaluate(
     scenes: tuple[SceneRun, ...],
     baseline: Mapping[str, Any] | None,
     renderer: str,
+    device: str,
 ) -> tuple[Rung, ...]:
-    """All levels, lowest first."""
+    """All levels, lowest first; ``findings`` are those for the GPU that ``device`` means."""
+    cpu = device == "cpu"
     return (
-        _resolved(findings),
-        _built(findings, plain=renderer == "torch" or _rendered_in_torch(scenes)),
+        _resolved(findings, _OF_ANY_DEVICE if cpu else _RESOLVED_BY),
+        _built(() if cpu else findings, plain=renderer == "torch" or _rendered_in_torch(scenes)),
         _loads(kernels, scenes),
         _computes(kernels),
         _trains(scenes),
@@ -135,8 +142,8 @@ def _highest(proof: tuple[Rung, ...]) -> RungName | None:
     return highest
 
 
-def _resolved(findings: tuple[Finding, ...]) -> Rung:
-    judged = [item for item in findings if item.code in _RESOLVED_BY]
+def _resolved(findings: tuple[Finding, ...], codes: Sequence[str]) -> Rung:
+    judged = [item for item in findings if item.code in codes]
     bad = [item.summary for item in judged if item.status in (Status.FAIL, Status.CRASH)]
     if bad:
         return Rung(RungName.RESOLVED, False, "; ".join(bad))

@@ -11,6 +11,7 @@ from typing import Any
 
 import splatfix
 from splatfix.certify import criteria, levels
+from splatfix.certify.gpu import gpu_record
 from splatfix.certify.model import (
     Certificate,
     Criterion,
@@ -29,7 +30,7 @@ from splatfix.certify.prerequisites import (
 )
 from splatfix.certify.trainer import child_variables, sentences, stage
 from splatfix.checks import run_checks
-from splatfix.context import make_context
+from splatfix.context import Goal, make_context
 from splatfix.core.codec import from_json
 from splatfix.core.errors import usage_error
 from splatfix.core.files import make_folder, set_aside
@@ -126,9 +127,10 @@ def _conclude(
     interrupted: bool,
 ) -> Certificate:
     """Levels and verdict of what was run."""
-    proof = levels.evaluate(
-        run_checks(make_context(facts)), kernels, scenes, request.baseline, request.renderer
-    )
+    # judged for the GPU that trained; any other in the machine says nothing about it
+    goal = Goal(device="" if request.device == "cpu" else request.device)
+    findings = run_checks(make_context(facts, goal))
+    proof = levels.evaluate(findings, kernels, scenes, request.baseline, request.renderer, request.device)
     reasons = levels.failures(kernels, scenes, proof) if scenes or not interrupted else ()
     verdict = Verdict.CERTIFIED
     if reasons:
@@ -150,7 +152,7 @@ def _conclude(
         proof=proof,
         kernels=kernels,
         scenes=scenes,
-        environment=_environment(facts, scenes),
+        environment=_environment(facts, scenes, request.device),
         repeat=request.command,
         issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         seconds=seconds,
@@ -281,17 +283,15 @@ def _last_words(done: Completed) -> str:
     return lines[-1].strip() if lines else (done.why() or "The trainer wrote no result.")
 
 
-def _environment(facts: Facts, scenes: tuple[SceneRun, ...]) -> dict[str, str]:
+def _environment(facts: Facts, scenes: tuple[SceneRun, ...], device: str) -> dict[str, str]:
     """Versions of everything that ran, and the hardware."""
     interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
-    driver = facts.machine.driver.value
     found = {
         "splatfix": f"{splatfix.__version__}{_commit()}",
         "system": f"{facts.machine.distribution or facts.machine.system} {facts.machine.machine}",
         "python": interpreter.version if interpreter else "unknown",
         "torch": torch.version if torch else "unknown",
-        "GPU": ", ".join(gpu.name for gpu in facts.machine.gpus.value or ()) or "none",
-        "driver": (driver.version or "unknown") if driver else "none",
+        **gpu_record(facts, device, scenes),
     }
     for run in scenes:
         about = run.result.get("machine", {})

@@ -25,8 +25,9 @@ def levels(
     runs: tuple[SceneRun, ...] = (RUN,),
     baseline: dict[str, Any] | None = None,
     renderer: str = "torch",
+    device: str = "cuda",
 ) -> dict[RungName, Rung]:
-    return {rung.name: rung for rung in evaluate(findings, kernels, runs, baseline, renderer)}
+    return {rung.name: rung for rung in evaluate(findings, kernels, runs, baseline, renderer, device)}
 
 
 def stored(**changes: Any) -> dict[str, Any]:
@@ -91,6 +92,12 @@ def test_failed_version_checks_are_not_resolved(code: str) -> None:
     assert (rung.reached, rung.shown_by) == (False, "no good")
 
 
+@pytest.mark.parametrize("code", ["cuda-does-not-start", "driver-too-old", "no-kernel-image"])
+def test_a_gpu_that_is_not_used_refuses_nothing(code: str) -> None:
+    found = levels((Finding(Status.FAIL, "no good", code=code),), device="cpu")
+    assert not any(rung.reached is False for rung in found.values())
+
+
 def test_extension_for_another_gpu_is_not_built() -> None:
     assert (
         levels((Finding(Status.FAIL, "sm_80 only", code="no-kernel-image"),))[RungName.BUILT].reached is False
@@ -145,7 +152,7 @@ def test_summary_claims_no_more_than_was_verified(
         runs += (unread,)
     if verdict is Verdict.NOT_CERTIFIED and not regressed:
         kernels = ()
-    proof = evaluate((), kernels, runs, stored(psnr=2.0) if regressed else None, "torch")
+    proof = evaluate((), kernels, runs, stored(psnr=2.0) if regressed else None, "torch", "cpu")
     text = summarize(verdict, proof, request, runs)
     assert all(word in text for word in certain)
     assert ("This environment train" in text) is (verdict is Verdict.CERTIFIED or regressed)
