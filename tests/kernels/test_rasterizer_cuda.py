@@ -31,9 +31,17 @@ def close(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], tolera
         assert error < tolerance, f"{name}: {error:.1e}"
 
 
-@pytest.mark.parametrize("allow_tf32", [False, True])
-def test_cuda_equals_cpu(allow_tf32, monkeypatch):
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", allow_tf32)
+@pytest.fixture(params=[False, True])
+def allow_tf32(request):
+    """Set and put back by hand: monkeypatch would delete what is no attribute of the instance."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = request.param
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@pytest.mark.usefixtures("allow_tf32")
+def test_cuda_equals_cpu():
     settings, inputs = look_at(120, 90), cloud(500, size=(0.02, 0.3))
     results = []
     for device in ("cpu", "cuda"):

@@ -1,0 +1,249 @@
+"""The command: what can run here, the steps in order, the table and the record."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import math
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import splatfix
+from splatfix.core.codec import CodecError, to_json
+from splatfix.core.errors import SplatfixError
+from splatfix.core.files import read_json, write_json, write_text
+from splatfix.core.runner import ProcessRunner
+from splatfix.core.scratch import temporary_folder
+
+from . import needs
+from .context import ROOT, SOURCES, Context
+from .plan import Step, StepResult, answer_of, attempt_in_child, run_plan
+from .record import SCHEMA_VERSION, Outcome, Record, exit_code_of, read_record, table
+
+BUDGET = 480.0
+"""Seconds for the whole."""
+PASSED, FAILED, USAGE, UNDETERMINED = 0, 1, 2, 3
+MARKS = {
+    Outcome.PASSED: "ok",
+    Outcome.REHEARSED: "rehearsed",
+    Outcome.FAILED: "FAILED",
+    Outcome.SKIPPED: "skipped",
+}
+
+EPILOG = f"""\
+sources that are tried where GPU_SOURCES (or --sources) has a folder of the name: {", ".join(SOURCES)};
+wheels that lie there are unpacked for this run.
+exit codes: 0 every step passed, 1 one failed, 2 wrong usage, 3 no usable GPU, or nothing failed and something was skipped
+"""
+
+
+def main(argv: Sequence[str] | None = None, steps: tuple[Step, ...] | None = None) -> int:
+    """Run the plan; ``steps`` are other ones in tests."""
+    options = _parser().parse_args(argv)
+    try:
+        return _child(options) if options.step else _whole(options, steps)
+    except _Usage as error:
+        return _say(f"error: {error}", USAGE)
+
+
+class _Usage(Exception):
+    """Wrong usage, in words."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python tests/gpu_check",
+        description="Shows on an NVIDIA GPU what only a GPU can show.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--out", type=Path, default=Path("gpu-check"), help="folder for record, table and arrays")
+    add(
+        "--sources",
+        type=Path,
+        default=os.environ.get("GPU_SOURCES") or None,
+        help="folder with sources and wheels",
+    )
+    add("--work", type=Path, help="folder for environments and logs (default: a temporary one)")
+    add("--only", metavar="NAMES", help="these steps and what they need, separated by commas")
+    add("--resume", action="store_true", help="keep what the record in --out says has passed")
+    add(
+        "--rehearse",
+        action="store_true",
+        help="run every step on the CPU with stand-ins; shows nothing of a GPU",
+    )
+    add("--budget", type=float, help=f"seconds for the whole (default: {BUDGET:g}; a rehearsal has no limit)")
+    add("--list", action="store_true", help="show the steps and end")
+    add("--step", help=argparse.SUPPRESS)
+    add("--context", type=Path, help=argparse.SUPPRESS)
+    add("--answer", type=Path, help=argparse.SUPPRESS)
+    return parser
+
+
+def _child(options: argparse.Namespace) -> int:
+    """One step, in a process of its own."""
+    context = Context.load(options.context)
+    sys.path += [context.site] if context.site else []
+    from .steps import STEPS
+
+    (step,) = [step for step in STEPS if step.name == options.step]
+    write_json(options.answer, answer_of(step.run, context))
+    return PASSED
+
+
+def _whole(options: argparse.Namespace, steps: tuple[Step, ...] | None) -> int:
+    sources = Path(options.sources).absolute() if options.sources else None
+    if sources and not sources.is_dir():
+        raise _Usage(f"GPU_SOURCES: {sources} is no folder")
+    found, others = needs.sources_in(sources)
+    if sources and not options.rehearse and not found and not list(sources.glob("*.whl")):
+        raise _Usage(f"{sources} holds none of: {', '.join(SOURCES)}")
+    if others:
+        _say(f"not known, and not tried: {', '.join(others)} in {sources}")
+    with temporary_folder() as temporary:
+        work = (options.work or temporary).absolute()
+        work.mkdir(parents=True, exist_ok=True)
+        site = needs.unpack_wheels(sources, work / "site")
+        if lacking := needs.missing():
+            return _say(f"Nothing was run: {needs.what_to_carry(lacking)}", UNDETERMINED)
+        if steps is None:
+            from .steps import STEPS  # imports what was just asked for
+
+            steps = STEPS
+        chosen = _chosen(steps, options.only)
+        if options.list:
+            rows = [
+                f"{number:2} {step.name:<22} {step.limit:4.0f} s  {step.title}"
+                for number, step in enumerate(steps, 1)
+            ]
+            print("\n".join(rows))
+            return PASSED
+        if options.rehearse:
+            about, found = _stand_in(work)
+        else:
+            about, why = needs.machine()
+            if why:
+                return _say(f"Nothing was run: {why}", UNDETERMINED)
+        options.out.mkdir(parents=True, exist_ok=True)
+        context = Context(str(work), str(options.out.absolute()), found, site, options.rehearse)
+        return _run(options, steps, chosen, context, about)
+
+
+def _chosen(steps: tuple[Step, ...], only: str | None) -> set[str]:
+    """The names of the steps to run: all, or the named ones and what they need."""
+    known = {step.name: step for step in steps}
+    pending = only.split(",") if only else list(known)
+    if unknown := [name for name in pending if name not in known]:
+        raise _Usage(f"no step is called {', '.join(unknown)}; --list names them")
+    chosen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name not in chosen:
+            chosen.add(name)
+            pending += known[name].needs
+    return chosen
+
+
+def _stand_in(work: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Put the stand-ins in place of driver, GPU and sources; what the record says of the machine, and the sources."""
+    from . import rehearsal
+
+    os.environ["OMP_NUM_THREADS"] = "1"  # the tensors are tiny, and steps share the cores
+    rehearsal.install_driver(work / "driver")
+    about = {"gpu": f"a stand-in for {rehearsal.CARD.name}", "torch": importlib.metadata.version("torch")}
+    return about, rehearsal.write_sources(work / "sources")
+
+
+def _run(
+    options: argparse.Namespace,
+    steps: tuple[Step, ...],
+    chosen: set[str],
+    context: Context,
+    about: dict[str, str],
+) -> int:
+    began = time.monotonic()
+    folder = Path(context.work)
+    numbers = {step.name: number for number, step in enumerate(steps, 1)}
+    plan = tuple(
+        replace(step, after=tuple(name for name in step.after if name in chosen))
+        for step in steps
+        if step.name in chosen
+    )
+    file = options.out.absolute() / "record.json"
+    kept = _kept(file, context.rehearsal, chosen) if options.resume else {}
+    context.save(folder / "context.json")
+    results: dict[str, StepResult] = {}
+    commit = (
+        ProcessRunner()
+        .run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], timeout=10)
+        .stdout.strip()
+    )
+    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+    def record() -> Record:
+        done = tuple(sorted(results.values(), key=lambda result: result.number))
+        seconds = round(time.monotonic() - began, 1)
+        code = exit_code_of(done)
+        version = splatfix.__version__
+        return Record(
+            SCHEMA_VERSION, "gpu-check", context.rehearsal, date, version, commit, about, seconds, code, done
+        )
+
+    def ended(result: StepResult) -> None:
+        results[result.name] = replace(result, number=numbers[result.name])
+        write_json(file, to_json(record()))
+        why = f": {'; '.join(result.problems)}" if result.problems else ""
+        _say(
+            f"{numbers[result.name]:2} {MARKS[result.outcome]:<9} {result.title}, {result.seconds:.0f} s{why[:400]}"
+        )
+
+    def attempt(step: Step, limit: float) -> StepResult:
+        answer = folder / f"{numbers[step.name]:02}-{step.name}.json"
+        argv: list[Any] = [sys.executable, Path(__file__).parent, "--step", step.name]
+        argv += ["--context", folder / "context.json", "--answer", answer]
+        return attempt_in_child(step, numbers[step.name], argv, answer, limit, rehearsal=context.rehearsal)
+
+    until = began + (options.budget or (math.inf if context.rehearsal else BUDGET))
+    if context.rehearsal:  # nothing is timed, so cores are the only limit
+        plan = tuple(replace(step, beside=True, limit=step.limit * context.patience) for step in plan)
+        run_plan(plan, attempt, until, ended, kept, os.cpu_count() or 1)
+    else:
+        run_plan(plan, attempt, until, ended, kept)
+    final = record()
+    write_json(file, to_json(final))
+    text = table(final)
+    write_text(options.out.absolute() / "table.md", text)
+    print(text)
+    _say(
+        f"Record: {file}" + ("" if context.rehearsal else "; tests/records takes it as gpu_check_<GPU>.json")
+    )
+    return final.exit_code
+
+
+def _kept(file: Path, rehearsal: bool, chosen: set[str]) -> dict[str, StepResult]:
+    """What an earlier run has shown.
+
+    Raises:
+        _Usage: there is no such record, or it is of the other kind.
+    """
+    try:
+        earlier = read_record(read_json(file, "an earlier record"))
+    except (SplatfixError, CodecError) as error:
+        raise _Usage(f"--resume: {file} is no record that can be continued: {error}") from None
+    if earlier.rehearsal is not rehearsal:
+        raise _Usage(f"--resume: {file} is {'' if earlier.rehearsal else 'not '}of a rehearsal")
+    good = (Outcome.PASSED, Outcome.REHEARSED)
+    return {step.name: step for step in earlier.steps if step.outcome in good and step.name in chosen}
+
+
+def _say(text: str, code: int = PASSED) -> int:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+    return code

@@ -1,0 +1,188 @@
+"""What the steps share: where things are, how splatfix and programs of the environments are run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from splatfix.core.files import sha256_of
+from splatfix.core.runner import Completed, ProcessRunner
+
+ROOT = Path(__file__).resolve().parents[2]
+CHILDREN = Path(__file__).parent / "children"
+DEVICE = "cuda"
+"""Also in a rehearsal, where it is the CPU (``rehearsal/cuda_on_cpu.py``): the same calls are made."""
+
+
+PATIENCE = 4.0
+
+
+class Failed(Exception):
+    """A program that the step cannot go on without; the message says how it ended."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where things are; goes to the steps' children as JSON."""
+
+    work: str
+    out: str
+    sources: Mapping[str, str]
+    """Folders by the names of :data:`SOURCES`."""
+    site: str = ""
+    """Folder with the unpacked wheels that were carried."""
+    rehearsal: bool = False
+
+    def folder(self, name: str) -> Path:
+        """A folder for the files of one subject."""
+        path = Path(self.work) / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def python(self, environment: str) -> str:
+        """The interpreter of one of the environments under test, which is made where it is not there yet."""
+        return make_environment(self, environment)
+
+    def size(self, real: int, rehearsed: int) -> int:
+        """A size on a GPU, and in a rehearsal on the CPU."""
+        return rehearsed if self.rehearsal else real
+
+    @property
+    def patience(self) -> float:
+        """By which limits are stretched: a rehearsal shares slow cores, and its times mean nothing."""
+        return PATIENCE if self.rehearsal else 1.0
+
+    def splatfix(
+        self, *words: str | Path, timeout: float, command: Sequence[str] = ()
+    ) -> tuple[int, dict[str, Any]]:
+        """A command of splatfix with ``--json``: exit code and document. ``command`` is what ``monitor`` is to start.
+
+        Raises:
+            Failed: it crashed, ran out of its time, or printed no document.
+        """
+        argv = [sys.executable, "-m", "splatfix", *map(str, words), "--json", *command]
+        variables = {**os.environ, "PYTHONPATH": _path(self.site, ROOT)}
+        variables |= {"SPLATFIX_CACHE": str(self.folder("cache"))}
+        done = ProcessRunner().run(argv, timeout=timeout * self.patience, env=variables)
+        said = f"splatfix {' '.join(map(str, words))}"
+        if done.returncode is None or done.returncode < 0:
+            raise Failed(f"{said}: {done.why()}")
+        try:
+            document = json.loads(done.stdout)
+        except ValueError:
+            last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
+            raise Failed(
+                f"{said}: exit code {done.returncode} without a document: {' / '.join(last)}"
+            ) from None
+        return done.returncode, document
+
+    def child(self, environment: str, script: str, *words: str | Path, timeout: float) -> Completed:
+        """A program of ``children`` in one of the environments."""
+        return ProcessRunner().run(
+            self.child_argv(environment, script, *words),
+            timeout=timeout * self.patience,
+            env=self.child_variables(),
+        )
+
+    def child_argv(self, environment: str, script: str, *words: str | Path) -> list[str]:
+        """Its command."""
+        return [self.python(environment), str(CHILDREN / f"{script}.py"), *map(str, words)]
+
+    def child_variables(self) -> dict[str, str]:
+        """Its variables: the checkout's kernels, trainer and test helpers can be imported."""
+        return {**os.environ, "PYTHONPATH": _path(ROOT, ROOT / "tests"), "OMP_WAIT_POLICY": "PASSIVE"}
+
+    def answer(self, environment: str, script: str, *words: str | Path, timeout: float) -> dict[str, Any]:
+        """The JSON object in the last line that a child printed.
+
+        Raises:
+            Failed: it crashed, ran out of its time, or printed none.
+        """
+        done = self.child(environment, script, *words, timeout=timeout)
+        said = f"{script} {' '.join(map(str, words))}"
+        if not done.ok:
+            raise Failed(f"{said}: {done.why()}")
+        try:
+            found = json.loads(done.stdout.splitlines()[-1])
+        except (ValueError, IndexError):
+            raise Failed(f"{said}: printed no JSON") from None
+        if not isinstance(found, dict):
+            raise Failed(f"{said}: printed {found!r:.80}")
+        return found
+
+    def save(self, path: Path) -> None:
+        """For a step's child."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @staticmethod
+    def load(path: Path) -> Context:
+        """The inverse of :meth:`save`."""
+        return Context(**json.loads(path.read_text(encoding="utf-8")))
+
+
+# Folder in GPU_SOURCES -> environment in which it is tried: one for each package that carries a rasterizer's name.
+SOURCES = {
+    "inria-v1": "stack",
+    "simple-knn": "stack",
+    "fused-ssim": "stack",
+    "inria-2024": "inria-2024",
+    "mip-splatting": "mip-splatting",
+    "taming-3dgs": "taming-3dgs",
+    "gsplat": "gsplat",
+}
+
+
+def make_environment(context: Context, name: str) -> str:
+    """A venv that sees this Python's packages and the carried wheels, so that nothing outside is changed; its interpreter."""
+    folder = Path(context.work) / "env" / name
+    python = folder / "bin" / "python"
+    if python.exists():
+        return str(python)
+    done = ProcessRunner().run([sys.executable, "-m", "venv", "--without-pip", folder], timeout=60)
+    if not done.ok:
+        raise Failed(f"no venv can be made with {sys.executable}: {done.why()}")
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    outer = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    lines = [context.site, *outer] if context.site else outer
+    if context.rehearsal:
+        from .rehearsal import stand_in_for_cuda
+
+        lines.append(stand_in_for_cuda(site))
+    (site / "outer.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(python)
+
+
+def contents(python: str) -> dict[str, str]:
+    """Every file of an environment but splatfix's journal and bytecode, with the digest of its content."""
+    prefix = Path(python).parents[1]
+    return {
+        str(path.relative_to(prefix)): sha256_of(path)
+        for path in sorted(prefix.rglob("*"))
+        if path.is_file() and not {".splatfix", "__pycache__"} & set(path.parts)
+    }
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Paths that differ."""
+    return sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+
+
+def outcome_items(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What ``splatfix install`` says of each distribution."""
+    found: Sequence[Mapping[str, Any]] = (document.get("outcome") or {}).get("items") or ()
+    return found
+
+
+def error_of(document: Mapping[str, Any]) -> str:
+    """Code and first sentence of a command's error; "" where it has none."""
+    error = document.get("error")
+    return f"{error['code']}: {error['what']}" if error else ""
+
+
+def _path(*folders: str | Path) -> str:
+    return os.pathsep.join(str(folder) for folder in folders if str(folder))

@@ -1,0 +1,128 @@
+"""What a visit to a GPU leaves: one versioned JSON document, rewritten as each step ends, and a table of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated, Any
+
+from splatfix.core.codec import CodecError, Spelled, from_json
+
+SCHEMA_VERSION = 3
+"""1 and 2 were flat lists of steps without claims."""
+
+TESTED = ("tests/records", "gpu_check_*.json")
+"""Where records of real visits lie; a test reads each of them through :func:`read_record`."""
+
+
+class Outcome(str, Enum):
+    """How a step ended. Only ``passed`` shows anything of a GPU."""
+
+    PASSED = "passed"
+    REHEARSED = "rehearsed"
+    """It ran to its end on the CPU with stand-ins."""
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that was seen to hold, and on what evidence."""
+
+    what: str
+    shown_by: str
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """How one step ended."""
+
+    number: int
+    name: str
+    title: str
+    outcome: Outcome
+    seconds: float = 0.0
+    claims: tuple[Claim, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What did not hold; of a step that was skipped, why."""
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """Everything that was measured, for later comparison."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A whole visit."""
+
+    schema_version: int
+    kind: str
+    rehearsal: bool
+    date: Annotated[str, Spelled(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", "a time in UTC")]
+    splatfix: str
+    commit: str
+    machine: Mapping[str, str]
+    """GPU, driver, torch, CUDA, Python."""
+    seconds: float
+    exit_code: int
+    steps: tuple[StepResult, ...]
+
+
+def read_record(document: Any) -> Record:
+    """A record as it was written.
+
+    Raises:
+        CodecError: another schema, or a document that contradicts itself: a rehearsal that calls a step passed, a step
+            that passed and shows nothing, an exit code that its steps do not give.
+    """
+    record = from_json(Record, document)
+    if (record.schema_version, record.kind) != (SCHEMA_VERSION, "gpu-check"):
+        raise CodecError(
+            f"$: gpu-check {SCHEMA_VERSION} expected, {record.kind} {record.schema_version} found"
+        )
+    good = Outcome.REHEARSED if record.rehearsal else Outcome.PASSED
+    for place, step in enumerate(record.steps):
+        where = f"$.steps[{place}]"
+        if step.outcome in (Outcome.PASSED, Outcome.REHEARSED) and step.outcome is not good:
+            raise CodecError(f"{where}: {step.outcome.value!r} in a {_what(record)}")
+        if step.outcome is good and (step.problems or not step.claims):
+            raise CodecError(f"{where}: {good.value!r} with problems or without a claim")
+        if step.outcome in (Outcome.FAILED, Outcome.SKIPPED) and not step.problems:
+            raise CodecError(f"{where}: {step.outcome.value!r} without a reason")
+    if record.exit_code != exit_code_of(record.steps):
+        raise CodecError(f"$.exit_code: {exit_code_of(record.steps)} expected, {record.exit_code} found")
+    return record
+
+
+def exit_code_of(steps: Sequence[StepResult]) -> int:
+    """0 when every step passed, 1 when one failed, 3 when none failed and one was skipped, or there was none."""
+    outcomes = {step.outcome for step in steps}
+    if Outcome.FAILED in outcomes:
+        return 1
+    return 0 if outcomes and Outcome.SKIPPED not in outcomes else 3
+
+
+def table(record: Record) -> str:
+    """What is proven now and what is not, in Markdown."""
+    where = record.machine.get("gpu") or "the CPU"
+    head = (
+        f"REHEARSAL on {where} with stand-ins: nothing here says anything about a GPU."
+        if record.rehearsal
+        else f"On {where}, driver {record.machine.get('driver', 'unknown')}, torch {record.machine.get('torch')}:"
+    )
+    lines = [head, "", "| # | step | outcome | what was seen |", "|---|---|---|---|"]
+    for step in record.steps:
+        seen = [f"{claim.what}: {claim.shown_by}" for claim in step.claims]
+        seen += [f"NOT: {problem}" for problem in step.problems]
+        cell = "<br>".join(seen).replace("|", "\\|").replace("\n", " ")
+        lines.append(f"| {step.number} | {step.title} | {step.outcome.value} | {cell} |")
+    counted = {
+        outcome: sum(step.outcome is outcome for step in record.steps)
+        for outcome in Outcome
+        if any(step.outcome is outcome for step in record.steps)
+    }
+    words = ", ".join(f"{number} {outcome.value}" for outcome, number in counted.items())
+    return "\n".join([*lines, "", f"{words}; {record.seconds:.0f} s; exit code {record.exit_code}", ""])
+
+
+def _what(record: Record) -> str:
+    return "rehearsal" if record.rehearsal else "visit to a GPU"

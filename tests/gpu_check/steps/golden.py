@@ -1,0 +1,68 @@
+"""Arrays of the installed CUDA rasterizer, kept for machines without a GPU; and the tests that need one."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+from splatfix.core.runner import ProcessRunner
+
+from ..context import ROOT, Context
+from ..plan import Notes, Skip
+
+FILE = "rasterizer_cuda.npz"
+LIMITS = {"radii": 0.0, "color": 1e-2, "color_off": 1e-3}
+GRADIENT = 1e-2
+
+_INI = "[pytest]\npythonpath = .\naddopts = -p no:cacheprovider\nmarkers =\n" + "".join(
+    f"    {name}: {name}\n" for name in ("gpu", "native", "docker", "slow")
+)
+
+
+def arrays(context: Context, notes: Notes) -> None:
+    """Make the arrays, then hold our own rasterizer on the CPU against them, as the tests will."""
+    path = context.folder("golden") / FILE
+    table = context.answer("stack", "golden", path, timeout=60)
+    notes.numbers["differences"] = table
+    for scene, row in table.items():
+        off = [
+            f"{name} {value:.1e}" for name, value in row.items() if not value <= LIMITS.get(name, GRADIENT)
+        ]
+        worst = max(row, key=lambda name: row[name])
+        notes.expect(
+            not off,
+            f"the scene {scene} by the extension and by ours on the CPU",
+            ", ".join(off) or f"at most {row[worst]:.1e} ({worst})",
+        )
+    shutil.copy(path, Path(context.out) / FILE)
+
+
+def tests(context: Context, notes: Notes) -> None:
+    """The kernel tests marked ``gpu``, in the environment with the stack; one that was skipped is not one that passed."""
+    if importlib.util.find_spec("hypothesis") is None:
+        raise Skip("the kernel tests need hypothesis; carry its wheel in GPU_SOURCES")
+    folder = context.folder("tests")
+    (folder / "pytest.ini").write_text(_INI, encoding="utf-8")
+    argv = [context.python("stack"), "-m", "pytest", "-q", "-m", "gpu", "-c", folder / "pytest.ini"]
+    # the kept arrays may not be there yet; the step golden makes them and holds ours against them
+    argv += [
+        "-k",
+        "not kept_arrays",
+        "--rootdir",
+        ROOT,
+        f"--junit-xml={folder / 'junit.xml'}",
+        ROOT / "tests" / "kernels",
+    ]
+    done = ProcessRunner().run(argv, timeout=120 * context.patience, cwd=ROOT, env=context.child_variables())
+    notes.numbers["output"] = done.stdout.splitlines()[-12:]
+    notes.expect(done.ok, "pytest ends well", done.why() or "exit code 0")
+    if (folder / "junit.xml").is_file():
+        for case in ElementTree.parse(folder / "junit.xml").iter("testcase"):
+            why = [
+                f"{child.tag}: {child.get('message', '')}"[:300]
+                for child in case
+                if child.tag != "properties"
+            ]
+            notes.expect(not why, str(case.get("name")), "; ".join(why) or "passed")

@@ -1,0 +1,61 @@
+"""Broken extensions: each must be found out on the GPU, taken back, and leave the GPU usable."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ..context import DEVICE, Context, Failed, changes, contents, error_of
+from ..plan import Notes
+
+SOURCE = Path(__file__).resolve().parents[1] / "sabotage"
+KINDS = {
+    "segfault": "a segmentation fault",
+    "illegal-address": "an illegal address",
+    "wrong-values": "a wrong result",
+}
+
+
+def run(context: Context, notes: Notes) -> None:
+    """Install the three in three environments at once; then verify our own kernels on the same GPU."""
+    with ThreadPoolExecutor(len(KINDS)) as pool:
+        found = list(pool.map(lambda kind: _one(context, kind), KINDS))
+    for what, (problem, shown, left) in zip(KINDS.values(), found, strict=True):
+        notes.expect(not problem, f"{what} in a kernel is found out", problem or shown)
+        notes.expect(not left, f"{what}: the environment is as it was", ", ".join(left[:5]) or "every file")
+    words = ("verify", "--device", DEVICE, "--python", context.python("sabotage-segfault"))
+    code, document = context.splatfix(*words, timeout=90)
+    ours = [item for item in document.get("kernels", ()) if item["kind"] == "ours"]
+    notes.expect(
+        bool(ours) and all(item["outcome"] == "met" for item in ours),
+        "the GPU computes as before",
+        error_of(document) or f"{len(ours)} kernels verified, exit code {code}",
+    )
+
+
+def _one(context: Context, kind: str) -> tuple[str, str, list[str]]:
+    """What is wrong with how it was met, what shows that it was found out, and what was left behind."""
+    python = context.python(f"sabotage-{kind}")
+    before = contents(python)
+    source = context.folder("sabotage") / kind
+    shutil.rmtree(source, ignore_errors=True)
+    if context.rehearsal:
+        from ..rehearsal import write_source
+
+        write_source(source, "simple-knn", kind)
+    else:
+        shutil.copytree(SOURCE, source)
+        text = (source / "broken.cu").read_text(encoding="utf-8")
+        (source / "broken.cu").write_text(
+            f"#define SABOTAGE {list(KINDS).index(kind) + 1}\n{text}", encoding="utf-8"
+        )
+    try:
+        code, document = context.splatfix("install", source, "--python", python, "--yes", timeout=150)
+    except Failed as error:
+        return str(error), "", changes(before, contents(python))
+    said = error_of(document)
+    problem = (
+        "" if code == 1 and said.startswith("computes-wrongly") else said or f"exit code {code}: it stays"
+    )
+    return problem, said, changes(before, contents(python))
