@@ -54,7 +54,9 @@ def revert(
             installation.show_revert(consoles.out(), outcome)
 
     def text(console: Console) -> None:
-        if dry_run:
+        if not outcomes:
+            installation.show_nothing_to_revert(console, python or interpreter)
+        elif dry_run:
             which = "--all" if everything else outcomes[0].entry.partition("-")[0]
             words = ("splatfix", "revert", which, "--python", interpreter)
             show_step(

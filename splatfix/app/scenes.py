@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatfix.app.result import Result, target_python
-from splatfix.core.errors import Exit
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.words import counted
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def check_scenes(names: tuple[str, ...], root: Path | None, python: str | None) 
         python: the environment that loads a folder; only asked for one.
 
     Raises:
-        SplatfixError: ``unknown-scene`` (exit code 2), ``scene-not-found`` (3), a folder that holds no scene (3).
+        SplatfixError: ``unknown-scene`` (exit code 2), ``scene-not-found`` (3), an environment that cannot load one (3).
     """
     from splatfix.certify.scenes import check_sample, find_samples
 
@@ -92,5 +92,12 @@ def _loaded(folder: Path, python: str | None) -> list[dict[str, Any]]:
     """The scenes at or below a folder, as the trainer of an environment loads them."""
     from splatfix.certify.trainer import list_scenes as scenes_of
 
-    found = scenes_of(folder.absolute(), target_python(python), check=True)["scenes"]
+    try:
+        found = scenes_of(folder.absolute(), target_python(python), check=True)["scenes"]
+    except SplatfixError as error:
+        if error.code != "unreadable-scene":
+            raise
+        said = (error.what, error.meaning, *(step.text for step in error.todo))
+        told = [text.rstrip(".") for text in said if text]
+        return [{**dict.fromkeys(_ROW), "name": str(folder), "readable": False, "problems": told}]
     return [{key: row.get(key) for key in _ROW} for row in found]

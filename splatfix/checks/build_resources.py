@@ -162,20 +162,19 @@ def linker_libcuda_missing(context: Context) -> Iterator[Outcome]:
     package; in containers and on build machines only the toolkit's stub has it, in WSL2 it lies in /usr/lib/wsl/lib. The
     link then ends in "cannot find -lcuda"."""
     linkable, toolkit = context.machine.linkable_libcuda, context.build_toolkit
+    stubs = f"{toolkit.root}/lib64/stubs" if toolkit else "lib64/stubs of a CUDA toolkit"
     asking = [item.source.label for item in context.sources_to_build if "cuda" in item.source.libraries]
     if not asking or linkable.value is None or linkable.value or context.machine.system != "linux":
         return
-    folder = "/usr/lib/wsl/lib" if context.machine.wsl else f"{toolkit.root}/lib64/stubs" if toolkit else ""
     yield warn(
         f"{asking[0]} links -lcuda, and the linker finds no libcuda.so.",
         subject=asking[0],
         evidence=Evidence("libcuda.so", "nowhere", linkable.found_via),
-        remedy=(prepend_variable("LIBRARY_PATH", folder),)
-        if folder
+        remedy=(prepend_variable("LIBRARY_PATH", "/usr/lib/wsl/lib"),)
+        if context.machine.wsl
         else (
-            say(
-                "Install a CUDA toolkit, whose lib64/stubs has one to link against, and add that folder to LIBRARY_PATH."
-            ),
+            say("splatfix install gives the linker one. Other builds need a folder with it on LIBRARY_PATH:"),
+            say(f"{stubs}, where the toolkit has been installed with it, or that of the driver."),
         ),
     )
 

@@ -46,10 +46,10 @@ def inspect_files(native: NativeFiles, targets: tuple[str, ...]) -> Inspection:
 
 
 def verdict(result: Inspection) -> Exit:
-    """1: a file cannot run on a target, or is damaged; 3: targets were named, but nothing carries GPU code or something
-    could not be looked at; else 0."""
+    """1: a file cannot run on a target, or is damaged; 3: there is no native file, or targets were named, but nothing carries
+    GPU code or something could not be looked at; else 0."""
     if result.unreadable or any(not item.usable for file in result.files for item in file.verdicts):
         return Exit.FAILURE
     if result.targets and (result.skipped or not any(file.carries_gpu_code for file in result.files)):
         return Exit.UNDETERMINED
-    return Exit.OK
+    return Exit.OK if result.files else Exit.UNDETERMINED

@@ -290,14 +290,14 @@ def toolkit_dropped_arch(context: Context) -> Iterator[Outcome]:
             continue  # it chooses architectures by itself; the numbers are a fallback that is not used here
         dropped = [name for name in refused if release(name)[0] < oldest]
         why = (
-            "no longer"
+            "no longer compiles"
             if dropped
-            else "not yet"
+            else "does not compile yet"
             if all(release(name)[0] > newest for name in refused)
-            else "not"
+            else "does not compile"
         )
         yield fail(
-            f"{item.source.label} asks for {', '.join(refused)}, which nvcc {toolkit.version} does {why} compile.",
+            f"{item.source.label} asks for {', '.join(refused)}, which nvcc {toolkit.version} {why}.",
             subject=item.path,
             evidence=(
                 Evidence(_file(item), " ".join(sorted(named, key=release)), "its syntax tree"),

@@ -13,6 +13,8 @@ from splatfix.checks.recognition import recognise
 from splatfix.checks.registry import check
 from splatfix.checks.torch import torch_for
 from splatfix.context import Context
+from splatfix.core.step import run, say
+from splatfix.core.words import counted
 from splatfix.facts import Checkout, Gpu
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.stacks import Stack
@@ -41,6 +43,16 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
             for call in found.calls[:1]
         ),
     )
+    if found.photos:
+        yield warn(
+            f"{found.folder} holds {counted(found.photos, 'photo')} and no code: there is no checkout to look at.",
+            evidence=evidence,
+            remedy=(
+                run("splatfix", "scenes", "check", found.folder, text="See whether a trainer can load them"),
+                say("Or give the trainer's checkout with --repo."),
+            ),
+        )
+        return
     seen = recognise(found)
     if seen is None:
         called = ", ".join(sorted({call.module for call in found.calls}))

@@ -50,7 +50,7 @@ from splatfix.plan.steps import (
 
 # What an installation does not verify.
 _NOT_VERIFIED = (
-    Rung(RungName.COMPUTES, None, "only imported, not run; next: splatfix verify"),
+    Rung(RungName.COMPUTES, None, "not run; next: splatfix verify"),
     Rung(RungName.TRAINS, None, "not trained; next: splatfix certify"),
 )
 

@@ -66,7 +66,7 @@ def revert_all(
     dry_run: bool = False,
     each: Callable[[RevertOutcome], None] = lambda _: None,
 ) -> tuple[RevertOutcome, ...]:
-    """Undo every active entry, the newest first.
+    """Undo every active entry, the newest first; () where there is none.
 
     Args:
         dry_run: change nothing; the outcomes say what would be done.
@@ -87,8 +87,6 @@ def revert_all(
             if outcome.items:
                 add(outcome)
         active = [entry for entry in reversed(reverter.entries_without(interrupted)) if entry.active]
-        if not active and not done:
-            raise _nothing(reverter.environment)
         for at, entry in enumerate(active):
             try:
                 add(reverter.revert(entry))

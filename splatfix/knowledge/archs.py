@@ -315,10 +315,15 @@ def _help(text: str) -> str:
 
 
 def _generation(text: str) -> dict[Arch, str]:
-    """The architectures of a generation by NVIDIA's name (``blackwell``, ``ada``) or by its number (``12``), with GPUs."""
+    """The architectures of a generation by NVIDIA's name (``blackwell``, ``ada``) or by its number (``12``), with GPUs.
+
+    Also those of a line of products whose name alone tells none (``titan``).
+    """
     found = {}
     for info in _archs().values():
         words = re.findall(r"\w+", info.name.partition("(")[0].lower())
         if text.lower() in (info.name.lower(), *words, str(info.arch.major)):
             found[info.arch] = ", ".join(info.gpus[:3])
+        elif text.lower() == "titan" and (gpus := [gpu for gpu in info.gpus if "Titan" in gpu]):
+            found[info.arch] = ", ".join(gpus)
     return found

@@ -57,7 +57,7 @@ def _refusal(found: Assessment) -> tuple[AlsoNeeded, ...]:
     steps = []
     for step in refused.todo:
         argv = step.command.argv if step.command else ()
-        if argv[:2] == ("splatfix", "install"):
+        if argv[:2] == ("splatfix", "install") and step.command and step.command.blanks == ("ARCH",):
             steps.append(found.context.install(argv[2], text=step.text))
         elif argv[:2] != ("splatfix", "diagnose"):
             steps.append(step)

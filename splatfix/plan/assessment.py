@@ -107,6 +107,11 @@ class Assessment:
         return tuple(part.name for part in self.parts if canonicalize_name(part.name) in wished)
 
     @property
+    def nothing_installed(self) -> bool:
+        """Extensions are meant, and none of them is there."""
+        return bool(self.parts) and not any(part.installed for part in self.parts)
+
+    @property
     def subjects(self) -> tuple[str, ...]:
         """Names of the extensions that are meant."""
         return tuple(part.name for part in self.parts)

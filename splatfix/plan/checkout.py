@@ -17,7 +17,7 @@ from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch,
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.step import Step, fill_in, run, say
 from splatfix.core.versions import release
-from splatfix.core.words import few
+from splatfix.core.words import counted, few
 from splatfix.facts import (
     MOST_FOLDERS,
     Facts,
@@ -29,6 +29,7 @@ from splatfix.facts import (
     holds_everything,
     is_clone,
     is_file,
+    photos_alone,
     read_identity,
     read_source,
     read_submodules,
@@ -207,6 +208,8 @@ def no_checkout(folder: Path, *options: str) -> Problem:
     Args:
         options: of ``splatfix install``, to be given with each.
     """
+    if photos := _photos(folder):
+        return photos
     below = list(islice(_candidates(folder), _NAMED + 1))
     what = f"{folder} is neither a checkout of a stack nor an extension's source folder"
     if not below:
@@ -219,6 +222,22 @@ def no_checkout(folder: Path, *options: str) -> Problem:
     more = (say("There are more of them."),) if len(below) > _NAMED else ()
     return usage_problem(
         "not-a-checkout", f"{what}.", say("Name one of those that it holds:"), *commands, *more
+    )
+
+
+def _photos(folder: Path) -> Problem | None:
+    """A folder of photos was named in the place of a trainer's checkout."""
+    number = photos_alone(folder)
+    if not number:
+        return None
+    return usage_problem(
+        "no-code",
+        f"{folder} holds {counted(number, 'photo')} and no code, so there is nothing to build.",
+        run("splatfix", "scenes", "check", folder, text="To see whether a trainer can load them"),
+        fill_in(
+            *("splatfix", "install", "CHECKOUT", "--target", "ARCH"),
+            text="To install the trainer that is to be trained on them",
+        ),
     )
 
 
@@ -265,6 +284,8 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
         return _no_extension(folder, known)
     if not found and empty:
         return _incomplete(folder, folder, [item.path for item in empty])
+    if not found and (photos := _photos(folder)):
+        return photos
     if not found:
         return usage_problem(
             "not-an-extension",

@@ -43,7 +43,7 @@ def make_option(
     first = "one manual step, then " if kind is OptionKind.KEEP and found.repairs else ""
     return Option(
         kind,
-        f"{first}{kind.label}",
+        first + (kind.label.replace("rebuild", "build") if found.nothing_installed else kind.label),
         (*found.repairs, *steps),
         tuple(can),
         tuple(cannot),

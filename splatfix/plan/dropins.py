@@ -85,6 +85,8 @@ def _replacement(text: str, checkout: Checkout | None) -> Replacement | Problem:
     if checkout is None or checkout.folder != str(folder):
         checkout = read_checkout(folder, ()).value
     found = replacement_for(checkout) if checkout else Replacement()
+    if checkout and checkout.photos and isinstance(refused := sources_in((text,)), Problem):
+        return refused
     if not (found.dropins or found.native):
         return usage_problem(
             "nothing-to-replace",

@@ -47,7 +47,7 @@ _NOT_HERE = frozenset(
     {"cpu-only-torch", "no-gpu-to-target", "no-matching-toolkit", "no-host-compiler", "arch-unknown-to-torch"}
 )
 _NOT_RUN = (
-    Limit(RungName.COMPUTES, "it is imported, not run"),
+    Limit(RungName.COMPUTES, "nothing is run; splatfix verify does that"),
     Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
 )
 

@@ -168,6 +168,7 @@ def rebuild_steps(
         cuda=tools.cuda,
         toolkit=tools.root,
         compiler=tools.compiler,
+        first=found.nothing_installed,
     )
     return (*found.goal.prepare, *tools.before, rebuild, confirm(found))
 

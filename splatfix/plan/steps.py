@@ -88,13 +88,16 @@ class Rebuild(PlannedStep):
     """Its root; "" where it is not there yet."""
     compiler: str
     """Path of the C++ compiler; "" where it is not settled yet."""
+    first: bool = False
+    """None of them is installed."""
 
     def _text(self) -> str:
         what = ", ".join(self.subjects) or "the extensions"
         place = f" in {self.toolkit}" if self.toolkit else ""
         by = f" and {self.compiler}" if self.compiler else ""
         ptx = f" (TORCH_CUDA_ARCH_LIST={self.arch_list})" if "PTX" in self.arch_list else ""
-        return f"rebuild {what} for {', '.join(self.targets)}{ptx} with CUDA {self.cuda}{place}{by}"
+        verb = "build" if self.first else "rebuild"
+        return f"{verb} {what} for {', '.join(self.targets)}{ptx} with CUDA {self.cuda}{place}{by}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,6 +143,16 @@ def show_step(console: Console, step: Step, *, indent: int, windows: bool = os.n
         show_command(console, step.command, indent=len(margin), windows=windows)
 
 
+def show_todo(
+    console: Console, steps: Sequence[Step], *, indent: int, windows: bool = os.name == "nt"
+) -> None:
+    """Things to do, in order; a command without a text of its own stands below that of the step before."""
+    below = 0
+    for step in steps:
+        show_step(console, step, indent=indent + (0 if step.text else below), windows=windows)
+        below = 2 if step.text else below
+
+
 def show_command(console: Console, command: Command, *, indent: int, windows: bool = os.name == "nt") -> None:
     """A command on lines of its own, runnable as it is: where it is too long it goes on after the shell's own sign.
 
@@ -210,5 +220,4 @@ def show_error(problem: SplatfixError) -> None:
     paragraph(console, said, first=0, then=2)
     if problem.meaning:
         prose(console, "  ", escape_lines(problem.meaning))
-    for step in problem.todo:
-        show_step(console, step, indent=2)
+    show_todo(console, problem.todo, indent=2)

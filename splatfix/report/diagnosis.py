@@ -19,7 +19,7 @@ from splatfix.core.words import beginning, counted
 from splatfix.facts.model import Facts
 from splatfix.facts.model.machine import Gpu
 from splatfix.plan.option import Options
-from splatfix.report.console import escape, escape_lines, paragraph, prose, show_step
+from splatfix.report.console import escape, escape_lines, paragraph, prose, show_step, show_todo
 from splatfix.report.options import show_suggestion
 
 MARKS = {
@@ -88,12 +88,14 @@ def show(
         show_suggestion(console, options, why, windows=windows)
     elif next_step is not None:
         show_step(console, next_step, indent=2, windows=windows)
+    advice = options.advice if options else None
+    above = {item.steps for item in advice.also_needed if item.steps} if advice else set()
     for heading, statuses in _SECTIONS.items():
         group = [item for item in findings if item.status in statuses]
         if group:
             console.print(f"\n[bold]{heading}[/]")
         for item in group:
-            show_finding(console, item, short=short, windows=windows)
+            show_finding(console, item, short=short, windows=windows, told=item.remedy in above)
     passed = [item for item in findings if item.status is Status.PASS]
     listed = "" if verbose or not passed else " (list them with -v)"
     console.print(f"\n[bold]{counted(len(passed), 'check')} passed[/]{listed}")
@@ -128,12 +130,14 @@ def show_finding(
     short: Callable[[str], str] = str,
     windows: bool = os.name == "nt",
     evidence: bool = False,
+    told: bool = False,
 ) -> None:
     """Print one finding; one that needs attention with its code, evidence and remedy.
 
     Args:
         short: shortens the paths in prose.
         evidence: print the evidence whatever the status.
+        told: what to do about it was said before.
     """
     loud = item.status not in (Status.PASS, Status.SKIP)
     code = f" [dim]\\[{item.code}][/]" if loud else ""
@@ -143,8 +147,7 @@ def show_finding(
         said = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}{via}"
         paragraph(console, said, first=6, then=8)
     if loud:
-        for step in item.remedy:
-            show_step(console, step, indent=6, windows=windows)
+        show_todo(console, () if told else item.remedy, indent=6, windows=windows)
         if item.link:
             console.print(f"      [dim]{escape(item.link)}[/]", soft_wrap=True)
 

@@ -179,11 +179,16 @@ def _in_brackets(text: str) -> str:
     return f" ({text})" if text else ""
 
 
+def show_nothing_to_revert(console: Console, prefix: str) -> None:
+    """Nothing that splatfix installed is in the environment."""
+    prose(console, "", f"[bold]Nothing to revert[/] in {escape(prefix)}")
+
+
 def show_journal(console: Console, entries: Sequence[Entry], prefix: str) -> None:
     """How many entries are active and the command that undoes the latest, then a line for each entry, oldest first."""
     active = [entry for entry in entries if entry.active]
     if not active:
-        prose(console, "", f"[bold]Nothing to revert[/] in {escape(prefix)}")
+        show_nothing_to_revert(console, prefix)
     else:
         number = active[-1].id.partition("-")[0]
         prose(

@@ -12,7 +12,7 @@ from splatfix.core.step import Step
 from splatfix.core.words import few
 from splatfix.plan.option import Option, OptionKind, Options
 from splatfix.plan.steps import BuildWheel, PlannedStep
-from splatfix.report.console import escape, paragraph, prose, show_command, show_step
+from splatfix.report.console import escape, paragraph, prose, show_command, show_step, show_todo
 
 _WINDOWS = os.name == "nt"
 
@@ -37,8 +37,7 @@ def show_suggestion(
             prose(console, f"[bold]Suggested fix[/] for {item.code}: ", escape(item.text))
         else:
             prose(console, "[bold]Also needed:[/] ", f"{escape(item.text)} [dim]\\[{item.code}][/]")
-        for step in item.steps:
-            show_step(console, step, indent=2, windows=windows)
+        show_todo(console, item.steps, indent=2, windows=windows)
     if options.available and why:
         show_step(console, why, indent=2, windows=windows)
 

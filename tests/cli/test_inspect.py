@@ -70,6 +70,12 @@ def test_an_empty_library_in_a_folder_is_named(splatfix: Splatfix, tmp_path: Pat
     assert (alone.returncode, "an empty file" in alone.stderr) == (2, True)
 
 
+def test_no_native_file_is_no_verdict(splatfix: Splatfix, tmp_path: Path) -> None:
+    """It showed a question mark and ended in 0."""
+    done = splatfix("inspect", str(tmp_path))
+    assert (done.returncode, "? No native files" in done.stdout) == (3, True)
+
+
 def test_unread_packages_are_counted_verdict_stays_open() -> None:
     entry = FatbinEntry(EntryKind.SASS, "sm_120", None, None, 1, debug=False)
     binary = Binary("/x/a.so", "elf", "x86_64", 1, (Fatbin(0, ".nv_fatbin", (entry,)),))

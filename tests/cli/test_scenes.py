@@ -64,7 +64,9 @@ def test_a_folder_is_loaded_as_for_training(splatfix: Splatfix, tmp_path: Path) 
     (tmp_path / "photos" / "a.jpg").write_bytes(b"")
     shutil.rmtree(scene)
     done = splatfix("scenes", "check", str(tmp_path), *named)
-    assert done.returncode == 3 and "colmap automatic_reconstructor" in done.stdout
+    (row,) = json.loads(done.stdout)["scenes"]
+    assert (done.returncode, row["readable"]) == (1, False), "no poses: the check has found it out"
+    assert "colmap automatic_reconstructor" in row["problems"][-1]
 
 
 def test_errors_have_codes_and_say_what_to_do(splatfix: Splatfix, tmp_path: Path) -> None:

@@ -57,10 +57,8 @@ def test_the_preview_of_all_is_what_is_then_done(
     assert told(done) == EVERYTHING and not any(one.dry_run for one in done)
     assert snapshot(environment) == three
     assert {entry.status for entry in Journal(environment.state_folder).entries()} == {Status.REVERTED}
-    for dry_run in (True, False):
-        with pytest.raises(SplatfixError) as caught:
-            revert_all(environment.python, dry_run=dry_run)
-        assert caught.value.code == "nothing-to-revert"
+    for words in ((), ("--dry-run",)):
+        assert splatfix("revert", "--all", *words, "--python", environment.python) == 0, "all is undone"
 
 
 def test_two_of_one_version_are_told_apart(environment: Environment, tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ class TestTarget:
             ("ampere", ["sm_80", "sm_86", "sm_87", "sm_88"]),
             ("Blackwell", ["sm_100", "sm_101", "sm_103", "sm_110", "sm_120", "sm_121"]),
             ("12", ["sm_120", "sm_121"]),
+            ("titan", ["sm_52", "sm_61", "sm_70"]),
         ],
     )
     def test_what_may_mean_several_is_listed(self, text: str, meant: list[str]) -> None:
@@ -143,7 +144,7 @@ class TestTarget:
         assert re.findall(r"sm_\d+", str(error.value)) == meant
 
     @pytest.mark.parametrize(
-        "text", ["rtx6090", "7900xtx", "titan", "hopper90", "x", "v", "1200", "sm_12", "all", "0", "arc", ""]
+        "text", ["rtx6090", "7900xtx", "hopper90", "x", "v", "1200", "sm_12", "all", "0", "arc", ""]
     )
     def test_what_is_no_gpu_is_an_error(self, text: str) -> None:
         with pytest.raises(ValueError, match="is not a GPU that splatfix knows"):

@@ -7,10 +7,12 @@ import pytest
 
 from splatfix.core.errors import Exit, Problem, require
 from splatfix.install.downloads import FETCHABLE
+from splatfix.plan import OptionKind, Request, goal_of
 from splatfix.plan.checkout import expected_extensions, install_name, sources_in
 from splatfix.plan.dropins import choose_dropins
+from splatfix.plan.steps import Rebuild
 
-from .machines import cuda_source, refused
+from .machines import cuda_source, find_options, machine, refused, step_of
 
 
 def taming(folder: Path) -> Path:
@@ -235,3 +237,23 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     sources, notes = sources_in([str(tmp_path)])
     assert len(sources) == 1
     assert notes[-1] == f"{tmp_path / 'locked'} cannot be read and was not looked into"
+
+
+def test_photos_are_no_checkout(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    for number in range(3):
+        (tmp_path / "images" / f"{number}.JPG").write_bytes(b"x")
+    (tmp_path / ".git").mkdir()
+    for what in (sources_in([str(tmp_path)]), choose_dropins([str(tmp_path)])):
+        caught = refused(what)
+        assert (caught.code, caught.exit_code) == ("no-code", Exit.USAGE) and "3 photos" in caught.what
+        assert caught.todo[0].line().endswith(f"splatfix scenes check {tmp_path}")
+    (tmp_path / "train.py").write_text("")
+    assert misuse(tmp_path).code == "not-an-extension"
+
+
+def test_what_was_never_there_is_built_not_rebuilt(tmp_path: Path) -> None:
+    folder = cuda_source(tmp_path / "knn", "simple_knn")
+    options = find_options(goal_of(Request((str(folder),), ("sm_120",))), machine())
+    option = next(item for item in options.available if item.kind is OptionKind.REBUILD)
+    assert option.title.startswith("build ") and step_of(option, Rebuild).text.startswith("build simple_knn ")

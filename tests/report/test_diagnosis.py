@@ -13,7 +13,9 @@ from splatfix.checks import Evidence, Finding, Status
 from splatfix.core.errors import Exit
 from splatfix.core.step import run, say, set_variable
 from splatfix.facts import Driver, EnvironmentFacts, Fact, Facts, Gpu, Interpreter, MachineFacts
+from splatfix.plan import Advice, AlsoNeeded, Options
 from splatfix.report import diagnosis
+from splatfix.report.console import show_todo
 
 FACTS = Facts(
     MachineFacts(
@@ -50,6 +52,30 @@ def shown(*findings: Finding, verbose: bool = False, width: int = 60) -> str:
     console = Console(file=stream, width=width, highlight=False)
     diagnosis.show(console, FACTS, findings, verbose=verbose)
     return stream.getvalue()
+
+
+def test_what_to_do_is_said_once() -> None:
+    """The advice and the problem below it named the same commands."""
+    needed = AlsoNeeded(LOUD.code, LOUD.summary, LOUD.remedy)
+    options = Options((), (), (), advice=Advice(None, (needed,)))
+    stream = io.StringIO()
+    diagnosis.show(Console(file=stream, width=60, highlight=False), FACTS, (LOUD,), options=options)
+    assert stream.getvalue().count("Reboot.") == 1 and stream.getvalue().count("export A=") == 1
+    assert "nvcc --version" in stream.getvalue().partition("Problems")[2]
+
+
+def test_a_command_stands_below_what_it_is_for() -> None:
+    stream = io.StringIO()
+    steps = (run("a"), run("b", text="For it"), run("c"), say("Then"), run("d"))
+    show_todo(Console(file=stream, width=60, highlight=False), steps, indent=2)
+    assert stream.getvalue().splitlines() == [
+        "  $ a",
+        "  → For it",
+        "    $ b",
+        "    $ c",
+        "  → Then",
+        "    $ d",
+    ]
 
 
 def test_verdict_and_problems_come_before_what_is_fine() -> None:

@@ -217,6 +217,8 @@ class Checkout:
     """Modules of others that its scripts import; splatting extensions are in ``imports``."""
     python_matches: tuple[CodeMatch, ...] = ()
     """Places in those scripts, and in the own modules that they import, on which Python is known to break."""
+    photos: int = 0
+    """How many photos are in it, where it holds no code at all."""
     unreadable: tuple[Unread, ...] = ()
     """What is there and was not read: no regular file, beyond a limit, or not Python that this version can read."""
 

@@ -31,6 +31,7 @@ from splatfix.facts.source.folder import (
     commit_of,
     git_folder,
     has_build_file,
+    photos_alone,
     read_submodules,
     remote_of,
     telling_paths,
@@ -86,6 +87,7 @@ def read_checkout(
         colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(reader.text(root / "convert.py")))),
         needs=scripts.imports,
         python_matches=scripts.matches,
+        photos=photos_alone(root, reader),
         unreadable=tuple(dict.fromkeys((*reader.left_out, *apart.left_out))),
     )
     return Fact(redacted(checkout), "files of the checkout, read as text")

@@ -36,6 +36,9 @@ _SAYS_HOW_TO_BUILD = re.compile(
 _CLONE = (".git", ".gitmodules", "submodules")
 _MOST_ABOVE = 6
 _SOURCE_ENDINGS = frozenset({".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc", ".py"})
+_CODE_ENDINGS = frozenset({*_SOURCE_ENDINGS, ".toml", ".ipynb", ".rs", ".cmake", ".sh"})
+_PHOTO_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".heic", ".tif", ".tiff", ".webp"})
+_MOST_LOOKED_INTO = 100
 _NOT_EDITED = frozenset({"third_party", "build", "dist", "docs", "doc", "tests", "test", "images"})
 _MAX_SOURCE = 2 << 20
 _MAX_GIT = 1 << 18
@@ -99,6 +102,24 @@ def is_empty(folder: Path) -> bool:
             return all(item.name == ".git" for item in listing)
     except (OSError, ValueError):
         return True
+
+
+def photos_alone(folder: Path, reader: FolderReader | None = None) -> int:
+    """How many photos are in a folder in which no file is code, two levels down; 0 for any other folder."""
+    reader, photos = reader or FolderReader(), 0
+    pending = [(folder, 2)]
+    for _ in range(_MOST_LOOKED_INTO):
+        if not pending:
+            break
+        here, depth = pending.pop(0)
+        for item in reader.children(here):
+            ending = PurePosixPath(item.name).suffix.lower()
+            if ending in _CODE_ENDINGS:
+                return 0
+            photos += ending in _PHOTO_ENDINGS
+            if depth and item.is_dir(follow_symlinks=False):
+                pending.append((here / item.name, depth - 1))
+    return photos
 
 
 def telling_paths(folder: Path, reader: FolderReader | None = None) -> tuple[str, ...]:
