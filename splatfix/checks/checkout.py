@@ -42,7 +42,10 @@ def submodules_missing(context: Context) -> Iterator[Outcome]:
         yield fail(
             f"Empty in {found.folder}: {'; '.join(names)}.",
             evidence=tuple(_empty_evidence(item) for item in needed),
-            remedy=(*fetching(context, needed), let_splatfix_fetch(context.install(found.folder))),
+            remedy=(
+                *fetching(context, needed),
+                *([let_splatfix_fetch(context.install(found.folder))] if _to_build(needed, found) else []),
+            ),
         )
     elif len(others) < len(found.submodules):
         yield ok(
@@ -54,6 +57,14 @@ def submodules_missing(context: Context) -> Iterator[Outcome]:
             f"Empty, and not needed: {', '.join(item.path for item in others)}.",
             evidence=tuple(_empty_evidence(item) for item in others),
         )
+
+
+def _to_build(needed: Sequence[Submodule], found: Checkout) -> bool:
+    """``splatfix install`` finds an extension in the checkout, at the latest once these were fetched."""
+    return bool(found.sources) or any(
+        module_of(item, found) in found.imports or re.search(r"(^|/)submodules/", item.path)
+        for item in needed
+    )
 
 
 def _needed_by(item: Submodule, found: Checkout) -> Iterator[str]:

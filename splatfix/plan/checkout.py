@@ -92,8 +92,8 @@ def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] 
         return problem
     seen = stack_in(folder, facts)
     known = recipe(seen.stack.key) if seen else None
-    if known and known.needs and facts:
-        return _program(folder, known, known.needs, facts)
+    if known and known.needs:
+        return _program(folder, known, known.needs, facts) if facts else _no_extension(folder, known)
     if known is None and has_build_file(folder):
         return _with_what_it_hides(folder, notes)
     if known is None and not is_checkout(folder):

@@ -85,9 +85,10 @@ def _replacement(text: str, checkout: Checkout | None) -> Replacement | Problem:
     if checkout is None or checkout.folder != str(folder):
         checkout = read_checkout(folder, ()).value
     found = replacement_for(checkout) if checkout else Replacement()
-    if checkout and checkout.photos and isinstance(refused := sources_in((text,)), Problem):
-        return refused
     if not (found.dropins or found.native):
+        refused = sources_in((text,))
+        if isinstance(refused, Problem) and refused.code in ("no-code", "no-extension-of-its-own"):
+            return refused
         return usage_problem(
             "nothing-to-replace",
             f"{folder} neither brings nor calls an extension.",

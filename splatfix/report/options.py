@@ -12,7 +12,7 @@ from splatfix.core.step import Step
 from splatfix.core.words import few
 from splatfix.plan.option import Option, OptionKind, Options
 from splatfix.plan.steps import BuildWheel, PlannedStep
-from splatfix.report.console import escape, paragraph, prose, show_command, show_step, show_todo
+from splatfix.report.console import escape, escape_lines, paragraph, prose, show_command, show_step, show_todo
 
 _WINDOWS = os.name == "nt"
 
@@ -34,7 +34,7 @@ def show_suggestion(
             prose(console, "  [dim]Alternatives:[/] ", escape("; ".join(item.title for item in others)))
     for number, item in enumerate(advice.also_needed):
         if advice.option is None and not number:
-            prose(console, f"[bold]Suggested fix[/] for {item.code}: ", escape(item.text))
+            prose(console, f"[bold]Suggested fix[/] for {item.code}: ", escape_lines(item.text))
         else:
             prose(console, "[bold]Also needed:[/] ", f"{escape(item.text)} [dim]\\[{item.code}][/]")
         show_todo(console, item.steps, indent=2, windows=windows)

@@ -144,6 +144,15 @@ def test_who_needs_a_submodule(rtx_5080: Facts, path: str, more: dict[str, Any],
     assert bool(told_twice) is ("glm" not in path)
 
 
+@pytest.mark.parametrize(("path", "offered"), [("submodules/knn", True), ("trellis/flexicubes", False)])
+def test_install_fetches_only_where_it_builds(rtx_5080: Facts, path: str, offered: bool) -> None:
+    """TRELLIS: once it was fetched, install said that there is nothing to build."""
+    empty = Submodule(path, "https://example.org/a", True, named_in=("a.py",))
+    (found,) = of(with_checkout(rtx_5080, submodules=(empty,)), "submodules-missing")
+    said = [" ".join(step.command.argv) for step in found.remedy if step.command]
+    assert any("--fetch-submodules" in line for line in said) is offered and said[0].startswith("git")
+
+
 def test_empty_submodule_of_installed_extension_is_no_alarm(changed: Changer) -> None:
     empty = Submodule("submodules/fused-ssim", "https://example.org/ssim", True)
     assert not loud(with_checkout(changed(packages=packages(ssim())), submodules=(empty,)))

@@ -13,6 +13,7 @@ from splatfix.facts import Fact, read_checkout
 from splatfix.knowledge.stacks import recipe, recipes, stack, stacks, variant
 from splatfix.plan import Request, advised_options, goal_of
 from splatfix.plan.checkout import sources_in
+from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.option import BUILDING
 
 from .machines import CUDA_12, CUDA_13, cuda_source, machine, refused
@@ -161,6 +162,7 @@ def test_a_program_is_refused_with_what_the_machine_has_for_it(key: str, tmp_pat
         )
         return refused(sources_in([str(folder)], facts))
 
+    assert refused(choose_dropins([str(folder)])).code == "no-extension-of-its-own"
     good = said(CUDA_13, CUDA_12, tools={"cmake": "3.30.1", "ninja": "1.11", "cargo": "1.90"})
     bad = said(tools={})
     assert good.code == bad.code == "not-a-python-extension"
