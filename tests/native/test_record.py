@@ -158,6 +158,7 @@ def test_the_documents_hold_the_attempts() -> None:
     text = DOCS.read_text(encoding="utf-8")
     for key, columns in (("compared", COMPARED), ("unprepared", UNPREPARED)):
         assert "\n".join(table(RECORD[key], columns)) in text, key
+    assert {row["choice"] for row in RECORD["unprepared"]} == set(range(len(RECORD["chosen"])))
     for number in range(len(RECORD["chosen"])):
         tries = [worked(row["first"]) for row in RECORD["unprepared"] if row["choice"] == number]
         assert f"{sum(tries)} of {len(tries)} worked at the first try" in text
