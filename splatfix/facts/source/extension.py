@@ -167,7 +167,14 @@ def _needs_cuda(
     if script.mentions("CUDAExtension") or any(text.endswith(".cu") for text in script.literals):
         return True
     listed = bool(modules) and all(module.sources for module in modules)
-    return not listed and next(reader.files_below(folder, (".cu",), depth=8), None) is not None
+    return not listed and any(
+        _is_its_own(folder, file) for file in reader.files_below(folder, (".cu",), depth=8)
+    )
+
+
+def _is_its_own(folder: Path, file: Path) -> bool:
+    """No setup.py stands between a source's folder and one of its files."""
+    return not any(is_there(folder / part / "setup.py") for part in file.relative_to(folder).parents[:-1])
 
 
 def _missing_folders(

@@ -195,6 +195,13 @@ def test_a_submodule_for_old_toolkits_alone(tmp_path: Path) -> None:
         assert read_source(tmp_path).missing_folders == lost
 
 
+def test_kernels_of_an_extension_below_are_not_its_own(tmp_path: Path) -> None:
+    """Pointnet2_PyTorch's pure package lies around pointnet2_ops_lib, which has the kernels and a setup.py of its own."""
+    kernels = ("ops_lib/setup.py", "ops_lib/src/kernel.cu")
+    assert not source(tmp_path / "a", 'setup(name="nets")', *kernels).needs_cuda
+    assert source(tmp_path / "b", 'setup(name="nets")', *kernels, "csrc/kernel.cu").needs_cuda
+
+
 @pytest.mark.parametrize("use", ["include_dirs=[{}]", 'extra_compile_args={{"nvcc": ["-I" + {}]}}'])
 def test_an_include_folder_below_another(tmp_path: Path, use: str) -> None:
     """gsplat's and GaussianImage's way to name the glm that lies beside the kernels."""
