@@ -9,18 +9,29 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any, Callable, NamedTuple
+from pathlib import Path
+from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from smoke_trainer.errors import RendererUnavailable, UsageError
+from splatfix.kernels.native import needs_gpu
 
 DEVICES = ("cpu", "cuda", "mps")
 
 
+def use_device(name: str) -> torch.device:
+    """The same as `check_device`, made the current one: extensions launch on that, and events are recorded there."""
+    device = check_device(name)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    return device
+
+
 def check_device(name: str) -> torch.device:
-    """A torch device that exists here, or an error that says why not."""
+    """A torch device that exists here, or an error that says why not. A GPU has its index: before torch 2.5
+    `mem_get_info` wants one."""
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -36,7 +47,7 @@ def check_device(name: str) -> torch.device:
         raise _no_device(name, reason)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise _no_device(name, f"torch finds {torch.cuda.device_count()} GPU(s), counted from cuda:0")
-    return device
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
 
 
 def _no_device(name: str, reason: str) -> RendererUnavailable:
@@ -108,16 +119,17 @@ def _extension(module: str, function: str, device: torch.device) -> Backend:
 
 
 def engine_of(module: str, device: torch.device, hint: str) -> str:
-    """What an imported extension runs on; raises RendererUnavailable for a compiled one anywhere but on CUDA."""
-    if not is_compiled(module):
+    """What an imported extension runs on; raises RendererUnavailable for one with CUDA code anywhere but on CUDA."""
+    library = library_of(module)
+    if library is None:
         return f"torch-{device.type}"
-    if device.type != "cuda":
+    if device.type != "cuda" and needs_gpu(library):
         raise RendererUnavailable(f"{module} cannot run on {device.type}", "it has CUDA kernels only", hint)
-    return "cuda"
+    return device.type
 
 
-def is_compiled(module: str) -> bool:
-    """Whether an imported module, or its extension module, is compiled; splatfix's drop-ins are not."""
+def library_of(module: str) -> Optional[Path]:
+    """The compiled file of an imported module or of its extension module; None for splatfix's drop-ins."""
     names = (module, f"{module}._C", f"{module}_cuda")
     files = [getattr(sys.modules.get(name), "__file__", None) or "" for name in names]
-    return any(file.endswith((".so", ".pyd")) for file in files)
+    return next((Path(file) for file in files if file.endswith((".so", ".pyd"))), None)

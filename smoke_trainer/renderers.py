@@ -102,7 +102,9 @@ class RenderOutput:
         if grad is None:
             return None
         plane: Tensor = grad.reshape(-1, grad.shape[-1])[:, :2]
-        norms: Tensor = torch.linalg.vector_norm(plane * plane.new_tensor(self.to_ndc), dim=1)
+        # by numbers rather than by a tensor of them, which would be copied to the GPU, and waited for
+        columns = [plane[:, axis] * factor for axis, factor in enumerate(self.to_ndc)]
+        norms: Tensor = torch.linalg.vector_norm(torch.stack(columns, dim=1), dim=1)
         return norms
 
 
@@ -292,8 +294,10 @@ class InriaRenderer(Renderer):
             "require_coord": False,
             "mult": 1.0,
             "get_flag": False,
-            "metric_map": None,
         }
+        if "metric_map" in self._fields:
+            pixels = camera.height * camera.width
+            values["metric_map"] = torch.zeros(pixels, dtype=torch.int32, device=background.device)
         if "subpixel_offset" in self._fields:
             values["subpixel_offset"] = torch.zeros(camera.height, camera.width, 2, device=background.device)
         defaults = getattr(self._module.GaussianRasterizationSettings, "_field_defaults", {})

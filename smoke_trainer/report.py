@@ -102,10 +102,9 @@ def describe_run(run: Run, status: str) -> Dict[str, Any]:
 def measurements(run: Run, heldout: Quality) -> Dict[str, Any]:
     """Quality, speed, counts, gradients, memory."""
     seconds = dict(run.seconds)
-    steps, trained = seconds.pop("iterations"), seconds["train"]
     first, last = run.monitor.smoothed_loss()
     return {
-        "iterations_per_second": steps / trained if trained > 0 else None,
+        "iterations_per_second": run.speed(),
         "heldout": heldout.as_json(),
         "initial_heldout": None if run.initial_quality is None else run.initial_quality.as_json(),
         "train_loss": {"first": first, "last": last},

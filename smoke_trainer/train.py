@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from smoke_trainer import checkpoint, report
-from smoke_trainer.backends import Backend, check_device, engine_that_ran, make_knn, make_ssim
+from smoke_trainer.backends import Backend, check_device, engine_that_ran, make_knn, make_ssim, use_device
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
@@ -22,11 +22,13 @@ from smoke_trainer.errors import CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
 from smoke_trainer.metrics import Quality, QualityMean, photometric_loss
 from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
-from smoke_trainer.monitor import Monitor, gradient_norms
+from smoke_trainer.monitor import FLUSH_EVERY, Monitor, gradient_norms
 from smoke_trainer.process import GracefulInterrupt
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
+from smoke_trainer.transfer import to_device
 
 Progress = Callable[[Dict[str, Any]], None]
+WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
 CPU_HINT = "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault"
 
 
@@ -52,6 +54,13 @@ class Run:
     seconds: Dict[str, float] = field(default_factory=dict)
     initial_quality: Optional[Quality] = None
 
+    def speed(self) -> Optional[float]:
+        """Iterations per second of this training, without its first WARM_UP where it is longer; None where none was run."""
+        count, seconds = self.iteration - self.resumed_at, self.seconds["train"]
+        if count > WARM_UP:
+            count, seconds = count - WARM_UP, seconds - self.seconds["warm_up"]
+        return count / seconds if count and seconds > 0 else None
+
     def camera(self, view: View) -> RenderCamera:
         """The view's matrices, computed once."""
         if id(view) not in self.cameras:
@@ -68,7 +77,7 @@ class Run:
     def background(self) -> Tensor:
         """The background colour of this iteration, [3]."""
         if self.config.background == "random":
-            return torch.rand(3, generator=self.strategy.generator).to(self.device)
+            return to_device(torch.rand(3, generator=self.strategy.generator), self.device)
         return self.plain_background()
 
     def plain_background(self) -> Tensor:
@@ -122,7 +131,7 @@ def train_step(run: Run, iteration: int) -> None:
 def prepare(config: TrainConfig) -> Run:
     """Load the scene and build model, renderer and strategy; whatever cannot work raises a SmokeTrainerError here."""
     started = time.perf_counter()
-    device = check_device(config.device)
+    device = use_device(config.device)
     torch.manual_seed(config.seed)
     renderer = make_renderer(config.renderer, device, config.antialiasing)
     ssim, knn = make_ssim(config.ssim, device), make_knn(config.knn, device)
@@ -218,13 +227,18 @@ def _train_loop(run: Run, progress: Optional[Progress]) -> str:
     config = run.config
     if run.initial_quality is None:
         run.initial_quality = evaluate(run)
-    run.seconds["train"], run.resumed_at = 0.0, run.iteration
+    run.seconds.update(train=0.0, warm_up=0.0)
+    run.resumed_at = run.iteration
     run.monitor.memory.begin()
     with GracefulInterrupt() as interrupt:
         while run.iteration < config.iterations and not interrupt.requested:
             began = time.perf_counter()
             train_step(run, run.iteration + 1)
             run.seconds["train"] += time.perf_counter() - began
+            if (
+                run.iteration - run.resumed_at == WARM_UP
+            ):  # just flushed, so the GPU has done what was asked of it
+                run.seconds["warm_up"] = run.seconds["train"]
             if progress is not None:
                 progress(_state(run))
             if _is_due(config.checkpoint_every, run.iteration):
@@ -233,9 +247,10 @@ def _train_loop(run: Run, progress: Optional[Progress]) -> str:
                 _evaluate_between(run, progress)
     if interrupt.requested:
         checkpoint.save(run)
-    run.monitor.flush()
+    began = time.perf_counter()
+    run.monitor.flush()  # waits for a GPU
+    run.seconds["train"] += time.perf_counter() - began
     run.monitor.memory.end("train")
-    run.seconds["iterations"] = float(run.iteration - run.resumed_at)
     return "interrupted" if interrupt.requested else "ok"
 
 
@@ -271,7 +286,7 @@ def _state(run: Run) -> Dict[str, Any]:
         **run.monitor.latest,
         "gaussians": len(run.model),
         "seconds": round(seconds, 3),
-        "iterations_per_second": round((run.iteration - run.resumed_at) / seconds, 3) if seconds > 0 else 0.0,
+        "iterations_per_second": round(run.speed() or 0.0, 3),
     }
 
 

@@ -20,6 +20,7 @@ from smoke_trainer.data.camera import source_positions
 from smoke_trainer.data.files import MAX_PIXELS, content_of, too_large
 from smoke_trainer.data.scene import View
 from smoke_trainer.errors import SceneError
+from smoke_trainer.transfer import to_device
 
 # Undistortion maps kept at a time: a scene of one camera wants one; one camera per image would want gigabytes.
 MAPS_KEPT = 2
@@ -178,7 +179,7 @@ class ImageStore:
         return places
 
     def _split_planes(self, planes: Tensor, has_mask: bool) -> GroundTruth:
-        values = planes.to(self.device).float() / 255.0
+        values = to_device(planes, self.device).float() / 255.0
         mask = (values[-1:] > 0.5).float() if has_mask else None
         values = values[:-1] if has_mask else values
         return GroundTruth(values[:3], values[3:4] if len(values) == 4 else None, mask)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from smoke_trainer.model import GROUPS, Gaussians, logit
+from smoke_trainer.transfer import to_device
 
 State = Dict[str, Tensor]
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -129,7 +130,7 @@ def inject_noise(model: Gaussians, strength: float, generator: torch.Generator) 
     weight = torch.sigmoid(NOISE_STEEPNESS * ((1.0 - model.opacities().detach()) - NOISE_CENTER))
     rotation = rotation_matrices(model.params["rotation"].detach())
     axes = rotation * model.scales().detach()[:, None, :]
-    normal = torch.randn(len(model), 3, generator=generator).to(model.device)
+    normal = to_device(torch.randn(len(model), 3, generator=generator), model.device)
     step = torch.einsum("nij,nkj,nk->ni", axes, axes, normal * weight)
     with torch.no_grad():
         model.params["xyz"] += strength * step

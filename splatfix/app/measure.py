@@ -16,26 +16,24 @@ if TYPE_CHECKING:
     Verify = Callable[[str, str], tuple[KernelCheck, ...]]
 
 
-REFERENCED = frozenset({"fused_ssim", "simple_knn", "diff_gaussian_rasterization"})
-"""Modules that ``splatfix verify`` holds against a reference."""
-
-
 def measured(
     outcome: Outcome, facts: Facts, verify: Verify, take_back: Callable[[str, str], object]
 ) -> Outcome:
-    """The outcome with the rung ``computes`` of every item whose kernels have a reference.
+    """The outcome with the rung ``computes`` of every item whose kernels splatfix can call.
 
-    Nothing is run where this machine has no NVIDIA GPU with a driver. A kernel that computes wrongly does not stay: the
-    whole installation is taken back.
+    Nothing is run where this machine has no NVIDIA GPU with a driver. A kernel that computes wrongly, crashes or hangs does
+    not stay: the whole installation is taken back.
 
     Raises:
-        SplatfixError: ``computes-wrongly`` with the errors that were measured.
+        SplatfixError: ``computes-wrongly`` with the errors that were measured, or how the kernel's process ended.
     """
+    from splatfix.certify import IMPLEMENTATIONS
     from splatfix.certify import Outcome as Verdict
     from splatfix.core.errors import SplatfixError
     from splatfix.core.proof import Rung, RungName
 
-    if not _has_gpu(facts) or not any(_has_reference(item) for item in outcome.items):
+    called = {module.partition(".")[0] for _, module in IMPLEMENTATIONS}
+    if not _has_gpu(facts) or not any(_tops(item) & called for item in outcome.items):
         return outcome
     python = outcome.plan.python
     checks = verify(python, "cuda")
@@ -49,7 +47,7 @@ def measured(
                 take_back(python, outcome.entry)
             raise SplatfixError(
                 "computes-wrongly",
-                f"{item.subject} loads, but computes wrongly on this GPU: {'; '.join(map(_words, wrong))}.",
+                f"{item.subject} loads, but fails on this GPU: {'; '.join(map(_words, wrong))}.",
                 meaning="The environment was put back as it was."
                 if changed
                 else "It was installed already, and nothing was changed.",
@@ -76,10 +74,6 @@ def _has_gpu(facts: Facts) -> bool:
     driver = facts.machine.driver.value
     gpus = facts.machine.gpus.value or ()
     return any(gpu.vendor == "nvidia" for gpu in gpus) and driver is not None and bool(driver.cuda)
-
-
-def _has_reference(item: InstalledItem) -> bool:
-    return bool(_tops(item) & REFERENCED)
 
 
 def _tops(item: InstalledItem) -> set[str]:

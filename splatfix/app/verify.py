@@ -54,11 +54,11 @@ def next_step(kernels: Sequence[KernelCheck], device: str, python: str | None) -
 
 
 def exit_code_of(kernels: Sequence[KernelCheck]) -> Exit:
-    """1 when one is wrong; 3 when none could be measured or an installed extension was not run; else 0."""
+    """1 when one is wrong; 3 when none could be measured or an installed extension was not measured; else 0."""
     from splatfix.certify import Outcome
 
     outcomes = {item.outcome for item in kernels}
     if Outcome.FAILED in outcomes:
         return Exit.FAILURE
-    not_run = any(item.native_not_run for item in kernels)
+    not_run = any(item.native_not_measured for item in kernels)
     return Exit.OK if Outcome.MET in outcomes and not not_run else Exit.UNDETERMINED

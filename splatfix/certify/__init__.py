@@ -1,5 +1,6 @@
 """Runs the trainer and the kernel checks in the target environment and judges the outcome against written criteria."""
 
+from splatfix.certify.kernels import IMPLEMENTATIONS
 from splatfix.certify.model import (
     Certificate,
     Criterion,
@@ -16,6 +17,7 @@ from splatfix.certify.run import Interrupted, certify, verify
 from splatfix.certify.scenes import SUITES, data_suite, sample_suite
 
 __all__ = [
+    "IMPLEMENTATIONS",
     "SUITES",
     "Certificate",
     "Criterion",

@@ -193,8 +193,8 @@ def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
         for item in good
         if item.value_error is not None
     )
-    not_run = [item.implementation for item in kernels if item.native_not_run]
-    rest = f"; not run: {', '.join(not_run)} (CUDA extensions need a GPU)" if not_run else ""
+    not_run = [f"{item.implementation} ({item.detail})" for item in kernels if item.native_not_measured]
+    rest = f"; not measured: {', '.join(not_run)}" if not_run else ""
     return Rung(
         RungName.COMPUTES, True, f"forward and gradient agree with float64 references: {errors}{rest}"
     )

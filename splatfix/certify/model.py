@@ -60,8 +60,8 @@ class KernelCheck:
     """``ours``, ``drop-in`` (made by splatfix), ``native`` (compiled), ``python``; "" where nothing is installed."""
 
     @property
-    def native_not_run(self) -> bool:
-        """An installed CUDA extension that was not run: it needs a GPU."""
+    def native_not_measured(self) -> bool:
+        """An installed extension that is not proven: it needs a GPU, or splatfix has no reference or no call for it."""
         return self.kind == "native" and self.outcome is Outcome.NOT_MEASURED
 
 

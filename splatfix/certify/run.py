@@ -12,6 +12,7 @@ from typing import Any
 import splatfix
 from splatfix.certify import criteria, levels
 from splatfix.certify.gpu import gpu_record
+from splatfix.certify.kernels import check_kernels
 from splatfix.certify.model import (
     Certificate,
     Criterion,
@@ -31,7 +32,6 @@ from splatfix.certify.prerequisites import (
 from splatfix.certify.trainer import child_variables, sentences, stage
 from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
-from splatfix.core.codec import from_json
 from splatfix.core.errors import usage_error
 from splatfix.core.files import make_folder, set_aside
 from splatfix.core.runner import Completed, ProcessRunner, Runner
@@ -41,7 +41,6 @@ from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.facts import Facts, gather
 
-KERNEL_TIMEOUT = 300.0
 MAX_IMAGES = 4
 """Per scene, in the report."""
 
@@ -178,22 +177,6 @@ def verify(
     with temporary_folder() as folder:
         variables = child_variables(stage_files(folder))
         return check_kernels(runner or ProcessRunner(), python, device, folder, variables)
-
-
-def check_kernels(
-    runner: Runner, python: str, device: str, staged: Path, variables: Mapping[str, str]
-) -> tuple[KernelCheck, ...]:
-    """Run the kernel probe in one child of the target environment."""
-    script = staged / "kernel_probe.py"
-    script.write_bytes(Path(__file__).with_name("kernel_probe.py").read_bytes())
-    argv = [python, str(script), "--device", device]
-    done = runner.run(argv, timeout=KERNEL_TIMEOUT, env=variables, cwd=staged)
-    try:
-        document = json.loads(done.stdout.splitlines()[-1])
-        return from_json(tuple[KernelCheck, ...], document["kernels"])
-    except (ValueError, KeyError, IndexError, TypeError):
-        reason = done.why() or "the output is not readable"
-        return (KernelCheck("all kernels", "", Outcome.FAILED, detail=f"the kernel checks failed: {reason}"),)
 
 
 def _make_room(out: Path, scenes: tuple[str, ...]) -> None:

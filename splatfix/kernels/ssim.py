@@ -332,7 +332,9 @@ class _Blur:
         self.columns = width + 2 * HALO
         self.sums_in_double = like.device.type != "mps"
         self._width = width
-        self._weights = torch.tensor(WINDOW, dtype=like.dtype, device=like.device)
+        weights = torch.tensor(WINDOW, dtype=like.dtype)
+        # from pinned memory, so that a GPU is not waited for
+        self._weights = (weights.pin_memory() if like.is_cuda else weights).to(like.device, non_blocking=True)
         self._way = _way_to_blur(like)
         if self._way == "onednn":
             self.columns = _padded_columns(width)

@@ -257,14 +257,19 @@ def show_kernels(
     where = "the CPU" if device == "cpu" else device
     failed = [item for item in kernels if item.outcome is Outcome.FAILED]
     ran = [item for item in kernels if item.outcome is Outcome.MET]
-    not_run = [item.implementation for item in kernels if item.native_not_run]
+    not_run = [item.implementation for item in kernels if item.native_not_measured]
     if failed:
         names = ", ".join(item.implementation or item.name for item in failed)
         said = f"[bold red]✗[/] [bold]Wrong results on {where}: {escape(names)}[/]"
     elif not ran:
         said = f"[magenta]?[/] [bold]No kernel could be verified on {where}[/]"
     elif not_run:
-        said = "[magenta]?[/] [bold]CUDA extensions need a GPU to verify[/]"
+        why = (
+            "CUDA extensions need a GPU to verify"
+            if device == "cpu"
+            else "Not all extensions could be measured"
+        )
+        said = f"[magenta]?[/] [bold]{why}[/]"
     else:
         said = f"[green]✓[/] [bold]All kernels match their float64 references on {where}[/]"
     paragraph(console, said, first=0, then=2)
@@ -284,7 +289,7 @@ def show_kernels(
     if absent:
         prose(console, "[dim]Not installed:[/] ", f"[dim]{escape(absent)}[/]")
     if not_run:
-        prose(console, "Not run: ", escape(", ".join(not_run)))
+        prose(console, "Not measured: ", escape(", ".join(not_run)))
     if idle_gpu:
         prose(console, "", escape(idle_gpu))
 

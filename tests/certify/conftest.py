@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from smoke_trainer.__main__ import main as trainer_main
-from splatfix.certify import Suite
+from splatfix.certify import KernelCheck, Outcome, Suite
+from splatfix.certify.kernels import WHICH
 from splatfix.certify.trainer import stage
+from splatfix.core.codec import to_json
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
 
@@ -22,27 +24,19 @@ Stage = Callable[[Path], Path]
 SHORT = Suite("quick", ("figurine",), 600.0, iterations=40)
 RESULT = json.loads(Path(__file__).with_name("figurine_result.json").read_text(encoding="utf-8"))
 """result.json of ``python -m smoke_trainer figurine --preset quick``, torch 2.13.0+cpu."""
-KERNELS = [
-    {
-        "name": name,
-        "implementation": f"splatfix.kernels.{name}",
-        "kind": "ours",
-        "outcome": "met",
-        "value_error": 1e-8,
-        "value_allowed": 1e-6,
-    }
-    for name in ("ssim", "knn", "rasterizer")
-]
 
 
 class RecordedKernels(ProcessRunner):
-    """Answers for the kernel probe; trains for real."""
+    """Answers for the kernel probe: ours agree, and no other is installed; trains for real."""
 
     def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
         """See :meth:`splatfix.core.runner.Runner.run`."""
-        if Path(argv[1]).name == "kernel_probe.py":
-            answer = json.dumps({"kernels": KERNELS})
-            return Completed(tuple(map(str, argv)), 0, answer, "", 0.0)
+        words = tuple(map(str, argv))
+        if words[1:3] == ("-c", WHICH):
+            return Completed(words, 0, "splatfix", "", 0.0)
+        if Path(words[1]).name == "kernel_probe.py":
+            met = KernelCheck(words[2], words[3], Outcome.MET, 1e-8, 1e-6, kind="ours")
+            return Completed(words, 0, json.dumps(to_json(met)), "", 0.0)
         return super().run(argv, **options)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from splatfix.certify import kernel_probe  # noqa: E402
+from splatfix.certify import kernel_calls, kernel_probe  # noqa: E402
 from splatfix.kernels import knn, rasterizer, ssim  # noqa: E402
 
 NAME = "splatfix.kernels.changed"
@@ -80,22 +80,22 @@ SETTINGS = {"GaussianRasterizationSettings": rasterizer.GaussianRasterizationSet
     ("check", "right", "wrong"),
     [
         (
-            kernel_probe.check_ssim,
+            kernel_calls.check_ssim,
             ssim,
             module(fused_ssim=lambda *a, **k: ssim.fused_ssim(*a, **k) * 1.01),  # 1 % off
         ),
         (
-            kernel_probe.check_knn,
+            kernel_calls.check_knn,
             knn,
             module(distCUDA2=lambda points: knn.distCUDA2(points) * 1.2),  # as a search inside batches gives
         ),
         (
-            kernel_probe.check_rasterizer,
+            kernel_calls.check_rasterizer,
             rasterizer,
             module(GaussianRasterizer=HalvedGradients, **SETTINGS),
         ),
         (
-            kernel_probe.check_rasterizer,
+            kernel_calls.check_rasterizer,
             rasterizer,
             module(GaussianRasterizer=Detached, **SETTINGS),
         ),
@@ -103,8 +103,8 @@ SETTINGS = {"GaussianRasterizationSettings": rasterizer.GaussianRasterizationSet
     ids=["ssim", "knn", "rasterizer", "means2d"],
 )
 def test_wrong_kernel_fails(check: Any, right: types.ModuleType, wrong: types.ModuleType) -> None:
-    assert check(right, "cpu")["outcome"] == "met"
-    assert check(wrong, "cpu")["outcome"] == "failed"
+    assert check(right, "cpu", True)["outcome"] == "met"
+    assert check(wrong, "cpu", True)["outcome"] == "failed"
 
 
 def test_unknown_settings_are_not_measured() -> None:
@@ -112,13 +112,44 @@ def test_unknown_settings_are_not_measured() -> None:
         image_height: int
         warp: float
 
-    with pytest.raises(kernel_probe.NotMeasured, match="warp"):
-        kernel_probe.check_rasterizer(module(GaussianRasterizationSettings=Settings), "cpu")
+    with pytest.raises(kernel_calls.NotMeasured, match="warp"):
+        kernel_calls.check_rasterizer(
+            module(GaussianRasterizationSettings=Settings, GaussianRasterizer=rasterizer.GaussianRasterizer),
+            "cpu",
+            True,
+        )
 
 
-def test_exception_of_a_kernel_is_its_result() -> None:
-    def crash(kernel: Any, device: str) -> Any:
-        raise RuntimeError("illegal memory access")
+@pytest.mark.parametrize(
+    ("error", "failed"),
+    [
+        (TypeError("rasterize_gaussians(): incompatible function arguments."), False),
+        (TypeError("forward() missing 1 required positional argument: 'scores'"), False),
+        (RuntimeError("means3D must have dimensions (num_points, 3)"), False),
+        (RuntimeError("colors must be a CUDA tensor"), False),
+        (RuntimeError("Expected all tensors to be on the same device, but found cuda:0 and cpu!"), False),
+        (ValueError("not enough values to unpack (expected 8, got 6)"), False),
+        (NameError("name 'fusedssim' is not defined"), False),
+        (RuntimeError("CUDA error: no kernel image is available for execution on the device"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), True),
+        (
+            getattr(torch, "OutOfMemoryError", RuntimeError)(
+                "CUDA out of memory. Tried to allocate 131060.00 GiB."
+            ),
+            True,
+        ),
+        (RuntimeError("Trying to create tensor with negative dimension -1847382: [-1847382]"), True),
+    ],
+)
+def test_a_wrong_call_is_no_wrong_result(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, failed: bool
+) -> None:
+    def raises(kernel: Any, device: str, plain: bool) -> Any:
+        raise error
 
-    row = kernel_probe.run_check("ssim", crash, "splatfix.kernels.ssim", True, "cpu")
-    assert (row["outcome"], row["detail"]) == ("failed", "RuntimeError: illegal memory access")
+    monkeypatch.setitem(kernel_calls.CHECKS, "ssim", raises)
+    native = kernel_probe.run_check("ssim", "splatfix.kernels.ssim", "native", "cpu")
+    assert native["outcome"] == ("failed" if failed else "not-measured")
+    assert str(error).partition("\n")[0] in native["detail"]
+    ours = kernel_probe.run_check("ssim", "splatfix.kernels.ssim", "ours", "cpu")
+    assert ours["outcome"] == "failed", "our call of our kernel: no excuse"

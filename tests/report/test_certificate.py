@@ -165,7 +165,7 @@ def test_a_wrong_kernel_leads_to_the_diagnosis() -> None:
 def test_an_extension_that_was_not_run_has_no_next_step() -> None:
     lines = kernels_screen(OURS, NATIVE)
     assert lines[:2] == ["? CUDA extensions need a GPU to verify", ""]
-    assert lines[-1] == "Not run: simple_knn._C"
+    assert lines[-1] == "Not measured: simple_knn._C"
     assert kernels_screen(ABSENT)[0] == "? No kernel could be verified on the CPU"
 
 

@@ -1,0 +1,303 @@
+"""How each kernel is called and held against its reference, for the probe that runs inside the target environment.
+
+A rasterizer is called as its own trainer calls it: by the names of its settings and of its arguments, which tell the variants
+of one module name apart. Imports torch and the references only; Python 3.8.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any, Callable, Dict, List, Optional
+
+import torch
+from torch import Tensor
+
+from splatfix.certify.kernel_references import (
+    Pinhole,
+    Splats,
+    knn_reference,
+    relative_error,
+    splat_reference,
+    ssim_reference,
+)
+
+COUNT = 30  # Gaussians of the scene
+
+
+class NotMeasured(Exception):
+    """This implementation cannot be compared with a reference here; the message says why."""
+
+
+def check_ssim(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
+    """Check ``fused_ssim``: value and the gradient of the first image. ``plain``: held to the contract of our PyTorch."""
+    generator = torch.Generator().manual_seed(1)
+    first = torch.rand(1, 3, 45, 61, generator=generator)
+    second = (first + 0.1 * torch.randn(1, 3, 45, 61, generator=generator)).clamp(0, 1)
+    exact = first.double().requires_grad_(True)
+    wanted = ssim_reference(exact, second.double())
+    torch.autograd.backward(wanted)
+    given = first.to(device).requires_grad_(True)
+    found = kernel.fused_ssim(given, second.to(device))
+    torch.autograd.backward(found)
+    value, gradient = relative_error(found, wanted), _gradient_error([given], [exact])
+    # plain PyTorch has its own contract; other single-precision kernels get more room
+    return _errors(value, 1e-6, gradient, 5e-5) if plain else _errors(value, 1e-5, gradient, 1e-4)
+
+
+def check_knn(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
+    """Check ``distCUDA2``: the neighbor distances that initial scales come from."""
+    points = torch.randn(700, 3, generator=torch.Generator().manual_seed(2))
+    points[10] = points[11]  # a duplicate counts with distance 0
+    found = kernel.distCUDA2(points.to(device))
+    wanted = knn_reference(points.double())
+    error = float(((found.double().cpu() - wanted).abs() / wanted.clamp_min(1e-12)).max())
+    return _errors(error, 5e-6 if plain else 1e-4, None, None)
+
+
+def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
+    """Check a rasterizer: a small scene, color and the gradient of every input, as the variant defines them."""
+    if hasattr(kernel, "TriangleRasterizer"):
+        return _run_triangles(kernel, device)
+    fields = _filled(kernel.GaussianRasterizationSettings)
+    arguments = inspect.signature(kernel.GaussianRasterizer.forward).parameters
+    _refuse_unknown(fields, arguments)
+    camera, splats = _scene(fields, one_tile=hasattr(getattr(kernel, "_C", None), "compute_relocation"))
+    exact = Splats(*(item.double().requires_grad_(True) for item in splats))
+    given = Splats(*(item.to(device).requires_grad_(True) for item in splats))
+    means2d = torch.zeros(COUNT, 3, device=device, requires_grad=True)
+    drawn = _draw(kernel, arguments, camera, given, means2d)
+    color = drawn[0]
+    generator = torch.Generator().manual_seed(4)
+    weight = torch.randn(color.shape[0], *camera.size[::-1], generator=generator)
+    torch.autograd.backward((color * weight.to(device)).sum())
+    without = _no_reference(kernel, fields, arguments)
+    if without:
+        return _only_finite(without, [color], [*given, means2d])
+    wanted, inverse = splat_reference(_double(camera), exact)
+    torch.autograd.backward((wanted * weight.double()).sum())
+    value = relative_error(color, wanted)
+    if "antialiasing" in fields:
+        if len(drawn) > 2:  # the inverse depth of Inria 2024
+            value = max(value, relative_error(drawn[2], inverse))
+        smooth = camera._replace(antialiasing=True)
+        drawn = _draw(kernel, arguments, smooth, given, torch.zeros_like(means2d))
+        value = max(value, relative_error(drawn[0], splat_reference(_double(smooth), exact)[0]))
+    gradient = _gradient_error(list(given), list(exact))
+    if plain:
+        result = _errors(value, 1e-5, gradient, 1e-4)
+    else:
+        # epsilons in the backward pass of Mip-Splatting move the gradients of covariances by 5e-4
+        result = _errors(value, 5e-5, gradient, 5e-4 if camera.kernel_size is None else 5e-3)
+    if means2d.grad is None or not bool(means2d.grad.abs().sum() > 0):
+        result.update(outcome="failed", detail="means2D got no gradient, so nothing would densify")
+    return result
+
+
+def _scene(fields: List[str], one_tile: bool) -> tuple[Pinhole, Splats]:
+    """A camera and Gaussians in front of it. ``one_tile``: no larger than a tile of 16 pixels, as the branch of 3dgs-mcmc cuts
+    Gaussians closer than 3 sigma."""
+    width, height = (16, 16) if one_tile else (40, 32)
+    generator = torch.Generator().manual_seed(3)
+
+    def uniform(low: float, high: float, *shape: int) -> Tensor:
+        return low + (high - low) * torch.rand(*shape, generator=generator)
+
+    splats = Splats(
+        torch.cat([uniform(-0.8, 0.8, COUNT, 2) * (width / 40), uniform(3.5, 5.0, COUNT, 1)], 1),
+        uniform(0.05, 0.25, COUNT, 3),
+        torch.nn.functional.normalize(torch.randn(COUNT, 4, generator=generator)),
+        # at most 0.3, so that alpha at 3 sigma (0.3 exp(-4.5) = 0.0033) is below 1/255: the tile cut changes nothing
+        uniform(0.05, 0.3, COUNT, 1),
+        torch.cat([uniform(-1.0, 1.5, COUNT, 1, 3), uniform(-0.15, 0.15, COUNT, 15, 3)], 1),
+    )
+    camera = Pinhole((width, height), 40.0, torch.tensor([0.2, 0.4, 0.6]))
+    if "kernel_size" in fields and "subpixel_offset" in fields:
+        camera = camera._replace(kernel_size=0.1, offset=uniform(-0.5, 0.5, height, width, 2))
+    return camera, splats
+
+
+def _double(camera: Pinhole) -> Pinhole:
+    offset = None if camera.offset is None else camera.offset.double()
+    return camera._replace(background=camera.background.double(), offset=offset)
+
+
+def _base_settings(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
+    """The twelve fields of Inria's first rasterizer, for a camera at the origin that looks along z."""
+    width, height = camera.size
+    tan_x, tan_y, near, far = width / (2 * camera.focal), height / (2 * camera.focal), 0.01, 100.0
+    projection = torch.zeros(4, 4)
+    projection[0, 0], projection[1, 1], projection[3, 2] = 1 / tan_x, 1 / tan_y, 1.0
+    projection[2, 2], projection[2, 3] = far / (far - near), -far * near / (far - near)
+    return {
+        "image_height": height,
+        "image_width": width,
+        "tanfovx": tan_x,
+        "tanfovy": tan_y,
+        "bg": camera.background.to(device),
+        "scale_modifier": 1.0,
+        "viewmatrix": torch.eye(4, device=device),
+        "projmatrix": projection.t().contiguous().to(device),
+        "sh_degree": 1,
+        "campos": torch.zeros(3, device=device),
+        "prefiltered": False,
+        "debug": False,
+    }
+
+
+def _values(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
+    """Every setting of the variants, by name, as their own trainers fill it."""
+    values = _base_settings(camera, device)
+    width, height = camera.size
+    values.update(
+        antialiasing=camera.antialiasing,
+        kernel_size=0.0 if camera.kernel_size is None else camera.kernel_size,  # 0: RaDe-GS
+        subpixel_offset=None if camera.offset is None else camera.offset.to(device),
+        pixel_weights=None,
+        mult=1.0,  # the whole ellipse; FastGS trains with less
+        get_flag=False,
+        metric_map=torch.zeros(height * width, dtype=torch.int32, device=device),
+        require_depth=False,
+        require_coord=False,
+        render_geo=False,
+    )
+    return values
+
+
+def _filled(kind: Any) -> List[str]:
+    """The settings that are given; others are left at the default that a drop-in or our own rasterizer has for them."""
+    defaults = set(getattr(kind, "_field_defaults", {})) - {"antialiasing"}
+    return [name for name in kind._fields if name not in defaults]
+
+
+def _draw(kernel: Any, arguments: Any, camera: Pinhole, splats: Splats, means2d: Tensor) -> Any:
+    device = means2d.device
+    inputs = {
+        "means3D": splats.means,
+        "means2D": means2d,
+        "opacities": splats.opacities,
+        "shs": splats.shs,
+        "scales": splats.scales,
+        "rotations": splats.rotations,
+        "scores": torch.zeros_like(splats.opacities),
+        "means2D_abs": torch.zeros_like(means2d, requires_grad=True),
+    }
+    if "dc" in arguments:
+        inputs["dc"], inputs["shs"] = splats.shs[:, :1].contiguous(), splats.shs[:, 1:].contiguous()
+    if kernel.__name__ == "diff_surfel_rasterization":
+        inputs["scales"] = splats.scales[:, :2].contiguous()
+    known = {name: value for name, value in inputs.items() if name in arguments}
+    values, kind = _values(camera, device), kernel.GaussianRasterizationSettings
+    settings = kind(**{name: values[name] for name in _filled(kind)})
+    return kernel.GaussianRasterizer(settings)(**known)
+
+
+_ARGUMENTS = frozenset(
+    ("self", "means3D", "means2D", "opacities", "shs", "scales", "rotations", "scores", "means2D_abs", "dc")
+)
+
+
+def _refuse_unknown(fields: List[str], arguments: Any) -> None:
+    known = _values(Pinhole((1, 1), 1.0, torch.zeros(3)), torch.device("cpu"))
+    unknown = [name for name in fields if name not in known]
+    unknown += [
+        name
+        for name, one in arguments.items()
+        if name not in _ARGUMENTS and one.default is one.empty and one.kind is not one.VAR_KEYWORD
+    ]
+    if unknown:
+        raise NotMeasured(f"a variant that splatfix cannot call; unknown to it: {', '.join(unknown)}")
+
+
+def _no_reference(kernel: Any, fields: List[str], arguments: Any) -> str:
+    """Why splatfix cannot say what this variant must compute; "" where it can."""
+    if kernel.__name__ == "diff_surfel_rasterization":
+        return "no reference for the surfels of 2DGS"
+    if "view2gaussian_precomp" in arguments:
+        return "no reference for the ray space of GOF"
+    if "require_coord" in fields:
+        return "no reference for RaDe-GS"
+    return ""
+
+
+def _run_triangles(kernel: Any, device: str) -> Dict[str, Any]:
+    """Call Triangle Splatting's rasterizer with a few triangles; splatfix has no reference for it."""
+    forward = inspect.signature(kernel.TriangleRasterizer.forward).parameters
+    if "triangles_points" not in forward:
+        raise NotMeasured("a variant that splatfix cannot call: it takes no triangles_points")
+    camera, splats = _scene([], one_tile=False)
+    corners = splats.means[:, None] + 0.2 * torch.randn(
+        COUNT, 3, 3, generator=torch.Generator().manual_seed(5)
+    )
+    points = corners.reshape(-1, 3).contiguous().to(device).requires_grad_(True)
+    opacities, shs = (splats[i].to(device).requires_grad_(True) for i in (3, 4))
+    means2d = torch.zeros(COUNT, 3, device=device, requires_grad=True)
+    each = torch.full((COUNT,), 3, dtype=torch.int32, device=device)
+    values = _base_settings(camera, points.device)
+    kind = kernel.TriangleRasterizationSettings
+    color = kernel.TriangleRasterizer(kind(**{name: values[name] for name in kind._fields}))(
+        triangles_points=points,
+        sigma=torch.ones(COUNT, 1, device=device),
+        num_points_per_triangle=each,
+        cumsum_of_points_per_triangle=torch.cumsum(each, 0, dtype=torch.int32) - each,
+        number_of_points=3 * COUNT,
+        opacities=opacities,
+        means2D=means2d,
+        scaling=torch.zeros(COUNT, device=device),
+        density_factor=torch.zeros(COUNT, device=device),
+        shs=shs,
+    )[0]
+    torch.autograd.backward(color.sum())
+    return _only_finite("no reference for triangles", [color], [points, opacities, shs])
+
+
+def _only_finite(why: str, images: List[Tensor], leaves: List[Tensor]) -> Dict[str, Any]:
+    """The result of a kernel that ran and has no reference: not measured, unless it gave what is never right."""
+    gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
+    finite = all(bool(torch.isfinite(item).all()) for item in [*images, *gradients])
+    drawn = any(float(image.detach().abs().max()) > 0 for image in images)
+    if not finite or not drawn:
+        fault = "values that are not finite" if not finite else "an empty image"
+        return dict(BLANK, outcome="failed", detail=f"it ran and gave {fault}")
+    return dict(BLANK, outcome="not-measured", detail=f"it ran, with finite results; {why}")
+
+
+BLANK: Dict[str, Any] = {
+    "value_error": None,
+    "value_allowed": 0.0,
+    "gradient_error": None,
+    "gradient_allowed": None,
+    "detail": "",
+}
+
+
+def _gradient_error(given: List[Tensor], exact: List[Tensor]) -> float:
+    worst = 0.0
+    for found, wanted in zip(given, exact):
+        if found.grad is None or wanted.grad is None:
+            return math.inf
+        worst = max(worst, relative_error(found.grad, wanted.grad))
+    return worst
+
+
+def _errors(value: float, allowed: float, gradient: Any, gradient_allowed: Any) -> Dict[str, Any]:
+    good = value <= allowed and (gradient is None or gradient <= gradient_allowed)
+    return {
+        "outcome": "met" if good else "failed",
+        "value_error": _finite(value),
+        "value_allowed": allowed,
+        "gradient_error": _finite(gradient),
+        "gradient_allowed": gradient_allowed,
+        "detail": "",
+    }
+
+
+def _finite(number: Optional[float]) -> Optional[float]:
+    return number if number is None or math.isfinite(number) else None
+
+
+CHECKS: Dict[str, Callable[[Any, str, bool], Dict[str, Any]]] = {
+    "ssim": check_ssim,
+    "knn": check_knn,
+    "rasterizer": check_rasterizer,
+}

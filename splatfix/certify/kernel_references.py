@@ -1,0 +1,157 @@
+"""Float64 references of the kernels, for the probe that runs inside the target environment.
+
+They are written for clarity, directly from the formulas (SSIM: Wang et al. 2004 with the 11-tap window of 3DGS; EWA splatting:
+Zwicker et al. 2001 with the constants of 3DGS, Kerbl et al. 2023; the compensations of opacity: Inria 2024 and Mip-Splatting,
+Yu et al. 2024), and share no code with the kernels. Imports torch only; Python 3.8.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+
+def ssim_reference(first: Tensor, second: Tensor) -> Tensor:
+    """Mean SSIM of two [1, C, H, W] images with data range 1, zero padding, by direct 11 x 11 convolution."""
+    channels = first.shape[1]
+    offsets = torch.arange(11, dtype=first.dtype, device=first.device) - 5
+    line = torch.exp(-(offsets**2) / (2 * 1.5**2))
+    line = line / line.sum()
+    window = torch.outer(line, line).expand(channels, 1, 11, 11)
+
+    def blur(image: Tensor) -> Tensor:
+        return torch.nn.functional.conv2d(image, window, padding=5, groups=channels)
+
+    mean1, mean2 = blur(first), blur(second)
+    var1, var2 = blur(first * first) - mean1**2, blur(second * second) - mean2**2
+    cross = blur(first * second) - mean1 * mean2
+    c1, c2 = 0.01**2, 0.03**2
+    return (
+        (2 * mean1 * mean2 + c1) * (2 * cross + c2) / ((mean1**2 + mean2**2 + c1) * (var1 + var2 + c2))
+    ).mean()
+
+
+def knn_reference(points: Tensor) -> Tensor:
+    """Mean squared distance to the three nearest other points, [N], by comparing all pairs."""
+    squared = ((points[:, None, :] - points[None, :, :]) ** 2).sum(-1)
+    squared.fill_diagonal_(float("inf"))
+    return torch.topk(squared, 3, largest=False).values.mean(1)
+
+
+class Splats(NamedTuple):
+    """Gaussians as the rasterizers take them; the leaves whose gradients are compared."""
+
+    means: Tensor  # [P, 3]
+    scales: Tensor  # [P, 3]
+    rotations: Tensor  # [P, 4] (w, x, y, z), normalized
+    opacities: Tensor  # [P, 1]
+    shs: Tensor  # [P, 16, 3], of which degree 1 is used
+
+
+class Pinhole(NamedTuple):
+    """A camera at the origin that looks along z, and what a variant draws differently.
+
+    Attributes:
+        size: (width, height) in pixels.
+        focal: pixels.
+        background: [3].
+        antialiasing: Inria's compensation of 2024.
+        kernel_size: Mip-Splatting's low-pass in pixels^2, with its compensation.
+        offset: [H, W, 2], added to the pixel centres.
+    """
+
+    size: Tuple[int, int]
+    focal: float
+    background: Tensor
+    antialiasing: bool = False
+    kernel_size: Optional[float] = None
+    offset: Optional[Tensor] = None
+
+
+def splat_reference(camera: Pinhole, splats: Splats) -> Tuple[Tensor, Tensor]:
+    """Color [3, H, W] and inverse depth [1, H, W] of Gaussians blended front to back at every pixel, without tiles.
+
+    Pixel centres lie at integers, the image centre at ((W - 1) / 2, (H - 1) / 2). The kernels cut every Gaussian at the tiles
+    that they think it reaches; this reference does not, so the scene keeps opacities low enough that nothing beyond
+    3 sigma reaches 1/255.
+    """
+    (width, height), focal = camera.size, camera.focal
+    means, dtype = splats.means, splats.means.dtype
+    depth = means[:, 2]
+    w, x, y, z = splats.rotations.unbind(-1)
+    turn = torch.stack(
+        [
+            1 - 2 * (y * y + z * z),
+            2 * (x * y - w * z),
+            2 * (x * z + w * y),
+            2 * (x * y + w * z),
+            1 - 2 * (x * x + z * z),
+            2 * (y * z - w * x),
+            2 * (x * z - w * y),
+            2 * (y * z + w * x),
+            1 - 2 * (x * x + y * y),
+        ],
+        -1,
+    ).reshape(-1, 3, 3)
+    stretched = turn * splats.scales[:, None, :]
+    covariance = stretched @ stretched.transpose(1, 2)
+    zero = torch.zeros_like(depth)
+    jacobian = torch.stack(
+        [
+            focal / depth,
+            zero,
+            -focal * means[:, 0] / depth**2,
+            zero,
+            focal / depth,
+            -focal * means[:, 1] / depth**2,
+        ],
+        -1,
+    ).reshape(-1, 2, 3)
+    sharp = jacobian @ covariance @ jacobian.transpose(1, 2)
+    blur = 0.3 if camera.kernel_size is None else camera.kernel_size
+    flat = sharp + blur * torch.eye(2, dtype=dtype)
+    opacities = splats.opacities[:, 0]
+    if camera.antialiasing:
+        opacities = opacities * torch.sqrt((torch.det(sharp) / torch.det(flat)).clamp_min(2.5e-5))
+    if camera.kernel_size is not None:
+        opacities = opacities * torch.sqrt(torch.det(sharp) / (torch.det(flat) + 1e-6) + 1e-6)
+    conic = torch.linalg.inv(flat)
+    centre_x = focal * means[:, 0] / depth + (width - 1) / 2
+    centre_y = focal * means[:, 1] / depth + (height - 1) / 2
+    rows, columns = torch.meshgrid(
+        torch.arange(height, dtype=dtype), torch.arange(width, dtype=dtype), indexing="ij"
+    )
+    if camera.offset is not None:
+        columns, rows = columns + camera.offset[..., 0], rows + camera.offset[..., 1]
+    colors = _colors(splats)
+    image = torch.zeros(3, height, width, dtype=dtype)
+    inverse = torch.zeros(1, height, width, dtype=dtype)
+    through = torch.ones(height, width, dtype=dtype)
+    for i in torch.argsort(depth).tolist():
+        dx, dy = centre_x[i] - columns, centre_y[i] - rows
+        power = -0.5 * (conic[i, 0, 0] * dx * dx + conic[i, 1, 1] * dy * dy) - conic[i, 0, 1] * dx * dy
+        alpha = opacities[i] * torch.exp(power)
+        alpha = torch.where(alpha < 1.0 / 255.0, torch.zeros_like(alpha), alpha)
+        image = image + colors[i][:, None, None] * (alpha * through)
+        inverse = inverse + alpha * through / depth[i]
+        through = through * (1 - alpha)
+    return image + camera.background[:, None, None] * through, inverse
+
+
+def _colors(splats: Splats) -> Tensor:
+    """Spherical harmonics of degree 1 seen from the origin, [P, 3]; never below 0 in the scenes that are drawn."""
+    x, y, z = torch.nn.functional.normalize(splats.means).t()[:, :, None]
+    first = 0.4886025119029199
+    constant, *linear = splats.shs[:, :4].unbind(1)
+    return 0.5 + 0.28209479177387814 * constant + first * (-y * linear[0] + z * linear[1] - x * linear[2])
+
+
+def relative_error(found: Tensor, wanted: Tensor) -> float:
+    """Largest absolute difference over the largest reference magnitude; infinite for non-finite values or another shape."""
+    found, wanted = found.detach().double().cpu(), wanted.detach().double().cpu()
+    if found.shape != wanted.shape or not bool(torch.isfinite(found).all()):
+        return math.inf
+    return float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-12))

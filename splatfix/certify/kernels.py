@@ -1,0 +1,75 @@
+"""Kernels of an environment against float64 references: one child for each implementation, and what its end means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from splatfix.certify.model import KernelCheck, Outcome
+from splatfix.core.codec import from_json
+from splatfix.core.files import make_folder
+from splatfix.core.runner import Completed, Runner
+
+KERNEL_TIMEOUT = 180.0
+"""Seconds for one implementation: torch and CUDA start within 20, PTX of a large extension is compiled within a minute or two."""
+LOOK_TIMEOUT = 60.0
+IMPLEMENTATIONS = (
+    ("ssim", "splatfix.kernels.ssim"),
+    ("ssim", "fused_ssim"),
+    ("knn", "splatfix.kernels.knn"),
+    ("knn", "simple_knn._C"),
+    ("rasterizer", "splatfix.kernels.rasterizer"),
+    ("rasterizer", "diff_gaussian_rasterization"),
+    ("rasterizer", "diff_gaussian_rasterization_fastgs"),
+    ("rasterizer", "diff_plane_rasterization"),
+    ("rasterizer", "diff_surfel_rasterization"),
+    ("rasterizer", "diff_triangle_rasterization"),
+)
+"""Each kernel, and a module that implements it: ours first, then those that stacks install."""
+ALWAYS_NAMED = frozenset({"fused_ssim", "simple_knn._C", "diff_gaussian_rasterization"})
+"""What a report names also where it is not installed."""
+NOT_INSTALLED = "not installed in this environment"
+STAGED = ("kernel_probe.py", "kernel_calls.py", "kernel_references.py")
+"""The probe, and what it imports."""
+WHICH = (
+    "import importlib.util, sys; print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n)], sep='\\n')"
+)
+
+
+def check_kernels(
+    runner: Runner, python: str, device: str, staged: Path, variables: Mapping[str, str]
+) -> tuple[KernelCheck, ...]:
+    """Run the kernel probe in the target environment, a child for each implementation that is installed there."""
+    folder = make_folder(staged / "splatfix" / "certify")
+    (folder / "__init__.py").write_text('"""The kernel probe, staged."""\n', encoding="utf-8")
+    for name in STAGED:
+        (folder / name).write_bytes(Path(__file__).with_name(name).read_bytes())
+    modules = sorted({module.partition(".")[0] for _, module in IMPLEMENTATIONS})
+    there = runner.run([python, "-c", WHICH, *modules], timeout=LOOK_TIMEOUT, env=variables, cwd=staged)
+    installed = there.stdout.split()
+    checks = []
+    for kernel, module in IMPLEMENTATIONS:
+        if there.ok and module.partition(".")[0] not in installed:
+            if module in ALWAYS_NAMED:
+                checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=NOT_INSTALLED))
+            continue
+        argv = [python, str(folder / STAGED[0]), kernel, module, "--device", device]
+        done = runner.run(argv, timeout=KERNEL_TIMEOUT, env=variables, cwd=staged)
+        checks.append(_outcome_of(kernel, module, done))
+    return tuple(checks)
+
+
+def _outcome_of(kernel: str, module: str, done: Completed) -> KernelCheck:
+    """The last line that the probe wrote, or how it ended without one."""
+    found = None
+    for line in done.stdout.splitlines():
+        try:
+            found = from_json(KernelCheck, json.loads(line))
+        except (ValueError, KeyError, TypeError):
+            continue  # what the module printed
+    if done.ok and found is not None:
+        return found
+    kind = found.kind if found is not None else "ours" if module.startswith("splatfix.") else ""
+    detail = f"the process that ran it failed: {done.why() or 'it gave no result'}"
+    return KernelCheck(kernel, module, Outcome.FAILED, detail=detail, kind=kind)

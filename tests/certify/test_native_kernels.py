@@ -1,0 +1,108 @@
+"""Installed extensions, as stand-ins with the public signatures: every variant is called rightly, and no fault hits another."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from splatfix.certify import Outcome, kernel_probe, kernels, verify
+from splatfix.certify.trainer import stage
+from splatfix.facts import Facts
+from tests import standins
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(standins.missing()), reason=standins.missing()),
+]
+
+
+def probed(site: Path, variant: str, sabotage: str = "") -> dict[str, Any]:
+    """What the probe says of one stand-in, in this process."""
+    standins.put(site, variant, sabotage)
+    name = {"fused-ssim": "fused_ssim", "simple-knn": "simple_knn._C"}.get(variant)
+    kernel = {"fused-ssim": "ssim", "simple-knn": "knn"}.get(variant, "rasterizer")
+    name = name or standins.module_of(variant)
+    with standins.imported(site, variant):
+        assert kernel_probe.kind_of(name) == "native"
+        return kernel_probe.run_check(kernel, name, "native", "cpu")
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "inria-v1",
+        "inria-2024-dr_aa",
+        "mip",
+        "taming",
+        "speedy",
+        "scaffold",
+        "mcmc",
+        "depth",
+        "depth-alpha",
+        "fastgs",
+        "pgsr",
+        "fused-ssim",
+        "simple-knn",
+    ],
+)
+def test_right_kernels_reach_computes(tmp_path: Path, variant: str) -> None:
+    row = probed(tmp_path, variant)
+    assert (row["outcome"], row["detail"]) == ("met", "")
+    assert row["value_error"] is not None
+
+
+@pytest.mark.parametrize("variant", ["gof", "rade", "2dgs-surfel", "triangle", "stopthepop"])
+def test_without_a_reference_nothing_is_judged(tmp_path: Path, variant: str) -> None:
+    row = probed(tmp_path, variant)
+    assert row["outcome"] == "not-measured" and row["value_error"] is None
+    assert row["detail"].startswith("a variant that" if variant == "stopthepop" else "it ran, ")
+
+
+@pytest.mark.parametrize(
+    ("variant", "sabotage"),
+    [
+        *((name, "wrong-values") for name in ("mip", "taming", "simple-knn", "fused-ssim")),
+        *((name, "zero-gradients") for name in ("mip", "fastgs", "fused-ssim")),
+        ("speedy", "halved-gradients"),
+        ("pgsr", "no-kernel-image"),
+        ("gof", "no-kernel-image"),
+        ("triangle", "no-kernel-image"),
+    ],
+)
+def test_what_the_kernel_does_wrong_is_found(tmp_path: Path, variant: str, sabotage: str) -> None:
+    assert probed(tmp_path, variant, sabotage)["outcome"] == "failed"
+
+
+@pytest.mark.parametrize("variant", ["inria-v1", "gof"])
+def test_refused_call_is_no_failure(tmp_path: Path, variant: str) -> None:
+    row = probed(tmp_path, variant, "refuses")
+    assert row["outcome"] == "not-measured" and "must have dimensions" in row["detail"]
+
+
+@pytest.mark.parametrize("sabotage", ["illegal-address", "segfault", "hang"])
+def test_a_broken_extension_blames_no_other(
+    known: Facts, monkeypatch: pytest.MonkeyPatch, sabotage: str
+) -> None:
+    """Each runs in a process of its own; a crash and a hang are results of the one that crashed or hung."""
+    monkeypatch.setattr(kernels, "KERNEL_TIMEOUT", 40.0 if sabotage == "hang" else 120.0)
+
+    def with_standins(folder: Path) -> Path:
+        path = stage(folder)
+        standins.put(path, "fused-ssim", sabotage)
+        standins.put(path, "simple-knn")
+        return path
+
+    found = {
+        item.implementation: item
+        for item in verify(sys.executable, "cpu", facts=known, stage_files=with_standins)
+    }
+    assert {name for name, item in found.items() if item.outcome is Outcome.FAILED} == {"fused_ssim"}
+    assert found["fused_ssim"].kind == "native"
+    words = {"illegal-address": "illegal memory access", "segfault": "SIGSEGV", "hang": "no answer within"}
+    assert words[sabotage] in found["fused_ssim"].detail
+    assert found["simple_knn._C"].outcome is Outcome.MET

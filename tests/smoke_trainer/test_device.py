@@ -1,0 +1,163 @@
+"""The device of a run: which one it is, that extensions run there too, and that no step waits for it without need."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from smoke_trainer import train as training
+from smoke_trainer.backends import check_device, use_device
+from smoke_trainer.errors import RendererUnavailable
+from smoke_trainer.memory import PeakMemory
+from smoke_trainer.renderers import RenderOutput
+from smoke_trainer.train import WARM_UP, prepare, train, train_step
+from tests.smoke_trainer.conftest import ShortRun
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
+    """A torch that has two GPUs, as far as it is asked for them; the devices that were made current."""
+    current: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    return current
+
+
+def test_the_device_asked_for_becomes_the_current_one(two_gpus: list[torch.device]) -> None:
+    assert use_device("cuda:1") == torch.device("cuda", 1)
+    assert use_device("cuda") == torch.device("cuda", 0)
+    assert two_gpus == [torch.device("cuda", 1), torch.device("cuda", 0)]
+    with pytest.raises(RendererUnavailable):
+        use_device("cuda:2")
+    check_device("cuda:1")  # where images are kept is not where kernels run
+    assert len(two_gpus) == 2
+
+
+def test_a_run_uses_its_device(
+    two_gpus: list[torch.device], monkeypatch: pytest.MonkeyPatch, short_run: ShortRun
+) -> None:
+    class Reached(Exception):
+        pass
+
+    def renderer(*given: Any) -> Any:
+        raise Reached
+
+    monkeypatch.setattr(training, "make_renderer", renderer)
+    with pytest.raises(Reached):
+        prepare(short_run(1, device="cuda:1"))
+    assert two_gpus == [torch.device("cuda", 1)]
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_free_memory_can_be_asked_before_torch_2_5(monkeypatch: pytest.MonkeyPatch) -> None:
+    def before_2_5(device: torch.device) -> tuple[int, int]:
+        if device.index is None:
+            raise ValueError("Expected a torch.device with a specified index or an integer")
+        return 1 << 30, 2 << 30
+
+    monkeypatch.setattr("smoke_trainer.memory.under_wsl", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", before_2_5)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1 << 20)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 1 << 20)
+    assert PeakMemory(check_device("cuda")).sample(1)["vram_spill_gb"] == 0.0
+
+
+class Waits(TorchDispatchMode):
+    """Operations for which a GPU would be waited for: a value read by Python, or one that Python hands over."""
+
+    NAMES = ("aten::_local_scalar_dense", "aten::nonzero", "aten::lift_fresh")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.name().partition(".")[0] in self.NAMES:
+            self.found.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+class Flat:
+    """Renders one colour for all; unlike ours it needs nothing from the device. `to_ndc` as gsplat's."""
+
+    kind = name = version = engine = "flat"
+
+    def render(self, camera: Any, splats: Any, background: torch.Tensor) -> RenderOutput:
+        means2d = torch.zeros_like(splats.means, requires_grad=True)
+        level = torch.sigmoid(sum(part.sum() for part in splats if isinstance(part, torch.Tensor)))
+        color = (level + means2d.sum()).expand(3, camera.height, camera.width) * background.add(1.0)[
+            :, None, None
+        ]
+        radii = torch.ones_like(splats.means[:, 0])
+        return RenderOutput(color, radii, means2d, (0.5 * camera.width, 0.5 * camera.height))
+
+
+@pytest.mark.parametrize("strategy", ["default", "budget", "mcmc"])
+def test_no_step_waits_for_the_device(
+    short_run: ShortRun, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    run = prepare(short_run(20, strategy=strategy, background="random"))
+    run.renderer = Flat()  # type: ignore[assignment]
+    run.ssim = run.ssim._replace(function=lambda first, second: (first * second).mean())
+    monkeypatch.setattr(run.model.optimizer, "step", lambda: None)  # its counts of steps are on the host
+    views = list(range(len(run.scene.train)))
+    for view in run.scene.train:
+        run.images.get(view)
+        run.camera(view)
+    run.remaining_views = [*views, *views]
+    waits = Waits()
+    with waits:
+        for iteration in range(1, WARM_UP):  # the records of WARM_UP iterations are read at once
+            run.strategy.refine = lambda iteration, model: training_event()  # type: ignore[method-assign]
+            train_step(run, iteration)
+    run.monitor.close()
+    assert waits.found == []
+
+
+def training_event() -> Any:
+    from smoke_trainer.densify.strategies import DensifyEvent
+
+    return DensifyEvent()
+
+
+@pytest.mark.gpu
+def test_no_step_waits_for_a_gpu(short_run: ShortRun) -> None:
+    run = prepare(short_run(20, device="cuda", background="random"))
+    run.renderer = Flat()  # type: ignore[assignment]
+    train_step(run, 1)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for iteration in range(2, WARM_UP):
+            train_step(run, iteration)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+        run.monitor.close()
+
+
+def test_speed_leaves_the_warm_up_out(short_run: ShortRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = training.train_step
+
+    def slow_at_first(run: Any, iteration: int) -> None:
+        time.sleep(0.3 if iteration == 1 else 0.0)
+        step(run, iteration)
+
+    monkeypatch.setattr(training, "train_step", slow_at_first)
+    document = train(short_run(WARM_UP + 5)).document
+    seconds = document["seconds"]
+    assert seconds["warm_up"] >= 0.3
+    wanted = 5 / (seconds["train"] - seconds["warm_up"])
+    assert document["iterations_per_second"] == pytest.approx(wanted, rel=0.05)
+
+
+def test_a_short_run_is_all_warm_up(short_run: ShortRun, tmp_path: Path) -> None:
+    document = train(short_run(WARM_UP)).document
+    assert document["iterations_per_second"] == pytest.approx(
+        WARM_UP / document["seconds"]["train"], rel=0.05
+    )
