@@ -146,7 +146,10 @@ def _colors(splats: Splats) -> Tensor:
     x, y, z = torch.nn.functional.normalize(splats.means).t()[:, :, None]
     first = 0.4886025119029199
     constant, *linear = splats.shs[:, :4].unbind(1)
-    return 0.5 + 0.28209479177387814 * constant + first * (-y * linear[0] + z * linear[1] - x * linear[2])
+    found: Tensor = (
+        0.5 + 0.28209479177387814 * constant + first * (-y * linear[0] + z * linear[1] - x * linear[2])
+    )
+    return found
 
 
 def relative_error(found: Tensor, wanted: Tensor) -> float:

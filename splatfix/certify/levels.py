@@ -11,7 +11,9 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
 
 QUALITY_TOLERANCE = 0.005
-"""Relative: held-out PSNR and SSIM may differ by half a percent, the tolerance that field reports use."""
+"""Relative: held-out PSNR and SSIM may fall by half a percent. Two runs of one seed on a GPU are not equal: atomics add gradients
+in an order that changes, and densification, which compares them with a threshold, carries that on. They then differ as runs of
+different seeds do, and those lie within half a percent, which field reports allow too."""
 SPEED_TOLERANCE = 0.25
 """Relative: iterations per second may fall by a quarter on a shared machine."""
 MEMORY_TOLERANCE = 0.1
