@@ -163,18 +163,20 @@ def linker_libcuda_missing(context: Context) -> Iterator[Outcome]:
     link then ends in "cannot find -lcuda"."""
     linkable, toolkit = context.machine.linkable_libcuda, context.build_toolkit
     stubs = f"{toolkit.root}/lib64/stubs" if toolkit else "lib64/stubs of a CUDA toolkit"
-    asking = [item.source.label for item in context.sources_to_build if "cuda" in item.source.libraries]
+    asking = [item.source for item in context.sources_to_build if "cuda" in item.source.libraries]
     if not asking or linkable.value is None or linkable.value or context.machine.system != "linux":
         return
     yield warn(
-        f"{asking[0]} links -lcuda, and the linker finds no libcuda.so.",
-        subject=asking[0],
+        f"{asking[0].label} links -lcuda, and the linker finds no libcuda.so.",
+        subject=asking[0].label,
         evidence=Evidence("libcuda.so", "nowhere", linkable.found_via),
         remedy=(prepend_variable("LIBRARY_PATH", "/usr/lib/wsl/lib"),)
         if context.machine.wsl
         else (
-            say("splatfix install gives the linker one. Other builds need a folder with it on LIBRARY_PATH:"),
-            say(f"{stubs}, where the toolkit has been installed with it, or that of the driver."),
+            context.install(asking[0].folder, text="This gives the linker one"),
+            say(
+                f"Other builds need its folder on LIBRARY_PATH: {stubs}, where it is there, or the driver's."
+            ),
         ),
     )
 
