@@ -15,6 +15,7 @@ import importlib.util
 import json
 import re
 import sys
+import warnings
 from importlib.machinery import EXTENSION_SUFFIXES, all_suffixes
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Optional
@@ -102,19 +103,30 @@ def failed_in_kernel(error: BaseException, device: str) -> bool:
     return False
 
 
+@functools.lru_cache(maxsize=None)
+def no_gpu() -> str:
+    """That torch finds no GPU, with the reason, which it gives in a warning and only once; "" where it finds one."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        if torch.cuda.is_available():
+            return ""
+    reasons = [" ".join(str(item.message).split()) for item in said]
+    return ": ".join(["torch finds no GPU", *reasons]).rstrip(".")
+
+
 def run_check(kernel: str, name: str, kind: str, device: str) -> Dict[str, Any]:
     """Compare one implementation with the reference; an exception is its result."""
     try:
         if device != "cpu":
-            if not torch.cuda.is_available():
-                raise NotMeasured("torch finds no GPU")
+            if reason := no_gpu():
+                raise NotMeasured(reason)
             torch.cuda.set_device(torch.device(device))  # extensions launch on the current device
         library = library_of(name)
         if device == "cpu" and library is not None and needs_gpu(library):
             raise NotMeasured("a CUDA extension, which needs a GPU")
         module = importlib.import_module(name)
-    except NotMeasured as reason:
-        return dict(BLANK, outcome="not-measured", detail=str(reason))
+    except NotMeasured as stop:
+        return dict(BLANK, outcome="not-measured", detail=str(stop))
     except Exception as error:  # noqa: BLE001 - a broken extension may raise anything while it loads
         return dict(BLANK, outcome="failed", detail=f"does not import: {type(error).__name__}: {error}")
     try:

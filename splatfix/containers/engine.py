@@ -30,11 +30,25 @@ _RUNTIME_MISSING = (
     # Docker 29 asks the Container Device Interface first
     "no known GPU vendor found",
     "failed to discover GPU vendor from CDI",
-    "unresolvable CDI devices",
     # the engine's configuration names a runtime that does not exist
     "unknown or invalid runtime name: nvidia",
 )
-_DRIVER_UNUSABLE = ("nvidia-container-cli:", "nvml error", "libnvidia-ml.so")
+_DEVICE_LIST_STALE = (
+    # the Container Device Interface is in use, and its list lacks the GPU: never written, or before another driver
+    "unresolvable CDI devices",
+    "failed to inject CDI devices",
+    "CDI device injection failed",
+    "failed to stat CDI host device",
+)
+_DRIVER_UNUSABLE = (
+    "nvidia-container-cli:",
+    "nvml error",
+    "libnvidia-ml.so",
+    # NVIDIA Container Toolkit from 1.18 on, which asks NVML itself
+    "failed to initialize NVML",
+    "failed to construct CDI spec generator",
+    "unsatisfied condition:",
+)
 
 INSTALL_SDK = run(
     *(sys.executable, "-m", "pip", "install", "docker"),
@@ -300,6 +314,18 @@ def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
                     "configure",
                     "--runtime=docker",
                 ),
+                run("sudo", "systemctl", "restart", "docker"),
+            ),
+            exit_code=Exit.UNDETERMINED,
+        )
+    if any(sign in message for sign in _DEVICE_LIST_STALE):
+        return SplatfixError(
+            "docker-gpu-runtime-missing",
+            f"The Docker engine at {host} finds no GPU in its list of devices (CDI): {message}",
+            meaning="The list, nvidia.yaml in /etc/cdi or /var/run/cdi, was not written there, or not since the driver changed.",
+            todo=(
+                run("sudo", "nvidia-ctk", "cdi", "generate", "--output=/etc/cdi/nvidia.yaml"),
+                run("nvidia-ctk", "cdi", "list"),
                 run("sudo", "systemctl", "restart", "docker"),
             ),
             exit_code=Exit.UNDETERMINED,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import types
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -153,3 +154,17 @@ def test_a_wrong_call_is_no_wrong_result(
     assert str(error).partition("\n")[0] in native["detail"]
     ours = kernel_probe.run_check("ssim", "splatfix.kernels.ssim", "ours", "cpu")
     assert ours["outcome"] == "failed", "our call of our kernel: no excuse"
+
+
+def test_what_torch_warns_is_why_it_finds_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_available() -> bool:
+        warnings.warn("CUDA initialization: Error 802: system not yet initialized", stacklevel=1)
+        return False
+
+    monkeypatch.setattr(torch.cuda, "is_available", is_available)
+    kernel_probe.no_gpu.cache_clear()
+    for _ in range(2):  # it warns once, and every kernel tells it
+        found = kernel_probe.run_check("ssim", "splatfix.kernels.ssim", "ours", "cuda")
+        assert found["outcome"] == "not-measured"
+        assert "Error 802" in found["detail"]
+    kernel_probe.no_gpu.cache_clear()

@@ -202,6 +202,21 @@ def test_command_without_an_engine(tmp_path: Path) -> None:
         ('could not select device driver "nvidia" with capabilities: [[gpu]]', "docker-gpu-runtime-missing"),
         # Docker 29 (github.com/ShaneIsrael/fireshare/issues/689)
         ("failed to discover GPU vendor from CDI: no known GPU vendor found", "docker-gpu-runtime-missing"),
+        # CDI: NVIDIA/nvidia-container-toolkit#434 and #885, moby/moby#47633
+        ('could not select device driver "cdi" with capabilities: []', "docker-gpu-runtime-missing"),
+        (
+            "CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all",
+            "docker-gpu-runtime-missing",
+        ),
+        (
+            'failed to inject devices: failed to stat CDI host device "/dev/dri/renderD129": no such file',
+            "docker-gpu-runtime-missing",
+        ),
+        # a newer toolkit's own words
+        (
+            "error modifying OCI spec: failed to construct CDI spec generator: failed to initialize NVML: Driver Not Loaded",
+            "docker-gpu-unusable",
+        ),
         # toolkit installed, driver not loaded (github.com/NVIDIA/nvidia-docker/issues/1393)
         (
             "OCI runtime create failed: error running hook: exit status 1, stderr: nvidia-container-cli: "
@@ -222,6 +237,12 @@ def test_known_gpu_failures(message: str, code: str) -> None:
     assert (error.code, error.exit_code) == (code, Exit.UNDETERMINED)
     assert message in error.what, "the engine's message is the evidence"
     assert error.todo
+
+
+def test_a_stale_device_list_is_written_anew() -> None:
+    error = explain_gpu_failure("unresolvable CDI devices nvidia.com/gpu=all", "unix:///engine.sock")
+    assert error is not None and error.todo[0].command is not None
+    assert error.todo[0].command.argv[:4] == ("sudo", "nvidia-ctk", "cdi", "generate")
 
 
 def test_other_failures_are_not_about_gpus() -> None:
