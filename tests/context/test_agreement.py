@@ -10,7 +10,7 @@ from splatfix.checks import Status, run_checks, select
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import Problem
 from splatfix.core.step import commands
-from splatfix.facts import Facts
+from splatfix.facts import Fact, Facts
 from splatfix.plan import OptionKind, Request, find_options
 from splatfix.plan.native_build import cuda_tools
 from splatfix.plan.steps import InstallTorch, Rebuild
@@ -21,7 +21,9 @@ GOALS = [(), ("sm_120",), ("sm_86",), ("sm_90", "sm_120"), ("auto", "sm_75")]
 
 def hiding(facts: Facts, value: str) -> Facts:
     variables = {**facts.machine.variables, "CUDA_VISIBLE_DEVICES": value, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, variables=variables))
+    # CUDA's own list was made without them
+    machine = dataclasses.replace(facts.machine, variables=variables, cuda=Fact())
+    return dataclasses.replace(facts, machine=machine)
 
 
 @pytest.fixture(scope="module")
