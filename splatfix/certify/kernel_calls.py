@@ -186,7 +186,11 @@ def _draw(kernel: Any, arguments: Any, camera: Pinhole, splats: Splats, means2d:
         inputs["dc"], inputs["shs"] = splats.shs[:, :1].contiguous(), splats.shs[:, 1:].contiguous()
     if kernel.__name__ == "diff_surfel_rasterization":
         inputs["scales"] = splats.scales[:, :2].contiguous()
-    known = {name: value for name, value in inputs.items() if name in arguments}
+    # a wrapper that hands its arguments on wants those of all variants
+    wanted = set(arguments)
+    if any(one.kind is one.VAR_KEYWORD for one in arguments.values()):
+        wanted |= {"means3D", "means2D", "opacities", "shs", "scales", "rotations"}
+    known = {name: value for name, value in inputs.items() if name in wanted}
     values, kind = _values(camera, device), kernel.GaussianRasterizationSettings
     settings = kind(**{name: values[name] for name in _filled(kind)})
     return kernel.GaussianRasterizer(settings)(**known)
@@ -203,7 +207,9 @@ def _refuse_unknown(fields: List[str], arguments: Any) -> None:
     unknown += [
         name
         for name, one in arguments.items()
-        if name not in _ARGUMENTS and one.default is one.empty and one.kind is not one.VAR_KEYWORD
+        if name not in _ARGUMENTS
+        and one.default is one.empty
+        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
     if unknown:
         raise NotMeasured(f"a variant that splatfix cannot call; unknown to it: {', '.join(unknown)}")
