@@ -118,7 +118,7 @@ BAD_INPUT = [
     (["nowhere"], 2, "not-a-folder", "nowhere"),
     (["fused_ssim"], 2, "not-a-folder", "pure"),
     (["{empty}"], 2, "not-an-extension", "empty"),
-    (["{checkout}"], 2, "source-incomplete", "submodules/simple-knn"),
+    (["{checkout}"], 1, "source-incomplete", "submodules/simple-knn"),
     (["{file}"], 2, "not-a-folder", "file.txt"),
     (["{broken}"], 2, "source-unreadable", "setup.py"),
     (["{probe}", "--target", "sm_12"], 2, "unknown-arch", "sm_12"),
@@ -290,7 +290,7 @@ def test_an_incomplete_checkout_names_what_is_missing(
     source = tmp_path / "source"
     shutil.copytree(FIXTURES / "splat_probe", source)
     shutil.rmtree(source / "third_party")
-    assert splatfix("install", str(source), "-t", "sm_120", "--python", environment.python, "--json") == 2
+    assert splatfix("install", str(source), "-t", "sm_120", "--python", environment.python, "--json") == 1
     problem = json.loads(capsys.readouterr().out)["error"]
     assert problem["code"] == "source-incomplete" and "third_party/tinymath" in problem["what"]
 
@@ -410,11 +410,11 @@ def test_an_incomplete_checkout(
     (folder / ".gitmodules").write_text(
         '[submodule "x"]\n\tpath = submodules/simple-knn\n\turl = git@x.org:a/knn\n'
     )
-    assert splatfix("install", str(folder), "--python", blank.python, "--json") == 2
+    assert splatfix("install", str(folder), "--python", blank.python, "--json") == 1
     words = words_of(capsys.readouterr().out, "git")
     assert words == ["git", "clone", "--recursive", "https://x.org/a/knn", place]
     (folder / ".git").mkdir()
-    assert splatfix("install", str(folder), "--python", blank.python, "--json") == 2
+    assert splatfix("install", str(folder), "--python", blank.python, "--json") == 1
     words = words_of(capsys.readouterr().out, "git")
     over_https = ["-c", "url.https://x.org/.insteadOf=git@x.org:"]
     assert words == ["git", "-C", str(folder), *over_https, "submodule", "update", "--init", "--recursive"]
@@ -429,12 +429,13 @@ def test_options_stand_beside_empty_submodules(
         '[submodule "x"]\n\tpath = submodules/simple-knn\n\turl = https://x.org/a/knn\n'
     )
     words = ("install", str(folder), "--python", blank.python, "-t", "sm_120", "--dry-run", "--json")
-    assert splatfix(*words) == 2, "without --why there is no plan to show"
+    assert splatfix(*words) == 1, "without --why there is no plan to show"
     capsys.readouterr()
-    for more in ("--why", "--fetch-submodules"):
-        assert splatfix(*words, more) in (0, 3)
+    for more, codes in (("--why", (1,)), ("--fetch-submodules", (0, 3))):
+        assert splatfix(*words, more) in codes
         document = json.loads(capsys.readouterr().out)
-        assert document["error"] is None and document["options"]["subjects"] == ["simple_knn"]
+        assert document["options"]["subjects"] == ["simple_knn"]
+        assert (document["error"] is None) is (codes != (1,)), "what is to be fetched is no obstacle"
     assert not list((folder / "submodules/simple-knn").iterdir()), "a dry run fetches nothing"
     address = folder / ".gitmodules"
     address.write_text(address.read_text().replace("https://x.org", "/home/me"))
