@@ -18,7 +18,7 @@ from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
 
 _NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
-_NO_DEVICE, _MISMATCH = 100, 803  # CUresult
+_MISMATCH = 803  # CUresult
 
 
 @check("driver-too-old", family="driver", title="The driver supports torch's CUDA version")
@@ -160,7 +160,7 @@ def cuda_does_not_start(context: Context) -> Iterator[Outcome]:
         driver.nvml_error == _NO_NVML and cuda.absent
     ):
         return
-    elif code == _NO_DEVICE and (visible.NAME in context.variables or not context.nvidia_gpus):
+    elif code == visible.NO_DEVICE and (visible.NAME in context.variables or not context.nvidia_gpus):
         return  # no-gpu-visible tells of the variable; and without a GPU the code is right
     elif cuda.absent:
         yield fail(

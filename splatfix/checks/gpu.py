@@ -120,7 +120,7 @@ def no_gpu_visible(context: Context) -> Iterator[Outcome]:
     if value is None or not gpus:
         return
     driver = context.machine.driver.value
-    refused = driver is not None and driver.cuda_error == 100  # CUDA_ERROR_NO_DEVICE
+    refused = driver is not None and driver.cuda_error == visible.NO_DEVICE
     left, hidden = context.visible_gpus, sorted(context.hidden_gpus)
     evidence = (
         variable(context, visible.NAME),

@@ -14,6 +14,7 @@ from splatfix.knowledge import Arch, drivers, parse_target, split_targets
 
 AUTO = "auto"
 NAME = "CUDA_VISIBLE_DEVICES"
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuInit
 
 
 def listed_gpus(facts: Facts) -> tuple[Gpu, ...]:
@@ -84,7 +85,8 @@ def visible_gpus(facts: Facts) -> tuple[Gpu, ...]:
 
     CUDA's own list is the answer, in its order: CUDA has applied CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Where CUDA did
     not give one, the variable is applied to the GPUs that the driver lists. A number in it counts in CUDA's order (the
-    fastest first), which is then not known, unless CUDA_DEVICE_ORDER says PCI_BUS_ID: all of them count as visible.
+    fastest first), which is then not known, unless CUDA_DEVICE_ORDER says PCI_BUS_ID: all of them count as visible. So they
+    do where it names a MIG instance that no card here tells of, unless CUDA itself found no device.
     """
     gpus, variables = listed_gpus(facts), facts.machine.variables
     if facts.machine.cuda.value is not None:
@@ -92,7 +94,8 @@ def visible_gpus(facts: Facts) -> tuple[Gpu, ...]:
     value = variables.get(NAME)
     places = visible_places(value, gpus) if value is not None else None
     if value is None or places is None:
-        return gpus
+        driver = facts.machine.driver.value
+        return () if value is not None and driver is not None and driver.cuda_error == NO_DEVICE else gpus
     if not places or value.startswith(("GPU-", "MIG-")) or variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
         return tuple(gpus[place] for place in places)
     return gpus

@@ -8,8 +8,8 @@ import pytest
 
 from splatfix.checks import run_checks
 from splatfix.context import make_context
-from splatfix.context.targets import hidden_gpus, visible_places
-from splatfix.facts import Fact, Gpu
+from splatfix.context.targets import hidden_gpus, visible_gpus, visible_places
+from splatfix.facts import Driver, Fact, Gpu
 from tests.checks.conftest import Changer, loud, only
 
 UUIDS = ("GPU-1a2b3c4d-0000", "GPU-1a2b9999-1111", "GPU-77777777-2222")
@@ -74,6 +74,14 @@ def test_hidden_only_where_that_is_certain(
 ) -> None:
     variables = {"CUDA_VISIBLE_DEVICES": value} | ({"CUDA_DEVICE_ORDER": order} if order else {})
     assert hidden_gpus(changed(gpus=Fact(CARDS, "NVML"), variables=variables)) == hidden
+
+
+def test_no_gpu_is_visible_where_cuda_found_none(changed: Changer) -> None:
+    """A MIG instance may be one that we cannot know of, until CUDA says that there is none."""
+    machine = {"gpus": Fact(CARDS, "NVML"), "variables": {"CUDA_VISIBLE_DEVICES": "MIG-1"}}
+    assert visible_gpus(changed(**machine)) == CARDS
+    refused = Fact(Driver("575.57.08", "12.9", cuda_error=100), "libcuda")
+    assert visible_gpus(changed(**machine, driver=refused)) == ()
 
 
 def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:

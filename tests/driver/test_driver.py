@@ -75,6 +75,11 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
         HIDDEN,
         ("sm_80",),
     ),
+    "MIG by number": (
+        Scenario((A100,), (SMALL,), variables={"CUDA_VISIBLE_DEVICES": "MIG-0"}),
+        HIDDEN,
+        ("sm_80",),
+    ),
     "MIG without instances": (Scenario((A100,)), {"nvidia-gpu-missing": "unknown", **START}, ("sm_80",)),
     "fabric manager": (Scenario(h100s(8), init=802), START, ("sm_90",)),
     "suspended": (Scenario((RTX_3090,), init=999), START, ("sm_86",)),
