@@ -62,7 +62,7 @@ def land_on_cpu(torch: Any) -> None:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is torch.device:
                 return func(*args, **(kwargs or {}))
-            if getattr(func, "__name__", "") == "cuda":
+            if getattr(func, "__name__", "") in ("cuda", "pin_memory"):
                 return args[0]
             kwargs = {name: here(value) for name, value in (kwargs or {}).items()}
             return func(*[here(value) for value in args], **kwargs)
