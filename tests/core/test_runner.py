@@ -273,7 +273,11 @@ def test_no_descendant_outlives_a_kill(number: signal.Signals, tmp_path: Path) -
     told = tmp_path / "told"
     argv = [*python(KILLED), IN_GROUP, str(told)]
     process = subprocess.Popen(
-        argv, cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, start_new_session=True
+        argv,
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # these tests may run under nohup
     )
     pids = wait_for(told).split()
     os.killpg(process.pid, number)
