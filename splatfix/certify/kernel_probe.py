@@ -85,6 +85,19 @@ _REFUSED = re.compile(
 )
 # What a kernel leaves behind that failed, or that never ran: without its code, "num_rendered" is a random number.
 _KERNEL_FAILED = re.compile(r"CUDA|cuda|out of memory|allocate|negative dimension|overflow|device-side")
+_ALLOCATION = re.compile(r"tried to allocate ([0-9.]+) ?(bytes|[KMGTPE]iB)", re.IGNORECASE)
+_UNITS = {"bytes": 1, **{f"{unit}ib": 1024**power for power, unit in enumerate("kmgtpe", 1)}}
+_ABSURD = 1 << 40  # bytes: far beyond what the checks draw
+# Why a GPU of which nothing is wrong cannot be used now.
+_BUSY = re.compile(r"busy or unavailable|CUBLAS_STATUS_ALLOC_FAILED")
+
+
+def is_occupied(text: str) -> bool:
+    """Whether an error says that others use the GPU or its memory; a failed kernel asks for terabytes."""
+    asked = _ALLOCATION.search(text)
+    if asked is not None:
+        return bool(float(asked[1]) * _UNITS[asked[2].lower()] < _ABSURD)
+    return _BUSY.search(text) is not None
 
 
 def failed_in_kernel(error: BaseException, device: str) -> bool:
@@ -114,13 +127,22 @@ def no_gpu() -> str:
     return ": ".join(["torch finds no GPU", *reasons]).rstrip(".")
 
 
+def make_current(device: str) -> None:
+    """Make the GPU the current one, on which extensions launch, and CUDA start on it, before anything of theirs is loaded."""
+    try:
+        torch.cuda.set_device(torch.device(device))
+        torch.zeros(1, device=device)
+    except RuntimeError as error:
+        raise NotMeasured(f"CUDA does not start on {device}: {str(error).partition(chr(10))[0]}") from None
+
+
 def run_check(kernel: str, name: str, kind: str, device: str) -> Dict[str, Any]:
     """Compare one implementation with the reference; an exception is its result."""
     try:
         if device != "cpu":
             if reason := no_gpu():
                 raise NotMeasured(reason)
-            torch.cuda.set_device(torch.device(device))  # extensions launch on the current device
+            make_current(device)
         library = library_of(name)
         if device == "cpu" and library is not None and needs_gpu(library):
             raise NotMeasured("a CUDA extension, which needs a GPU")
@@ -135,6 +157,8 @@ def run_check(kernel: str, name: str, kind: str, device: str) -> Dict[str, Any]:
         return dict(BLANK, outcome="not-measured", detail=str(reason))
     except Exception as error:  # noqa: BLE001 - any exception of a kernel is its result
         said = f"{type(error).__name__}: {error}"
+        if is_occupied(said):
+            return dict(BLANK, outcome="not-measured", detail=said.partition("\n")[0])
         # the call of our own kernels is ours too: there it is no excuse
         if kind in ("ours", "drop-in") or failed_in_kernel(error, device):
             return dict(BLANK, outcome="failed", detail=said)

@@ -156,6 +156,35 @@ def test_a_wrong_call_is_no_wrong_result(
     assert ours["outcome"] == "failed", "our call of our kernel: no excuse"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.64 GiB of which 5 MiB is free.",
+        "CUDA error: all CUDA-capable devices are busy or unavailable",
+        "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8388608 bytes.",
+    ],
+)
+def test_a_gpu_that_others_fill_fails_no_kernel(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    def raises(kernel: Any, device: str, plain: bool) -> Any:
+        raise RuntimeError(said)
+
+    monkeypatch.setitem(kernel_calls.CHECKS, "ssim", raises)
+    for kind in ("native", "ours"):
+        assert (
+            kernel_probe.run_check("ssim", "splatfix.kernels.ssim", kind, "cpu")["outcome"] == "not-measured"
+        )
+
+
+def test_a_cuda_that_does_not_start_fails_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(device: Any) -> None:
+        raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable")
+
+    monkeypatch.setattr(kernel_probe, "no_gpu", lambda: "")
+    monkeypatch.setattr(torch.cuda, "set_device", busy)
+    result = kernel_probe.run_check("ssim", "splatfix.kernels.ssim", "native", "cuda")
+    assert result["outcome"] == "not-measured" and "does not start" in result["detail"]
+
+
 def test_what_torch_warns_is_why_it_finds_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def is_available() -> bool:
         warnings.warn("CUDA initialization: Error 802: system not yet initialized", stacklevel=1)

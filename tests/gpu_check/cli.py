@@ -8,6 +8,7 @@ import importlib.metadata
 import math
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import splatfix
-from splatfix.core.codec import CodecError, to_json
-from splatfix.core.errors import SplatfixError
-from splatfix.core.files import read_json, write_json, write_text
+from splatfix.core.codec import to_json
+from splatfix.core.files import write_json, write_text
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.scratch import temporary_folder
 
 from . import needs
 from .context import ROOT, SOURCES, Context
 from .plan import Step, StepResult, answer_of, attempt_in_child, run_plan
-from .record import SCHEMA_VERSION, Outcome, Record, exit_code_of, read_record, table
+from .record import SCHEMA_VERSION, Outcome, Record, exit_code_of, table
 
 BUDGET = 480.0
 """Seconds for the whole."""
@@ -73,7 +73,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--work", type=Path, help="folder for environments and logs (default: a temporary one)")
     add("--only", metavar="NAMES", help="these steps and what they need, separated by commas")
-    add("--resume", action="store_true", help="keep what the record in --out says has passed")
     add(
         "--rehearse",
         action="store_true",
@@ -108,8 +107,7 @@ def _whole(options: argparse.Namespace, steps: tuple[Step, ...] | None) -> int:
     if others:
         _say(f"not known, and not tried: {', '.join(others)} in {sources}")
     with temporary_folder() as temporary:
-        work = (options.work or temporary).absolute()
-        work.mkdir(parents=True, exist_ok=True)
+        work = _folder(options.work or temporary)
         site = needs.unpack_wheels(sources, work / "site")
         if lacking := needs.missing():
             return _say(f"Nothing was run: {needs.what_to_carry(lacking)}", UNDETERMINED)
@@ -131,9 +129,19 @@ def _whole(options: argparse.Namespace, steps: tuple[Step, ...] | None) -> int:
             about, why = needs.machine()
             if why:
                 return _say(f"Nothing was run: {why}", UNDETERMINED)
-        options.out.mkdir(parents=True, exist_ok=True)
+        _folder(options.out)
         context = Context(str(work), str(options.out.absolute()), found, site, options.rehearse)
         return _run(options, steps, chosen, context, about)
+
+
+def _folder(path: Path) -> Path:
+    """The absolute path of a folder that files can be written to; made where it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return path.absolute()
+    except OSError as error:
+        raise _Usage(f"nothing can be written to {path}: {error.strerror or error}") from None
 
 
 def _chosen(steps: tuple[Step, ...], only: str | None) -> set[str]:
@@ -177,7 +185,6 @@ def _run(
         if step.name in chosen
     )
     file = options.out.absolute() / "record.json"
-    kept = _kept(file, context.rehearsal, chosen) if options.resume else {}
     context.save(folder / "context.json")
     results: dict[str, StepResult] = {}
     commit = (
@@ -213,9 +220,9 @@ def _run(
     until = began + (options.budget or (math.inf if context.rehearsal else BUDGET))
     if context.rehearsal:  # nothing is timed, so cores are the only limit
         plan = tuple(replace(step, beside=True, limit=step.limit * context.patience) for step in plan)
-        run_plan(plan, attempt, until, ended, kept, os.cpu_count() or 1)
+        run_plan(plan, attempt, until, ended, os.cpu_count() or 1)
     else:
-        run_plan(plan, attempt, until, ended, kept)
+        run_plan(plan, attempt, until, ended)
     final = record()
     write_json(file, to_json(final))
     text = table(final)
@@ -225,22 +232,6 @@ def _run(
         f"Record: {file}" + ("" if context.rehearsal else "; tests/records takes it as gpu_check_<GPU>.json")
     )
     return final.exit_code
-
-
-def _kept(file: Path, rehearsal: bool, chosen: set[str]) -> dict[str, StepResult]:
-    """What an earlier run has shown.
-
-    Raises:
-        _Usage: there is no such record, or it is of the other kind.
-    """
-    try:
-        earlier = read_record(read_json(file, "an earlier record"))
-    except (SplatfixError, CodecError) as error:
-        raise _Usage(f"--resume: {file} is no record that can be continued: {error}") from None
-    if earlier.rehearsal is not rehearsal:
-        raise _Usage(f"--resume: {file} is {'' if earlier.rehearsal else 'not '}of a rehearsal")
-    good = (Outcome.PASSED, Outcome.REHEARSED)
-    return {step.name: step for step in earlier.steps if step.outcome in good and step.name in chosen}
 
 
 def _say(text: str, code: int = PASSED) -> int:

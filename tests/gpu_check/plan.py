@@ -68,7 +68,6 @@ def run_plan(
     attempt: Attempt,
     until: float,
     ended: Callable[[StepResult], None],
-    kept: Mapping[str, StepResult] | None = None,
     workers: int = 4,
 ) -> list[StepResult]:
     """Every step in order; those that run ``beside`` are begun at their turn and waited for by who needs them.
@@ -77,10 +76,9 @@ def run_plan(
         attempt: runs a step within so many seconds.
         until: when the whole must have ended, by ``time.monotonic``.
         ended: called with each result as it comes, one at a time.
-        kept: results of an earlier run, which are not repeated.
         workers: how many may run ``beside`` at a time.
     """
-    results: dict[str, StepResult] = dict(kept or {})
+    results: dict[str, StepResult] = {}
     running: dict[str, Future[None]] = {}
     writing = threading.Lock()
 
@@ -91,9 +89,6 @@ def run_plan(
 
     with ThreadPoolExecutor(max_workers=workers) as pool:
         for number, step in enumerate(steps, 1):
-            if step.name in results:
-                note(results[step.name])
-                continue
             for name in (*step.needs, *step.after):
                 if name in running:
                     running[name].result()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import re
 import sys
 import zipfile
@@ -12,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.codec import to_json
 from splatfix.core.toml import parse_toml
 
 from . import needs
 from .cli import main
 from .context import Context, changes
-from .test_record import GOOD, record
 
 ROOT = Path(__file__).resolve().parents[2]
 Script = Callable[[Path, str], Path]
@@ -116,17 +113,16 @@ def test_sources_are_known_by_their_folders(tmp_path: Path) -> None:
     assert list(known) == ["gsplat", "inria-v1"] and others == ["notes"]
 
 
-@pytest.mark.parametrize("earlier", [None, "{}", json.dumps(to_json(record(GOOD)))])
-def test_only_a_record_of_its_kind_is_resumed(
-    earlier: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("option", ["--out", "--work"])
+def test_a_folder_that_takes_no_files_is_wrong_usage(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from . import cli
 
-    if earlier is not None:
-        (tmp_path / "record.json").write_text(earlier)
+    (tmp_path / "file").touch()
     monkeypatch.setattr(cli, "_stand_in", lambda work: ({}, {}))
-    assert main(["--rehearse", "--resume", "--out", str(tmp_path)]) == 2
-    assert "--resume" in capsys.readouterr().err
+    assert main(["--rehearse", option, str(tmp_path / "file" / "folder")]) == 2
+    assert "nothing can be written to" in capsys.readouterr().err
 
 
 def test_a_context_goes_to_the_child_and_back(tmp_path: Path) -> None:

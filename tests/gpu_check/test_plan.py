@@ -145,19 +145,6 @@ def test_the_budget_bounds_every_step() -> None:
     assert late.outcome is Outcome.SKIPPED
 
 
-def test_what_an_earlier_run_showed_is_kept() -> None:
-    kept = result(step("first"), Outcome.PASSED)
-    ran: list[str] = []
-
-    def run(item: Step, limit: float) -> StepResult:
-        ran.append(item.name)
-        return result(item, Outcome.PASSED)
-
-    steps = [step("first"), step("second", needs=("first",))]
-    results = run_plan(steps, run, time.monotonic() + 100, lambda item: None, {"first": kept})
-    assert ran == ["second"] and results[0] is kept
-
-
 def test_notes_become_an_answer() -> None:
     def fails(context: object, notes: Notes) -> None:
         notes.expect(True, "one", "seen")
