@@ -156,7 +156,7 @@ QUICK = (("diagnose", 0), ("revert --list", 0), ("--help", 0))
 ALL = (
     ("diagnose --imports -v", 0),
     ("diagnose --repo . --save ../facts.json --record ../recorded --json", 0),
-    ("inspect .", 0),
+    ("inspect .", 3),
     ("install --dry-run", 2),
     ("install --dry-run --why --json", 0),
     ("install --resume", 2),

@@ -27,6 +27,6 @@ def test_every_step_is_rehearsed(tmp_path: Path) -> None:
     assert ended.pop("compiled")[0] == "skipped"
     assert {name: end for name, end in ended.items() if end[0] != "rehearsed"} == {}
     assert (done.returncode, record.exit_code, record.rehearsal) == (3, 3, True)
-    assert done.stdout.startswith("REHEARSAL") and "passed" not in done.stdout
+    assert done.stdout.startswith("REHEARSAL") and "| passed |" not in done.stdout
     assert (tmp_path / "rasterizer_cuda.npz").is_file() and (tmp_path / "table.md").is_file()
     assert Outcome.PASSED not in {step.outcome for step in record.steps}
