@@ -235,9 +235,8 @@ def _train_loop(run: Run, progress: Optional[Progress]) -> str:
             began = time.perf_counter()
             train_step(run, run.iteration + 1)
             run.seconds["train"] += time.perf_counter() - began
-            if (
-                run.iteration - run.resumed_at == WARM_UP
-            ):  # just flushed, so the GPU has done what was asked of it
+            if run.iteration - run.resumed_at == WARM_UP:
+                # just flushed, so the GPU has done what was asked of it
                 run.seconds["warm_up"] = run.seconds["train"]
             if progress is not None:
                 progress(_state(run))

@@ -82,12 +82,10 @@ def decode(path: Path, size: Tuple[int, int]) -> Tensor:
     MAX_PIXELS, before they are decoded.
     """
     with _image(path) as image:
-        most = (
-            MAX_PIXELS // 4 if image.mode.startswith("I") else MAX_PIXELS
-        )  # on the way to 8 bits they take 64
-        if (
-            image.width * image.height > most
-        ):  # a JPEG can be decoded at a half, quarter or eighth of its size
+        # on the way from more than 8 bits to 8 they take 64
+        most = MAX_PIXELS // 4 if image.mode.startswith("I") else MAX_PIXELS
+        if image.width * image.height > most:
+            # a JPEG can be decoded at a half, quarter or eighth of its size
             image.draft("RGB", (2 * size[0], 2 * size[1]))
         if image.width * image.height > most:
             raise too_large(
