@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from splatfix.core.runner import ProcessRunner
+from splatfix.facts.machine import nvml
 
 from .context import CHILDREN, SOURCES
 
@@ -79,17 +80,6 @@ def sources_in(folder: Path | None) -> tuple[dict[str, str], list[str]]:
     return known, sorted(there.keys() - known.keys())
 
 
-def driver_version() -> str:
-    """What NVML says the driver's version is, or why it does not."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return str(pynvml.nvmlSystemGetDriverVersion())
-    except pynvml.NVMLError as error:
-        return f"unknown ({error})"
-
-
 def machine() -> tuple[dict[str, str], str]:
     """GPU, torch and Python for the record; and why nothing can be run on a GPU, "" where it can."""
     argv = [sys.executable, CHILDREN / "about_torch.py"]
@@ -107,6 +97,7 @@ def machine() -> tuple[dict[str, str], str]:
         seen = "nvidia-smi is there" if shutil.which("nvidia-smi") else "no nvidia-smi is there"
         return about, f"torch {torch['torch']} sees no GPU ({said[-1].strip() if said else seen})"
     first = torch["gpus"][0]
-    about["driver"] = driver_version()
+    told = nvml.ask()
+    about["driver"] = told.get("driver") or f"unknown ({told.get('error', 'NVML does not tell it')})"
     about |= {"gpu": str(first["name"]), "capability": str(first["cc"]), "gpus": str(len(torch["gpus"]))}
     return about, ""

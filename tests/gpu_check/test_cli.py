@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.core.runner import Completed
 from splatfix.core.toml import parse_toml
 
 from . import needs
@@ -133,3 +134,15 @@ def test_a_context_goes_to_the_child_and_back(tmp_path: Path) -> None:
 
 def test_changes_name_what_differs() -> None:
     assert changes({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "9", "d": "4"}) == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("told", "driver"),
+    [({"driver": "580.95.05"}, "580.95.05"), ({"error": "Not Found"}, "unknown (Not Found)")],
+)
+def test_the_driver_is_named(told: dict[str, str], driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = '{"torch": "2.11.0", "cuda": "13.0", "gpus": [{"name": "H200", "cc": "9.0"}]}'
+    monkeypatch.setattr(needs.ProcessRunner, "run", lambda *_, **__: Completed((), 0, answer, "", 1.0, ""))
+    monkeypatch.setattr(needs.nvml, "ask", lambda: told)
+    about, why = needs.machine()
+    assert about["driver"] == driver and why == ""
