@@ -16,13 +16,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib
+import importlib.machinery
 import json
 import os
 import re
 import shutil
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,7 +88,8 @@ def put(site: Path, variant: str, sabotage: str = "") -> None:
     package.mkdir(parents=True, exist_ok=True)
     for name, text in _package(variant).items():
         (package / name).write_text(text, encoding="utf-8")
-    library, suffix = _library(variant), sysconfig.get_config_var("EXT_SUFFIX")
+    # not sysconfig's: on 3.11 its table is seen half filled by a second thread that asks at the same time
+    library, suffix = _library(variant), importlib.machinery.EXTENSION_SUFFIXES[0]
     target = site.joinpath(*library.split("."))
     shutil.copy2(_compiled(), target.with_name(target.name + suffix))
     described = _description(variant, sabotage)
