@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,15 +10,19 @@ from pathlib import Path
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
 from splatfix.core.table import Table
-from splatfix.facts.model.source import ArchVariable, CodeMatch, NativeModule, Source, Submodule
+from splatfix.facts.model.source import ArchVariable, CodeMatch, NativeModule, Source
 from splatfix.facts.source.build_variables import is_arch_variable
-from splatfix.facts.source.folder import checkout_around, git_folder, read_submodules, sections
+from splatfix.facts.source.folder import git_folder, read_submodules, sections
+from splatfix.facts.source.missing_folders import is_its_own, missing_folders
 from splatfix.facts.source.program import read_packages_of
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
 
 # A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.
 MOST_FOLDERS = 3000
+_DEEPEST = 6
+_NEAR = 3
+_NOT_BUILT = {"test", "tests", "docs"}
 _INCLUDE = re.compile(r'#\s*include\s*"([^"\n]+)"')
 _MOST_TOML = 512 << 10
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
@@ -75,7 +77,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         libraries=script.libraries,
         imports=tuple(name for name in script.imports if name.partition(".")[0] in _OF_SETUPTOOLS),
         needs=read_packages_of(folder, packages, modules).imports,
-        missing_folders=tuple(_missing_folders(folder, script, submodules, reader)),
+        missing_folders=tuple(missing_folders(folder, script, submodules, reader)),
         submodules=submodules,
         clone=git_folder(folder, reader) is not None,
         error="; ".join(filter(None, (script.error, *document.wrong[:3]))),
@@ -94,17 +96,18 @@ class FolderWalk:
     """False when there were too many folders, and the rest was not looked at."""
 
 
-def extension_folders(folder: Path, depth: int = 3, reader: FolderReader | None = None) -> tuple[Path, ...]:
+def extension_folders(folder: Path, reader: FolderReader | None = None) -> tuple[Path, ...]:
     """Folders at or below ``folder`` whose setup.py declares native modules, in order of name.
 
-    Looks ``depth`` levels down, not into build output and not below an extension it found.
+    Not those in build output, and not below an extension it found. More than three levels down, where stacks have their
+    ``modeling/pixel_decoder/ops`` and libraries their examples, only those built with torch count.
     """
-    return walk_extensions(folder, depth, reader=reader).found
+    return walk_extensions(folder, reader=reader).found
 
 
 def walk_extensions(
     folder: Path,
-    depth: int = 3,
+    depth: int = _DEEPEST,
     most: int = MOST_FOLDERS,
     reader: FolderReader | None = None,
     *,
@@ -120,11 +123,13 @@ def walk_extensions(
     seen = 0
     while pending:
         here, left = pending.pop(0)
+        near = depth - left <= _NEAR
         if seen == most:
-            reader.leave_out(folder, f"it holds more than {most} folders; the others are not looked into")
-            return FolderWalk(tuple(sorted(found)), tuple(unreadable), complete=False)
+            if near:
+                reader.leave_out(folder, f"it holds more than {most} folders; the others are not looked into")
+            return FolderWalk(tuple(sorted(found)), tuple(unreadable), complete=not near)
         seen += 1
-        if not (below and here == folder) and _declares_modules(here, reader):
+        if not (below and here == folder) and _declares_modules(here, reader, any_kind=near):
             found.append(here)
         elif left:
             inside = reader.children(here)
@@ -133,14 +138,16 @@ def walk_extensions(
             pending += [
                 (here / item.name, left - 1)
                 for item in inside
-                if item.name not in _OUTPUT and item.is_dir(follow_symlinks=False)
+                if item.name not in _OUTPUT
+                and (depth - left < _NEAR or item.name not in _NOT_BUILT)
+                and item.is_dir(follow_symlinks=False)
             ]
     return FolderWalk(tuple(sorted(found)), tuple(unreadable))
 
 
-def _declares_modules(folder: Path, reader: FolderReader) -> bool:
+def _declares_modules(folder: Path, reader: FolderReader, *, any_kind: bool) -> bool:
     script = read_setup_script(folder / "setup.py", reader)
-    names = ("CUDAExtension", "CppExtension", "Extension", "ext_modules")
+    names = ("CUDAExtension", "CppExtension", *(("Extension", "ext_modules") if any_kind else ()))
     if script.error:
         return any(name in script.source for name in names)
     return script.mentions(*names)
@@ -168,55 +175,8 @@ def _needs_cuda(
         return True
     listed = bool(modules) and all(module.sources for module in modules)
     return not listed and any(
-        _is_its_own(folder, file) for file in reader.files_below(folder, (".cu",), depth=8)
+        is_its_own(folder, file) for file in reader.files_below(folder, (".cu",), depth=8)
     )
-
-
-def _is_its_own(folder: Path, file: Path) -> bool:
-    """No setup.py stands between a source's folder and one of its files."""
-    return not any(is_there(folder / part / "setup.py") for part in file.relative_to(folder).parents[:-1])
-
-
-def _missing_folders(
-    folder: Path, script: SetupScript, empty: tuple[Submodule, ...], reader: FolderReader
-) -> Iterator[str]:
-    """Submodules git has not fetched, and include folders named in setup.py that hold nothing.
-
-    Its own submodules count, and of the checkout around it those that setup.py names; not what it names for old toolkits.
-    """
-    named = set(script.literals) - set(script.for_old_versions)
-    wanted = [
-        item.path
-        for item in empty
-        if any(item.path in text for text in named)
-        or not any(item.path in text for text in script.for_old_versions)
-    ]
-    around = checkout_around(folder)
-    if around != folder and any(".." in text for text in named):
-        wanted += [
-            os.path.relpath(around / item.path, folder).replace("\\", "/")
-            for item in read_submodules(around, reader)
-            if item.empty and any(item.path in text for text in named)
-        ]
-    # "-I" + os.path.join(here, "third_party/glm/") is how the whole Inria family names its one include folder
-    texts = [
-        text for text in (*script.nvcc_flags, *script.include_dirs) if text not in script.for_old_versions
-    ]
-    for call in script.calls("join"):
-        pieces = [item.value for item in call.args if isinstance(item, ast.Constant)]
-        if any(piece in texts for piece in pieces):
-            texts = [*(text for text in texts if text not in pieces), script.joined(call)]
-    wanted += [text for text in texts if text.strip("/").startswith("third_party")]
-    clean = (path.removeprefix("-I").strip().strip("/") for path in wanted)
-    yield from (path for path in dict.fromkeys(clean) if path and _holds_nothing(folder / path))
-
-
-def _holds_nothing(folder: Path) -> bool:
-    try:
-        with os.scandir(folder) as listing:
-            return next(listing, None) is None
-    except (OSError, ValueError):
-        return True
 
 
 def _pyproject(file: Path, reader: FolderReader) -> Table:

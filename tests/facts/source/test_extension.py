@@ -12,6 +12,7 @@ from splatfix.facts import Source, extension_folders, read_source, walk_extensio
 from splatfix.facts.source.extension import code_matches
 from splatfix.knowledge.breakages import source_patterns
 
+Names = tuple[str, ...]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 OWN_CHOICE = '''
@@ -195,6 +196,38 @@ def test_a_submodule_for_old_toolkits_alone(tmp_path: Path) -> None:
         assert read_source(tmp_path).missing_folders == lost
 
 
+@pytest.mark.parametrize(
+    ("setup", "include", "lost"),
+    [
+        ("include_dirs=[join(here, 'eigen')]", "x.h", ("eigen",)),
+        ("sources=['a.cu']", "Eigen/Dense", ("eigen",)),
+        ("sources=['a.cu']", "../eigen/Eigen/Dense", ("eigen",)),
+        ("sources=['a.cu']", "cuda.h", ()),
+    ],
+)
+def test_a_submodule_that_no_build_reads(tmp_path: Path, setup: str, include: str, lost: Names) -> None:
+    """nerfacc was refused for the empty submodules of its benchmarks, DPVO for that of its viewer."""
+    (tmp_path / ".gitmodules").write_text('[submodule "e"]\n\tpath = eigen\n\turl = https://example.org/e\n')
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc" / "a.cu").write_text(f"#include <{include}>\n")
+    (tmp_path / "viewer").mkdir()
+    (tmp_path / "viewer" / "setup.py").write_text("setup()")
+    (tmp_path / "viewer" / "main.cpp").write_text("#include <eigen/x.h>\n")
+    assert source(tmp_path, f"setup(ext_modules=[CUDAExtension('x', {setup})])").missing_folders == lost
+
+
+def test_a_library_that_its_readme_downloads(tmp_path: Path) -> None:
+    """DPVO: wget eigen-3.4.0.zip, unzip into thirdparty. A folder of which nothing is included may be left out."""
+    setup = (
+        "setup(ext_modules=[CUDAExtension('x', include_dirs=[join(here, 'thirdparty/eigen-3.4.0'), 'a/b'])])"
+    )
+    source(tmp_path, setup, "a.cu")
+    (tmp_path / "a.cu").write_text("#include <Eigen/Dense>\n#include <ATen/ATen.h>\n")
+    assert read_source(tmp_path).missing_folders == ("thirdparty/eigen-3.4.0",)
+    (tmp_path / "a.cu").write_text("#include <ATen/ATen.h>\n")
+    assert read_source(tmp_path).missing_folders == ()
+
+
 def test_kernels_of_an_extension_below_are_not_its_own(tmp_path: Path) -> None:
     """Pointnet2_PyTorch's pure package lies around pointnet2_ops_lib, which has the kernels and a setup.py of its own."""
     kernels = ("ops_lib/setup.py", "ops_lib/src/kernel.cu")
@@ -230,13 +263,38 @@ def test_damaged_files_are_said(tmp_path: Path, content: bytes) -> None:
 
 
 def test_extensions_of_a_checkout(tmp_path: Path) -> None:
-    for name in ("submodules/simple-knn", "submodules/deep/er/dgr", "build/old", ".hidden/x"):
+    for name in ("submodules/simple-knn", "submodules/deep/dgr", "build/old", ".hidden/x"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "setup.py").write_text("setup(ext_modules=[])")
     (tmp_path / "tool").mkdir()
     (tmp_path / "tool" / "setup.py").write_text("setup(name='pure')")
-    found = [str(path.relative_to(tmp_path)) for path in extension_folders(tmp_path, depth=4)]
-    assert found == ["submodules/deep/er/dgr", "submodules/simple-knn"]
+    assert extensions(tmp_path) == ["submodules/deep/dgr", "submodules/simple-knn"]
+
+
+def extensions(folder: Path) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in extension_folders(folder)]
+
+
+def test_extensions_far_down(tmp_path: Path) -> None:
+    """Mask2Former's lies in mask2former/modeling/pixel_decoder/ops, SpacetimeGaussians' below thirdparty/."""
+    torch = 'setup(ext_modules=[CUDAExtension("x", ["x.cu"])])'
+    for name, setup in (
+        ("net/modeling/decoder/ops", torch),
+        ("third/party/vendored/cython", "setup(ext_modules=[Extension()])"),
+        ("third/party/torch/tests/cpp", torch),
+        ("a/b/c/d/e/f/ops", torch),
+    ):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "setup.py").write_text(setup)
+    assert extensions(tmp_path) == ["net/modeling/decoder/ops"]
+
+
+def test_far_folders_end_no_walk(tmp_path: Path) -> None:
+    """Those beyond the limit may be a dataset's; the near ones were all looked at."""
+    for number in range(9):
+        (tmp_path / "a" / "b" / "c" / str(number)).mkdir(parents=True)
+    assert walk_extensions(tmp_path, most=8).complete
+    assert not walk_extensions(tmp_path, most=2).complete
 
 
 def test_a_walk_ends_and_names_what_it_could_not_read(
