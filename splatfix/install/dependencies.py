@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,45 +21,112 @@ from splatfix.install.environment import Environment
 from splatfix.plan.steps import InstallDependencies
 
 
-def fetch_dependencies(
-    action: InstallDependencies,
-    installed: Iterable[Distribution],
-    environment: Environment,
-    runner: Runner,
-    folder: Path,
-    log: Path,
-    doing: Callable[[str], None],
-) -> list[Path]:
-    """The wheels to install, in ``folder``; none where everything is there.
+@dataclass(frozen=True)
+class Fetched:
+    """What pip brought."""
 
-    What is installed keeps its version, torch above all: pip is held to it by constraints, and refuses what does not fit.
-    Source distributions are built, as pip does it. The environment is not changed.
+    wheels: tuple[Path, ...] = ()
+    """To be installed; none where everything is there."""
+    left_out: tuple[str, ...] = ()
+    """Optional requirements that pip could not bring, each with what it said."""
 
-    Args:
-        folder: a new one.
 
-    Raises:
-        SplatfixError: ``dependencies-not-found`` with what pip said.
+@dataclass(frozen=True)
+class Fetcher:
+    """Asks pip for wheels that fit beside what is installed. The environment is not changed.
+
+    What is installed and not asked for keeps its version, torch above all: pip is held to it by constraints, and refuses
+    what does not fit. Source distributions are built, as pip does it.
     """
-    pip = environment.installer.pip(environment.python)
-    folder.mkdir(parents=True)
-    report, held = folder / "report.json", folder / "constraints.txt"
-    wanted = {_name_of(text) for text in action.requirements}
-    held.write_text("".join(f"{pin}\n" for pin in _pins(installed, wanted)))
-    index = ["--extra-index-url", action.index] if action.index else []
-    doing("working out what they need")
-    words = ["install", "--dry-run", "--quiet", "--report", str(report), "--constraint", str(held), *index]
-    done = pip_with_index([*words, *action.requirements], pip, runner, log)
-    if not done.ok or not report.is_file():
-        raise _not_found(action, environment, done, log)
-    pins = [_pin(row) for row in parse_json(report.read_text("utf-8")).get("install", ())]
-    if not pins:
-        return []
-    doing(f"fetching {len(pins)} of them")
-    done = pip_with_index(["wheel", "--no-deps", "--wheel-dir", str(folder), *index, *pins], pip, runner, log)
-    if not done.ok:
-        raise _not_found(action, environment, done, log)
-    return sorted(folder.glob("*.whl"))
+
+    action: InstallDependencies
+    installed: Iterable[Distribution]
+    environment: Environment
+    runner: Runner
+    folder: Path
+    """A new one, for the wheels."""
+    log: Path
+    doing: Callable[[str], None]
+
+    def fetch(self) -> Fetched:
+        """The wheels of all requirements; of the optional ones those that can be had.
+
+        Raises:
+            SplatfixError: ``dependencies-not-found`` with what pip said.
+        """
+        try:
+            return Fetched(self._wheels(self.action.requirements, "all"))
+        except SplatfixError as error:
+            if not self.action.optional or error.details.get("network"):
+                raise
+        kept = [text for text in self.action.requirements if text not in self.action.optional]
+        wheels = self._wheels(kept, "needed") if kept else ()
+        left_out: list[str] = []
+        pending = [list(self.action.optional)]
+        while pending:
+            group = pending.pop(0)
+            try:
+                wheels = self._wheels([*kept, *group], f"{len(kept)}-{len(group)}-{len(left_out)}")
+                kept += group
+            except SplatfixError as error:
+                half = len(group) // 2
+                if half:
+                    pending[:0] = [group[:half], group[half:]]
+                else:
+                    left_out.append(f"{group[0]}: {error.what}")
+        return Fetched(wheels, tuple(left_out))
+
+    def _wheels(self, requirements: Sequence[str], name: str) -> tuple[Path, ...]:
+        """The wheels for these, in a folder of their own."""
+        pip = self.environment.installer.pip(self.environment.python)
+        folder = self.folder / name
+        folder.mkdir(parents=True)
+        report, held = folder / "report.json", folder / "constraints.txt"
+        wanted = {_name_of(text) for text in requirements}
+        held.write_text("".join(f"{pin}\n" for pin in _pins(self.installed, wanted)))
+        index = ["--extra-index-url", self.action.index] if self.action.index else []
+        self.doing("working out what they need")
+        words = [
+            "install",
+            "--dry-run",
+            "--quiet",
+            "--report",
+            str(report),
+            "--constraint",
+            str(held),
+            *index,
+        ]
+        done = pip_with_index([*words, *requirements], pip, self.runner, self.log)
+        if not done.ok or not report.is_file():
+            raise self._not_found(requirements, done)
+        pins = [_pin(row) for row in parse_json(report.read_text("utf-8")).get("install", ())]
+        if not pins:
+            return ()
+        self.doing(f"fetching {len(pins)} of them")
+        words = ["wheel", "--no-deps", "--wheel-dir", str(folder), *index]
+        done = pip_with_index([*words, *pins], pip, self.runner, self.log)
+        if not done.ok:
+            raise self._not_found(requirements, done)
+        return tuple(sorted(folder.glob("*.whl")))
+
+    def _not_found(self, requirements: Sequence[str], done: Completed) -> SplatfixError:
+        text = done.stdout + done.stderr
+        said = [line.strip() for line in text.splitlines() if line.lstrip().upper().startswith("ERROR")]
+        if "no such option" in text:
+            how = run(
+                *self.environment.command("install", "--upgrade", "pip"),
+                text="This pip is older than 22.2; upgrade it",
+            )
+        else:
+            how = say("Leave --with-dependencies away, and install what fits with pip.")
+        why = re.sub(r"(?i)^error: ", "", said[0]) if said else done.why()
+        return SplatfixError(
+            "dependencies-not-found",
+            f"pip could not bring {', '.join(requirements)}: {why}",
+            meaning="No version of what is installed may change for them. Nothing was built, and nothing is left of it.",
+            todo=(how, say(f"Full log: {self.log}")),
+            details={"network": "Retrying (" in text},
+        )
 
 
 def _pins(installed: Iterable[Distribution], wanted: set[str]) -> Iterable[str]:
@@ -79,23 +147,3 @@ def _pin(row: dict[str, Any]) -> str:
 
 def _name_of(requirement: str) -> str:
     return canonicalize_name(re.split(r"[<>=!~\[;@ ]", requirement)[0])
-
-
-def _not_found(
-    action: InstallDependencies, environment: Environment, done: Completed, log: Path
-) -> SplatfixError:
-    text = done.stdout + done.stderr
-    said = [line.strip() for line in text.splitlines() if line.startswith("ERROR")]
-    if "no such option" in text:
-        how = run(
-            *environment.command("install", "--upgrade", "pip"),
-            text="This pip is older than 22.2; upgrade it",
-        )
-    else:
-        how = say("Leave --with-dependencies away, and install what fits with pip.")
-    return SplatfixError(
-        "dependencies-not-found",
-        f"pip could not bring {action.subject}: {said[0].removeprefix('ERROR: ') if said else done.why()}",
-        meaning="No version of what is installed may change for them. Nothing was built, and nothing is left of it.",
-        todo=(how, say(f"Full log: {log}")),
-    )

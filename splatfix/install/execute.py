@@ -21,7 +21,7 @@ from splatfix.core.words import counted
 from splatfix.facts import Facts
 from splatfix.install.backup import backup_files, make_backup, note_written, recover, undo_changes
 from splatfix.install.build import Built, build_wheel
-from splatfix.install.dependencies import fetch_dependencies
+from splatfix.install.dependencies import Fetcher
 from splatfix.install.downloads import provide_toolkit
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.edit import digest_of, edited_contents, require_editable, write_edits
@@ -107,6 +107,7 @@ def execute(
                 if work.dependencies
                 else []
             ),
+            *work.lacking,
             *(cache.refused if cache else ()),
         ),
         entry=work.entry.id,
@@ -151,6 +152,7 @@ class _Run:
         self.items = {subject: _Item() for subject in self.plan.subjects}
         self.folder = self.journal.folder_of(self.entry)
         self.dependencies: list[str] = []
+        self.lacking: list[str] = []
 
     def take_steps(self) -> None:
         """Every action in order; builds that follow each other run in parallel."""
@@ -199,18 +201,42 @@ class _Run:
         installed = self.facts.environment.distributions.value or ()
         folder, log = self.folder / "dependencies" / "wheels", self.folder / "dependencies.log"
         written: list[Path] = []
-        for path in fetch_dependencies(action, installed, self.environment, self.runner, folder, log, doing):
+        fetcher = Fetcher(action, installed, self.environment, self.runner, folder, log, doing)
+        fetched = fetcher.fetch()
+        self.lacking = [f"not installed, and its scripts may lack it: {text}" for text in fetched.left_out]
+        for path in fetched.wheels:
             wheel = open_wheel(path)
             doing(f"installing {wheel.name} {wheel.version}")
             self._put_in(wheel, wheel.name)
             written += wheel.destinations(self.environment)
             self.dependencies.append(f"{wheel.name} {wheel.version}")
         shutil.rmtree(folder.parent, ignore_errors=True)
-        if written and action.modules:
-            doing(f"importing {', '.join(action.modules)}")
-            has_gpu = bool(self.facts.machine.gpus.value)
-            check_import(action.modules, written, self.environment, self.runner, has_gpu)
+        if written:
+            self._import_dependencies(action, written)
         return ", ".join(self.dependencies) or "they are there"
+
+    def _import_dependencies(self, action: InstallDependencies, written: list[Path]) -> None:
+        """A failure of what is needed is raised, of what is optional is told."""
+        has_gpu = bool(self.facts.machine.gpus.value)
+        names = {part.partition(".")[0] for path in written for part in path.parts}
+        optional = tuple(name for name in action.optional_modules if name.partition(".")[0] in names)
+
+        def load(modules: tuple[str, ...]) -> None:
+            if modules:
+                self.progress.doing(action, f"importing {', '.join(modules)}")
+                check_import(modules, written, self.environment, self.runner, has_gpu)
+
+        try:
+            load((*action.modules, *optional))
+        except SplatfixError:
+            load(action.modules)
+            for module in optional:
+                try:
+                    load((module,))
+                except SplatfixError as error:
+                    self.lacking.append(
+                        f"{module} cannot be imported, and its scripts may need it: {error.what}"
+                    )
 
     def _provide_toolkit(self, action: ProvideToolkit) -> str:
         step = self._begin(StepRecord(action.kind, action.subject))

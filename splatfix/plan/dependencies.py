@@ -7,11 +7,17 @@ from dataclasses import dataclass, replace
 
 from splatfix.context.commands import pip, python_option
 from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
+from splatfix.context.requirements import name_of, unmet
 from splatfix.core.errors import Problem
 from splatfix.core.step import run
 from splatfix.facts import Facts, Source, read_pins, read_scripts, resolved_folder
 from splatfix.plan.option import Request
-from splatfix.plan.requirements import lacking_requirements, missing_build_tools, undeclared
+from splatfix.plan.requirements import (
+    declared_repositories,
+    lacking_requirements,
+    missing_build_tools,
+    undeclared,
+)
 from splatfix.plan.steps import InstallDependencies, Reason
 
 
@@ -32,6 +38,8 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     """
     wanted: dict[str, str] = {}
     modules: dict[str, None] = {}
+    optional: dict[str, None] = {}
+    optional_modules: dict[str, None] = {}
     notes: list[str] = []
     for source in sources:
         problem = missing_build_tools(facts, source, sources, installing=request.with_dependencies)
@@ -43,16 +51,23 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
             return replace(problem, todo=(*problem.todo, again))
         if problem:
             return problem
-        wanted |= dict.fromkeys(lacking_requirements(facts, source, sources), f"{source.label} needs it")
+        lacking = lacking_requirements(facts, source, sources)
+        wanted |= dict.fromkeys(lacking, f"{source.label} needs it")
         lost = undeclared(facts, source, sources)
+        optional |= dict.fromkeys(_only_declared(facts, source, lost))
         modules |= dict.fromkeys(lost.modules)
         notes += _unknown(f"{source.label} imports", lost)
+        notes += [
+            f"{source.label} asks for {item.module}, which has to be built from {item.address}"
+            for item in declared_repositories(facts, source)
+        ]
     for text in request.sources:
         lost = _lacked_by_scripts(text, facts, sources)
-        wanted |= dict.fromkeys(
-            (name for name in lost.requirements if name not in wanted), "its scripts import it"
-        )
-        modules |= dict.fromkeys(lost.modules)
+        have = {name_of(name) for name in wanted}
+        more = [name for name in lost.requirements if name_of(name) not in have]
+        wanted |= dict.fromkeys(more, "its scripts import it")
+        optional |= dict.fromkeys(more)
+        optional_modules |= dict.fromkeys(name for name in lost.modules if name not in modules)
         notes += _notes(lost, facts, installing=request.with_dependencies)
     if not request.with_dependencies or not wanted:
         return Dependencies(notes=tuple(notes))
@@ -61,9 +76,20 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     index = arguments[-1] if "--extra-index-url" in arguments else ""
     reasons = tuple(Reason(f"{name}: {why}", "the text of its Python files") for name, why in wanted.items())
     step = InstallDependencies(
-        requirements=tuple(wanted), modules=tuple(modules), index=index, reasons=reasons
+        requirements=tuple(wanted),
+        modules=tuple(modules),
+        optional=tuple(name for name in wanted if name in optional),
+        optional_modules=tuple(optional_modules),
+        index=index,
+        reasons=reasons,
     )
     return Dependencies(step, tuple(notes))
+
+
+def _only_declared(facts: Facts, source: Source, lost: MissingModules) -> list[str]:
+    """What it declares and lacks, and is not seen to import when it is imported, nor to need for its build."""
+    needed = {name_of(text) for text in (*lost.requirements, *source.build_requires)}
+    return [] if lost.unknown else [text for text in unmet(facts, source) if name_of(text) not in needed]
 
 
 def _lacked_by_scripts(text: str, facts: Facts, sources: Sequence[Source]) -> MissingModules:

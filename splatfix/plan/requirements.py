@@ -18,7 +18,7 @@ from splatfix.context.requirements import met, name_of, unmet, version_of, versi
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, Interpreter, Source, Torch, read_pins
-from splatfix.knowledge.imports import Repository
+from splatfix.knowledge.imports import Repository, repository_of
 
 # setuptools >= 70.1 writes wheels itself; before, the wheel project did
 _WHEEL_INSIDE = Version("70.1")
@@ -180,13 +180,24 @@ def _lacking(facts: Facts, source: Source, together: Sequence[Source]) -> tuple[
     """(what is lacking to be built, what is lacking to be imported)."""
     to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
     to_build += [text for text in source.build_requires if not met(facts, text)]
-    to_import = list(unmet(facts, source))
+    built = {item.module for item in declared_repositories(facts, source)}
+    to_import = [text for text in unmet(facts, source) if _module_of(text) not in built]
     said = {name_of(text) for text in (*to_build, *to_import)}
     seen = undeclared(facts, source, together).requirements
     to_import += [text for text in seen if name_of(text) not in said]
     if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
         return [item for item in to_build if item != "ninja"], [item for item in to_import if item != "ninja"]
     return to_build, to_import
+
+
+def declared_repositories(facts: Facts, source: Source) -> tuple[Repository, ...]:
+    """What it declares and lacks and pip cannot bring: it has to be compiled against the installed torch."""
+    found = (repository_of(_module_of(text)) for text in unmet(facts, source))
+    return tuple(item for item in found if item)
+
+
+def _module_of(requirement: str) -> str:
+    return name_of(requirement).replace("-", "_")
 
 
 def _not_built(facts: Facts, source: Source, repositories: Sequence[Repository]) -> Problem:

@@ -164,12 +164,16 @@ class ProvideToolkit(PlannedStep):
 
 @dataclass(frozen=True, kw_only=True)
 class InstallDependencies(PlannedStep):
-    """Install what the code imports, and what that needs, with pip; every version that is installed stays as it is."""
+    """Install what the code imports, and what that needs, with pip; every other version that is installed stays as it is."""
 
     kind: str = field(init=False, default="install-dependencies")
     requirements: tuple[str, ...]
     modules: tuple[str, ...] = ()
     """What is imported of it afterwards; a failure takes all of it back."""
+    optional: tuple[str, ...] = ()
+    """Those of the requirements without which the packages can be built and imported: what pip cannot bring is left out."""
+    optional_modules: tuple[str, ...] = ()
+    """What is imported of these afterwards; a failure is told."""
     index: str = ""
     """A second index, for what goes with one build of torch; "" for none."""
 
@@ -179,7 +183,9 @@ class InstallDependencies(PlannedStep):
         return ", ".join(self.requirements)
 
     def _text(self) -> str:
-        return f"install {self.subject} and what they need; nothing that is installed changes its version"
+        return (
+            f"install {self.subject} and what they need; nothing else that is installed changes its version"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

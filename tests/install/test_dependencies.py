@@ -125,12 +125,43 @@ def test_nothing_that_is_installed_changes(environment: Environment, needing: Pa
     carried_out(environment, needing)
     offer(offered, "dacite", "2.0")
     offer(offered, "plyfile", needs="dacite>=2")
-    (needing / "train.py").write_text("import plyfile\n")
+    package = needing / "tiny_probe" / "__init__.py"
+    package.write_text(f"import plyfile\n{package.read_text()}")
     before = snapshot(environment)
     with pytest.raises(SplatfixError) as caught:
         carried_out(environment, needing)
     assert caught.value.code == "dependencies-not-found"
     assert snapshot(environment) == before
+
+
+def test_what_only_scripts_import_stops_nothing(
+    environment: Environment, needing: Path, offered: Path
+) -> None:
+    """mmcv has no wheel for a new Python, and its sdist needs an old setuptools: SpacetimeGaussians' scripts import it.
+    cv2 wants a libGL that a server lacks. The extension needs neither."""
+    (needing / "train.py").write_text("import plyfile, tqdm, mmcv, lpips\n")
+    for name in ("dacite", "plyfile", "tqdm"):
+        offer(offered, name)
+    offer(offered, "lpips", text="raise ImportError('libGL.so.1')\n")
+    outcome = carried_out(environment, needing)
+    assert run_in(environment, "import tiny_probe, plyfile, tqdm; print(tqdm.x)") == "1"
+    left_out, broken = outcome.notes[1:]
+    assert "mmcv" in left_out and "satisfies the requirement" in left_out
+    assert "lpips" in broken and "libGL.so.1" in broken
+
+
+def test_what_is_declared_and_not_imported_stops_nothing(
+    environment: Environment, needing: Path, offered: Path
+) -> None:
+    """MASt3R-SLAM pins torchcodec==0.1 for reading videos, and lietorch, which pip would build without torch."""
+    setup = needing / "setup.py"
+    setup.write_text(
+        setup.read_text().replace("setup(", 'setup(install_requires=["torchcodec==0.1", "lietorch"],')
+    )
+    offer(offered, "dacite")
+    outcome = carried_out(environment, needing)
+    assert [note for note in outcome.notes if "torchcodec==0.1" in note]
+    assert [note for note in outcome.plan.notes if "asks for lietorch, which has to be built" in note]
 
 
 def test_what_cannot_be_had_leaves_nothing(environment: Environment, needing: Path, offered: Path) -> None:

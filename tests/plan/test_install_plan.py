@@ -435,6 +435,7 @@ def test_a_forced_mismatch_is_a_last_resort_and_is_said(tmp_path: Path) -> None:
 def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None:
     inside = cuda_source(tmp_path / "submodules/dgr", "dgr")
     (inside / ".gitmodules").write_text('[submodule "g"]\n\tpath = glm\n\turl = https://x.org/g\n')
+    (inside / "glm.cu").write_text("#include <glm/glm.hpp>\n")
     (tmp_path / ".git").mkdir()
     asked = Request((str(tmp_path),), ("sm_120", "sm_90"))
     found = plan_install(asked, make_context(machine(), Goal(asked.targets)))
