@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from splatfix.certify.model import KernelCheck, Outcome
@@ -13,6 +14,9 @@ from splatfix.core.runner import Completed, Runner
 
 KERNEL_TIMEOUT = 180.0
 """Seconds for one implementation: torch and CUDA start within 20, PTX of a large extension is compiled within a minute or two."""
+AFTER_A_HANG = 30.0
+"""Seconds for each one after the first that hung: a GPU that works answers in less once torch and CUDA have started, and one
+that does not must not be waited for ten times. What needs longer then is not measured, for the fault may be the other's."""
 LOOK_TIMEOUT = 60.0
 IMPLEMENTATIONS = (
     ("ssim", "splatfix.kernels.ssim"),
@@ -49,14 +53,22 @@ def check_kernels(
     there = runner.run([python, "-c", WHICH, *modules], timeout=LOOK_TIMEOUT, env=variables, cwd=staged)
     installed = there.stdout.split()
     checks = []
+    hung = ""
     for kernel, module in IMPLEMENTATIONS:
         if there.ok and module.partition(".")[0] not in installed:
             if module in ALWAYS_NAMED:
                 checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=NOT_INSTALLED))
             continue
         argv = [python, str(folder / STAGED[0]), kernel, module, "--device", device]
-        done = runner.run(argv, timeout=KERNEL_TIMEOUT, env=variables, cwd=staged)
-        checks.append(_outcome_of(kernel, module, done))
+        limit = min(AFTER_A_HANG, KERNEL_TIMEOUT) if hung else KERNEL_TIMEOUT
+        done = runner.run(argv, timeout=limit, env=variables, cwd=staged)
+        found = _outcome_of(kernel, module, done)
+        if done.returncode is None and done.seconds >= limit:
+            if hung:
+                why = f"no answer within {limit:g} seconds, after {hung} had hung on the same device"
+                found = replace(found, outcome=Outcome.NOT_MEASURED, detail=why)
+            hung = hung or module
+        checks.append(found)
     return tuple(checks)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.metadata
 import math
 import os
 import sys
@@ -25,10 +24,16 @@ from . import needs
 from .context import ROOT, SOURCES, Context
 from .plan import Step, StepResult, answer_of, attempt_in_child, run_plan
 from .record import SCHEMA_VERSION, Outcome, Record, exit_code_of, table
+from .steps import STEPS
 
 BUDGET = 480.0
 """Seconds for the whole."""
 PASSED, FAILED, USAGE, UNDETERMINED = 0, 1, 2, 3
+MEANING = {
+    PASSED: "every step passed",
+    FAILED: "a step failed",
+    UNDETERMINED: "nothing failed, and something was skipped",
+}
 MARKS = {
     Outcome.PASSED: "ok",
     Outcome.REHEARSED: "rehearsed",
@@ -38,12 +43,12 @@ MARKS = {
 
 EPILOG = f"""\
 sources that are tried where GPU_SOURCES (or --sources) has a folder of the name: {", ".join(SOURCES)};
-wheels that lie there are unpacked for this run.
+wheels that lie there are installed for this run alone.
 exit codes: 0 every step passed, 1 one failed, 2 wrong usage, 3 no usable GPU, or nothing failed and something was skipped
 """
 
 
-def main(argv: Sequence[str] | None = None, steps: tuple[Step, ...] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS) -> int:
     """Run the plan; ``steps`` are other ones in tests."""
     options = _parser().parse_args(argv)
     try:
@@ -78,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run every step on the CPU with stand-ins; shows nothing of a GPU",
     )
-    add("--budget", type=float, help=f"seconds for the whole (default: {BUDGET:g}; a rehearsal has no limit)")
+    add("--budget", type=float, help=f"seconds for the whole (default: {BUDGET:g}); a rehearsal has no limit")
     add("--list", action="store_true", help="show the steps and end")
     add("--step", help=argparse.SUPPRESS)
     add("--context", type=Path, help=argparse.SUPPRESS)
@@ -88,41 +93,44 @@ def _parser() -> argparse.ArgumentParser:
 
 def _child(options: argparse.Namespace) -> int:
     """One step, in a process of its own."""
-    context = Context.load(options.context)
-    sys.path += [context.site] if context.site else []
-    from .steps import STEPS
-
     (step,) = [step for step in STEPS if step.name == options.step]
-    write_json(options.answer, answer_of(step.run, context))
+    write_json(options.answer, answer_of(step.run, Context.load(options.context)))
     return PASSED
 
 
-def _whole(options: argparse.Namespace, steps: tuple[Step, ...] | None) -> int:
+def _whole(options: argparse.Namespace, steps: tuple[Step, ...]) -> int:
+    chosen = _chosen(steps, options.only)
+    if options.budget is not None and not options.budget > 0:
+        raise _Usage(f"--budget: {options.budget:g} is no number of seconds above 0")
+    if options.list:
+        rows = [
+            f"{number:2} {step.name:<22} {step.limit:4.0f} s  {step.title}"
+            for number, step in enumerate(steps, 1)
+        ]
+        print("\n".join(rows))
+        return PASSED
     sources = Path(options.sources).absolute() if options.sources else None
     if sources and not sources.is_dir():
         raise _Usage(f"GPU_SOURCES: {sources} is no folder")
     found, others = needs.sources_in(sources)
     if sources and not options.rehearse and not found and not list(sources.glob("*.whl")):
         raise _Usage(f"{sources} holds none of: {', '.join(SOURCES)}")
-    if others:
-        _say(f"not known, and not tried: {', '.join(others)} in {sources}")
+    notes = [f"{name} in GPU_SOURCES is no name of a source and was not tried" for name in others]
+    wants = {want for step in steps if step.name in chosen for want in step.wants}
+    if options.rehearse:
+        wants -= {needs.NVCC}  # what stands in for the sources is C++
+    else:
+        wants |= {want for name in found for want in needs.IMPORTED.get(name, ())}
     with temporary_folder() as temporary:
         work = _folder(options.work or temporary)
-        site = needs.unpack_wheels(sources, work / "site")
-        if lacking := needs.missing():
-            return _say(f"Nothing was run: {needs.what_to_carry(lacking)}", UNDETERMINED)
-        if steps is None:
-            from .steps import STEPS  # imports what was just asked for
-
-            steps = STEPS
-        chosen = _chosen(steps, options.only)
-        if options.list:
-            rows = [
-                f"{number:2} {step.name:<22} {step.limit:4.0f} s  {step.title}"
-                for number, step in enumerate(steps, 1)
-            ]
-            print("\n".join(rows))
-            return PASSED
+        try:
+            needs.unpack_wheels(sources, work / "site")
+        except needs.Damaged as error:
+            raise _Usage(f"the wheels in {sources}: {error}") from None
+        # programs such as ninja lie beside the interpreter, also where its folder is not in PATH
+        os.environ["PATH"] += f"{os.pathsep}{Path(sys.executable).parent}"
+        if lost := needs.lacking(wants):
+            return _say(f"Nothing was run: {lost}", UNDETERMINED)
         if options.rehearse:
             about, found = _stand_in(work)
         else:
@@ -130,8 +138,8 @@ def _whole(options: argparse.Namespace, steps: tuple[Step, ...] | None) -> int:
             if why:
                 return _say(f"Nothing was run: {why}", UNDETERMINED)
         _folder(options.out)
-        context = Context(str(work), str(options.out.absolute()), found, site, options.rehearse)
-        return _run(options, steps, chosen, context, about)
+        context = Context(str(work), str(options.out.absolute()), found, options.rehearse)
+        return _run(options, steps, chosen, context, about, tuple(notes))
 
 
 def _folder(path: Path) -> Path:
@@ -147,9 +155,9 @@ def _folder(path: Path) -> Path:
 def _chosen(steps: tuple[Step, ...], only: str | None) -> set[str]:
     """The names of the steps to run: all, or the named ones and what they need."""
     known = {step.name: step for step in steps}
-    pending = only.split(",") if only else list(known)
+    pending = list(known) if only is None else only.split(",")
     if unknown := [name for name in pending if name not in known]:
-        raise _Usage(f"no step is called {', '.join(unknown)}; --list names them")
+        raise _Usage(f"no step is called {', '.join(map(repr, unknown))}; --list names them")
     chosen: set[str] = set()
     while pending:
         name = pending.pop()
@@ -165,7 +173,7 @@ def _stand_in(work: Path) -> tuple[dict[str, str], dict[str, str]]:
 
     os.environ["OMP_NUM_THREADS"] = "1"  # the tensors are tiny, and steps share the cores
     rehearsal.install_driver(work / "driver")
-    about = {"gpu": f"a stand-in for {rehearsal.CARD.name}", "torch": importlib.metadata.version("torch")}
+    about = {"gpu": f"a stand-in for {rehearsal.CARD.name}"}
     return about, rehearsal.write_sources(work / "sources")
 
 
@@ -175,6 +183,7 @@ def _run(
     chosen: set[str],
     context: Context,
     about: dict[str, str],
+    notes: tuple[str, ...],
 ) -> int:
     began = time.monotonic()
     folder = Path(context.work)
@@ -196,11 +205,18 @@ def _run(
 
     def record() -> Record:
         done = tuple(sorted(results.values(), key=lambda result: result.number))
-        seconds = round(time.monotonic() - began, 1)
-        code = exit_code_of(done)
-        version = splatfix.__version__
         return Record(
-            SCHEMA_VERSION, "gpu-check", context.rehearsal, date, version, commit, about, seconds, code, done
+            SCHEMA_VERSION,
+            "gpu-check",
+            context.rehearsal,
+            date,
+            splatfix.__version__,
+            commit,
+            about,
+            round(time.monotonic() - began, 1),
+            exit_code_of(done),
+            done,
+            notes,
         )
 
     def ended(result: StepResult) -> None:
@@ -217,7 +233,7 @@ def _run(
         argv += ["--context", folder / "context.json", "--answer", answer]
         return attempt_in_child(step, numbers[step.name], argv, answer, limit, rehearsal=context.rehearsal)
 
-    until = began + (options.budget or (math.inf if context.rehearsal else BUDGET))
+    until = began + (math.inf if context.rehearsal else BUDGET if options.budget is None else options.budget)
     if context.rehearsal:  # nothing is timed, so cores are the only limit
         plan = tuple(replace(step, beside=True, limit=step.limit * context.patience) for step in plan)
         run_plan(plan, attempt, until, ended, os.cpu_count() or 1)
@@ -231,7 +247,7 @@ def _run(
     _say(
         f"Record: {file}" + ("" if context.rehearsal else "; tests/records takes it as gpu_check_<GPU>.json")
     )
-    return final.exit_code
+    return _say(f"Exit code {final.exit_code}: {MEANING[final.exit_code]}", final.exit_code)
 
 
 def _say(text: str, code: int = PASSED) -> int:

@@ -18,7 +18,6 @@ CHILDREN = Path(__file__).parent / "children"
 DEVICE = "cuda"
 """Also in a rehearsal, where it is the CPU (``rehearsal/cuda_on_cpu.py``): the same calls are made."""
 
-
 PATIENCE = 4.0
 
 
@@ -34,8 +33,6 @@ class Context:
     out: str
     sources: Mapping[str, str]
     """Folders by the names of :data:`SOURCES`."""
-    site: str = ""
-    """Folder with the unpacked wheels that were carried."""
     rehearsal: bool = False
 
     def folder(self, name: str) -> Path:
@@ -66,7 +63,7 @@ class Context:
             Failed: it crashed, ran out of its time, or printed no document.
         """
         argv = [sys.executable, "-m", "splatfix", *map(str, words), "--json", *command]
-        variables = {**os.environ, "PYTHONPATH": _path(self.site, ROOT)}
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *_named()])}
         variables |= {"SPLATFIX_CACHE": str(self.folder("cache"))}
         done = ProcessRunner().run(argv, timeout=timeout * self.patience, env=variables)
         said = f"splatfix {' '.join(map(str, words))}"
@@ -95,7 +92,11 @@ class Context:
 
     def child_variables(self) -> dict[str, str]:
         """Its variables: the checkout's kernels, trainer and test helpers can be imported."""
-        return {**os.environ, "PYTHONPATH": _path(ROOT, ROOT / "tests"), "OMP_WAIT_POLICY": "PASSIVE"}
+        return {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+            "OMP_WAIT_POLICY": "PASSIVE",
+        }
 
     def answer(self, environment: str, script: str, *words: str | Path, timeout: float) -> dict[str, Any]:
         """The JSON object in the last line that a child printed.
@@ -138,7 +139,7 @@ SOURCES = {
 
 
 def make_environment(context: Context, name: str) -> str:
-    """A venv that sees this Python's packages and the carried wheels, so that nothing outside is changed; its interpreter."""
+    """A venv that sees this Python's packages, so that nothing outside is changed; its interpreter."""
     folder = Path(context.work) / "env" / name
     python = folder / "bin" / "python"
     if python.exists():
@@ -147,8 +148,8 @@ def make_environment(context: Context, name: str) -> str:
     if not done.ok:
         raise Failed(f"no venv can be made with {sys.executable}: {done.why()}")
     (site,) = (folder / "lib").glob("python*/site-packages")
-    outer = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    lines = [context.site, *outer] if context.site else outer
+    installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    lines = [*_named(), *installed]
     if context.rehearsal:
         from .rehearsal import stand_in_for_cuda
 
@@ -184,5 +185,6 @@ def error_of(document: Mapping[str, Any]) -> str:
     return f"{error['code']}: {error['what']}" if error else ""
 
 
-def _path(*folders: str | Path) -> str:
-    return os.pathsep.join(str(folder) for folder in folders if str(folder))
+def _named() -> list[str]:
+    """The folders of PYTHONPATH; those of carried wheels are among them."""
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if Path(path).is_absolute()]

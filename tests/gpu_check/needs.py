@@ -2,73 +2,136 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
 import json
 import os
 import shutil
 import sys
-import zipfile
+import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
 from splatfix.core.runner import ProcessRunner
-from splatfix.facts.machine import nvml
 
 from .context import CHILDREN, SOURCES
 
-# The kernels' and the trainer's; what splatfix and builds of extensions import; pytest. Looked for by their metadata:
-# asking for the module pip would turn off setuptools' distutils in this process.
-NEEDED = (
-    "torch",
-    "numpy",
-    "pillow",
-    "typer",
-    "rich",
-    "packaging",
-    "nvidia-ml-py",
-    "pip",
-    "setuptools",
-    "wheel",
-    "ninja",
-    "pytest",
-    *(() if sys.version_info >= (3, 11) else ("tomli",)),
-)
+# Distribution -> what is imported of it. splatfix' own, the kernels' and the test helpers', which every step needs ...
+PACKAGES = {
+    "torch": "torch",
+    "numpy": "numpy",
+    "pytest": "pytest",
+    "packaging": "packaging",
+    "typer": "typer",
+    "rich": "rich",
+    "nvidia-ml-py": "pynvml",
+    **({} if sys.version_info >= (3, 11) else {"tomli": "tomli"}),
+}
+# ... and what some need.
+MORE = {
+    "pillow": "PIL.Image",
+    "pip": "pip",
+    "setuptools": "setuptools",
+    "wheel": "wheel|setuptools.command.bdist_wheel",  # setuptools 70.1 has its own
+    "ninja": "ninja",
+    "jaxtyping": "jaxtyping",
+}
+NVCC, COMPILER, HEADER = "nvcc", "a C++ compiler", "Python.h"
+TOOLS = (NVCC, COMPILER, HEADER)
+"""Where splatfix finds none, nothing can be compiled."""
+BUILD = ("pip", "setuptools", "wheel", "ninja", *TOOLS)
+"""What compiling an extension needs."""
+IMPORTED = {"gsplat": ("jaxtyping",)}
+"""Source -> what it imports beyond :data:`PACKAGES`."""
 
 
-def missing(needed: Iterable[str] | None = None) -> list[str]:
-    """The distributions that this Python lacks."""
-    return [name for name in (NEEDED if needed is None else needed) if not _is_there(name)]
+class Damaged(Exception):
+    """The carried wheels cannot be unpacked; the message says why."""
 
 
-def _is_there(name: str) -> bool:
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+def lacking(wants: Iterable[str]) -> str:
+    """What this Python and this machine lack, and how to bring it, in a line; "" for nothing.
+
+    Args:
+        wants: of :data:`MORE` and :data:`TOOLS`.
+    """
+    wanted = set(wants)
+    modules = {**PACKAGES, **{name: module for name, module in MORE.items() if name in wanted}}
+    absent, broken = missing(modules)
+    said = [*broken]
+    if absent:
+        version = ".".join(map(str, sys.version_info[:2]))
+        names = " ".join(absent)
+        said.append(
+            f"this Python lacks {', '.join(absent)}; fetch the wheels with their dependencies on a machine of this kind: "
+            f"python3 -m pip download --only-binary=:all: --python-version {version} --dest DIR {names}; "
+            f"and carry them: python3 tests/gpu_check --sources DIR"
+        )
+    if not said and (lost := tools_missing(wanted)):
+        said.append(f"no {' and no '.join(lost)} is here, which compiling needs (--only leaves steps out)")
+    return "; ".join(said)
 
 
-def what_to_carry(lacking: Iterable[str]) -> str:
-    """What is missing and how to bring it, in a line."""
-    names = " ".join(lacking)
-    return (
-        f"this Python lacks {names.replace(' ', ', ')}. Carry the wheels in the folder of the sources: "
-        f"python3 -m pip download --no-deps --only-binary=:all: --dest DIR {names}; make gpu-check GPU_SOURCES=DIR"
-    )
+def missing(modules: dict[str, str]) -> tuple[list[str], list[str]]:
+    """The distributions that are not here, and in words those that are and do not import; each is imported in a child."""
+    argv = [
+        sys.executable,
+        CHILDREN / "there.py",
+        *(f"{name}={module}" for name, module in modules.items()),
+    ]
+    done = ProcessRunner().run(argv, timeout=120)
+    absent: dict[str, None] = {}
+    broken, left = [], list(modules)
+    for line in done.stdout.splitlines():
+        try:
+            row = json.loads(line)
+            name, problem, lacks = row["name"], row["problem"], row["lacks"]
+        except (ValueError, KeyError, TypeError):
+            continue  # what a package printed
+        left.remove(name)
+        absent.update(dict.fromkeys(lacks))
+        if problem and not lacks:
+            broken.append(f"{name} does not import here: {problem}")
+    if left:
+        broken.append(f"{left[0]} does not import here: {done.why() or 'its import ended Python'}")
+    return list(absent), broken
 
 
-def unpack_wheels(sources: Path | None, site: Path) -> str:
-    """Unpack the wheels that lie beside the sources, and let this Python find them; the folder, or "" where there are none."""
+def tools_missing(wanted: set[str]) -> list[str]:
+    """Those of :data:`TOOLS` that are wanted and that splatfix does not find."""
+    if not wanted.intersection(TOOLS):
+        return []
+    from splatfix.facts import gather
+
+    machine = gather(sys.executable).machine
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    there = {NVCC: machine.toolkits.value, COMPILER: machine.compilers.value, HEADER: header.is_file()}
+    return [name for name in TOOLS if name in wanted and not there[name]]
+
+
+def unpack_wheels(sources: Path | None, site: Path) -> None:
+    """Install the wheels that lie beside the sources into a folder of the run, and let this Python and its children find them.
+
+    Raises:
+        Damaged: pip cannot.
+    """
     wheels = sorted(sources.glob("*.whl")) if sources else []
-    for wheel in wheels:
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(site)
     if not wheels:
-        return ""
-    sys.path.append(str(site))
-    importlib.invalidate_caches()
-    return str(site)
+        return
+    carried = [wheel for wheel in wheels if wheel.name.startswith("pip-")]
+    pip = [str(carried[0] / "pip")] if carried else ["-m", "pip"]
+    argv = [sys.executable, *pip, "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
+    argv += ["--no-cache-dir", "--disable-pip-version-check", "--target", str(site), *map(str, wheels)]
+    done = ProcessRunner().run(argv, timeout=300)
+    if not done.ok:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
+        raise Damaged(said[-1].removeprefix("ERROR: ") if said else done.why())
+    put_first("PYTHONPATH", site)
+    put_first("PATH", site / "bin")
+    sys.path.insert(0, str(site))
+
+
+def put_first(variable: str, folder: Path) -> None:
+    """Let this process and its children look into a folder first."""
+    os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable, "")]))
 
 
 def sources_in(folder: Path | None) -> tuple[dict[str, str], list[str]]:
@@ -82,8 +145,9 @@ def sources_in(folder: Path | None) -> tuple[dict[str, str], list[str]]:
 
 def machine() -> tuple[dict[str, str], str]:
     """GPU, torch and Python for the record; and why nothing can be run on a GPU, "" where it can."""
-    argv = [sys.executable, CHILDREN / "about_torch.py"]
-    done = ProcessRunner().run(argv, timeout=120, env=dict(os.environ))
+    from splatfix.facts.machine import nvml
+
+    done = ProcessRunner().run([sys.executable, CHILDREN / "about_torch.py"], timeout=120)
     about = {"python": ".".join(map(str, sys.version_info[:3]))}
     try:
         torch = json.loads(done.stdout.splitlines()[-1])

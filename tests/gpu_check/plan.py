@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +59,11 @@ class Step:
     after: tuple[str, ...] = ()
     """Steps that must have ended, however."""
     beside: bool = False
-    """It leaves the GPU alone, so others run meanwhile: compiling."""
+    """Others run meanwhile: it compiles most of the time."""
+    wants: tuple[str, ...] = ()
+    """What must be there beside what every step needs; see ``needs``."""
+    kept: bool = False
+    """Its limit is kept for it at the end of the whole."""
 
 
 Attempt = Callable[[Step, float], StepResult]
@@ -68,7 +74,7 @@ def run_plan(
     attempt: Attempt,
     until: float,
     ended: Callable[[StepResult], None],
-    workers: int = 4,
+    workers: int = 8,
 ) -> list[StepResult]:
     """Every step in order; those that run ``beside`` are begun at their turn and waited for by who needs them.
 
@@ -81,11 +87,19 @@ def run_plan(
     results: dict[str, StepResult] = {}
     running: dict[str, Future[None]] = {}
     writing = threading.Lock()
+    kept = sum(step.limit for step in steps if step.kept)
 
     def note(result: StepResult) -> None:
         with writing:
             results[result.name] = result
             ended(result)
+
+    def run(number: int, step: Step) -> None:
+        left = min(step.limit, until - time.monotonic() - (0.0 if step.kept else kept))
+        if left < SHORTEST:
+            note(_skipped(number, step, "the time for the whole plan was spent before its turn"))
+        else:
+            note(attempt(step, left))
 
     with ThreadPoolExecutor(max_workers=workers) as pool:
         for number, step in enumerate(steps, 1):
@@ -93,16 +107,13 @@ def run_plan(
                 if name in running:
                     running[name].result()
             lost = [results[name] for name in step.needs if not _good(results[name])]
-            left = min(step.limit, until - time.monotonic())
             if lost:
                 why = f"it needs the step {lost[0].name}, which {_ended(lost[0])}"
                 note(_skipped(number, step, why))
-            elif left < SHORTEST:
-                note(_skipped(number, step, "the time for the whole plan was spent before its turn"))
             elif step.beside:
-                running[step.name] = pool.submit(lambda step, left: note(attempt(step, left)), step, left)
+                running[step.name] = pool.submit(run, number, step)
             else:
-                note(attempt(step, left))
+                run(number, step)
         for future in running.values():
             future.result()
     return [results[step.name] for step in steps]
@@ -139,7 +150,7 @@ def attempt_in_child(
     if not done.ok:
         return failed(done.why())
     try:
-        document = json.loads(answer.read_text(encoding="utf-8"))
+        document = json.loads(without_serials(answer.read_text(encoding="utf-8")))
         claims = from_json(tuple[Claim, ...], document["claims"])
         problems = from_json(tuple[str, ...], document["problems"])
         skipped, numbers = document["skipped"], document["numbers"]
@@ -171,6 +182,16 @@ def answer_of(run: Callable[[Any, Notes], None], context: Any) -> dict[str, Any]
         "problems": notes.problems,
         "numbers": notes.numbers,
     }
+
+
+_UUID = re.compile(r"(?:GPU-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+
+
+def without_serials(text: str) -> str:
+    """With the UUIDs of GPUs hashed, as a certificate has them: a record is public."""
+    return _UUID.sub(
+        lambda found: f"sha256:{hashlib.sha256(f'GPU-{found[1]}'.encode()).hexdigest()[:16]}", text
+    )
 
 
 def _short(text: str) -> str:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from splatfix.core.codec import CodecError, Spelled, from_json
 
-SCHEMA_VERSION = 3
-"""1 and 2 were flat lists of steps without claims."""
+SCHEMA_VERSION = 4
+"""1 and 2 were flat lists of steps without claims, 3 had no notes."""
 
 TESTED = ("tests/records", "gpu_check_*.json")
 """Where records of real visits lie; a test reads each of them through :func:`read_record`."""
@@ -65,6 +65,8 @@ class Record:
     seconds: float
     exit_code: int
     steps: tuple[StepResult, ...]
+    notes: tuple[str, ...] = ()
+    """What was given and not used, such as a folder in GPU_SOURCES of an unknown name."""
 
 
 def read_record(document: Any) -> Record:
@@ -121,7 +123,10 @@ def table(record: Record) -> str:
         if any(step.outcome is outcome for step in record.steps)
     }
     words = ", ".join(f"{number} {outcome.value}" for outcome, number in counted.items())
-    return "\n".join([*lines, "", f"{words}; {record.seconds:.0f} s; exit code {record.exit_code}", ""])
+    notes = [f"Note: {note}" for note in record.notes]
+    return "\n".join(
+        [*lines, "", *notes, f"{words}; {record.seconds:.0f} s; exit code {record.exit_code}", ""]
+    )
 
 
 def _what(record: Record) -> str:

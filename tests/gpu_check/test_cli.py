@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import ast
+import os
 import re
+import shutil
+import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from splatfix.core.files import read_json
 from splatfix.core.runner import Completed
 from splatfix.core.toml import parse_toml
+from splatfix.facts import Fact
+from splatfix.facts.machine import nvml
 
-from . import needs
+from . import cli, needs
 from .cli import main
 from .context import Context, changes
+from .plan import Step
+from .record import Claim, Outcome, StepResult, read_record
+from .steps import STEPS
 
 ROOT = Path(__file__).resolve().parents[2]
 Script = Callable[[Path, str], Path]
@@ -38,7 +49,10 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
     [
         (("--sources", "nowhere"), "no folder"),
         (("--sources", "."), "holds none of"),
-        (("--only", "facts,dance"), "no step is called dance"),
+        (("--only", "facts,dance"), "no step is called 'dance'"),
+        (("--only", ""), "no step is called ''"),
+        (("--budget", "0"), "no number of seconds above 0"),
+        (("--budget", "nan"), "no number of seconds above 0"),
     ],
 )
 def test_wrong_usage(
@@ -57,11 +71,72 @@ def test_wrong_usage(
 def test_missing_packages_are_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(needs, "NEEDED", ("torch", "no-such-thing", "nor-this"))
+    monkeypatch.setattr(needs, "PACKAGES", {"torch": "torch", "no-such-thing": "no_such", "nor-this": "nor"})
     assert main(["--out", str(tmp_path / "out")]) == 3
     line = one_line(capsys)
-    assert "lacks no-such-thing, nor-this" in line and "--dest DIR no-such-thing nor-this" in line
+    assert "lacks no-such-thing, nor-this" in line and "--dest DIR no-such-thing nor-this;" in line
+    assert "--no-deps" not in line, "pip brings what they need"
     assert not (tmp_path / "out").exists()
+
+
+def distribution(site: Path, name: str, code: str, requires: str = "") -> None:
+    """One whose metadata is there, whatever its code does."""
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    lines = [f"Requires-Dist: {one}" for one in requires.split()]
+    (info / "METADATA").write_text(
+        "\n".join(["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0", *lines])
+    )
+    (site / f"{name}.py").write_text(code)
+
+
+@pytest.mark.parametrize(
+    ("code", "absent", "broken"),
+    [
+        ("", [], ""),
+        ("import cliquer", ["cliquer", "sympathy"], ""),
+        ("raise OSError('libcudart.so.13: not found')", ["cliquer", "sympathy"], ""),
+        ("import os; os.abort()", [], "thing does not import here: ended by SIGABRT"),
+    ],
+)
+def test_what_is_there_is_imported(
+    code: str, absent: list[str], broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata alone shows nothing; of what does not import, all that it needs and that is not there is named."""
+    distribution(tmp_path, "thing", code, "middle cliquer;python_version>'3' never;extra=='x'")
+    distribution(tmp_path, "middle", "", "sympathy")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = needs.missing({"packaging": "packaging", "thing": "thing"})
+    assert (sorted(found[0]), found[1]) == (absent, [broken] if broken else [])
+
+
+def test_one_that_does_not_import_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distribution(tmp_path, "thing", "raise OSError('libcudart.so.13')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert needs.missing({"thing": "thing"}) == ([], ["thing does not import here: OSError: libcudart.so.13"])
+
+
+def test_setuptools_may_bring_wheel() -> None:
+    assert needs.missing({"wheel": "no_such_module|setuptools"}) == ([], [])
+
+
+@pytest.mark.parametrize("lost", [("toolkits",), ("toolkits", "compilers")])
+def test_a_compiler_is_asked_for_first(lost: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    import splatfix.facts
+
+    facts = splatfix.facts.gather(sys.executable)
+    none: dict[str, Any] = {name: Fact((), "nowhere") for name in lost}
+    without = replace(facts, machine=replace(facts.machine, **none))
+    monkeypatch.setattr(splatfix.facts, "gather", lambda python: without)
+    monkeypatch.setattr(needs, "PACKAGES", {})
+    line = needs.lacking([needs.NVCC, needs.COMPILER])
+    assert "no nvcc" in line and ("C++" in line) == (len(lost) == 2)
+    assert needs.lacking([]) == ""
+
+
+def test_what_steps_want_is_known() -> None:
+    wanted = {want for step in STEPS for want in step.wants}
+    assert wanted <= {*needs.MORE, *needs.TOOLS} and needs.NVCC in wanted
 
 
 def test_what_is_needed_is_what_splatfix_declares() -> None:
@@ -69,7 +144,35 @@ def test_what_is_needed_is_what_splatfix_declares() -> None:
     declared = [*project["dependencies"], *project["optional-dependencies"]["certify"]]
     names = {re.match(r"[\w-]+", text)[0] for text in declared}  # type: ignore[index]
     # fastjsonschema is imported for a --knowledge file only, tomli before Python 3.11
-    assert names - {"fastjsonschema", "tomli"} <= set(needs.NEEDED)
+    assert names - {"fastjsonschema", "tomli"} <= needs.PACKAGES.keys() | needs.MORE.keys()
+
+
+def test_an_older_python_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(__file__).with_name("__main__.py")
+    text = path.read_text(encoding="ascii")
+    ast.parse(text, feature_version=(3, 4))
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
+    with pytest.raises(SystemExit) as end:
+        exec(compile(text, str(path), "exec"), {"__file__": str(path), "__name__": "__main__"})
+    assert end.value.code == 3
+    assert "Python 3.10 or newer is needed" in one_line(capsys)
+
+
+def test_the_list_needs_nothing() -> None:
+    """Of a Python without any package."""
+    argv = [sys.executable, "-I", "-S", str(Path(__file__).parent), "--list"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, len(STEPS)), done.stderr
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
+def test_make_says_the_exit_code(script: Script, tmp_path: Path) -> None:
+    python = script(tmp_path / "python", "#!/bin/sh\nexit 3\n")
+    argv = ["make", "-s", "-C", str(ROOT), "gpu-check", f"PYTHON={python}"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert "exit code 3" in done.stderr.splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -89,22 +192,80 @@ def test_without_a_usable_gpu_nothing_is_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     python = script(tmp_path / "python", f"#!/bin/sh\necho '{torch}'\n")
+    monkeypatch.setattr(needs, "lacking", lambda wants: "")
     monkeypatch.setattr(sys, "executable", str(python))
     assert main(["--out", str(tmp_path / "out")]) == 3
     assert said in one_line(capsys)
     assert not (tmp_path / "out").exists()
 
 
-def test_carried_wheels_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What carried wheels change is put back."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    with zipfile.ZipFile(tmp_path / "carried_thing-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("carried_thing.py", "")
-        wheel.writestr("carried_thing-1.0.dist-info/METADATA", "Name: carried-thing\nVersion: 1.0\n")
-    assert needs.missing(["carried-thing"]) == ["carried-thing"]
-    assert needs.unpack_wheels(tmp_path, tmp_path / "site") == str(tmp_path / "site")
-    assert needs.missing(["carried-thing"]) == []
-    assert importlib.metadata.version("carried-thing") == "1.0"
-    assert needs.unpack_wheels(None, tmp_path / "other") == ""
+    for name in ("PATH", "PYTHONPATH"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+
+
+def wheel(folder: Path, name: str, files: dict[str, str]) -> Path:
+    """A pure one."""
+    path, info = folder / f"{name}-1.0-py3-none-any.whl", f"{name}-1.0.dist-info"
+    files = {**files, f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"}
+    files[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    record = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(path, "w") as archive:
+        for place, text in {**files, f"{info}/RECORD": record}.items():
+            about = zipfile.ZipInfo(place)
+            about.external_attr = 0o100755 << 16
+            archive.writestr(about, text)
+    return path
+
+
+@pytest.mark.usefixtures("_paths")
+def test_carried_wheels_are_found(tmp_path: Path) -> None:
+    """Their programs too: ninja's lies where only an installer looks."""
+    program = {"carried_thing-1.0.data/scripts/carried-program": "#!python\nprint('here')\n"}
+    wheel(tmp_path, "carried_thing", {"carried_thing.py": "", **program})
+    modules = {"carried_thing": "carried_thing"}
+    assert needs.missing(modules) == (["carried_thing"], [])
+    needs.unpack_wheels(tmp_path, tmp_path / "site")
+    assert needs.missing(modules) == ([], [])
+    assert shutil.which("carried-program") == str(tmp_path / "site" / "bin" / "carried-program")
+    environment = Context(str(tmp_path), "out", {}).python("env")
+    done = subprocess.run([environment, "-c", "import carried_thing"], check=False)
+    assert done.returncode == 0, "the environments under test see it"
+
+
+@pytest.mark.parametrize("damaged", [b"", b"PK\x03\x04 no archive"])
+def test_a_damaged_wheel_is_one_line(
+    damaged: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "carried_thing-1.0-py3-none-any.whl").write_bytes(damaged)
+    assert main(["--sources", str(tmp_path)]) == 2
+    assert "carried_thing-1.0" in one_line(capsys)
+
+
+def test_what_is_not_tried_is_in_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sources" / "gsplatt").mkdir(parents=True)
+    (tmp_path / "sources" / "gsplat").mkdir()
+    step = Step("one", "One", 60.0, lambda context, notes: None)
+    monkeypatch.setattr(needs, "lacking", lambda wants: "")
+    monkeypatch.setattr(needs, "machine", lambda: ({"gpu": "a card"}, ""))
+    seen: list[Sequence[str]] = []
+
+    def passed(step: Step, number: int, argv: Sequence[str], *_: object, **__: object) -> StepResult:
+        seen.append(argv)
+        return StepResult(number, step.name, step.title, Outcome.PASSED, claims=(Claim("a", "b"),))
+
+    monkeypatch.setattr(cli, "attempt_in_child", passed)
+    argv = ["--sources", str(tmp_path / "sources"), "--out", str(tmp_path / "out")]
+    assert main(argv, (step,)) == 0
+    record = read_record(read_json(tmp_path / "out" / "record.json", "the record"))
+    assert len(record.notes) == 1 and "gsplatt" in record.notes[0] and len(seen) == 1
+    said = capsys.readouterr()
+    assert "gsplatt" in said.out and said.err.splitlines()[-1] == "Exit code 0: every step passed"
 
 
 def test_sources_are_known_by_their_folders(tmp_path: Path) -> None:
@@ -118,16 +279,15 @@ def test_sources_are_known_by_their_folders(tmp_path: Path) -> None:
 def test_a_folder_that_takes_no_files_is_wrong_usage(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from . import cli
-
     (tmp_path / "file").touch()
+    monkeypatch.setattr(needs, "lacking", lambda wants: "")
     monkeypatch.setattr(cli, "_stand_in", lambda work: ({}, {}))
     assert main(["--rehearse", option, str(tmp_path / "file" / "folder")]) == 2
     assert "nothing can be written to" in capsys.readouterr().err
 
 
 def test_a_context_goes_to_the_child_and_back(tmp_path: Path) -> None:
-    context = Context(str(tmp_path), "out", {"gsplat": "/x"}, "site", True)
+    context = Context(str(tmp_path), "out", {"gsplat": "/x"}, True)
     context.save(tmp_path / "context.json")
     assert Context.load(tmp_path / "context.json") == context
 
@@ -143,6 +303,6 @@ def test_changes_name_what_differs() -> None:
 def test_the_driver_is_named(told: dict[str, str], driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = '{"torch": "2.11.0", "cuda": "13.0", "gpus": [{"name": "H200", "cc": "9.0"}]}'
     monkeypatch.setattr(needs.ProcessRunner, "run", lambda *_, **__: Completed((), 0, answer, "", 1.0, ""))
-    monkeypatch.setattr(needs.nvml, "ask", lambda: told)
+    monkeypatch.setattr(nvml, "ask", lambda: told)
     about, why = needs.machine()
     assert about["driver"] == driver and why == ""

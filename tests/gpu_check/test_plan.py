@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,46 @@ def test_the_budget_bounds_every_step() -> None:
     assert late.outcome is Outcome.SKIPPED
 
 
+def test_time_is_kept_for_taking_back() -> None:
+    """Whatever ran before: an installation that hangs is ended in time for it."""
+    limits: dict[str, float] = {}
+
+    def run(item: Step, limit: float) -> StepResult:
+        limits[item.name] = limit
+        return result(item, Outcome.PASSED)
+
+    last = replace(step("take-back", after=("hangs", "late")), limit=45.0, kept=True)
+    late = step("late", beside=True, after=("hangs",))
+    found = run_plan([step("hangs"), late, last], run, time.monotonic() + 52, lambda item: None)
+    assert limits["hangs"] <= 7.0 and limits["take-back"] > 40
+    (_, *_, end) = found
+    assert end.outcome is Outcome.PASSED
+
+
+def test_a_step_that_waited_has_what_is_left() -> None:
+    """One that runs beside others is given its time when it begins, not when it was put in line."""
+    limits: dict[str, float] = {}
+
+    def run(item: Step, limit: float) -> StepResult:
+        limits[item.name] = limit
+        time.sleep(1.0)
+        return result(item, Outcome.PASSED)
+
+    steps = [step("first", beside=True), step("second", beside=True)]
+    run_plan(steps, run, time.monotonic() + 20, lambda item: None, workers=1)
+    assert limits["second"] <= 19.1
+
+
+def test_serial_numbers_stay_out_of_records(tmp_path: Path) -> None:
+    uuid = "a1b2c3d4-0000-1111-2222-333344445555"
+    said = ANSWER.replace('"b"', f'"GPU-{uuid} and {uuid}"')
+    answer = tmp_path / "answer.json"
+    argv = [sys.executable, "-c", WRITE, str(answer), said]
+    found = attempt_in_child(step("one"), 1, argv, answer, 30.0, rehearsal=False)
+    first, second = found.claims[0].shown_by.split(" and ")
+    assert first == second and first.startswith("sha256:") and uuid[:8] not in first
+
+
 def test_notes_become_an_answer() -> None:
     def fails(context: object, notes: Notes) -> None:
         notes.expect(True, "one", "seen")
@@ -167,5 +208,9 @@ def test_the_plan_is_in_order() -> None:
     for place, item in enumerate(STEPS):
         assert {*item.needs, *item.after} <= set(names[:place]), item.name
     assert [item.name for item in STEPS if item.beside] == [
-        f"install-{name}" for name in ("inria-2024", "mip-splatting", "taming-3dgs", "gsplat")
+        "install-stack",
+        "install-gsplat",
+        "visible",
+        *(f"install-{name}" for name in ("inria-2024", "mip-splatting", "taming-3dgs")),
     ]
+    assert [item.name for item in STEPS if item.kept] == ["take-back"]

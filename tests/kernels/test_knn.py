@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from splatfix.kernels import knn as module
 from splatfix.kernels.knn import available_engines, distCUDA2, knn, last_engine
 
+from .knn_clouds import KINDS, cloud
+
 ENGINES = available_engines()
 FLT_MAX = torch.finfo(torch.float32).max
 
@@ -25,39 +27,6 @@ def mean_of_three(points: torch.Tensor) -> torch.Tensor:
     squared = all_squared(points, points)
     squared.fill_diagonal_(float("inf"))
     return squared.sort(1)[0][:, :3].mean(1)
-
-
-def cloud(kind: str, count: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    g = torch.Generator().manual_seed(seed)
-    uniform = torch.rand(count, 3, generator=g, dtype=torch.float64)
-    normal = torch.randn(count, 3, generator=g, dtype=torch.float64)
-    if kind == "clustered":  # dense flat clusters of many sizes, and stragglers far away
-        centres = torch.randn(12, 3, generator=g, dtype=torch.float64)
-        which = torch.randint(0, 12, (count,), generator=g)
-        size = 10.0 ** (-3 * torch.rand(12, 1, generator=g, dtype=torch.float64))
-        points = centres[which] + normal * size[which] * torch.tensor([1.0, 0.5, 0.02])
-        straggler = torch.rand(count, generator=g) < 0.05
-        points[straggler] = normal[straggler] * 50
-    elif kind == "duplicated":
-        points = uniform[torch.randint(0, max(1, count // 6), (count,), generator=g)]
-    elif kind == "one point":
-        points = uniform[:1].expand(count, 3).clone()
-    elif kind == "collinear":
-        points = uniform[:, :1] * torch.tensor([1.0, -2.0, 0.5])
-    elif kind == "planar":
-        points = uniform * torch.tensor([1.0, 0.0, 1.0])
-    elif kind == "grid":  # equal distances everywhere
-        points = torch.randint(0, 5, (count, 3), generator=g).double()
-    elif kind == "far":
-        points = uniform + torch.tensor([1e5, -1e5, 1e5])
-    elif kind == "tiny":
-        points = uniform * 1e-12
-    else:
-        points = uniform
-    return points.to(dtype)
-
-
-KINDS = ["uniform", "clustered", "duplicated", "one point", "collinear", "planar", "grid", "far", "tiny"]
 
 
 def assert_close(found: torch.Tensor, expected: torch.Tensor) -> None:
@@ -277,13 +246,3 @@ def test_a_million_clustered_points_agree_with_scipy():
     found, _ = spatial.cKDTree(points.double().numpy()).query(points.double().numpy(), k=4, workers=-1)
     expected = torch.from_numpy(found[:, 1:]).square().mean(1)
     assert torch.allclose(distCUDA2(points, engine="torch").double(), expected, rtol=1e-6, atol=0)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-@pytest.mark.parametrize("kind", KINDS)
-def test_cuda_equals_cpu(kind):
-    points = cloud(kind, 5000, 1)
-    assert torch.allclose(
-        distCUDA2(points.cuda()).cpu(), distCUDA2(points, engine="torch"), rtol=1e-5, atol=0
-    )

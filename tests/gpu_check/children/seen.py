@@ -1,4 +1,4 @@
-"""How many GPUs there are under each form of CUDA_VISIBLE_DEVICES: seen.py torch|splatfix FORM...; JSON in the last line.
+"""Which GPUs there are, in order, under each form of CUDA_VISIBLE_DEVICES: seen.py torch|splatfix FORM...; JSON in the last line.
 
 Each form is asked in a fork that has not touched CUDA yet, because CUDA reads the variable once; `unset` is no value.
 """
@@ -9,21 +9,26 @@ import sys
 from collections.abc import Callable
 
 
-def by_torch() -> int:
+def by_torch() -> list[str]:
+    """What CUDA lists; torch's own count reads NVML instead."""
     import torch
 
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not torch.cuda.is_available():
+        return []
+    cards = map(torch.cuda.get_device_properties, range(torch._C._cuda_getDeviceCount()))
+    return [str(getattr(card, "uuid", card.name)) for card in cards]  # torch 2.4 and newer tell the UUID
 
 
-def by_splatfix() -> int:
+def by_splatfix() -> list[str]:
     from splatfix.context import make_context
     from splatfix.facts import gather
 
-    return sum(gpu.vendor == "nvidia" for gpu in make_context(gather(sys.executable)).visible_gpus)
+    gpus = make_context(gather(sys.executable)).visible_gpus
+    return [(gpu.uuid or gpu.name).removeprefix("GPU-") for gpu in gpus if gpu.vendor == "nvidia"]
 
 
-def in_fork(form: str, count: Callable[[], int]) -> int | None:
-    """The count under one form; None where the fork came to no answer."""
+def in_fork(form: str, listed: Callable[[], list[str]]) -> list[str] | None:
+    """What is listed under one form; None where the fork came to no answer."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -31,22 +36,22 @@ def in_fork(form: str, count: Callable[[], int]) -> int | None:
         if form != "unset":
             os.environ["CUDA_VISIBLE_DEVICES"] = form
         try:
-            os.write(write, str(count()).encode())
+            os.write(write, json.dumps(listed()).encode())
         finally:
             os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
         said = pipe.read()
     os.waitpid(child, 0)
-    return int(said) if said else None
+    return list(json.loads(said)) if said else None
 
 
 def main() -> None:
     asked = sys.argv[1]
     if asked == "torch":
         import torch  # noqa: F401 - once, for all forks
-    count = {"torch": by_torch, "splatfix": by_splatfix}[asked]
-    print(json.dumps({form: in_fork(form, count) for form in sys.argv[2:]}))
+    listed = {"torch": by_torch, "splatfix": by_splatfix}[asked]
+    print(json.dumps({form: in_fork(form, listed) for form in sys.argv[2:]}))
 
 
 if __name__ == "__main__":

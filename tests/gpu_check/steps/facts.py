@@ -20,8 +20,8 @@ SHARE = 0.02
 def run(context: Context, notes: Notes) -> None:
     """Hold ``diagnose`` against both."""
     smi, level = nvidia_smi()
-    torch = context.answer("stack", "about_torch", timeout=60)
-    _, document = context.splatfix("diagnose", "--python", context.python("stack"), timeout=60)
+    torch = context.answer("plain", "about_torch", timeout=60)
+    _, document = context.splatfix("diagnose", "--python", context.python("plain"), timeout=60)
     machine = document["facts"]["machine"]
     gpus = [gpu for gpu in machine["gpus"]["value"] or () if gpu["vendor"] == "nvidia"]
     driver = machine["driver"]["value"] or {}

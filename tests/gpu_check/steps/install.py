@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +10,21 @@ from ..context import SOURCES, Context, changes, contents, error_of, outcome_ite
 from ..plan import Notes, Skip
 
 RUNGS = ("built", "loads", "computes")
+LIMIT = 430
+"""Seconds; the step's own limit ends it sooner."""
 
 
-def of(environment: str, limit: float) -> Callable[[Context, Notes], None]:
-    """The step that installs what is tried in one environment."""
-    return partial(_run, environment, limit)
-
-
-def _run(environment: str, limit: float, context: Context, notes: Notes) -> None:
-    names = [name for name, where in SOURCES.items() if where == environment and name in context.sources]
+def environment(context: Context, notes: Notes, name: str, *more: str) -> None:
+    """Install what is tried in one environment; ``more`` are further words of the command."""
+    names = [source for source, where in SOURCES.items() if where == name and source in context.sources]
     if not names:
-        wanted = ", ".join(name for name, where in SOURCES.items() if where == environment)
+        wanted = ", ".join(source for source, where in SOURCES.items() if where == name)
         raise Skip(f"GPU_SOURCES holds none of: {wanted}")
-    python = context.python(environment)
+    python = context.python(name)
     before = contents(python)
-    _before(context, environment).write_text(json.dumps(before), encoding="utf-8")
-    words = ["install", *(context.sources[name] for name in names), "--python", python, "--yes"]
-    code, document = context.splatfix(*words, timeout=limit)
+    _before(context, name).write_text(json.dumps(before), encoding="utf-8")
+    words = ["install", *(context.sources[source] for source in names), "--python", python, "--yes", *more]
+    code, document = context.splatfix(*words, timeout=LIMIT)
     if not notes.expect(code == 0, f"{', '.join(names)} installs", error_of(document) or f"exit code {code}"):
         found = changes(before, contents(python))
         notes.expect(

@@ -14,7 +14,7 @@ def run(context: Context, notes: Notes) -> None:
     """Watch a program that holds so much; the driver may hide its process in a container, which the notes then say."""
     size = context.size(MIB, 256)
     out = context.folder("monitor") / "series"
-    argv = context.child_argv("stack", "allocate", str(size), "3")
+    argv = context.child_argv("plain", "allocate", str(size), "3")
     words = ("monitor", "--interval", "0.1", "--out", out)
     code, found = context.splatfix(*words, command=argv, timeout=60)
     notes.numbers["summary"] = found

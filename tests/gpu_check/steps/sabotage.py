@@ -34,6 +34,14 @@ def run(context: Context, notes: Notes) -> None:
     )
 
 
+def write_broken(folder: Path, kind: str) -> None:
+    """The source of an extension that is broken in this way."""
+    shutil.copytree(SOURCE, folder)
+    file = folder / "broken.cu"
+    number = list(KINDS).index(kind) + 1
+    file.write_text(f"#define SABOTAGE {number}\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
+
+
 def _one(context: Context, kind: str) -> tuple[str, str, list[str]]:
     """What is wrong with how it was met, what shows that it was found out, and what was left behind."""
     python = context.python(f"sabotage-{kind}")
@@ -45,11 +53,7 @@ def _one(context: Context, kind: str) -> tuple[str, str, list[str]]:
 
         write_source(source, "simple-knn", kind)
     else:
-        shutil.copytree(SOURCE, source)
-        text = (source / "broken.cu").read_text(encoding="utf-8")
-        (source / "broken.cu").write_text(
-            f"#define SABOTAGE {list(KINDS).index(kind) + 1}\n{text}", encoding="utf-8"
-        )
+        write_broken(source, kind)
     try:
         code, document = context.splatfix("install", source, "--python", python, "--yes", timeout=150)
     except Failed as error:

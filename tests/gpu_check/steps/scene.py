@@ -7,8 +7,6 @@ Inria's equal them too where neither scale_modifier nor antialiasing nor Mip's f
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +20,8 @@ LIMITS = {"color": 1e-2, "pixels": 1e-3, "gradient": 1e-2, "radii": 0.01}
 LOOSE = {"color": 2e-2, "pixels": 5e-2, "gradient": 5e-2, "radii": 1.0}
 
 
-def of(renderer: str, environment: str) -> Callable[[Context, Notes], None]:
-    """The step that draws with one renderer of one environment."""
-    return partial(_run, renderer, environment)
-
-
-def _run(renderer: str, environment: str, context: Context, notes: Notes) -> None:
+def run(context: Context, notes: Notes, renderer: str, environment: str) -> None:
+    """Draw with one renderer of one environment."""
     folder = context.folder("scene")
     drawn = folder / f"{environment}-{renderer}.npz"
     about = context.answer(environment, "draw", renderer, DEVICE, drawn, timeout=90)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,8 @@ from ..context import DEVICE, ROOT, Context, Failed, error_of
 from ..plan import Notes
 
 
-def of(renderer: str, environment: str) -> Callable[[Context, Notes], None]:
-    """The step that certifies with one renderer."""
-    return partial(_suite, renderer, environment)
-
-
-def again(renderer: str, environment: str) -> Callable[[Context, Notes], None]:
-    """The step that repeats that certification with the same seed."""
-    return partial(_again, renderer, environment)
-
-
-def _suite(renderer: str, environment: str, context: Context, notes: Notes) -> None:
+def suite_with(context: Context, notes: Notes, renderer: str, environment: str) -> None:
+    """Certify with one renderer."""
     found = certify(context, renderer, environment, f"{renderer}-first")
     notes.numbers["scenes"] = measures(found)
     # too short to be judged is all that a rehearsal can be
@@ -40,41 +30,37 @@ def _suite(renderer: str, environment: str, context: Context, notes: Notes) -> N
     notes.expect(engines == expected, f"{renderer} drew on the GPU", f"engine {', '.join(sorted(engines))}")
 
 
-def _again(renderer: str, environment: str, context: Context, notes: Notes) -> None:
-    """One scene of the first suite once more, by the trainer itself."""
+def again(context: Context, notes: Notes, renderer: str, environment: str) -> None:
+    """One scene of that suite twice more with the same seed, by the trainer itself: how far apart the three are."""
     folder = context.folder("train")
     first = read_json(folder / f"{renderer}-first" / "certificate.json", "the first certificate")
     scene = first["scenes"][-1]["scene"]
-    argv = [context.python(environment), "-m", "smoke_trainer", *suite(context).trainer_arguments(scene)]
-    argv += [
-        "--renderer",
-        renderer,
-        "--device",
-        DEVICE,
-        "--seed",
-        "0",
-        "--out",
-        str(folder / f"{renderer}-again"),
-    ]
-    done = ProcessRunner().run(
-        argv, timeout=100 * context.patience, env=context.child_variables(), cwd=folder
-    )
-    if not done.ok:
-        raise Failed(f"the second training: {done.why()}")
-    result = read_json(folder / f"{renderer}-again" / "result.json", "the second result")
-    before, now = measures(first)[scene], measures({"scenes": [{"scene": scene, "result": result}]})[scene]
-    apart = {name: abs(now[name] - before[name]) / abs(before[name] or 1.0) for name in now}
-    notes.numbers.update(scene=scene, first=before, again=now, relative_differences=apart)
-    for name, limit in (
-        ("psnr", QUALITY_TOLERANCE),
-        ("ssim", QUALITY_TOLERANCE),
-        ("memory", MEMORY_TOLERANCE),
-    ):
-        notes.expect(
-            apart[name] <= limit,
-            f"{name} of one seed twice",
-            f"{apart[name]:.3%} apart of {limit:.1%} allowed",
-        )
+    runs = [measures(first)[scene]]
+    for name in ("second", "third"):
+        out = folder / f"{renderer}-{name}"
+        argv = [context.python(environment), "-m", "smoke_trainer", *suite(context).trainer_arguments(scene)]
+        argv += ["--renderer", renderer, "--device", DEVICE, "--seed", "0", "--out", str(out)]
+        limit = 50 * context.patience
+        done = ProcessRunner().run(argv, timeout=limit, env=context.child_variables(), cwd=folder)
+        if not done.ok:
+            raise Failed(f"the {name} training: {done.why()}")
+        result = read_json(out / "result.json", f"the {name} result")
+        runs.append(measures({"scenes": [{"scene": scene, "result": result}]})[scene])
+    spread = spread_of(runs)
+    notes.numbers.update(scene=scene, runs=runs, relative_spread=spread)
+    limits = {"psnr": QUALITY_TOLERANCE, "ssim": QUALITY_TOLERANCE, "memory": MEMORY_TOLERANCE}
+    for name, limit in limits.items():
+        shown = f"{spread[name]:.3%} apart of {limit:.1%} that a baseline allows"
+        notes.expect(spread[name] <= limit, f"{name} of one seed, {len(runs)} runs", shown)
+
+
+def spread_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """How far the largest and the smallest of each measure are apart, relative to the first run's."""
+    found = {}
+    for name, first in runs[0].items():
+        values = [run[name] for run in runs]
+        found[name] = (max(values) - min(values)) / (abs(first) or 1.0)
+    return found
 
 
 def suite(context: Context) -> Suite:

@@ -14,7 +14,7 @@ KERNELS = {"inria-v1": "rasterizer", "simple-knn": "knn", "fused-ssim": "ssim"}
 def run(context: Context, notes: Notes) -> None:
     """All kernels of the environment with the stack: ours, and every one that its sources should have brought."""
     words = ("verify", "--device", DEVICE, "--python", context.python("stack"))
-    _, document = context.splatfix(*words, timeout=170)
+    _, document = context.splatfix(*words, timeout=230)
     if "kernels" not in document:
         notes.expect(False, "the kernels are verified", error_of(document))
         return

@@ -1,24 +1,40 @@
-"""CUDA_VISIBLE_DEVICES in its forms: how many GPUs torch has then, and how many splatfix says it has."""
+"""CUDA_VISIBLE_DEVICES in its forms: which GPUs CUDA lists then, in order, and which splatfix says it has."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ..context import Context
 from ..plan import Notes
 from .facts import nvidia_smi
 
 
-def forms(uuid: str) -> tuple[str, ...]:
-    """Unset; indices, good and bad; the UUID, whole, shortened and unknown; a MIG instance that is none."""
-    return ("unset", "0", "", "-1", "9", "0,0", "0,9", "none", uuid, uuid[:12], "GPU-ffffffff", "MIG-0")
+def forms(uuids: Sequence[str]) -> tuple[str, ...]:
+    """Unset; indices, good and bad; the UUID, whole, shortened and unknown; a MIG instance that is none; other orders."""
+    one = (
+        "unset",
+        "0",
+        "",
+        "-1",
+        "9",
+        "0,0",
+        "0,9",
+        "none",
+        uuids[0],
+        uuids[0][:12],
+        "GPU-ffffffff",
+        "MIG-0",
+    )
+    return one if len(uuids) == 1 else (*one, "1", "1,0", ",".join(uuids[1::-1]))
 
 
 def run(context: Context, notes: Notes) -> None:
     """Ask both under each form."""
-    rows, _ = nvidia_smi()
-    asked = forms(rows[0]["uuid"])
-    torch, ours = (context.answer("stack", "seen", who, *asked, timeout=100) for who in ("torch", "splatfix"))
+    uuids = [row["uuid"] for row in nvidia_smi()[0]]
+    asked = forms(uuids)
+    torch, ours = (context.answer("plain", "seen", who, *asked, timeout=100) for who in ("torch", "splatfix"))
     for form in asked:
-        shown = repr(form.replace(rows[0]["uuid"], "GPU-<uuid>"))
+        shown = repr(form)
         notes.numbers[shown] = {"torch": torch[form], "splatfix": ours[form]}
         notes.expect(
             torch[form] is not None and torch[form] == ours[form],
