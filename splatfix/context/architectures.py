@@ -138,7 +138,8 @@ def _fixed(
 ) -> ArchChoice | Problem:
     left_out = ", ".join(arch.sm for arch in wanted if arch not in numbers)
     if not left_out:
-        return ArchChoice(Decider.FIXED, why=f"its setup.py already says {text}")
+        names = ", ".join(arch.sm for arch in wanted)
+        return ArchChoice(Decider.FIXED, why=f"its setup.py already compiles for {names}")
     return Problem(
         "arch-fixed-in-source",
         f"{source.label} compiles for {', '.join(arch.sm for arch in numbers) or text} and nothing else: "

@@ -34,6 +34,7 @@ _REMOVED = (
 
 
 _WHY_ON = "its setup.py compiles CUDA code then, also where no GPU is in sight"
+_WHY_ALSO = "its setup.py compiles nothing of its own without it"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def build_environment(
         "MAX_JOBS": str(jobs.count),
         **archs.variables,
         **source.switches.on,
+        **source.switches.also,
         **({"CPATH": os.pathsep.join([*headers, *([theirs] if theirs else [])])} if headers else {}),
         **cached,
     }
@@ -81,6 +83,7 @@ def build_environment(
         jobs.reason,
         *(Reason(f"{name}={value}: {archs.why}") for name, value in archs.variables.items()),
         *(Reason(f"{name}={value}: {_WHY_ON}", "setup.py") for name, value in source.switches.on.items()),
+        *(Reason(f"{name}={value}: {_WHY_ALSO}", "setup.py") for name, value in source.switches.also.items()),
         *(Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()),
         *why_cached,
         *(() if archs.variables else (Reason(archs.why),)),

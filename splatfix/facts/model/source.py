@@ -260,6 +260,8 @@ class CudaSwitches:
     """Variables with the value that makes it compile CUDA code."""
     off: tuple[str, ...] = ()
     """Variables that make it leave CUDA code out when they are set."""
+    also: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The same for modules of any kind: without it none are declared, or a wheel that others built is downloaded."""
 
 
 @dataclass(frozen=True)

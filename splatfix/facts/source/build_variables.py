@@ -19,11 +19,14 @@ _GPU_IN_SIGHT: Token = ("call", "torch.cuda.is_available")
 _ON = re.compile(
     r"(?:\w+_)?(?:FORCE|WITH|BUILD|USE|ENABLE|INSTALL|COMPILE)_(?:CUDA|GPU)(?:_(?:BUILD|KERNELS?|OPS|EXT\w*))?|\w+_CUDA_EXT"
 )
+_OWN_BUILD = re.compile(r"(?:\w+_)?FORCE_BUILD")
 _OFF = re.compile(r"\w*(?:NO_CUDA|(?:ONLY|FORCE)_CPU|CPU_ONLY|(?:DISABLE|SKIP|WITHOUT)_CUDA)\w*")
 # What torch answers only for a GPU that it sees.
 _OF_THE_GPU = ("get_device_capability", "get_device_properties", "get_device_name", "current_device")
 _MOST_GUARDS = 50
 _MOST_VARIABLES = 50
+_NO_SWITCHES = {"TORCH_CUDA_ARCH_LIST", "CUDA_HOME", "CUDA_PATH", "MAX_JOBS", "CC", "CXX", "PATH"}
+_BUILDERS = ("CUDAExtension", "CppExtension", "BuildExtension")
 _FORMING = ("split", "int", "float")
 
 
@@ -162,12 +165,27 @@ def arch_variables(reads: Sequence[Read], flow: Flow) -> tuple[ArchVariable, ...
 
 def cuda_switches(reads: Sequence[Read], flow: Flow) -> CudaSwitches:
     """What decides whether CUDA code is compiled."""
-    named = islice(_by_name(read for read in reads if _ON.fullmatch(read.name)).items(), _MOST_VARIABLES)
-    on = {name: _value_for_on(places, flow) for name, places in named}
+    asked = _asked_for_modules(flow)
+    on, also = (
+        {
+            name: _value_for_on(places, flow)
+            for name, places in islice(_by_name(chosen).items(), _MOST_VARIABLES)
+        }
+        for chosen in (
+            (read for read in reads if _ON.fullmatch(read.name)),
+            (
+                read
+                for read in reads
+                if _OWN_BUILD.fullmatch(read.name)
+                or (asked and not _ON.fullmatch(read.name) and _is_asked(read, asked, flow))
+            ),
+        )
+    )
     return CudaSwitches(
         by_gpu=_by_gpu(flow),
         asks_gpu=any(last_name(node) in _OF_THE_GPU for node in flow.nodes),
         on=on,
+        also=also,
         off=tuple(dict.fromkeys(read.name for read in reads if _OFF.fullmatch(read.name))),
     )
 
@@ -271,6 +289,34 @@ def _value_for_on(reads: Sequence[Read], flow: Flow) -> str:
             if words:
                 return "1" if "1" in words else words[0]
     return "1"
+
+
+def _asked_for_modules(flow: Flow) -> tuple[ast.Compare, ...]:
+    """Conditions ``x == "True"`` behind which modules are declared, and without which none are."""
+    return tuple(
+        node.test
+        for node in flow.nodes
+        if isinstance(node, ast.If)
+        and isinstance(node.test, ast.Compare)
+        and isinstance(node.test.ops[0], (ast.Eq, ast.In))
+        and any(map(_names_builder, node.body))
+        and not any(map(_names_builder, node.orelse))
+    )
+
+
+def _names_builder(statement: ast.stmt) -> bool:
+    return any(
+        last_name(node) in _BUILDERS or (isinstance(node, ast.alias) and node.name in _BUILDERS)
+        for node in ast.walk(statement)
+    )
+
+
+def _is_asked(read: Read, conditions: Sequence[ast.Compare], flow: Flow) -> bool:
+    """A variable's value is compared in one of these conditions, as BASICSR_EXT's is."""
+    if read.name in _NO_SWITCHES or is_arch_variable(read.name) or _OFF.fullmatch(read.name):
+        return False
+    holding = flow.holding(id(read.node))
+    return any(holding & tokens(condition.left) for condition in conditions)
 
 
 def _by_gpu(flow: Flow) -> bool:

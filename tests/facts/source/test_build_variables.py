@@ -100,6 +100,20 @@ if IS_ROCM:
         raise RuntimeError("which gfx?")
 CUDAExtension("x", ["x.cu"])
 """
+NO_MODULES = """
+wanted = os.getenv('BASICSR_EXT')
+if wanted == 'True':
+    from torch.utils.cpp_extension import BuildExtension, CUDAExtension
+    ext_modules = [make("x", CUDAExtension)]
+else:
+    ext_modules = []
+"""
+DEBUG = """
+if os.getenv("DEBUG") == "1":
+    made = CUDAExtension("x", ["x.cu"], ["-G"])
+else:
+    made = CUDAExtension("x", ["x.cu"])
+"""
 ENDS = "if not torch.cuda.is_available():\n    raise RuntimeError('no GPU')\nCUDAExtension('x', ['x.cu'])\n"
 PLAIN = "CUDAExtension('x', ['x.cu'])\nprint(torch.cuda.is_available())\n"
 
@@ -118,6 +132,13 @@ PLAIN = "CUDAExtension('x', ['x.cu'])\nprint(torch.cuda.is_available())\n"
         ("x = os.getenv('BUILD_CUDA', 'OFF').upper() == 'ON'\n", CudaSwitches(on={"BUILD_CUDA": "ON"})),
         ("x = os.getenv('USE_CUDA').lower() in ('true', '1')\n", CudaSwitches(on={"USE_CUDA": "1"})),
         ("x = 'MY_WITH_CUDA' in os.environ\n", CudaSwitches(on={"MY_WITH_CUDA": "1"})),
+        (NO_MODULES, CudaSwitches(also={"BASICSR_EXT": "True"})),
+        (NO_MODULES.replace("'True'", "'True' and x"), CudaSwitches()),
+        (
+            "x = os.getenv('MY_FORCE_BUILD', 'FALSE') == 'TRUE'\n",
+            CudaSwitches(also={"MY_FORCE_BUILD": "TRUE"}),
+        ),
+        (DEBUG, CudaSwitches()),
         ("x = os.getenv('BUILD_NO_CUDA') == '1'\n", CudaSwitches(off=("BUILD_NO_CUDA",))),
     ],
 )
