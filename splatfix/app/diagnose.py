@@ -82,6 +82,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
             findings,
             options=options,
             why=why_step(request, wanted),
+            aside=make_context(facts, goal).left_aside,
             next_step=next_step(facts, request.python) if here else None,
             verbose=verbose,
         )

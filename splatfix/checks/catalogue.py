@@ -24,6 +24,7 @@ from splatfix.checks import (  # noqa: F401 - importing a module registers its c
     toolkit,
     torch,
     unreadable,
+    visible,
 )
 from splatfix.checks.model import Evidence, Finding, Outcome, Status, outcome
 from splatfix.checks.registry import FAMILIES, REGISTERED, Check

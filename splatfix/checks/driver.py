@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import reason, variable
+from splatfix.checks.evidence import reason, start_with_gpu, variable
 from splatfix.checks.model import Evidence, Outcome, fail, ok, unknown
 from splatfix.checks.registry import check
 from splatfix.context import Context
-from splatfix.context import targets as visible
+from splatfix.context.targets import NO_DEVICE
 from splatfix.core.step import Step, prepend_variable, run, say
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
@@ -92,7 +92,12 @@ def driver_library_mismatch(context: Context) -> Iterator[Outcome]:
     yield fail(
         f"The NVIDIA driver was upgraded without a reboot: {versions}.",
         evidence=Evidence("driver", "; ".join([versions, *codes]), context.machine.driver.found_via),
-        remedy=("Reboot the machine.", run("nvidia-smi", text="Then check that the driver answers")),
+        remedy=(
+            "Start the container anew: it holds the libraries of the driver that the host had before.",
+            "Where nvidia-smi fails on the host too, reboot the host.",
+        )
+        if context.machine.container
+        else ("Reboot the machine.", run("nvidia-smi", text="Then check that the driver answers")),
     )
 
 
@@ -124,17 +129,10 @@ def driver_library_missing(context: Context) -> Iterator[Outcome]:
             remedy=f"Install the user-mode packages of driver {driver.version} (libnvidia-compute, nvidia-utils).",
         )
         return
-    how = {
-        "kubernetes": "Ask for the GPU in the pod's resources (nvidia.com/gpu: 1).",
-        "podman": "Start the container with --device nvidia.com/gpu=all.",
-        "apptainer": "Start the container with --nv.",
-    }.get(
-        container, "Start the container with --gpus all (the NVIDIA Container Toolkit must be on the host)."
-    )
     yield fail(
         f"The host has NVIDIA driver {driver.version}, but this {container} container was started without the GPU.",
         evidence=evidence,
-        remedy=how,
+        remedy=start_with_gpu(container),
     )
 
 
@@ -149,8 +147,8 @@ def cuda_does_not_start(context: Context) -> Iterator[Outcome]:
     cuda, driver = context.machine.cuda, context.machine.driver.value
     if driver is None or cuda == Fact():
         return  # gpu-without-driver tells the one; the other are facts from a splatfix that did not ask
-    code = driver.cuda_error
-    if cuda.value is not None:
+    code = driver.cuda_error if cuda.value is None else NO_DEVICE
+    if cuda.value:
         names = ", ".join(f"cuda:{place} {item.name}" for place, item in enumerate(cuda.value))
         yield ok(
             f"CUDA starts and lists {counted(len(cuda.value), 'GPU')}.",
@@ -160,8 +158,10 @@ def cuda_does_not_start(context: Context) -> Iterator[Outcome]:
         driver.nvml_error == _NO_NVML and cuda.absent
     ):
         return
-    elif code == visible.NO_DEVICE and (visible.NAME in context.variables or not context.nvidia_gpus):
-        return  # no-gpu-visible tells of the variable; and without a GPU the code is right
+    elif (code == NO_DEVICE and not context.nvidia_gpus) or context.all_lost:
+        return  # there is nothing that CUDA could start on
+    elif code == NO_DEVICE and context.hides_all and not context.machine.cuda_unfiltered.error:
+        return  # no-gpu-visible tells of the variable
     elif cuda.absent:
         yield fail(
             "NVML lists GPUs, but there is no libcuda: CUDA programs find no driver.",
@@ -208,6 +208,22 @@ def _refused(context: Context, code: int) -> Outcome:
             evidence=evidence,
             remedy=(make, again) if container else (make,),
         )
+    if code == NO_DEVICE and all(gpu.mig and not gpu.mig_devices for gpu in context.nvidia_gpus):
+        first = context.nvidia_gpus[0].index
+        return fail(
+            "CUDA finds no GPU: MIG is on, and there is no instance for a program to use.",
+            evidence=evidence,
+            remedy="Make an instance on the host, and start the container with it (docker: --gpus device=MIG-UUID)."
+            if container
+            else (
+                run(
+                    *("sudo", "nvidia-smi", "mig", "-i", str(first), "-cgi", "0", "-C"),
+                    text="Make one instance of the whole card (nvidia-smi mig -lgip lists the other sizes)",
+                ),
+                run("sudo", "nvidia-smi", "-i", str(first), "-mig", "0", text="Or switch MIG off"),
+            ),
+            link="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
+        )
     if known is None:
         return fail(
             f"CUDA does not start: cuInit gives error {code}.",
@@ -229,9 +245,15 @@ def _step(line: str) -> Step:
 def _given(context: Context) -> tuple[Evidence, ...]:
     """What else CUDA starts from: device files, and the variables that choose GPUs."""
     files, variables = context.machine.device_files, context.variables
+    every = context.machine.cuda_unfiltered
     names = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
     listed = Evidence("device files", ", ".join(files.value or ()) or "none", files.found_via)
     return (
+        *(
+            (Evidence("cuInit without CUDA_VISIBLE_DEVICES", every.error, "child process"),)
+            if every.error
+            else ()
+        ),
         *((listed,) if files.value is not None else ()),
         *(variable(context, name) for name in names if name in variables),
     )

@@ -1,4 +1,4 @@
-"""Evidence that several checks give: the same fact in the same words everywhere."""
+"""Evidence and advice that several checks give: the same fact in the same words everywhere."""
 
 from __future__ import annotations
 
@@ -51,3 +51,16 @@ def version_of(context: Context, name: str) -> Evidence:
 def host_compiler(compiler: Compiler) -> Evidence:
     """Path and version of a host compiler."""
     return Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via))
+
+
+def start_with_gpu(container: str) -> str:
+    """How a container of that kind is started with the GPUs of its host."""
+    return {
+        "kubernetes": "Ask for the GPU in the pod's resources (nvidia.com/gpu: 1).",
+        "podman": "Start the container with --device nvidia.com/gpu=all.",
+        "apptainer": "Start the container with --nv.",
+    }.get(
+        container,
+        "Start the container with --gpus all (compose: deploy.resources.reservations.devices); the host needs the "
+        "NVIDIA Container Toolkit.",
+    )

@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import reason, variable
+from splatfix.checks.evidence import reason, start_with_gpu, variable
 from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
 from splatfix.checks.registry import check
 from splatfix.context import Context
-from splatfix.context import targets as visible
-from splatfix.core.step import run, set_variable, unset_variable
+from splatfix.core.step import Step, run
+from splatfix.core.versions import release
 from splatfix.core.words import counted
-from splatfix.facts import Gpu
+from splatfix.facts import Driver, Gpu
+from splatfix.knowledge import Arch, drivers
+from splatfix.knowledge.drivers import driver_words
+
+_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
+_NEEDS_OPEN = 100
+"""Blackwell, sm_100 and newer: its driver has NVIDIA's open kernel modules only."""
 
 
 @check("nvidia-gpu-missing", family="gpu", title="NVIDIA GPUs on this machine")
@@ -27,6 +33,18 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
     """
     gpus = context.machine.gpus
     if gpus.value is None:
+        if context.machine.wsl and context.machine.cuda.absent:
+            yield unknown(
+                "Windows passes no NVIDIA GPU to this WSL2: it has no libcuda.",
+                evidence=reason(gpus),
+                remedy=(
+                    "Install the NVIDIA driver in Windows (none in WSL2), then from Windows:",
+                    run("wsl.exe", "--update"),
+                    run("wsl.exe", "--shutdown"),
+                ),
+                link="https://docs.nvidia.com/cuda/wsl-user-guide/",
+            )
+            return
         yield unknown(
             "The GPUs of this machine could not be determined.",
             evidence=reason(gpus),
@@ -51,29 +69,37 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
             f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
             evidence=Evidence("GPUs", others or "none", gpus.found_via),
         )
+    aside = context.left_aside
     for gpu in cards:
+        where = f"GPU {gpu.index}"
+        if gpu.nvml_error is not None:
+            yield outcome(
+                Status.FAIL if context.all_lost else Status.WARN,
+                f"{where}: {gpu.name} is lost: the driver counts it and cannot reach it (NVML error {gpu.nvml_error}).",
+                subject=where,
+                evidence=Evidence(where, _words(gpu), gpus.found_via),
+                remedy=(
+                    run("sudo", "dmesg", text="Look for its last Xid, such as 79 (it fell off the bus)"),
+                    "Reboot; a card that is lost again has a fault in power, cooling or seat.",
+                ),
+            )
+            continue
         capability = f"compute capability {gpu.cc}" if gpu.cc else "compute capability not known"
         memory = f", {gpu.memory_total / 2**30:.1f} GiB" if gpu.memory_total else ""
         known = gpu.cc and not (gpu.mig and not gpu.mig_devices)
+        hidden = f"; {aside[gpu.index]}" if gpu.index in aside else ""
         yield outcome(
             Status.PASS if known else Status.UNKNOWN,
-            f"GPU {gpu.index}: {gpu.name}, {capability}{memory}{_instances(gpu)}",
-            subject=f"GPU {gpu.index}",
-            evidence=Evidence(f"GPU {gpu.index}", _words(gpu), gpus.found_via),
+            f"{where}: {gpu.name}, {capability}{memory}{_instances(gpu)}{hidden}",
+            subject=where,
+            evidence=Evidence(where, _words(gpu), gpus.found_via),
             remedy=(run("nvidia-smi", "-L"),) if gpu.mig and not gpu.mig_devices else (),
         )
 
 
 def _not_for_programs(context: Context, cards: tuple[Gpu, ...]) -> Outcome:
     """Cards in sight that no program here can use, apart from those that one can."""
-    bound = sorted({gpu.kernel_driver for gpu in cards if gpu.kernel_driver} - {"nvidia"})
-    why = (
-        "not given to this container"
-        if context.machine.container
-        else f"bound to {' and '.join(bound)}"
-        if bound
-        else "not listed by the driver"
-    )
+    why = " and ".join(dict.fromkeys(context.left_aside[gpu.index] for gpu in cards))
     return skip(
         f"{counted(len(cards), 'NVIDIA card')} on the PCI bus left aside: {why}.",
         subject="PCI bus",
@@ -83,58 +109,136 @@ def _not_for_programs(context: Context, cards: tuple[Gpu, ...]) -> Outcome:
     )
 
 
-@check("gpu-without-driver", family="gpu", title="Every NVIDIA GPU has a loaded driver")
+@check("gpu-without-driver", family="gpu", title="NVIDIA's driver drives the NVIDIA GPUs")
 def gpu_without_driver(context: Context) -> Iterator[Outcome]:
-    """A GPU that the PCI bus shows but no driver drives: nothing of CUDA can run until a driver is loaded."""
-    driver, cards = context.machine.driver, (*context.nvidia_gpus, *context.unused_cards)
-    if not cards or driver.known:
+    """A GPU that the PCI bus shows and NVIDIA's driver does not drive: nothing of CUDA runs on it. What is bound to it instead
+    (the `driver` link of the device in sysfs) says what to do: nouveau gives way to NVIDIA's driver, vfio-pci keeps the card for
+    a virtual machine. A loaded driver that drives none of the cards is too old for them, or is NVIDIA's closed kernel module,
+    which does not serve Blackwell. Source: NVIDIA's driver README, "Open Linux Kernel Modules"."""
+    driver, cards = context.machine.driver, context.unused_cards
+    if driver.absent or not driver.known:
+        cards = (*context.nvidia_gpus, *cards)
+    elif context.nvidia_gpus:
+        return  # one is used; nvidia-gpu-missing names the others
+    if not cards:
         return
-    if not driver.absent:
+    if not driver.known and not driver.absent:
         yield unknown("Could not determine whether an NVIDIA driver is loaded.", evidence=reason(driver))
         return
-    if context.machine.container is not None and any(gpu.kernel_driver == "nvidia" for gpu in cards):
+    if context.machine.container is not None and (
+        driver.known or any(gpu.kernel_driver == "nvidia" for gpu in cards)
+    ):
         return  # its host has one
+    asked = driver.value is None or driver.value.nvml_error in (None, _NOT_LOADED)
+    for bound in dict.fromkeys(gpu.kernel_driver or "" for gpu in cards):
+        if asked or bound not in ("", "nvidia"):  # where NVML itself failed, another check says why
+            yield _undriven(context, bound, tuple(gpu for gpu in cards if (gpu.kernel_driver or "") == bound))
+
+
+def _undriven(context: Context, bound: str, cards: tuple[Gpu, ...]) -> Outcome:
+    """Cards that one kernel driver, or none, is bound to."""
+    driver = context.machine.driver.value
     names = ", ".join(gpu.name for gpu in cards)
-    others = sorted({gpu.kernel_driver for gpu in cards if gpu.kernel_driver})
-    instead = f" ({' and '.join(others)} is bound to it, without CUDA support)" if others else ""
-    yield fail(
-        f"{names} found, but no NVIDIA driver is loaded{instead}.",
+    it, its = ("it", "its") if len(cards) == 1 else ("them", "their")
+    install = (
+        "Install the NVIDIA driver with your system's package manager{}, then reboot.",
+        run("nvidia-smi", text="Then check that the driver answers"),
+    )
+    loaded = f"driver {driver.version or '(version not known)'}" if driver else "no NVIDIA driver is loaded"
+    if bound.startswith("vfio"):
+        summary = f"{names} found, but {bound} keeps {it} for a virtual machine."
+        back = tuple(_give_back(gpu.bus_id, bound) for gpu in cards if re.fullmatch(_BUS, gpu.bus_id or ""))
+        ids = ", ".join(sorted({(gpu.pci_id or "its id") for gpu in cards}))
+        remedy: tuple[str | Step, ...] = (
+            f"Work in the virtual machine that has {it}. To give {it} back to this system:",
+            *back,
+            f"Reserved at boot: take {ids} out of vfio-pci.ids (kernel command line, /etc/modprobe.d), and reboot.",
+            *(() if driver else (install[0].format(""),)),
+        )
+    elif bound == "nouveau" and driver:
+        summary = (
+            f"{names} found, but nouveau is bound to {it}, which has no CUDA; {loaded} is loaded beside it."
+        )
+        remedy = (
+            "Put 'blacklist nouveau' and 'options nouveau modeset=0' into /etc/modprobe.d/nouveau.conf, "
+            "rebuild the initramfs, then reboot.",
+        )
+    elif driver is None:
+        summary = f"{names} found, but no NVIDIA driver is loaded" + (
+            f" ({bound} is bound to {it}, without CUDA support)." if bound else "."
+        )
+        gives_way = f" (it keeps {bound} off the card)" if bound == "nouveau" else ""
+        remedy = (install[0].format(gives_way), *install[1:])
+    else:
+        summary = f"{names} found, but {loaded}, which is loaded, does not drive {it}."
+        remedy = (
+            _newer_driver(cards, driver),
+            run("sudo", "dmesg", text=f"{its.title()} driver's reason (NVRM)"),
+        )
+    return fail(
+        summary,
+        subject=f"bound to {bound}" if bound else "",
         evidence=(
             Evidence("GPUs", names, context.machine.gpus.found_via),
-            Evidence("driver", "none", context.machine.driver.error or context.machine.driver.found_via),
+            Evidence("bound to", bound or "nothing", "/sys/bus/pci/devices/*/driver"),
+            Evidence(
+                "driver",
+                (driver.version or "version not known") if driver else "none",
+                context.machine.driver.error or context.machine.driver.found_via,
+            ),
         ),
-        remedy=(
-            "Install the NVIDIA driver with your system's package manager, then reboot.",
-            run("nvidia-smi", text="Then check that the driver answers"),
-        ),
+        remedy=remedy,
     )
 
 
-@check("no-gpu-visible", family="gpu", title="CUDA_VISIBLE_DEVICES leaves a GPU visible")
-def no_gpu_visible(context: Context) -> Iterator[Outcome]:
-    """CUDA_VISIBLE_DEVICES names the GPUs that programs may see; an empty value, -1 or an index that does not exist
-    (everything from the first bad entry on is dropped) leaves none, and so does a GPU that is named twice; torch then says
-    that it found no GPU. Source: `_parse_visible_devices` of torch/cuda/__init__.py."""
-    value = context.variables.get(visible.NAME)
-    gpus = context.nvidia_gpus
-    if value is None or not gpus:
-        return
-    driver = context.machine.driver.value
-    refused = driver is not None and driver.cuda_error == visible.NO_DEVICE
-    left, hidden = context.visible_gpus, sorted(context.hidden_gpus)
-    evidence = (
-        variable(context, visible.NAME),
-        Evidence("GPUs", str(len(gpus)), context.machine.gpus.found_via),
+_BUS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
+
+
+def _give_back(bus: str | None, bound: str) -> Step:
+    """Source: the kernel's Documentation/ABI/testing/sysfs-bus-pci, driver_override and drivers_probe."""
+    devices = "/sys/bus/pci"
+    script = (
+        f"echo > {devices}/devices/{bus}/driver_override; "
+        f"echo {bus} > {devices}/devices/{bus}/driver/unbind; echo {bus} > {devices}/drivers_probe"
     )
-    if not left or refused:
-        yield fail(
-            f"CUDA_VISIBLE_DEVICES={value!r} hides every GPU from all programs.",
-            evidence=evidence,
-            remedy=unset_variable(visible.NAME),
+    return run("sudo", "sh", "-c", script)
+
+
+def _newer_driver(cards: tuple[Gpu, ...], driver: Driver) -> str:
+    """What a loaded driver lacks for cards that it does not drive."""
+    archs = [arch for gpu in cards if (arch := Arch.known(gpu.cc))]
+    floors = [floor.version for arch in archs if (floor := drivers.gpu_driver_floor(arch))]
+    if floors and driver.version and release(driver.version) < max(floors):
+        return f"Upgrade the NVIDIA driver to {driver_words(max(floors))} or newer, then reboot."
+    if driver.open_module is False and any(arch.number >= _NEEDS_OPEN for arch in archs):
+        return "Install the driver with NVIDIA's open kernel modules (nvidia-open, nvidia-driver-*-open), then reboot."
+    return "Upgrade the NVIDIA driver, then reboot; the kernel's log says why it refuses:"
+
+
+@check("gpu-not-free", family="gpu", title="The GPUs take another program")
+def gpu_not_free(context: Context) -> Iterator[Outcome]:
+    """A GPU has a compute mode: `Exclusive_Process` takes one program at a time, `Prohibited` none. CUDA starts and lists the
+    GPU in each mode; the first call that uses it ends in "CUDA-capable device(s) is/are busy or unavailable" (error 46). Source:
+    CUDA C++ Programming Guide, "Compute Modes"; NVIDIA/DIGITS#2005, pytorch/pytorch#3871."""
+    for gpu in context.visible_gpus:
+        evidence = Evidence(f"GPU {gpu.index}", f"compute mode {gpu.compute_mode}", "NVML")
+        again = run(
+            *("sudo", "nvidia-smi", "-i", str(gpu.index), "-c", "DEFAULT"), text="Let it take every program"
         )
-    elif context.machine.cuda.known or visible.visible_places(value, gpus) is not None:
-        apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked" if hidden else ""
-        yield ok(f"{len(left)} of {counted(len(gpus), 'GPU')} visible{apart}.", evidence=evidence)
+        if gpu.compute_mode == "prohibited":
+            yield fail(
+                f"GPU {gpu.index} ({gpu.name}) is closed to computing.",
+                subject=f"GPU {gpu.index}",
+                evidence=evidence,
+                remedy=again,
+            )
+        elif gpu.compute_processes:
+            yield fail(
+                f"GPU {gpu.index} ({gpu.name}) takes one program at a time, and one is computing on it.",
+                subject=f"GPU {gpu.index}",
+                evidence=(evidence, Evidence("programs on it", str(gpu.compute_processes), "NVML")),
+                remedy=(run("nvidia-smi", text="Wait for the program, or end it"), again),
+            )
 
 
 def _instances(gpu: Gpu) -> str:
@@ -164,42 +268,42 @@ _LINK = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/lates
 @check("gpu-not-passed-to-container", family="gpu", title="The container has access to the GPU")
 def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
     """NVIDIA's images set NVIDIA_VISIBLE_DEVICES, and the container runtime puts GPUs where it says so. A container of such an
-    image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your system". Where the
-    host's driver shows through /proc, driver-library-missing says it."""
-    asked = context.variables.get("NVIDIA_VISIBLE_DEVICES")
-    if (
-        context.machine.container is None
-        or asked is None
-        or context.machine.gpus.value is None
-        or context.has_nvidia_gpu
-        or not context.machine.driver.absent
-    ):
+    image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your system". So was one
+    whose PCI bus shows cards that the host's NVIDIA driver drives. Where the host's driver shows through /proc too,
+    driver-library-missing says it."""
+    machine, asked = context.machine, context.variables.get("NVIDIA_VISIBLE_DEVICES")
+    of_the_host = [gpu for gpu in context.unused_cards if gpu.kernel_driver == "nvidia"]
+    if machine.container is None or machine.gpus.value is None or context.has_nvidia_gpu:
         return
+    if not machine.driver.absent or (asked is None and not of_the_host):
+        return
+    seen = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in of_the_host)
     evidence = (
         variable(context, "NVIDIA_VISIBLE_DEVICES"),
-        Evidence("GPUs", "none", context.machine.gpus.found_via),
+        Evidence("GPUs", "none", machine.gpus.found_via),
+        *((Evidence("PCI bus", seen, "/sys/bus/pci/devices"),) if seen else ()),
     )
+    how = start_with_gpu(machine.container)
     if asked in ("", "void", "none"):
         yield skip(
-            f"NVIDIA_VISIBLE_DEVICES={asked!r} hides the GPUs from this "
-            f"{context.machine.container} container.",
+            f"NVIDIA_VISIBLE_DEVICES={asked!r} hides the GPUs from this {machine.container} container.",
             evidence=evidence,
         )
-        return
-    how = {
-        "kubernetes": "Ask for the GPU in the pod's resources (nvidia.com/gpu: 1).",
-        "podman": "Start the container with --device nvidia.com/gpu=all.",
-        "apptainer": "Start the container with --nv.",
-    }.get(
-        context.machine.container,
-        "Start the container with --gpus all; compose: deploy.resources.reservations.devices.",
-    )
-    yield warn(
-        f"This {context.machine.container} container requests GPU {asked!r} but has none.",
-        evidence=evidence,
-        remedy=how,
-        link=_LINK,
-    )
+    elif of_the_host and not context.goal.targets:
+        yield fail(
+            f"The host has {counted(len(of_the_host), 'NVIDIA card')}, but this {machine.container} container was started "
+            "without the GPU.",
+            evidence=evidence,
+            remedy=how,
+            link=_LINK,
+        )
+    elif asked is not None:
+        yield warn(
+            f"This {machine.container} container requests GPU {asked!r} but has none.",
+            evidence=evidence,
+            remedy=how,
+            link=_LINK,
+        )
 
 
 @check("docker-gpu-runtime-missing", family="gpu", title="Docker can pass GPUs to containers")
@@ -220,52 +324,5 @@ def docker_gpu_runtime_missing(context: Context) -> Iterator[Outcome]:
             remedy=(
                 "Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker, and "
                 "restart docker."
-            ),
-        )
-
-
-@check("wrong-cuda-device", family="gpu", title="Extensions run on the GPU that the tensors are on")
-def wrong_cuda_device(context: Context) -> Iterator[Outcome]:
-    """simple-knn and the rasterizers of Inria's family launch on the current device, whatever device their tensors are on: with
-    tensors on cuda:1 they end in "an illegal memory access". One visible GPU is the safe setting. Between different GPUs the
-    number itself is ambiguous: nvidia-smi counts by bus, CUDA by speed, unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
-    cards = context.nvidia_gpus
-    variables = context.variables
-    chosen, order = variables.get("CUDA_VISIBLE_DEVICES"), variables.get("CUDA_DEVICE_ORDER")
-    if len(cards) < 2:
-        return
-    mixed = len({gpu.name for gpu in cards}) > 1
-    evidence = (
-        Evidence(
-            "GPUs", "; ".join(f"{gpu.index}: {gpu.name}" for gpu in cards), context.machine.gpus.found_via
-        ),
-        variable(context, "CUDA_VISIBLE_DEVICES"),
-        Evidence(
-            "CUDA_DEVICE_ORDER", order or "not set (CUDA puts the fastest first)", "environment variable"
-        ),
-    )
-    numbers = chosen if chosen is not None and re.fullmatch(r"[\d,\s]+", chosen) and chosen.strip() else None
-    if mixed and numbers is not None and order != "PCI_BUS_ID":
-        meant = [cards[place].index for place in visible.visible_places(numbers, cards) or ()]
-        got = [gpu.index for gpu in context.visible_gpus]
-        if context.machine.cuda.known and got == meant:
-            return
-        takes = (
-            f"selects {', '.join(f'{gpu.name} (GPU {gpu.index})' for gpu in context.visible_gpus)}"
-            if context.machine.cuda.known
-            else "uses CUDA's numbering"
-        )
-        yield warn(
-            f"CUDA_VISIBLE_DEVICES={chosen} {takes}, but nvidia-smi numbers these GPUs by PCI bus.",
-            evidence=evidence,
-            remedy=set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
-        )
-    elif chosen is None or "," in chosen:
-        yield skip(
-            f"{counted(len(cards), 'GPU')} found: train on cuda:0 and select the GPU with CUDA_VISIBLE_DEVICES.",
-            evidence=evidence,
-            remedy=(
-                *((set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),) if mixed else ()),
-                set_variable("CUDA_VISIBLE_DEVICES", str(cards[0].index)),
             ),
         )

@@ -13,6 +13,7 @@ from splatfix.context.compilers import HostCompilers
 from splatfix.context.coverage import Coverage, judge
 from splatfix.context.model import Choice, Goal, Target
 from splatfix.context.toolkits import BuildToolkit
+from splatfix.context.visible import Reading
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step
 from splatfix.facts import (
@@ -93,6 +94,11 @@ class Context:
         return targets.listed_gpus(self.facts)
 
     @property
+    def all_lost(self) -> bool:
+        """The driver counts GPUs and cannot reach any of them."""
+        return bool(self.nvidia_gpus) and all(gpu.nvml_error is not None for gpu in self.nvidia_gpus)
+
+    @property
     def unused_cards(self) -> tuple[Gpu, ...]:
         """NVIDIA cards in sight that no program here can use: without NVIDIA's driver, or the host's."""
         listed = self.nvidia_gpus
@@ -170,9 +176,24 @@ class Context:
         return targets.hidden_gpus(self.facts)
 
     @property
+    def left_aside(self) -> dict[int, str]:
+        """Why no program here gets a card, by the index of each NVIDIA card for which that is so."""
+        return targets.left_aside(self.facts)
+
+    @property
     def visible_gpus(self) -> tuple[Gpu, ...]:
         """The NVIDIA GPUs that a program started here would see; none where CUDA_VISIBLE_DEVICES leaves none."""
         return targets.visible_gpus(self.facts)
+
+    @property
+    def visible_value(self) -> Reading | None:
+        """What CUDA_VISIBLE_DEVICES leaves; None where it is not set."""
+        return targets.visible_value(self.facts)
+
+    @property
+    def hides_all(self) -> bool:
+        """CUDA_VISIBLE_DEVICES alone leaves programs without a GPU."""
+        return targets.hides_all(self.facts)
 
     @cached_property
     def no_target(self) -> Problem | None:

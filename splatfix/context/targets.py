@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from splatfix.context.model import Target
+from splatfix.context.visible import NAME, Reading, read_value
 from splatfix.core.errors import Exit, Problem, usage_error
 from splatfix.core.step import say
 from splatfix.core.versions import release
@@ -13,7 +13,6 @@ from splatfix.facts import CudaDevice, Facts, Gpu, same_bus
 from splatfix.knowledge import Arch, drivers, parse_target, split_targets
 
 AUTO = "auto"
-NAME = "CUDA_VISIBLE_DEVICES"
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuInit
 
 
@@ -30,54 +29,27 @@ def listed_gpus(facts: Facts) -> tuple[Gpu, ...]:
     )
 
 
-def visible_places(value: str, gpus: Sequence[Gpu]) -> tuple[int, ...] | None:
-    """Places in ``gpus`` that the value leaves, in its order; None where it names MIG instances that no card here has.
-
-    The first entry decides how all are read: by UUID (a telling beginning is enough), by the UUID of a MIG instance, of which
-    a program gets the first, or by number, of which what follows the digits is dropped. Everything from the first entry on
-    that names no GPU is dropped; one that comes twice leaves none at all. Source: ``_parse_visible_devices`` and
-    ``_device_count_nvml`` of torch/cuda/__init__.py, which a test holds this against; for MIG, NVIDIA's MIG User Guide.
-    """
-    if value.startswith("MIG-"):
-        name = value.split(",")[0]
-        # before driver 470: MIG-GPU-<UUID of the card>/<GPU instance>/<compute instance>
-        card = name.removeprefix("MIG-").partition("/")[0]
-        found = (place for place, gpu in enumerate(gpus) if name in gpu.mig_uuids or gpu.uuid == card)
-        place = next(found, None)
-        return None if place is None else (place,)
-    named = _uuids(value, gpus) if value.startswith("GPU-") else _numbers(value)
-    if len(set(named)) < len(named):
-        return ()
-    beyond = next((count for count, place in enumerate(named) if not 0 <= place < len(gpus)), len(named))
-    return tuple(named[:beyond])
+def visible_value(facts: Facts) -> Reading | None:
+    """What CUDA_VISIBLE_DEVICES leaves of the GPUs that the driver lists, or of CUDA's own where they are known; None where
+    it is not set."""
+    value, gpus = facts.machine.variables.get(NAME), listed_gpus(facts)
+    if value is None:
+        return None
+    every = facts.machine.cuda_unfiltered.value
+    return read_value(value, gpus if every is None else _as_cuda_lists(every, gpus))
 
 
-def _numbers(value: str) -> list[int]:
-    """All numbers up to the first entry that is none: a repetition counts even behind a GPU that does not exist."""
-    found = []
-    for item in value.split(","):
-        digits = re.match(r"\+?[0-9]+", item.strip())
-        if digits is None:
-            break
-        found.append(int(digits.group()))
-    return found
-
-
-def _uuids(value: str, gpus: Sequence[Gpu]) -> list[int]:
-    """The places of all GPUs up to the first entry that names none, or more than one."""
-    wanted = value.split(",")
-    wanted = wanted[
-        : next((count for count, item in enumerate(wanted) if not item.startswith("GPU-")), len(wanted))
-    ]
-    if len(set(wanted)) < len(wanted):
-        return []
-    found = []
-    for item in wanted:
-        fitting = [place for place, gpu in enumerate(gpus) if (gpu.uuid or "").startswith(item)]
-        if len(fitting) != 1:
-            break
-        found += fitting
-    return found
+def hides_all(facts: Facts) -> bool:
+    """CUDA_VISIBLE_DEVICES alone leaves programs without a GPU: CUDA finds one as soon as it is not set, or the value leaves
+    none of any number of GPUs. That CUDA finds no device while it is set does not show this."""
+    machine, driver, reading = facts.machine, facts.machine.driver.value, visible_value(facts)
+    if reading is None or machine.cuda.value or not listed_gpus(facts):
+        return False
+    if machine.cuda_unfiltered.known or reading.places == ():
+        return True
+    # an instance that the driver does not tell of, on facts from a splatfix that did not ask twice
+    refused = driver is not None and driver.cuda_error == NO_DEVICE
+    return reading.places is None and refused and not machine.cuda_unfiltered.error
 
 
 def visible_gpus(facts: Facts) -> tuple[Gpu, ...]:
@@ -91,13 +63,13 @@ def visible_gpus(facts: Facts) -> tuple[Gpu, ...]:
     gpus, variables = listed_gpus(facts), facts.machine.variables
     if facts.machine.cuda.value is not None:
         return _as_cuda_lists(facts.machine.cuda.value, gpus)
-    value = variables.get(NAME)
-    places = visible_places(value, gpus) if value is not None else None
-    if value is None or places is None:
-        driver = facts.machine.driver.value
-        return () if value is not None and driver is not None and driver.cuda_error == NO_DEVICE else gpus
-    if not places or value.startswith(("GPU-", "MIG-")) or variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
-        return tuple(gpus[place] for place in places)
+    value, reading = variables.get(NAME, ""), visible_value(facts)
+    if hides_all(facts):
+        return ()
+    if reading is None or reading.places is None:
+        return gpus
+    if value.startswith(("GPU-", "MIG-")) or variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+        return tuple(gpus[place] for place in reading.places)
     return gpus
 
 
@@ -123,6 +95,30 @@ def hidden_gpus(facts: Facts) -> frozenset[int]:
     return frozenset(gpu.index for gpu in listed_gpus(facts) if visible and gpu.index not in visible)
 
 
+def left_aside(facts: Facts) -> dict[int, str]:
+    """Why no program here gets a card, by the index of each NVIDIA card for which that is so."""
+    machine, listed = facts.machine, listed_gpus(facts)
+    hidden = {gpu.index for gpu in listed} if hides_all(facts) else hidden_gpus(facts)
+    found = {}
+    for gpu in listed:
+        unusable = gpu.nvml_error is not None or (gpu.mig and not gpu.mig_devices)
+        by_value = NAME in machine.variables and not unusable
+        if gpu.index in hidden:
+            found[gpu.index] = f"hidden by {NAME}" if by_value else "not listed by CUDA"
+    for gpu in machine.gpus.value or ():
+        if gpu.vendor != "nvidia" or gpu in listed:
+            continue
+        if machine.container:
+            found[gpu.index] = "not given to this container"
+        elif gpu.kernel_driver not in (None, "", "nvidia"):
+            found[gpu.index] = f"bound to {gpu.kernel_driver}"
+        elif machine.gpus.found_via == "libcuda" and NAME in machine.variables:
+            found[gpu.index] = f"not listed by CUDA with {NAME}={machine.variables[NAME]}"
+        else:
+            found[gpu.index] = "not listed by the driver"
+    return found
+
+
 def gpu_of(facts: Facts, device: str) -> Gpu | None:
     """The GPU that ``cuda`` (the first) or ``cuda:1`` means to a program started here; None where that is not certain."""
     kind, _, number = device.partition(":")
@@ -141,9 +137,11 @@ def own_gpus(facts: Facts, device: str = "") -> dict[Arch, list[str]]:
     """The architectures of the NVIDIA GPUs that are used here with the GPUs' names, in the driver's order: of those that
     programs see, or of the one that ``device`` (``cuda:1``) means."""
     one = gpu_of(facts, device) if device else None
-    used = {gpu.index for gpu in ([one] if one else visible_gpus(facts) or listed_gpus(facts))}
+    every, gpus = facts.machine.cuda_unfiltered.value, listed_gpus(facts)
+    without_value = gpus if every is None else _as_cuda_lists(every, gpus)
+    used = {gpu.index for gpu in ([one] if one else visible_gpus(facts) or without_value or gpus)}
     found: dict[Arch, list[str]] = {}
-    for gpu in listed_gpus(facts):
+    for gpu in gpus:
         arch = Arch.known(gpu.cc)
         if arch is not None and gpu.index in used:
             found.setdefault(arch, []).append(f"GPU {gpu.index}, {gpu.name}")

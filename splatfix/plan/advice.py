@@ -8,11 +8,11 @@ from dataclasses import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status, run_checks, select
-from splatfix.context import make_context
+from splatfix.context import Context, make_context
 from splatfix.core.step import Step, commands
 from splatfix.facts import Fact, Facts, Torch
 from splatfix.knowledge.torch_releases import COMPANIONS, build
-from splatfix.plan.assessment import Assessment, repair_of
+from splatfix.plan.assessment import Assessment, most_urgent_first, repair_of, stops_everything
 from splatfix.plan.option import Advice, AlsoNeeded, Option, OptionKind, Options
 from splatfix.plan.parts import NativePart, files_of, is_about, names_of
 from splatfix.plan.rebuild import Tools, tools_here
@@ -28,14 +28,20 @@ _SET_BY_INSTALL = {"CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST",
 
 
 def advise(findings: Sequence[Finding], options: Options, found: Assessment) -> Advice:
-    """The first option among those that cure most, and what to do about each failure that it does not cure."""
-    failed = [item for item in findings if item.status is Status.FAIL]
+    """The first option among those that cure most, and what to do about each failure that it does not cure.
+
+    What stops everything is the first step of every option, so it speaks for none of them: where nothing else has failed,
+    its repair is the fix, and what is installed is kept where it serves.
+    """
+    failed = most_urgent_first(findings)
     best: Option | None = None
     cured: list[Finding] = []
+    most = 0
     for option in options.available:
         here = [item for item in failed if _cures(option, item, options, found)]
-        if len(here) > len(cured):
-            best, cured = option, here
+        others = sum(not stops_everything(item.code) for item in here)
+        if others > most or (here and option.kind is OptionKind.KEEP):
+            best, cured, most = option, here, others
     refused = _refusal(found)
     needed: dict[object, AlsoNeeded] = {}
     told: set[Step] = set(refused[0].steps) if refused else set()
@@ -77,9 +83,10 @@ def _cures(option: Option, finding: Finding, options: Options, found: Assessment
         return built is not None and not _serves_as_it_is(options)
     install = next((step for step in option.steps if isinstance(step, InstallTorch)), None)
     if finding.family in ("torch", "driver", "gpu"):
-        if option.kind is OptionKind.DRIVER:
-            return finding.family == "driver"
-        return install is not None and _gone_with(install, finding, found)
+        if option.kind is OptionKind.DRIVER and finding.family == "driver":
+            return True
+        families = ("torch", "gpu") if option.kind is OptionKind.DRIVER else ("torch", "driver", "gpu")
+        return install is not None and _gone_with(install, finding, found, families)
     about = _parts_of(finding, found)
     if not about or finding.code in _NOT_BY_BUILDING:
         return False
@@ -105,11 +112,15 @@ def _serves_as_it_is(options: Options) -> bool:
     return any(option.kind is OptionKind.KEEP for option in options.available)
 
 
-def _gone_with(step: InstallTorch, finding: Finding, found: Assessment) -> bool:
-    """The check no longer fails once this torch is there; asked of the check itself."""
-    context = make_context(with_torch(found.facts, step), found.goal)
-    findings = run_checks(context, select((finding.code,), ()))
-    return all(item.status is not Status.FAIL for item in findings)
+def _gone_with(step: InstallTorch, finding: Finding, found: Assessment, families: Sequence[str]) -> bool:
+    """The check no longer fails once this torch is there, and no other begins to; asked of the checks themselves."""
+    then = _failing(make_context(with_torch(found.facts, step), found.goal), families)
+    return finding.code not in then and then <= _failing(found.context, families)
+
+
+def _failing(context: Context, families: Sequence[str]) -> set[str]:
+    findings = run_checks(context, select(families, ()))
+    return {item.code for item in findings if item.status is Status.FAIL}
 
 
 def with_torch(facts: Facts, step: InstallTorch) -> Facts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
@@ -247,13 +247,36 @@ def own_driver_starts(found: Assessment, cuda: str) -> Verdict:
     return Verdict(True, f"driver {have} starts CUDA {cuda} (needs {need})")
 
 
-# Failures of the driver that are repaired before everything else, whichever option is taken.
-_BROKEN = ("gpu-without-driver", "driver-library-mismatch", "driver-library-missing", "no-gpu-visible")
+# Failures without whose repair nothing runs on the GPU, whichever option is taken; what must be done first comes first.
+_BROKEN = (
+    "gpu-not-passed-to-container",
+    "gpu-without-driver",
+    "driver-library-missing",
+    "driver-library-mismatch",
+    "wsl-wrong-libcuda",
+    "stub-libcuda-loaded",
+    "forward-compat-on-geforce",
+    "nvidia-gpu-missing",
+    "cuda-does-not-start",
+    "no-gpu-visible",
+    "gpu-not-free",
+)
+
+
+def stops_everything(code: str) -> bool:
+    """What fails is to be repaired before anything runs on the GPU."""
+    return code in _BROKEN
+
+
+def most_urgent_first(findings: Iterable[Finding]) -> list[Finding]:
+    """The failures among the findings: first those that stop everything else, in the order of their repair."""
+    failed = (item for item in findings if item.status is Status.FAIL)
+    return sorted(failed, key=lambda item: _BROKEN.index(item.code) if item.code in _BROKEN else len(_BROKEN))
 
 
 def _repairs(facts: Facts) -> tuple[Step, ...]:
-    findings = run_checks(make_context(facts), select(_BROKEN, ()))
-    return tuple(step for finding in findings if finding.status is Status.FAIL for step in repair_of(finding))
+    failed = most_urgent_first(run_checks(make_context(facts), select(_BROKEN, ())))
+    return tuple(dict.fromkeys(step for finding in failed for step in repair_of(finding)))
 
 
 def repair_of(finding: Finding) -> tuple[Step, ...]:

@@ -40,10 +40,11 @@ def make_option(
         can += UPPER_RUNGS
         if away:
             cannot += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
-    first = "one manual step, then " if kind is OptionKind.KEEP and found.repairs else ""
+    manual = "one manual step, then " if len(found.repairs) == 1 else "manual steps, then "
+    first = manual if kind is OptionKind.KEEP and found.repairs else ""
     return Option(
         kind,
-        first + (kind.label.replace("rebuild", "build") if found.nothing_installed else kind.label),
+        first + _title(found, kind),
         (*found.repairs, *steps),
         tuple(can),
         tuple(cannot),
@@ -51,6 +52,11 @@ def make_option(
         tuple(dict.fromkeys(unsure)),
         targets=tuple(arch.sm for arch in found.archs),
     )
+
+
+def _title(found: Assessment, kind: OptionKind) -> str:
+    title = kind.label.replace("rebuild", "build") if found.nothing_installed else kind.label
+    return title if found.torch else title.replace("another build of torch", "install torch")
 
 
 def _conflicts(found: Assessment, steps: Sequence[Step]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -71,6 +71,7 @@ def show(
     *,
     options: Options | None = None,
     why: Step | None = None,
+    aside: Mapping[int, str] | None = None,
     next_step: Step | None = None,
     verbose: bool = False,
 ) -> None:
@@ -78,6 +79,7 @@ def show(
 
     Args:
         options: those that answer the failures; ``why`` is the command that explains all of them.
+        aside: why no program here gets a GPU, by the index of each for which that is so.
         next_step: the command to run next where nothing failed.
         verbose: also list the checks that passed, and every piece of evidence, with full paths.
     """
@@ -104,7 +106,7 @@ def show(
             console.print(f"  [bold]{escape(family)}[/]")
             for item in members:
                 show_finding(console, item, short=short, windows=windows, evidence=True)
-    for name, value in _overview(facts):
+    for name, value in _overview(facts, aside or {}):
         prose(console, f"  [bold]{name:<13}[/]  ", escape(short(value)))
 
 
@@ -180,14 +182,25 @@ def _gpu(gpu: Gpu) -> str:
     return f"{name} ({gpu.cc or 'compute capability not known'})"
 
 
-def _overview(facts: Facts) -> Iterator[tuple[str, str]]:
+def _gpus(gpus: Sequence[Gpu], aside: Mapping[int, str]) -> str:
+    """Those that programs get, then the others with why; equal ones are counted."""
+    rows = Counter((aside.get(gpu.index, ""), _gpu(gpu)) for gpu in gpus)
+    words = {row: f"{count} x {row[1]}" if count > 1 else row[1] for row, count in rows.items()}
+    used = ", ".join(text for (why, _), text in words.items() if not why)
+    others = [
+        f"{', '.join(text for (why, _), text in words.items() if why == one)}: {one}"
+        for one in dict.fromkeys(why for why, _ in rows if why)
+    ]
+    return "; ".join(filter(None, [used or ("none for programs here" if others else "none"), *others]))
+
+
+def _overview(facts: Facts, aside: Mapping[int, str]) -> Iterator[tuple[str, str]]:
     """The machine and the environment in a few words each."""
     machine, environment = facts.machine, facts.environment
     place = " in WSL2" if machine.wsl else (f" in {machine.container}" if machine.container else "")
     yield ("system", f"{machine.distribution or machine.system} {machine.machine}{place}")
     gpus = machine.gpus.value
-    names = "not known" if gpus is None else ", ".join(_gpu(gpu) for gpu in gpus) or "none"
-    yield ("GPU", names)
+    yield ("GPU", "not known" if gpus is None else _gpus(gpus, aside))
     driver = machine.driver.value
     level = f", CUDA {driver.cuda}" if driver and driver.cuda else ""
     yield ("driver", f"{driver.version}{level}" if driver else "none")

@@ -78,7 +78,7 @@ def test_a_card_without_a_driver(changed: Changer) -> None:
 
 @pytest.mark.parametrize(
     ("value", "status"),
-    [("", "fail"), ("-1", "fail"), ("1", "fail"), ("0", "pass"), ("0,7", "pass"), ("MIG-x", None)],
+    [("", "fail"), ("-1", "fail"), ("1", "fail"), ("0", "pass"), ("0,7", "warn"), ("MIG-x", None)],
 )
 def test_cuda_visible_devices(changed: Changer, value: str, status: str | None) -> None:
     facts = changed(variables={"CUDA_VISIBLE_DEVICES": value})

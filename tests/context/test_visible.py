@@ -8,8 +8,10 @@ import pytest
 
 from splatfix.checks import run_checks
 from splatfix.context import make_context
-from splatfix.context.targets import hidden_gpus, visible_gpus, visible_places
-from splatfix.facts import Driver, Fact, Gpu
+from splatfix.context.targets import hidden_gpus, visible_gpus
+from splatfix.context.visible import read_value
+from splatfix.core.step import commands
+from splatfix.facts import CudaDevice, Driver, Fact, Gpu
 from tests.checks.conftest import Changer, loud, only
 
 UUIDS = ("GPU-1a2b3c4d-0000", "GPU-1a2b9999-1111", "GPU-77777777-2222")
@@ -46,7 +48,7 @@ def test_as_many_as_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     for length in (1, 2, 3):
         for entries in itertools.product(ENTRIES, repeat=length):
             value = ",".join(entries)
-            ours = visible_places(value, CARDS)
+            ours = read_value(value, CARDS).places
             if ours is None:
                 assert value.startswith("MIG-")
                 continue
@@ -76,6 +78,52 @@ def test_hidden_only_where_that_is_certain(
     assert hidden_gpus(changed(gpus=Fact(CARDS, "NVML"), variables=variables)) == hidden
 
 
+@pytest.mark.parametrize(
+    ("value", "places", "words", "meant"),
+    [
+        ("", (), "it is empty", ""),
+        ("-1", (), "'-1' names no GPU", ""),
+        ("all", (), "'all' names no GPU", ""),
+        ("9,0", (), "CUDA has no GPU 9 (its last is 2), and stops there", "0"),
+        ("0,-1,1", (0,), "'-1' names no GPU, and CUDA stops there", "0,1"),
+        ("0,0", (), "it names GPU 0 twice, and CUDA then shows none", "0"),
+        ("2,1", (2, 1), "", "2,1"),
+        ("GPU-ffff", (), "no GPU has a UUID that begins with GPU-ffff", ""),
+        ("GPU-1a2b,GPU-7", (), "2 UUIDs begin with GPU-1a2b", "GPU-7"),
+        ("GPU-7,GPU-7", (), "it names a GPU twice", "GPU-7"),
+        ("GPU-7,0", (2,), "'0' is no UUID as the first entry is", "GPU-7"),
+        ("MIG-1", None, "no MIG instance here is called MIG-1", ""),
+    ],
+)
+def test_what_cuda_drops_is_told(value: str, places: tuple[int, ...] | None, words: str, meant: str) -> None:
+    reading = read_value(value, CARDS)
+    assert (reading.places, reading.meant) == (places, meant)
+    assert words in reading.lost
+    assert bool(words) == bool(reading.lost)
+
+
+@pytest.mark.parametrize(
+    ("value", "unfiltered", "blamed"),
+    [
+        ("0", Fact(), False),
+        ("0", Fact(None, "", "cuInit gives error 100 without CUDA_VISIBLE_DEVICES too"), False),
+        ("MIG-1", Fact(None, "", "cuInit gives error 100 without CUDA_VISIBLE_DEVICES too"), False),
+        ("0", Fact((CudaDevice("card 1"),), "libcuda.so.1"), True),
+        ("-1", Fact(None, "", "cuInit gives error 100 without CUDA_VISIBLE_DEVICES too"), True),
+        ("-1", Fact(), True),
+    ],
+)
+def test_the_variable_is_blamed_where_shown(
+    changed: Changer, value: str, unfiltered: Fact[tuple[CudaDevice, ...]], blamed: bool
+) -> None:
+    refused = Fact(Driver("575.57.08", "12.9", cuda_error=100), "libcuda")
+    machine = {"gpus": Fact(CARDS, "NVML"), "variables": {"CUDA_VISIBLE_DEVICES": value}}
+    facts = changed(**machine, driver=refused, cuda=Fact(None, "", "100"), cuda_unfiltered=unfiltered)
+    found = loud(facts)
+    assert ("no-gpu-visible" in found) is blamed
+    assert ("cuda-does-not-start" in found) is (not blamed or bool(unfiltered.error))
+
+
 def test_no_gpu_is_visible_where_cuda_found_none(changed: Changer) -> None:
     """A MIG instance may be one that we cannot know of, until CUDA says that there is none."""
     machine = {"gpus": Fact(CARDS, "NVML"), "variables": {"CUDA_VISIBLE_DEVICES": "MIG-1"}}
@@ -102,10 +150,15 @@ def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "command"),
-    [("linux", "unset CUDA_VISIBLE_DEVICES"), ("windows", 'set "CUDA_VISIBLE_DEVICES="')],
+    ("value", "system", "command"),
+    [
+        ("-1", "linux", "unset CUDA_VISIBLE_DEVICES"),
+        ("-1", "windows", 'set "CUDA_VISIBLE_DEVICES="'),
+        ("0,0", "linux", "export CUDA_VISIBLE_DEVICES=0"),
+        ("0,0", "windows", 'set "CUDA_VISIBLE_DEVICES=0"'),
+    ],
 )
-def test_the_way_out_in_this_machines_shell(changed: Changer, system: str, command: str) -> None:
-    facts = changed(system=system, variables={"CUDA_VISIBLE_DEVICES": "0,0"})
+def test_the_way_out_in_this_machines_shell(changed: Changer, value: str, system: str, command: str) -> None:
+    facts = changed(system=system, variables={"CUDA_VISIBLE_DEVICES": value})
     finding = only(facts, "no-gpu-visible")
-    assert [step.line(windows=system == "windows") for step in finding.remedy] == [command]
+    assert [step.shell(windows=system == "windows") for step in commands(finding.remedy)] == [command]

@@ -48,6 +48,8 @@ class Card:
     mig: int = -1
     """-1: has no MIG, 0: off, 1: on."""
     kernel_driver: str = "nvidia"
+    compute_mode: int = 0
+    """nvmlComputeMode_t: 2 prohibited, 3 one process at a time."""
 
     @property
     def uuid(self) -> str:
@@ -56,7 +58,7 @@ class Card:
     def line(self) -> str:
         values = (self.name, self.cc, self.mebibytes, f"0000{self.bus}", self.uuid, self.speed, *self.clocks)
         flags = (self.limit, self.default_limit, self.nvml, int(self.cuda), self.mig)
-        return "|".join(map(str, ("gpu", *values, *flags)))
+        return "|".join(map(str, ("gpu", *values, *flags, self.compute_mode)))
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ class Scenario:
     """The NVIDIA kernel module is loaded."""
     devices: tuple[str, ...] = ("nvidiactl", "nvidia0", "nvidia-uvm")
     container: bool = False
+    wsl: bool = False
+    closed_module: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -123,13 +127,16 @@ class Scenario:
             if card.kernel_driver:
                 written[f"/sys/bus/pci/drivers/{card.kernel_driver}/bind"] = ""
         if self.module:
-            line = f"NVIDIA UNIX Open Kernel Module for x86_64  {self.driver}  Release Build"
+            kind = "x86_64 Kernel Module" if self.closed_module else "Open Kernel Module for x86_64"
+            line = f"NVIDIA UNIX {kind}  {self.driver}  Release Build"
             written["/proc/driver/nvidia/version"] = f"NVRM version: {line}\n"
             written["/sys/module/nvidia/version"] = f"{self.driver}\n"
             for card in self.cards:
                 text = f"Model: \t\t {card.name}\nGPU UUID: \t {card.uuid}\n"
                 written[f"/proc/driver/nvidia/gpus/{card.bus}/information"] = text
         written |= {f"/dev/{name}": "" for name in self.devices}
+        if self.wsl:
+            written |= {"/dev/dxg": "", "/proc/sys/kernel/osrelease": "5.15.167.4-microsoft-standard-WSL2\n"}
         if self.container:
             written["/.dockerenv"] = ""
         for path, text in written.items():
@@ -157,13 +164,44 @@ def build(folder: Path, *flags: str) -> Path:
 
 
 @dataclass(frozen=True)
+class Said:
+    """What a person is told of one environment on a machine."""
+
+    text: str
+    exit_code: int
+    document: dict[str, Any]
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @property
+    def verdict(self) -> str:
+        """The first line, without its mark."""
+        return self.lines[0].partition(" ")[2]
+
+    @property
+    def first(self) -> str:
+        """The first thing to do: a command, or the sentence of a step without one; "" where nothing is suggested."""
+        advice = (self.document["options"] or {}).get("advice") or {}
+        steps = (advice.get("option") or {}).get("steps", [])
+        steps = steps or [step for item in advice.get("also_needed", ()) for step in item["steps"]]
+        return next((step["command"] or step["text"] for step in steps), "")
+
+
+@dataclass(frozen=True)
 class Diagnosis:
-    """What ``splatfix diagnose --json --save`` said of one scenario."""
+    """What ``splatfix diagnose`` said of one scenario, with an environment that has no torch."""
 
     document: dict[str, Any]
     facts: Facts
-    exit_code: int
     seconds: float
+    said: dict[str, Said]
+    """What is told for each environment: "" for the real one, without torch; those of :mod:`tests.driver.environments`."""
+
+    @property
+    def exit_code(self) -> int:
+        return self.said[""].exit_code
 
     @property
     def loud(self) -> dict[str, str]:
@@ -223,8 +261,8 @@ class Machines:
         scenario.lay(root)
         return root
 
-    def diagnose(self, scenario: Scenario, *words: str) -> Diagnosis:
-        """The whole ``diagnose`` on a scenario."""
+    def diagnose(self, scenario: Scenario, *environments: str) -> Diagnosis:
+        """The whole ``diagnose`` on a scenario, and with other environments on it."""
         root = self.lay(scenario)
         environment = self.environment(scenario, root)
         libraries = self.libraries(scenario)
@@ -237,13 +275,12 @@ class Machines:
             )
             self._workers[libraries] = worker
         assert worker.stdin and worker.stdout
-        ask = {"env": environment, "python": str(self.python), "words": words}
+        ask = {"env": environment, "python": str(self.python), "environments": environments}
         worker.stdin.write(json.dumps(ask) + "\n")
         worker.stdin.flush()
         reply = json.loads(worker.stdout.readline())
-        return Diagnosis(
-            reply["document"], from_json(Facts, reply["facts"]), reply["exit_code"], reply["seconds"]
-        )
+        said = {kind: Said(**item) for kind, item in reply["said"].items()}
+        return Diagnosis(reply["document"], from_json(Facts, reply["facts"]), reply["seconds"], said)
 
     def close(self) -> None:
         for worker in self._workers.values():

@@ -158,6 +158,11 @@ int nvmlDeviceGetPowerManagementDefaultLimit(device handle, unsigned int *limit)
     return number(limit, card_of(handle)->default_limit);
 }
 
+int nvmlDeviceGetComputeMode(device handle, int *mode) {
+    *mode = card_of(handle)->compute_mode;
+    return SUCCESS;
+}
+
 int nvmlDeviceGetUtilizationRates(device handle, utilization *rates) {
     if (card_of(handle)->mig > 0) return NOT_SUPPORTED;
     *rates = (utilization){93, 41};

@@ -5,7 +5,7 @@
  *   nvml|0                  what nvmlInit returns
  *   init|0                  what cuInit returns
  *   cuda_does|hang          cuInit never returns; "crash": it takes its process along
- *   gpu|name|cc|MiB|bus|uuid|speed|sm MHz|memory MHz|limit mW|default mW|in NVML|in CUDA|MIG
+ *   gpu|name|cc|MiB|bus|uuid|speed|sm MHz|memory MHz|limit mW|default mW|in NVML|in CUDA|MIG|compute mode
  *   mig|number of its gpu line|name|uuid|MiB|gpu instance|compute instance
  *
  * The file is named by the variable SIMULATED_DRIVER and read again at every start. Without it there is no driver.
@@ -25,7 +25,7 @@ struct instance {
 
 struct gpu {
     char name[TEXT], bus[TEXT], uuid[TEXT];
-    int major, minor, speed, in_nvml, in_cuda, mig;
+    int major, minor, speed, in_nvml, in_cuda, mig, compute_mode;
     unsigned int sm_clock, memory_clock, limit, default_limit;
     unsigned long long mebibytes;
 };
@@ -72,6 +72,7 @@ static void read_scenario(struct scenario *s) {
             gpu->in_nvml = atoi(field(&rest));
             gpu->in_cuda = atoi(field(&rest));
             gpu->mig = atoi(field(&rest));
+            gpu->compute_mode = atoi(field(&rest));
         } else if (!strcmp(kind, "mig") && s->instances < MOST) {
             struct instance *item = &s->instance[s->instances++];
             item->gpu = atoi(field(&rest));

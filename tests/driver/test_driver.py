@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -13,140 +14,41 @@ import pytest
 from splatfix.context import Goal, make_context
 from splatfix.context.targets import gpu_of
 from tests.conftest import ROOT
-from tests.driver import A100, FLAGS, HERE, RTX_3090, RTX_5090, Instance, Machines, Scenario, h100s
+from tests.driver import A100, FLAGS, HERE, RTX_3090, RTX_5090, Diagnosis, Machines, Scenario
+from tests.driver.scenarios import (
+    BOTH,
+    MEDIUM,
+    NO_UVM,
+    NOTHING,
+    SCENARIOS,
+    SMALL,
+    SWAPPED,
+    TOLD,
+)
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or shutil.which("gcc") is None, reason="needs gcc on Linux"
 )
 
-BOTH = (RTX_5090, RTX_3090)
-# NVML counts by bus, CUDA the fastest first: here they differ
-SWAPPED = (replace(RTX_3090, bus="0000:01:00.0"), replace(RTX_5090, bus="0000:41:00.0"))
-SMALL = Instance(0, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "MIG-0000000a-1111-2222-3333-444444444444", 4864)
-MEDIUM = Instance(0, "NVIDIA A100-SXM4-40GB MIG 2g.10gb", "MIG-0000000b-1111-2222-3333-444444444444", 9856, 3)
-NO_UVM = ("nvidiactl", "nvidia0")
-START = {"cuda-does-not-start": "fail"}
-HIDDEN = {"no-gpu-visible": "fail"}
-
-
-SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
-    # what is there, the loud findings, the targets
-    "mixed GPUs": (Scenario(BOTH), {}, ("sm_120", "sm_86")),
-    "first by number": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "0"}), {}, ("sm_120",)),
-    "second by number": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "1"}), {}, ("sm_86",)),
-    "by CUDA's number": (
-        Scenario(SWAPPED, variables={"CUDA_VISIBLE_DEVICES": "0"}),
-        {"wrong-cuda-device": "warn"},
-        ("sm_120",),
-    ),
-    "by bus number": (
-        Scenario(SWAPPED, variables={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
-        {},
-        ("sm_86",),
-    ),
-    "by UUID": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": RTX_3090.uuid}), {}, ("sm_86",)),
-    "by short UUID": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "GPU-00003"}), {}, ("sm_86",)),
-    "hidden by -1": (
-        Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "-1"}),
-        HIDDEN,
-        ("sm_120", "sm_86"),
-    ),
-    "MIG": (Scenario((A100,), (SMALL, MEDIUM)), {}, ("sm_80",)),
-    "MIG by UUID": (
-        Scenario(
-            (RTX_3090, A100),
-            (replace(SMALL, card=1), replace(MEDIUM, card=1)),
-            variables={"CUDA_VISIBLE_DEVICES": MEDIUM.uuid},
-        ),
-        {},
-        ("sm_80",),
-    ),
-    "MIG in the old form": (
-        Scenario(
-            (RTX_3090, A100),
-            (replace(MEDIUM, card=1),),
-            variables={"CUDA_VISIBLE_DEVICES": f"MIG-{A100.uuid}/3/0"},
-        ),
-        {},
-        ("sm_80",),
-    ),
-    "MIG that is gone": (
-        Scenario((A100,), (SMALL,), variables={"CUDA_VISIBLE_DEVICES": MEDIUM.uuid}),
-        HIDDEN,
-        ("sm_80",),
-    ),
-    "MIG by number": (
-        Scenario((A100,), (SMALL,), variables={"CUDA_VISIBLE_DEVICES": "MIG-0"}),
-        HIDDEN,
-        ("sm_80",),
-    ),
-    "MIG without instances": (Scenario((A100,)), {"nvidia-gpu-missing": "unknown", **START}, ("sm_80",)),
-    "fabric manager": (Scenario(h100s(8), init=802), START, ("sm_90",)),
-    "suspended": (Scenario((RTX_3090,), init=999), START, ("sm_86",)),
-    "no nvidia-uvm": (Scenario((RTX_3090,), init=999, devices=NO_UVM, container=True), START, ("sm_86",)),
-    "compat library": (
-        Scenario((RTX_3090,), init=804),
-        {"forward-compat-on-geforce": "fail"},
-        ("sm_86",),
-    ),
-    "not initialized": (Scenario((RTX_3090,), init=3), START, ("sm_86",)),
-    "busy": (Scenario((RTX_3090,), init=46), START, ("sm_86",)),
-    "no device": (Scenario((RTX_3090,), init=100), START, ("sm_86",)),
-    "invalid device": (Scenario((RTX_3090,), init=101), START, ("sm_86",)),
-    "a code of the future": (Scenario((RTX_3090,), init=987), START, ("sm_86",)),
-    "crash": (Scenario((RTX_3090,), cuda_does="crash"), START, ("sm_86",)),
-    "version mismatch": (
-        Scenario((RTX_3090,), nvml=18, init=803),
-        {"driver-library-mismatch": "fail"},
-        ("sm_86",),
-    ),
-    "driver of 2019": (Scenario((RTX_3090,), branch="R440", driver="440.33.01", cuda=10020), {}, ("sm_86",)),
-    "one of eight": (
-        Scenario(h100s(1), on_bus_alone=(*h100s(7)[1:], RTX_3090), container=True),
-        {},
-        ("sm_90",),
-    ),
-    "none of eight": (
-        Scenario(on_bus_alone=h100s(8), container=True, libraries=(), devices=(), module=False),
-        {},
-        (),
-    ),
-    "one for a virtual machine": (
-        Scenario((RTX_5090,), on_bus_alone=(replace(RTX_3090, kernel_driver="vfio-pci"),)),
-        {},
-        ("sm_120",),
-    ),
-    "nouveau": (
-        Scenario(
-            on_bus_alone=(replace(RTX_3090, kernel_driver="nouveau"),), module=False, devices=(), nvml=9
-        ),
-        {"gpu-without-driver": "fail"},
-        (),
-    ),
-    "libcuda alone": (
-        Scenario(BOTH, libraries=("libcuda.so.1",), variables={"CUDA_VISIBLE_DEVICES": "1"}),
-        {},
-        ("sm_86",),
-    ),
-    "NVML alone": (
-        Scenario(BOTH, libraries=("libnvidia-ml.so.1",), container=True),
-        START,
-        ("sm_120", "sm_86"),
-    ),
-    "a lost GPU": (
-        Scenario((RTX_5090, replace(RTX_3090, nvml=2, cuda=False))),
-        {"nvidia-gpu-missing": "unknown"},
-        ("sm_120",),
-    ),
-}
-
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_diagnosis_of(machines: Machines, name: str) -> None:
     scenario, loud, targets = SCENARIOS[name]
-    found = machines.diagnose(scenario)
+    found = machines.diagnose(scenario, "bare", "whole")
     assert (found.loud, found.targets) == (loud, targets)
     assert all(item["status"] != "crash" for item in found.document["findings"])
+    verdict, first = TOLD.get(name, NOTHING)
+    for kind in ("bare", "whole"):
+        said = found.said[kind]
+        assert (said.verdict, said.first) == (verdict, first)
+        assert said.exit_code == (
+            0 if verdict.startswith("No problems") else 1 if verdict[0].isdigit() else 3
+        )
+        assert not first or "rebuild" not in said.lines[1] or name == "old driver, and hidden"
+    without = found.said[""]  # torch is missing as well
+    torch = "install 'torch==" if targets else "splatfix diagnose --python"
+    assert without.exit_code == 1
+    assert without.first == first if first else torch in without.first
 
 
 @pytest.mark.slow
@@ -211,6 +113,28 @@ def test_a_mig_instance_is_what_programs_get(machines: Machines) -> None:
     assert (card.mig, card.mig_uuids) == (True, (SMALL.uuid, MEDIUM.uuid))
     (device,) = machine.cuda.value or ()
     assert (device.name, device.uuid, device.memory_total) == (SMALL.name, SMALL.uuid, 4864 << 20)
+
+
+def overview(found: Diagnosis) -> str:
+    return next(line for line in found.said[""].lines if line.startswith("  GPU "))
+
+
+def test_cards_that_are_not_used_are_marked(machines: Machines) -> None:
+    one = machines.diagnose(SCENARIOS["one of eight by number"][0])
+    name = "NVIDIA H100 80GB HBM3 (9.0)"
+    assert overview(one).split(None, 1)[1] == f"{name}; 7 x {name}: hidden by CUDA_VISIBLE_DEVICES"
+    assert "hidden by" in one.words("nvidia-gpu-missing")
+    assert "not given to this container" in overview(machines.diagnose(SCENARIOS["one of eight"][0]))
+    alone = overview(machines.diagnose(SCENARIOS["libcuda alone"][0]))
+    assert "not listed by CUDA with CUDA_VISIBLE_DEVICES=1" in alone
+
+
+def test_a_card_for_a_virtual_machine_is_given_back(machines: Machines) -> None:
+    found = machines.diagnose(SCENARIOS["one for a virtual machine, and no other"][0])
+    (row,) = [item for item in found.document["findings"] if item["check"] == "gpu-without-driver"]
+    assert any("0000:41:00.0" in (step["command"] or "") for step in row["remedy"])
+    assert not any("Install" in step["text"] for step in row["remedy"])
+    assert "10de:2204" in json.dumps(row["remedy"])
 
 
 def test_cards_left_aside_are_named(machines: Machines) -> None:

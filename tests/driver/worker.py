@@ -16,8 +16,12 @@ from typing import Any
 from unittest import mock
 
 from splatfix.app.diagnose import DiagnoseRequest, diagnose
-from splatfix.facts import collect
+from splatfix.app.result import Result
+from splatfix.core.codec import to_json
+from splatfix.facts import collect, load
 from splatfix.facts.system.live import LiveSystem
+from splatfix.report.console import out
+from tests.driver.environments import with_environment
 
 MOVED = (
     "/sys/bus/pci/",
@@ -61,19 +65,32 @@ class Moved(LiveSystem):
 
 
 def answer(ask: dict[str, Any]) -> dict[str, Any]:
-    """What ``diagnose`` says with these variables, and the facts that it stands on."""
+    """What ``diagnose`` says with these variables, the facts that it stands on, and what the same machine is told with other
+    environments on it."""
     with mock.patch.dict(os.environ, ask["env"], clear=True), tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "facts.json"
-        targets = tuple(ask["words"])
         begun = time.monotonic()
-        result = diagnose(DiagnoseRequest(python=ask["python"], save=saved, targets=targets), as_json=True)
+        result = diagnose(DiagnoseRequest(python=ask["python"], save=saved), as_json=True)
         document = result.data()
+        seconds = time.monotonic() - begun
+        said = {"": shown(result)}
+        for kind in ask["environments"]:
+            other = Path(folder) / f"{kind}.json"
+            other.write_text(json.dumps(to_json(with_environment(load(saved), kind))))
+            said[kind] = shown(diagnose(DiagnoseRequest(facts_file=other)))
         return {
             "document": document,
-            "exit_code": int(result.exit_code),
             "facts": json.loads(saved.read_text()),
-            "seconds": time.monotonic() - begun,
+            "seconds": seconds,
+            "said": said,
         }
+
+
+def shown(result: Result) -> dict[str, Any]:
+    """A result as a person gets it."""
+    with out().capture() as text:
+        result.text(out())
+    return {"text": text.get(), "exit_code": int(result.exit_code), "document": result.data()}
 
 
 if __name__ == "__main__":

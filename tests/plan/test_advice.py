@@ -118,7 +118,7 @@ def test_keep_is_advised_only_after_a_repair(name: str) -> None:
     advice = advised_options(run_checks(context), context).advice
     assert advice and (advice.option or advice.also_needed)
     if advice.option and advice.option.kind is OptionKind.KEEP:
-        assert type(advice.option.steps[0]) is Step and advice.option.title.startswith("one manual step")
+        assert type(advice.option.steps[0]) is Step and "manual step" in advice.option.title
 
 
 def test_submodules_are_fetched_before_the_build(tmp_path: Path) -> None:

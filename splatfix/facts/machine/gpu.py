@@ -21,6 +21,7 @@ _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "
 _TIMEOUT = 8.0
 # cuInit wakes every GPU that no persistence daemon keeps awake, a second or two each.
 _CUDA_TIMEOUT = 20.0
+_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 _LIBCUDA_PROBE = Path(__file__).with_name("probe_cuda.py")
 _SMI_FIELDS = "index,name,compute_cap,driver_version,memory.total,pci.bus_id,uuid"
 _WSL = "/usr/lib/wsl/lib"
@@ -42,6 +43,7 @@ class Found:
     gpus: Fact[tuple[Gpu, ...]]
     driver: Fact[Driver]
     cuda: Fact[tuple[CudaDevice, ...]]
+    cuda_unfiltered: Fact[tuple[CudaDevice, ...]] = dataclasses.field(default_factory=Fact)
 
 
 def probe(system: System) -> Found:
@@ -76,7 +78,7 @@ def probe(system: System) -> Found:
             cuda_error=by_cuda.cuda_error,
         )
         driver = Fact(_driver(system, kernel, known, reply), _via("NVML", kernel))
-        return Found(Fact(_completed(nvml.gpus, on_bus), "NVML"), driver, cuda)
+        return Found(Fact(_completed(nvml.gpus, on_bus), "NVML"), driver, cuda, by_cuda.unfiltered)
     misses += why
     best = by_cuda if by_cuda.gpus else None
     best = best or nvidia_smi(system, misses) or proc_files(system) or jetson(system) or Answer("")
@@ -91,8 +93,8 @@ def probe(system: System) -> Found:
     gpus = _completed(known.gpus, on_bus)
     if any(gpu.vendor == "nvidia" for gpu in gpus):
         via = known.via if known.gpus else "; ".join([*misses, "/sys/bus/pci/devices"])
-        return Found(Fact(gpus, via), driver, cuda)
-    return Found(unknown("; ".join(misses)), driver, cuda)
+        return Found(Fact(gpus, via), driver, cuda, by_cuda.unfiltered)
+    return Found(unknown("; ".join(misses)), driver, cuda, by_cuda.unfiltered)
 
 
 def device_files(system: System) -> Fact[tuple[str, ...]]:
@@ -131,6 +133,9 @@ def _gpus(items: object) -> tuple[Gpu, ...]:
             Gpu(
                 index=len(gpus),
                 name=_text(item.get("name")) or "unknown",
+                nvml_error=_whole(item.get("error_code")),
+                compute_mode=_text(item.get("compute_mode")) or "",
+                compute_processes=_whole(item.get("compute_processes")),
                 cc=capability(item.get("cc")),
                 memory_total=_whole(item.get("memory_total")) or None,
                 bus_id=_text(item.get("bus_id")),
@@ -188,6 +193,14 @@ def _completed(gpus: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...
                 kernel_driver=twin.kernel_driver,
             )
         found.append(gpu)
+    # what NVML gives no handle for is what is left on the bus with NVIDIA's driver; both count by bus
+    lost = [place for place, gpu in enumerate(found) if gpu.nvml_error is not None]
+    twins = [card for card in left if card.kernel_driver == "nvidia"]
+    for place, twin in zip(lost, twins, strict=False) if len(lost) == len(twins) else ():
+        left.remove(twin)
+        found[place] = dataclasses.replace(
+            twin, nvml_error=found[place].nvml_error, shown_by=found[place].shown_by
+        )
     # a source without bus numbers (an old libcuda) already showed every NVIDIA card there is to use
     if any(gpu.vendor == "nvidia" and gpu.bus_id is None for gpu in gpus):
         left = [card for card in left if card.vendor != "nvidia"]
@@ -244,6 +257,7 @@ class Answer:
     cuda: str | None = None
     driver: str | None = None
     cuda_error: int | None = None
+    unfiltered: Fact[tuple[CudaDevice, ...]] = dataclasses.field(default_factory=Fact)
 
 
 def libcuda(system: System) -> tuple[Answer, Fact[tuple[CudaDevice, ...]], list[str]]:
@@ -271,13 +285,32 @@ def libcuda(system: System) -> tuple[Answer, Fact[tuple[CudaDevice, ...]], list[
         elif reply.get("init") != 0:
             code = _whole(reply.get("init"))
             misses.append(f"{library}: cuInit gives error {code}")
-            failed = Answer("libcuda", cuda=cuda_level(reply.get("cuda")), cuda_error=code)
+            level, every = cuda_level(reply.get("cuda")), Fact[tuple[CudaDevice, ...]]()
+            if code == _NO_DEVICE and "CUDA_VISIBLE_DEVICES" in system.env:
+                code, every = _unfiltered(system, library)
+            failed = Answer("libcuda", cuda=level, cuda_error=code, unfiltered=every)
         else:
             gpus = _gpus(reply.get("gpus"))
-            devices = tuple(CudaDevice(g.name, g.cc, g.memory_total, g.bus_id, g.uuid) for g in gpus)
-            return Answer("libcuda", gpus, cuda_level(reply.get("cuda"))), Fact(devices, library), misses
+            return Answer("libcuda", gpus, cuda_level(reply.get("cuda"))), _devices(gpus, library), misses
     why = "; ".join(misses)
     return failed, unknown(why) if there else absent(why, "the loader's search"), misses
+
+
+def _devices(gpus: tuple[Gpu, ...], library: str) -> Fact[tuple[CudaDevice, ...]]:
+    return Fact(tuple(CudaDevice(g.name, g.cc, g.memory_total, g.bus_id, g.uuid) for g in gpus), library)
+
+
+def _unfiltered(system: System, library: str) -> tuple[int, Fact[tuple[CudaDevice, ...]]]:
+    """What libcuda lists once CUDA_VISIBLE_DEVICES is taken away, and the code that is left to explain: that of no device
+    where this helps, or could not be asked, else the one without the variable."""
+    done = system.run([system.python, str(_LIBCUDA_PROBE), library, "--unfiltered"], _CUDA_TIMEOUT)
+    reply = _object(done.stdout) or {}
+    code = _whole(reply.get("init"))
+    if code == 0:
+        return _NO_DEVICE, _devices(_gpus(reply.get("gpus")), library)
+    if code is None:
+        return _NO_DEVICE, Fact()
+    return code, unknown(f"cuInit gives error {code} without CUDA_VISIBLE_DEVICES too")
 
 
 def nvidia_smi(system: System, misses: list[str]) -> Answer | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,11 @@ _TIMEOUT = 10.0
 _WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
 _LIBRARY_NOT_FOUND = 12
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
+_COMPUTE_MODES = {
+    1: "exclusive",
+    2: "prohibited",
+    3: "exclusive",
+}  # nvmlComputeMode_t: by thread (old), none, by process
 
 
 def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
@@ -27,8 +32,9 @@ def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
         ``{"error": str, "error_code": int | None}`` when NVML could not be started; else ``driver`` (text), ``cuda``
         (integer as ``cuDriverGetVersion`` gives it, e.g. 13000, or None) and ``gpus``, a list of ``index``, ``name``,
         ``cc`` ([major, minor]), ``memory_total`` (bytes), ``bus_id``, ``uuid``, ``max_clocks`` ([SM, memory] in MHz),
-        ``power_limit`` and ``default_power_limit`` (mW), ``mig``, ``mig_devices`` (names) and ``mig_uuids``; what a card
-        does not answer is None.
+        ``power_limit`` and ``default_power_limit`` (mW), ``compute_mode`` and ``compute_processes``, ``mig``,
+        ``mig_devices`` (names) and ``mig_uuids``; what a card does not answer is None. A card that NVML gives no handle for
+        has its ``index`` and NVML's ``error_code``.
     """
     answer, problem = within(timeout, _ask)
     return answer if answer is not None else {"error": f"NVML: {problem}", "error_code": None}
@@ -80,10 +86,12 @@ def start_nvml(pynvml: Any) -> None:
 
 
 def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
-    handle = attempt(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index)
-    if handle is None:
-        return {"index": index, "name": "unknown (the driver gives no handle: GPU lost?)"}
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    except pynvml.NVMLError as error:
+        return {"index": index, "error_code": int(error.value)}
     memory = attempt(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
+    mode = _COMPUTE_MODES.get(attempt(pynvml, pynvml.nvmlDeviceGetComputeMode, handle) or 0)
     pci = attempt(pynvml, pynvml.nvmlDeviceGetPciInfo, handle)
     cc = attempt(pynvml, pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     mig = attempt(pynvml, pynvml.nvmlDeviceGetMigMode, handle)
@@ -99,6 +107,8 @@ def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
         "max_clocks": clocks if None not in clocks else None,
         "power_limit": attempt(pynvml, pynvml.nvmlDeviceGetEnforcedPowerLimit, handle),
         "default_power_limit": attempt(pynvml, pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
+        "compute_mode": mode,
+        "compute_processes": len(_running(pynvml, handle, "Compute")) if mode == "exclusive" else None,
         "mig": bool(mig[0]) if mig else None,
         "mig_devices": [name for name, _ in instances],
         "mig_uuids": [uuid for _, uuid in instances],
@@ -205,12 +215,9 @@ def _gpu_use(nvml: Any, index: int) -> GpuUse:
     memory = attempt(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     rates = attempt(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
     processes: dict[int, int | None] = {}
-    # A process that computes and draws is in both lists with the same figure. The binding's call without a number wants a
-    # driver as new as itself; the second form came with R450, the third with R510.
+    # A process that computes and draws is in both lists with the same figure.
     for kind in ("Compute", "Graphics"):
-        forms = (getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{form}") for form in ("v3", "v2"))
-        found = next((items for form in forms if (items := attempt(nvml, form, handle)) is not None), ())
-        for item in found:
+        for item in _running(nvml, handle, kind):
             processes[int(item.pid)] = None if item.usedGpuMemory is None else int(item.usedGpuMemory)
     return GpuUse(
         index,
@@ -220,3 +227,10 @@ def _gpu_use(nvml: Any, index: int) -> GpuUse:
         int(rates.gpu) if rates else None,
         processes,
     )
+
+
+def _running(nvml: Any, handle: Any, kind: str) -> Sequence[Any]:
+    """The processes on a GPU. The binding's call without a number wants a driver as new as itself; the second form came with
+    R450, the third with R510."""
+    forms = (getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{form}") for form in ("v3", "v2"))
+    return next((items for form in forms if (items := attempt(nvml, form, handle)) is not None), ())

@@ -85,6 +85,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         gpus=seen.gpus,
         driver=seen.driver,
         cuda=seen.cuda,
+        cuda_unfiltered=seen.cuda_unfiltered,
         adapters=_fact(found["adapters"]),
         toolkits=_fact(found["toolkits"]),
         compilers=_fact(found["compilers"]),

@@ -1,13 +1,15 @@
 """Runs in a child process, because a damaged libcuda may crash or hang whoever loads it: asks libcuda for its GPUs.
 
 What it lists is what every CUDA program started with the same environment gets as ``cuda:0``, ``cuda:1``...: CUDA itself has
-applied CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER.
+applied CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. With ``--unfiltered`` behind the library CUDA_VISIBLE_DEVICES is taken away
+first.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
 import sys
 from typing import Any
 
@@ -62,4 +64,6 @@ def _uuid(cuda: Any, device: Any, instance: bool) -> str | None:
 
 
 if __name__ == "__main__":
+    if "--unfiltered" in sys.argv[2:]:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     sys.stdout.write(json.dumps(ask(sys.argv[1])))

@@ -40,6 +40,12 @@ class Gpu:
     """Milliwatts that it may draw now."""
     default_power_limit: int | None = None
     """Milliwatts of the limit that it came with."""
+    nvml_error: int | None = None
+    """NVML's code where it counts the card and gives no handle for it (15: the GPU is lost)."""
+    compute_mode: str = ""
+    """``exclusive`` (one program at a time) or ``prohibited``; "" where it takes every program."""
+    compute_processes: int | None = None
+    """How many programs compute on it now; asked only where it is exclusive."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +191,8 @@ class MachineFacts:
     cuda: Fact[tuple[CudaDevice, ...]] = field(default_factory=Fact)
     """What CUDA itself lists, in the order of ``cuda:0``, ``cuda:1``..., for a program with the same environment variables.
     Absent: there is no libcuda that the loader takes; unknown: it did not start, or did not answer."""
+    cuda_unfiltered: Fact[tuple[CudaDevice, ...]] = field(default_factory=Fact)
+    """The same without CUDA_VISIBLE_DEVICES. Asked only where CUDA found no device with it: it then shows what is to blame."""
     device_files: Fact[tuple[str, ...]] = field(default_factory=Fact)
     """The driver's files in /dev: ``nvidia0``, ``nvidiactl``, ``nvidia-uvm``..."""
     adapters: Fact[tuple[Adapter, ...]] = field(default_factory=Fact)

@@ -1,0 +1,71 @@
+"""Python environments for the simulated machines, as facts: what torch's own files would tell of a healthy installation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from splatfix.facts import (
+    Code,
+    Distribution,
+    EntryKind,
+    EnvironmentFacts,
+    Extension,
+    Fact,
+    Facts,
+    FatbinGroup,
+    Resources,
+    SplatPackage,
+    ToolkitChoice,
+)
+from tests.plan.machines import CUDA_13, INTERPRETER, TORCH, compilers
+
+_CODE = (FatbinGroup(tuple(Code(EntryKind.SASS, f"sm_{cc}") for cc in (75, 80, 86, 90, 120)), 3),)
+_SITE = INTERPRETER.site_packages[0]
+_RASTERIZER = Extension(
+    path="diff_gaussian_rasterization/_C.cpython-311-x86_64-linux-gnu.so",
+    folder=_SITE,
+    distribution="diff_gaussian_rasterization",
+    code=_CODE,
+    needed=("libtorch.so", "libcudart.so.13"),
+    links_torch=True,
+    importable=True,
+    size=1000,
+)
+_PACKAGE = SplatPackage(
+    "diff_gaussian_rasterization",
+    f"{_SITE}/diff_gaussian_rasterization",
+    ("diff_gaussian_rasterization",),
+    native=("diff_gaussian_rasterization._C",),
+    imports_torch=True,
+)
+
+
+def environment(kind: str) -> EnvironmentFacts:
+    """``bare``: a healthy torch, and nothing of splatting beside it; ``whole``: with a rasterizer for every simulated GPU."""
+    installed = {"pip": "25.0", "setuptools": "80.0", "wheel": "0.45", "ninja": "1.11", "numpy": "2.2.0"}
+    if kind == "whole":
+        installed["diff_gaussian_rasterization"] = "0.0.0"
+    return EnvironmentFacts(
+        interpreter=Fact(INTERPRETER, "probe_env.py"),
+        distributions=Fact(tuple(Distribution(n, v, _SITE) for n, v in installed.items()), "site-packages"),
+        torch_installed=Fact(True, "sys.path"),
+        torch=Fact(replace(TORCH, code=_CODE, cxx11_abi=True), "torch/version.py read as text"),
+        toolkit_choice=Fact(ToolkitChoice(CUDA_13.root, "CUDA_HOME", CUDA_13.nvcc, None, True)),
+        extensions=Fact((_RASTERIZER,) if kind == "whole" else (), "site-packages"),
+        packages=Fact((_PACKAGE,) if kind == "whole" else (), "site-packages"),
+        jit_caches=Fact((), "the cache"),
+        imports=(),
+    )
+
+
+def with_environment(facts: Facts, kind: str) -> Facts:
+    """A machine with such an environment, and with what its extensions are built with."""
+    tools = {"ninja": "1.11.1", "git": "2.43.0", **facts.machine.tools}
+    machine = replace(
+        facts.machine,
+        resources=Resources(8, 64 << 30, 48 << 30, 8 << 30),
+        toolkits=Fact((CUDA_13,), "PATH"),
+        compilers=Fact(compilers("13.3.0"), "PATH"),
+        tools=tools,
+    )
+    return replace(facts, machine=machine, environment=environment(kind))

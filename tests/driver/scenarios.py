@@ -1,0 +1,331 @@
+"""The simulated machines, and what a diagnosis must say of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.driver import A100, RTX_3090, RTX_5090, Instance, Scenario, h100s
+
+BOTH = (RTX_5090, RTX_3090)
+# NVML counts by bus, CUDA the fastest first: here they differ
+SWAPPED = (replace(RTX_3090, bus="0000:01:00.0"), replace(RTX_5090, bus="0000:41:00.0"))
+SMALL = Instance(0, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "MIG-0000000a-1111-2222-3333-444444444444", 4864)
+MEDIUM = Instance(0, "NVIDIA A100-SXM4-40GB MIG 2g.10gb", "MIG-0000000b-1111-2222-3333-444444444444", 9856, 3)
+NO_UVM = ("nvidiactl", "nvidia0")
+START = {"cuda-does-not-start": "fail"}
+HIDDEN = {"no-gpu-visible": "fail"}
+
+
+SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
+    # what is there, the loud findings, the targets
+    "mixed GPUs": (Scenario(BOTH), {}, ("sm_120", "sm_86")),
+    "first by number": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "0"}), {}, ("sm_120",)),
+    "second by number": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "1"}), {}, ("sm_86",)),
+    "by CUDA's number": (
+        Scenario(SWAPPED, variables={"CUDA_VISIBLE_DEVICES": "0"}),
+        {"wrong-cuda-device": "warn"},
+        ("sm_120",),
+    ),
+    "by bus number": (
+        Scenario(SWAPPED, variables={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+        {},
+        ("sm_86",),
+    ),
+    "by UUID": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": RTX_3090.uuid}), {}, ("sm_86",)),
+    "by short UUID": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "GPU-00003"}), {}, ("sm_86",)),
+    "hidden by -1": (
+        Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "-1"}),
+        HIDDEN,
+        ("sm_120", "sm_86"),
+    ),
+    "MIG": (Scenario((A100,), (SMALL, MEDIUM)), {}, ("sm_80",)),
+    "MIG by UUID": (
+        Scenario(
+            (RTX_3090, A100),
+            (replace(SMALL, card=1), replace(MEDIUM, card=1)),
+            variables={"CUDA_VISIBLE_DEVICES": MEDIUM.uuid},
+        ),
+        {},
+        ("sm_80",),
+    ),
+    "MIG in the old form": (
+        Scenario(
+            (RTX_3090, A100),
+            (replace(MEDIUM, card=1),),
+            variables={"CUDA_VISIBLE_DEVICES": f"MIG-{A100.uuid}/3/0"},
+        ),
+        {},
+        ("sm_80",),
+    ),
+    "MIG that is gone": (
+        Scenario((A100,), (SMALL,), variables={"CUDA_VISIBLE_DEVICES": MEDIUM.uuid}),
+        HIDDEN,
+        ("sm_80",),
+    ),
+    "MIG by number": (
+        Scenario((A100,), (SMALL,), variables={"CUDA_VISIBLE_DEVICES": "MIG-0"}),
+        HIDDEN,
+        ("sm_80",),
+    ),
+    "MIG without instances": (Scenario((A100,)), {"nvidia-gpu-missing": "unknown", **START}, ("sm_80",)),
+    "fabric manager": (Scenario(h100s(8), init=802), START, ("sm_90",)),
+    "suspended": (Scenario((RTX_3090,), init=999), START, ("sm_86",)),
+    "no nvidia-uvm": (Scenario((RTX_3090,), init=999, devices=NO_UVM, container=True), START, ("sm_86",)),
+    "compat library": (
+        Scenario((RTX_3090,), init=804),
+        {"forward-compat-on-geforce": "fail"},
+        ("sm_86",),
+    ),
+    "not initialized": (Scenario((RTX_3090,), init=3), START, ("sm_86",)),
+    "busy": (Scenario((RTX_3090,), init=46), START, ("sm_86",)),
+    "no device": (Scenario((RTX_3090,), init=100), START, ("sm_86",)),
+    "invalid device": (Scenario((RTX_3090,), init=101), START, ("sm_86",)),
+    "a code of the future": (Scenario((RTX_3090,), init=987), START, ("sm_86",)),
+    "crash": (Scenario((RTX_3090,), cuda_does="crash"), START, ("sm_86",)),
+    "version mismatch": (
+        Scenario((RTX_3090,), nvml=18, init=803),
+        {"driver-library-mismatch": "fail"},
+        ("sm_86",),
+    ),
+    "driver of 2019": (Scenario((RTX_3090,), branch="R440", driver="440.33.01", cuda=10020), {}, ("sm_86",)),
+    "one of eight": (
+        Scenario(h100s(1), on_bus_alone=(*h100s(7)[1:], RTX_3090), container=True),
+        {},
+        ("sm_90",),
+    ),
+    "none of eight": (
+        Scenario(on_bus_alone=h100s(8), container=True, libraries=(), devices=(), module=False),
+        {"gpu-not-passed-to-container": "fail"},
+        (),
+    ),
+    "one for a virtual machine": (
+        Scenario((RTX_5090,), on_bus_alone=(replace(RTX_3090, kernel_driver="vfio-pci"),)),
+        {},
+        ("sm_120",),
+    ),
+    "nouveau": (
+        Scenario(
+            on_bus_alone=(replace(RTX_3090, kernel_driver="nouveau"),), module=False, devices=(), nvml=9
+        ),
+        {"gpu-without-driver": "fail"},
+        (),
+    ),
+    "libcuda alone": (
+        Scenario(BOTH, libraries=("libcuda.so.1",), variables={"CUDA_VISIBLE_DEVICES": "1"}),
+        {},
+        ("sm_86",),
+    ),
+    "NVML alone": (
+        Scenario(BOTH, libraries=("libnvidia-ml.so.1",), container=True),
+        START,
+        ("sm_120", "sm_86"),
+    ),
+    "a lost GPU": (
+        Scenario((RTX_5090, replace(RTX_3090, nvml=2, cuda=False))),
+        {"nvidia-gpu-missing": "warn"},
+        ("sm_120",),
+    ),
+    # what CUDA finds without the variable, and not the variable alone, says what is to blame
+    "no device, and a value that is right": (
+        Scenario((RTX_3090,), init=100, variables={"CUDA_VISIBLE_DEVICES": "0"}),
+        START,
+        ("sm_86",),
+    ),
+    "no device, and hidden": (
+        Scenario((RTX_3090,), init=100, variables={"CUDA_VISIBLE_DEVICES": "-1"}),
+        {**START, **HIDDEN},
+        ("sm_86",),
+    ),
+    "fabric manager, and hidden": (
+        Scenario(h100s(8), init=802, variables={"CUDA_VISIBLE_DEVICES": "-1"}),
+        {**START, **HIDDEN},
+        ("sm_90",),
+    ),
+    "version mismatch, and hidden": (
+        Scenario((RTX_3090,), nvml=18, init=803, variables={"CUDA_VISIBLE_DEVICES": ""}),
+        {"driver-library-mismatch": "fail", **HIDDEN},
+        ("sm_86",),
+    ),
+    "version mismatch in a container": (
+        Scenario((RTX_3090,), nvml=18, init=803, container=True),
+        {"driver-library-mismatch": "fail"},
+        (),
+    ),
+    "old driver, and hidden": (
+        Scenario((RTX_3090,), driver="535.183.01", cuda=12020, variables={"CUDA_VISIBLE_DEVICES": "-1"}),
+        HIDDEN,
+        ("sm_86",),
+    ),
+    "names the lost GPU": (
+        Scenario((RTX_5090, replace(RTX_3090, nvml=2, cuda=False)), variables={"CUDA_VISIBLE_DEVICES": "1"}),
+        {"nvidia-gpu-missing": "warn", **HIDDEN},
+        ("sm_120",),
+    ),
+    "the only GPU is lost": (
+        Scenario((replace(RTX_3090, nvml=2, cuda=False),), init=100),
+        {"nvidia-gpu-missing": "fail"},
+        ("sm_86",),
+    ),
+    "MIG without instances, by number": (
+        Scenario((A100,), variables={"CUDA_VISIBLE_DEVICES": "0"}),
+        {"nvidia-gpu-missing": "unknown", **START},
+        ("sm_80",),
+    ),
+    "WSL2 without libcuda": (
+        Scenario(wsl=True, libraries=(), devices=(), module=False),
+        {"nvidia-gpu-missing": "unknown"},
+        (),
+    ),
+    "a container that shows the host's driver": (
+        Scenario(h100s(8), container=True, libraries=(), devices=()),
+        {"driver-library-missing": "fail"},
+        (),
+    ),
+    "one for a virtual machine, and no other": (
+        Scenario(on_bus_alone=(replace(RTX_3090, kernel_driver="vfio-pci"),)),
+        {"gpu-without-driver": "fail"},
+        (),
+    ),
+    "for a virtual machine, without NVIDIA's driver": (
+        Scenario(
+            on_bus_alone=(replace(RTX_3090, kernel_driver="vfio-pci"),),
+            module=False,
+            devices=(),
+            libraries=(),
+        ),
+        {"gpu-without-driver": "fail"},
+        (),
+    ),
+    "nouveau beside the driver": (
+        Scenario(on_bus_alone=(replace(RTX_3090, kernel_driver="nouveau"),)),
+        {"gpu-without-driver": "fail"},
+        (),
+    ),
+    "a card newer than the driver": (
+        Scenario(on_bus_alone=(replace(RTX_5090, kernel_driver=""),), driver="550.144.03", cuda=12040),
+        {"gpu-without-driver": "fail"},
+        (),
+    ),
+    "Blackwell with the closed module": (
+        Scenario(on_bus_alone=(replace(RTX_5090, kernel_driver=""),), closed_module=True),
+        {"gpu-without-driver": "fail"},
+        (),
+    ),
+    "closed to computing": (
+        Scenario((replace(RTX_3090, compute_mode=2),)),
+        {"gpu-not-free": "fail"},
+        ("sm_86",),
+    ),
+    "exclusive, and in use": (
+        Scenario((replace(RTX_3090, compute_mode=3),)),
+        {"gpu-not-free": "fail"},
+        ("sm_86",),
+    ),
+    "one of eight by number": (Scenario(h100s(8), variables={"CUDA_VISIBLE_DEVICES": "3"}), {}, ("sm_90",)),
+    "an index that is not there": (
+        Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "9,0"}),
+        HIDDEN,
+        ("sm_120", "sm_86"),
+    ),
+    "an index behind -1": (
+        Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "0,-1,1"}),
+        {"no-gpu-visible": "warn"},
+        ("sm_120",),
+    ),
+    "one GPU twice": (
+        Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "0,0"}),
+        HIDDEN,
+        ("sm_120", "sm_86"),
+    ),
+    "no UUID begins so": (
+        Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "GPU-ffff"}),
+        HIDDEN,
+        ("sm_120", "sm_86"),
+    ),
+}
+
+
+NOTHING = ("No problems found", "")
+UNSET = ("1 problem found", "unset CUDA_VISIBLE_DEVICES")
+SET = ("1 problem found", "export CUDA_VISIBLE_DEVICES=0")
+COMPARE = "Compare what the driver lists, with its MIG instances:"
+FABRIC = "Install the fabric manager of exactly the driver's version (nvidia-fabricmanager), then:"
+PASS_IT = (
+    "Start the container with --gpus all (compose: deploy.resources.reservations.devices); the host needs the NVIDIA "
+    "Container Toolkit."
+)
+ONE_INSTANCE = ("1 problem found, 1 not determined", "sudo nvidia-smi mig -i 0 -cgi 0 -C")
+OTHER_SYSTEM = ("1 problem found", "Work in the virtual machine that has it. To give it back to this system:")
+
+# Verdict and first thing to do beside a healthy torch; NOTHING for what is not here.
+TOLD: dict[str, tuple[str, str]] = {
+    "by CUDA's number": ("No problems found, 1 warning", ""),
+    "hidden by -1": UNSET,
+    "MIG that is gone": UNSET,
+    "MIG by number": UNSET,
+    "MIG without instances": ONE_INSTANCE,
+    "fabric manager": ("1 problem found", FABRIC),
+    "suspended": ("1 problem found", "Reload the module; no program may use the GPU then:"),
+    "no nvidia-uvm": ("1 problem found", "sudo nvidia-modprobe -u -c=0"),
+    "compat library": (
+        "1 problem found",
+        "Take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and upgrade the host's driver or take an image "
+        "of an older CUDA.",
+    ),
+    "not initialized": ("1 problem found", "Look for the driver's own words:"),
+    "busy": ("1 problem found", "See mode and programs:"),
+    "no device": ("1 problem found", COMPARE),
+    "invalid device": ("1 problem found", COMPARE),
+    "a code of the future": ("1 problem found", "Look for the driver's own words, then reboot:"),
+    "crash": (
+        "1 problem found",
+        "Reinstall the NVIDIA driver, and take other copies of libcuda out of LD_LIBRARY_PATH.",
+    ),
+    "version mismatch": ("1 problem found", "Reboot the machine."),
+    "driver of 2019": ("1 problem found", "upgrade the NVIDIA driver to 580 or newer, then reboot"),
+    "none of eight": ("1 problem found", PASS_IT),
+    "nouveau": (
+        "1 problem found",
+        "Install the NVIDIA driver with your system's package manager (it keeps nouveau off the card), then reboot.",
+    ),
+    "NVML alone": (
+        "1 problem found",
+        "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
+    ),
+    "a lost GPU": ("No problems found, 1 warning", ""),
+    "no device, and a value that is right": ("1 problem found", COMPARE),
+    "no device, and hidden": ("2 problems found", COMPARE),
+    "fabric manager, and hidden": ("2 problems found", FABRIC),
+    "version mismatch, and hidden": ("2 problems found", "Reboot the machine."),
+    "version mismatch in a container": (
+        "1 problem found",
+        "Start the container anew: it holds the libraries of the driver that the host had before.",
+    ),
+    "old driver, and hidden": ("2 problems found", "unset CUDA_VISIBLE_DEVICES"),
+    "names the lost GPU": ("1 problem found, 1 warning", "unset CUDA_VISIBLE_DEVICES"),
+    "the only GPU is lost": ("1 problem found", "sudo dmesg"),
+    "MIG without instances, by number": ONE_INSTANCE,
+    "WSL2 without libcuda": ("No problem found, but 1 check undetermined", ""),
+    "a container that shows the host's driver": ("1 problem found", PASS_IT),
+    "one for a virtual machine, and no other": OTHER_SYSTEM,
+    "for a virtual machine, without NVIDIA's driver": OTHER_SYSTEM,
+    "nouveau beside the driver": (
+        "1 problem found",
+        "Put 'blacklist nouveau' and 'options nouveau modeset=0' into /etc/modprobe.d/nouveau.conf, rebuild the initramfs, "
+        "then reboot.",
+    ),
+    "a card newer than the driver": (
+        "1 problem found",
+        "Upgrade the NVIDIA driver to 570 or newer, then reboot.",
+    ),
+    "Blackwell with the closed module": (
+        "1 problem found",
+        "Install the driver with NVIDIA's open kernel modules (nvidia-open, nvidia-driver-*-open), then reboot.",
+    ),
+    "closed to computing": ("1 problem found", "sudo nvidia-smi -i 0 -c DEFAULT"),
+    "exclusive, and in use": ("1 problem found", "nvidia-smi"),
+    "an index that is not there": SET,
+    "an index behind -1": ("No problems found, 1 warning", ""),
+    "one GPU twice": SET,
+    "no UUID begins so": UNSET,
+}
