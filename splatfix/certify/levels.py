@@ -11,9 +11,14 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
 
 QUALITY_TOLERANCE = 0.005
-"""Relative: held-out PSNR and SSIM may fall by half a percent. Two runs of one seed on a GPU are not equal: atomics add gradients
-in an order that changes, and densification, which compares them with a threshold, carries that on. They then differ as runs of
-different seeds do, and those lie within half a percent, which field reports allow too."""
+"""Relative: held-out PSNR and SSIM may fall by half a percent. On the CPU two runs of one seed are equal; of full trainings
+on a GPU it is what several seeds are said to differ by, which was not measured here."""
+SHORT_QUALITY_TOLERANCE = 0.05
+"""The same for short runs on a GPU. Atomics add gradients in an order that changes, and densification, which compares them
+with a threshold, carries that on: with noise of that size runs of the quick suite and one seed lay up to 4.5 % apart in PSNR
+and 2.1 % in SSIM (tests/records/seed_spread.json)."""
+_SHORT = 1000
+"""Iterations; the samples' presets have 200 and 300."""
 SPEED_TOLERANCE = 0.25
 """Relative: iterations per second may fall by a quarter on a shared machine."""
 MEMORY_TOLERANCE = 0.1
@@ -254,7 +259,8 @@ def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None
                 f"{run.scene}: not comparable: {_conditions(run.result)}, the baseline {_conditions(earlier)}"
             )
         else:
-            problems += [f"{run.scene}: {problem}" for problem in _regressions(now, then)]
+            allowed = quality_tolerance(run.result)
+            problems += [f"{run.scene}: {problem}" for problem in _regressions(now, then, allowed)]
             compared.append(
                 f"{run.scene} {now['psnr']:.2f} dB (baseline {then['psnr']:.2f}), "
                 f"{now['speed']:.2f} it/s ({then['speed']:.2f})"
@@ -287,11 +293,17 @@ def _measures(result: Mapping[str, Any]) -> dict[str, float]:
         return {}
 
 
-def _regressions(now: Mapping[str, float], then: Mapping[str, float]) -> list[str]:
+def quality_tolerance(result: Mapping[str, Any]) -> float:
+    """How far PSNR and SSIM of a run may lie below those of an equal one, relative."""
+    short = result["iterations"] < _SHORT and result["memory"].get("cuda")
+    return SHORT_QUALITY_TOLERANCE if short else QUALITY_TOLERANCE
+
+
+def _regressions(now: Mapping[str, float], then: Mapping[str, float], allowed: float) -> list[str]:
     problems = [
-        f"held-out {name} {now[name]:.4g}, baseline {then[name]:.4g} (tolerance {QUALITY_TOLERANCE:.1%})"
+        f"held-out {name} {now[name]:.4g}, baseline {then[name]:.4g} (tolerance {allowed:.1%})"
         for name in ("psnr", "ssim")
-        if now[name] < then[name] * (1 - QUALITY_TOLERANCE)
+        if now[name] < then[name] * (1 - allowed)
     ]
     if now["speed"] < then["speed"] * (1 - SPEED_TOLERANCE):
         problems.append(

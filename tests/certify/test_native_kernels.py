@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,15 @@ import pytest
 
 pytest.importorskip("torch")
 
-from splatfix.certify import Outcome, kernel_probe, kernels, verify
+from splatfix.app.verify import exit_code_of
+from splatfix.certify import KernelCheck, Outcome, kernel_probe, kernels, verify
+from splatfix.certify.levels import evaluate
 from splatfix.certify.trainer import stage
+from splatfix.core.codec import from_json
+from splatfix.core.proof import RungName
 from splatfix.facts import Facts
+from splatfix.report.certificate import show_kernels
+from splatfix.report.console import page
 from tests import standins
 
 pytestmark = [
@@ -56,11 +63,33 @@ def test_right_kernels_reach_computes(tmp_path: Path, variant: str) -> None:
     assert row["value_error"] is not None
 
 
-@pytest.mark.parametrize("variant", ["gof", "rade", "2dgs-surfel", "triangle", "stopthepop"])
-def test_without_a_reference_nothing_is_judged(tmp_path: Path, variant: str) -> None:
+@pytest.mark.parametrize(
+    ("variant", "why"),
+    [
+        ("gof", "no reference for the ray space of GOF"),
+        ("rade", "no reference for RaDe-GS"),
+        ("2dgs-surfel", "no reference for the surfels of 2DGS"),
+        ("triangle", "no reference for triangles"),
+        ("stopthepop", "a variant that splatfix cannot call"),
+    ],
+)
+def test_without_a_reference_nothing_is_judged(tmp_path: Path, variant: str, why: str) -> None:
+    """And verify and the certificate say so, each in words."""
     row = probed(tmp_path, variant)
     assert row["outcome"] == "not-measured" and row["value_error"] is None
-    assert row["detail"].startswith("a variant that" if variant == "stopthepop" else "it ran, ")
+    ran = variant != "stopthepop"
+    assert why in row["detail"] and row["detail"].startswith("it ran, ") is ran
+    module = standins.module_of(variant)
+    found = from_json(KernelCheck, {"name": "rasterizer", "implementation": module, "kind": "native", **row})
+    ours = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5, kind="ours")
+    (rung,) = [
+        one for one in evaluate((), (ours, found), (), None, "inria", "cuda") if one.name is RungName.COMPUTES
+    ]
+    assert rung.reached and f"not measured: {module} ({row['detail']})" in rung.shown_by
+    text = io.StringIO()
+    show_kernels(page(text, width=200), (ours, found), "cuda")
+    assert why in text.getvalue() and f"Not measured: {module}" in text.getvalue()
+    assert exit_code_of((ours, found)) == 3
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,11 @@ PACKAGES = {
     "nvidia-ml-py": "pynvml",
     **({} if sys.version_info >= (3, 11) else {"tomli": "tomli"}),
 }
-# ... and what some need.
+# ... and what some need. setuptools replaces distutils, so nothing that imports distutils may come before it.
 MORE = {
-    "pillow": "PIL.Image",
-    "pip": "pip",
     "setuptools": "setuptools",
+    "pip": "pip",
+    "pillow": "PIL.Image",
     "wheel": "wheel|setuptools.command.bdist_wheel",  # setuptools 70.1 has its own
     "ninja": "ninja",
     "jaxtyping": "jaxtyping",
@@ -54,7 +54,7 @@ def lacking(wants: Iterable[str]) -> str:
         wants: of :data:`MORE` and :data:`TOOLS`.
     """
     wanted = set(wants)
-    modules = {**PACKAGES, **{name: module for name, module in MORE.items() if name in wanted}}
+    modules = {**{name: module for name, module in MORE.items() if name in wanted}, **PACKAGES}
     absent, broken = missing(modules)
     said = [*broken]
     if absent:

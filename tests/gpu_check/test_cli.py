@@ -116,6 +116,14 @@ def test_one_that_does_not_import_says_why(tmp_path: Path, monkeypatch: pytest.M
     assert needs.missing({"thing": "thing"}) == ([], ["thing does not import here: OSError: libcudart.so.13"])
 
 
+def test_setuptools_is_imported_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older ones refuse to be imported after distutils, which pip imports."""
+    asked: list[str] = []
+    monkeypatch.setattr(needs, "missing", lambda modules: (asked.extend(modules), ([], []))[1])
+    needs.lacking(["pip", "setuptools"])
+    assert asked[0] == "setuptools" and {"pip", "torch"} < set(asked)
+
+
 def test_setuptools_may_bring_wheel() -> None:
     assert needs.missing({"wheel": "no_such_module|setuptools"}) == ([], [])
 

@@ -101,6 +101,7 @@ def land_on_cpu(torch: Any) -> None:
         return lambda *_, **__: value  # each its own: torch's compiler tells functions apart by identity
 
     cuda = torch.cuda
+    cuda.is_current_stream_capturing = answering(False)
     for name in ["init", "set_device", "empty_cache", "reset_peak_memory_stats", "manual_seed_all"]:
         setattr(cuda, name, answering(None))
     for name in [

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.certify import Suite, sample_suite
-from splatfix.certify.levels import MEMORY_TOLERANCE, QUALITY_TOLERANCE
+from splatfix.certify.levels import MEMORY_TOLERANCE, quality_tolerance
 from splatfix.core.files import read_json
 from splatfix.core.runner import ProcessRunner
 
@@ -48,7 +48,8 @@ def again(context: Context, notes: Notes, renderer: str, environment: str) -> No
         runs.append(measures({"scenes": [{"scene": scene, "result": result}]})[scene])
     spread = spread_of(runs)
     notes.numbers.update(scene=scene, runs=runs, relative_spread=spread)
-    limits = {"psnr": QUALITY_TOLERANCE, "ssim": QUALITY_TOLERANCE, "memory": MEMORY_TOLERANCE}
+    quality = quality_tolerance(result)
+    limits = {"psnr": quality, "ssim": quality, "memory": MEMORY_TOLERANCE}
     for name, limit in limits.items():
         shown = f"{spread[name]:.3%} apart of {limit:.1%} that a baseline allows"
         notes.expect(spread[name] <= limit, f"{name} of one seed, {len(runs)} runs", shown)
