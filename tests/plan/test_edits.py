@@ -115,8 +115,20 @@ flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=
     "thc-headers": (
         "ball.cu",
         "#include <THC/THC.h>\n#include <THC/THCAtomics.cuh>\nvoid f() { THCudaCheck(cudaGetLastError()); }\n",
-        "#include <ATen/cuda/CUDAContext.h>\n#include <ATen/cuda/Atomic.cuh>\nvoid f() { C10_CUDA_CHECK(",
+        "#include <c10/cuda/CUDACachingAllocator.h>\n#include <ATen/cuda/Atomic.cuh>\nvoid f() { C10_CUDA_CHECK(",
     ),
+    "dispatch-type": (
+        "corr.cu",
+        'AT_DISPATCH_FLOATING_TYPES(a.type(), "f", ([&] {}));\n'
+        'AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::ScalarType::BFloat16,\n    b[0].type(), "f", g);\n'
+        'DISPATCH_GROUP_AND_FLOATING_TYPES(group_id, c->type(), "f", g);\n'
+        'AT_DISPATCH_ALL_TYPES(d.scalar_type(), "f", [&] { f(e.type(), 1); });\n',
+        'AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "f", ([&] {}));\n'
+        'AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::ScalarType::BFloat16,\n    b[0].scalar_type(), "f", g);\n'
+        'DISPATCH_GROUP_AND_FLOATING_TYPES(group_id, c->scalar_type(), "f", g);\n'
+        'AT_DISPATCH_ALL_TYPES(d.scalar_type(), "f", [&] { f(e.type(), 1); });\n',
+    ),
+    "at-check": ("ext.cpp", 'AT_CHECK(x.is_cuda(), "no")', 'TORCH_CHECK(x.is_cuda(), "no")'),
     "numpy-aliases": (
         "io.py",
         "a = x.astype(np.int), np.int32, numpy.float\n",
@@ -157,6 +169,24 @@ flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=
 def concerns(item: Breakage, name: str, text: str) -> bool:
     assert item.find is not None
     return item.find.looks_at(name) and item.find.find(text) is not None
+
+
+def test_what_thc_brought_has_other_names() -> None:
+    """sshaoshuai's Pointnet2 and the NMS of mask-rcnn-benchmark, which many detectors copied."""
+    text = (
+        "#include <THC/THC.h>\nextern THCState *state;\n"
+        "cudaStream_t s = THCState_getCurrentStream(state);\n"
+        "dim3 grid(std::min(THCCeilDiv((long)n, 512L), 4096L));\n"
+        "p = (long*) THCudaMalloc(state, n * sizeof(long));\nTHCudaFree(state, p);\n"
+    )
+    assert apply(breakage("thc-headers"), text) == (
+        "#include <ATen/cuda/CUDAContext.h>\n#include <ATen/ceil_div.h>\n"
+        "#include <c10/cuda/CUDACachingAllocator.h>\n"
+        "cudaStream_t s = at::cuda::getCurrentCUDAStream();\n"
+        "dim3 grid(std::min(at::ceil_div((long)n, 512L), 4096L));\n"
+        "p = (long*) c10::cuda::CUDACachingAllocator::raw_alloc( n * sizeof(long));\n"
+        "c10::cuda::CUDACachingAllocator::raw_delete( p);\n"
+    )
 
 
 @pytest.mark.parametrize("item", [item for item in breakages() if item.edits], ids=lambda item: item.key)
