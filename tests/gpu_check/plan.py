@@ -127,8 +127,8 @@ def _ended(result: StepResult) -> str:
     return "failed" if result.outcome is Outcome.FAILED else "was skipped"
 
 
-def _skipped(number: int, step: Step, why: str) -> StepResult:
-    return StepResult(number, step.name, step.title, Outcome.SKIPPED, problems=(why,))
+def _skipped(number: int, step: Step, why: str, seconds: float = 0.0) -> StepResult:
+    return StepResult(number, step.name, step.title, Outcome.SKIPPED, seconds, problems=(why,))
 
 
 def attempt_in_child(
@@ -147,6 +147,8 @@ def attempt_in_child(
             number, step.name, step.title, Outcome.FAILED, seconds, problems=(why,), numbers=kept
         )
 
+    if done.returncode is None and seconds >= limit < step.limit:
+        return _skipped(number, step, "the time for the whole plan was spent while it ran", seconds)
     if not done.ok:
         return failed(done.why())
     try:

@@ -33,11 +33,14 @@ def step(name: str, **more: object) -> Step:
     return Step(name, name, 60.0, lambda context, notes: None, **more)  # type: ignore[arg-type]
 
 
-def attempt(folder: Path, name: str, *, rehearsal: bool = False, limit: float = 30.0) -> StepResult:
+def attempt(
+    folder: Path, name: str, *, rehearsal: bool = False, limit: float = 30.0, own: float = 0.0
+) -> StepResult:
     code, said = CHILDREN[name]
     answer = folder / f"{name}.json"
     argv = [sys.executable, "-c", code, str(answer), said]
-    return attempt_in_child(step(name), 1, argv, answer, limit, rehearsal=rehearsal)
+    tried = replace(step(name), limit=own or limit)
+    return attempt_in_child(tried, 1, argv, answer, limit, rehearsal=rehearsal)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +63,15 @@ def test_how_a_child_ended(tmp_path: Path, name: str, outcome: Outcome, problem:
     assert problem in "; ".join(result.problems)
 
 
-def test_a_child_that_hangs_is_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("own", "outcome", "said"),
+    [(0.5, Outcome.FAILED, "no answer within"), (60.0, Outcome.SKIPPED, "the whole plan")],
+)
+def test_a_child_that_hangs_is_ended(tmp_path: Path, own: float, outcome: Outcome, said: str) -> None:
+    """One that had its own time has failed; one that had less, because the whole plan's was spent, has not."""
     began = time.monotonic()
-    result = attempt(tmp_path, "hangs", limit=0.5)
-    assert result.outcome is Outcome.FAILED and "no answer within" in result.problems[0]
+    result = attempt(tmp_path, "hangs", limit=0.5, own=own)
+    assert result.outcome is outcome and said in result.problems[0]
     assert time.monotonic() - began < 20
 
 

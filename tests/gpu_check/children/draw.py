@@ -21,6 +21,8 @@ from smoke_trainer.renderers import MIP_KERNEL_SIZE, RenderCamera, RenderOutput,
 from splatfix.kernels.rasterizer import rasterize
 
 WIDTH, HEIGHT, COUNT = 120, 90, 500
+ORDER = ("means3D", "scales", "rotations", "opacities", "shs")
+"""Of Splats."""
 
 
 def scene() -> tuple[Any, dict[str, torch.Tensor], torch.Tensor]:
@@ -33,12 +35,12 @@ def scene() -> tuple[Any, dict[str, torch.Tensor], torch.Tensor]:
 
 def camera_of(settings: Any, device: torch.device) -> RenderCamera:
     """The camera as the trainer's renderers take it."""
-    focal_x = WIDTH / (2 * settings.tanfovx)
-    focal_y = HEIGHT / (2 * settings.tanfovy)
-    intrinsics = torch.tensor([[focal_x, 0.0, WIDTH / 2], [0.0, focal_y, HEIGHT / 2], [0.0, 0.0, 1.0]])
+    width, height = settings.image_width, settings.image_height
+    focal_x, focal_y = width / (2 * settings.tanfovx), height / (2 * settings.tanfovy)
+    intrinsics = torch.tensor([[focal_x, 0.0, width / 2], [0.0, focal_y, height / 2], [0.0, 0.0, 1.0]])
     parts = (settings.viewmatrix, settings.projmatrix, intrinsics, settings.campos)
     tensors = [part.float().to(device).contiguous() for part in parts]
-    return RenderCamera(WIDTH, HEIGHT, settings.tanfovx, settings.tanfovy, *tensors)
+    return RenderCamera(width, height, settings.tanfovx, settings.tanfovy, *tensors)
 
 
 def reference(settings: Any, inputs: dict[str, torch.Tensor], variant: str) -> tuple[Any, torch.Tensor]:
@@ -66,8 +68,7 @@ def main() -> None:
         place = torch.device(device)
         renderer = make_renderer(name, place)
         leaves = {key: tensor.to(place).requires_grad_() for key, tensor in given.items()}
-        order = ("means3D", "scales", "rotations", "opacities", "shs")
-        splats = Splats(*(leaves[key] for key in order), sh_degree=settings.sh_degree)
+        splats = Splats(*(leaves[key] for key in ORDER), sh_degree=settings.sh_degree)
         background = settings.bg.float().to(place)
         output = renderer.render(camera_of(settings, place), splats, background)
         if name == "gsplat":

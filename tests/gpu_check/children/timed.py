@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable
 
 import torch
+from draw import ORDER, camera_of
+from kernels.rasterizer_compare import cloud, look_at
 
 from smoke_trainer.model import Splats
-from smoke_trainer.renderers import RenderCamera, make_renderer
+from smoke_trainer.renderers import make_renderer
 
 DEVICE = torch.device("cuda")
 REPEAT = 3
@@ -44,40 +46,13 @@ def knn(module: str, size: str) -> Callable[[], torch.Tensor]:
 
 
 def rasterizer(name: str, size: str) -> Callable[[], torch.Tensor]:
-    """Forward and backward of one view of a ball of small Gaussians."""
+    """Forward and backward of one view of a cube of small Gaussians."""
     width, count = map(int, size.split("x"))
-    height = width * 9 // 16
     renderer = make_renderer(name, DEVICE)
-    generator = torch.Generator().manual_seed(0)
-
-    def rand(*shape: int) -> torch.Tensor:
-        return torch.rand(*shape, generator=generator)
-
+    camera = camera_of(look_at(width, width * 9 // 16), DEVICE)
     side = 2.0 / count ** (1 / 3)  # so that neighbours just touch
-    parts = (
-        torch.randn(count, 3, generator=generator),
-        side * (0.2 + 0.8 * rand(count, 3)),
-        torch.nn.functional.normalize(torch.randn(count, 4, generator=generator)),
-        0.1 + 0.8 * rand(count, 1),
-        rand(count, 16, 3) - 0.5,
-    )
-    leaves = [part.to(DEVICE).requires_grad_() for part in parts]
-    focal = 1.2 * width
-    view, clip = torch.eye(4), torch.zeros(4, 4)
-    view[2, 3] = 5.0
-    clip[0, 0], clip[1, 1], clip[2, 2], clip[2, 3], clip[3, 2] = (
-        2 * focal / width,
-        2 * focal / height,
-        1.0,
-        -0.01,
-        1.0,
-    )
-    matrix = torch.tensor([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
-    tensors = [
-        part.to(DEVICE).contiguous()
-        for part in (view.T, (clip @ view).T, matrix, torch.tensor([0.0, 0.0, -5.0]))
-    ]
-    camera = RenderCamera(width, height, width / (2 * focal), height / (2 * focal), *tensors)
+    inputs = cloud(count, size=(0.2 * side, side))
+    leaves = [inputs[key].float().to(DEVICE).requires_grad_() for key in ORDER]
     background = torch.zeros(3).to(DEVICE)
 
     def work() -> torch.Tensor:

@@ -72,14 +72,6 @@ _STEPS: tuple[Step, ...] = (
         needs=("train-inria",),
         wants=("pillow",),
     ),
-    _step(
-        "sabotage",
-        "broken extensions are found out and taken back",
-        240,
-        "sabotage.run",
-        after=_STACK,
-        wants=BUILD,
-    ),
     *(
         _step(
             f"scene-{name}",
@@ -91,6 +83,14 @@ _STEPS: tuple[Step, ...] = (
             needs=(f"install-{name}",),
         )
         for name in VARIANTS
+    ),
+    _step(
+        "sabotage",
+        "broken extensions are found out and taken back",
+        240,
+        "sabotage.run",
+        after=_STACK,
+        wants=BUILD,
     ),
     _step(
         "scene-gsplat", "frozen scene: gsplat", 60, "scene.run", "gsplat", "gsplat", needs=("install-gsplat",)
