@@ -132,7 +132,7 @@ ATTEMPTS = [
     if isinstance(attempt, dict)
 ]
 COMPARED = {"pip": "plain pip", "before": "splatfix before", "after": "splatfix now"}
-UNPREPARED = {"first": "splatfix, first try", "after": "after a cure"}
+UNPREPARED = {"pip": "plain pip", "first": "splatfix, first try", "after": "after a cure"}
 DOCS = Path(__file__).parents[2] / "docs" / "verified.md"
 
 
