@@ -24,30 +24,41 @@ _API_TIMEOUT_S = 600
 
 _TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
+# Messages of engines, each with reports that show it; [UNV]: read in the sources, in no report.
 _RUNTIME_MISSING = (
-    # Docker 19.03 to 28, with the NVIDIA Container Toolkit not installed or not seen by the engine
+    # Docker 19.03 to 28, with the NVIDIA Container Toolkit not installed or not seen by the engine: docker/cli#2425,
+    # hiyouga/LlamaFactory#5268
     "could not select device driver",
-    # Docker 29 asks the Container Device Interface first
+    # Docker 29 asks the Container Device Interface first: ShaneIsrael/fireshare#689
     "no known GPU vendor found",
     "failed to discover GPU vendor from CDI",
-    # the engine's configuration names a runtime that does not exist
+    # the engine's configuration names a runtime that does not exist: NVIDIA/nvidia-container-toolkit#150, nv-tlabs/3dgrut#71
     "unknown or invalid runtime name: nvidia",
+)
+_TWO_WAYS = (
+    # Docker 25 and 26 with CDI asked for and not switched on: NVIDIA/nvidia-container-toolkit#434
+    'could not select device driver "cdi"',
+    # the toolkit is set to CDI, and the engine asks its older hook: dstackai/dstack#2306
+    "invoking the NVIDIA Container Runtime Hook directly",
 )
 _DEVICE_LIST_STALE = (
     # the Container Device Interface is in use, and its list lacks the GPU: never written, or before another driver
-    "unresolvable CDI devices",
-    "failed to inject CDI devices",
-    "CDI device injection failed",
-    "failed to stat CDI host device",
+    "unresolvable CDI devices",  # NVIDIA/nvidia-container-toolkit#146 and #1239, NixOS/nixpkgs#420638
+    "failed to inject CDI devices",  # NVIDIA/nvidia-container-toolkit#434
+    "CDI device injection failed",  # moby/moby#47633, kubernetes-sigs/dra-driver-nvidia-gpu#736
+    "failed to stat CDI host device",  # NVIDIA/nvidia-container-toolkit#885
 )
 _DRIVER_UNUSABLE = (
-    "nvidia-container-cli:",
-    "nvml error",
-    "libnvidia-ml.so",
-    # NVIDIA Container Toolkit from 1.18 on, which asks NVML itself
+    "nvidia-container-cli:",  # NVIDIA/nvidia-docker#1393
+    "nvml error",  # cedricxie/apollo_perception_ros#20
+    "libnvidia-ml.so",  # huan/docker-wechat#173
+    # NVIDIA Container Toolkit from 1.18 on makes its list at each start, under a vendor of its own, and asks NVML for that.
+    # Until #1538 a failure ended in a device that nobody had listed: NVIDIA/nvidia-container-toolkit#1537, VERT-sh/vertd#39
+    "unresolvable CDI devices runtime.nvidia.com/",
+    # since then in the failure's own words [UNV]: internal/modifier/cdi.go and pkg/nvcdi/lib-nvml.go at d34b3046
+    "failed to generate CDI spec for mode",
     "failed to initialize NVML",
-    "failed to construct CDI spec generator",
-    "unsatisfied condition:",
+    "unsatisfied condition:",  # NVIDIA/nvidia-container-toolkit#152, ggml-org/llama.cpp#9665
 )
 
 INSTALL_SDK = run(
@@ -300,6 +311,33 @@ def device_requests() -> list[Any]:
 
 def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
     """The error for an engine's message, where it is about GPUs."""
+    if any(sign in message for sign in _DRIVER_UNUSABLE):
+        return SplatfixError(
+            "docker-gpu-unusable",
+            f"The NVIDIA Container Toolkit on {host} found no usable GPU: {message}",
+            meaning="The NVIDIA driver of the engine's machine is not loaded, not installed, or older than the image needs.",
+            todo=(run("splatfix", "diagnose"), run("nvidia-smi")),
+            exit_code=Exit.UNDETERMINED,
+        )
+    if any(sign in message for sign in _TWO_WAYS):
+        return SplatfixError(
+            "docker-gpu-runtime-missing",
+            f"The Docker engine at {host} and its NVIDIA Container Toolkit pass GPUs in two different ways: {message}",
+            meaning="One of them uses the Container Device Interface (CDI), and the other is not set up for it.",
+            todo=(
+                run(
+                    "sudo",
+                    "nvidia-ctk",
+                    "config",
+                    "--in-place",
+                    "--set",
+                    "nvidia-container-runtime.mode=auto",
+                ),
+                run("sudo", "nvidia-ctk", "runtime", "configure", "--runtime=docker", "--cdi.enabled"),
+                run("sudo", "systemctl", "restart", "docker"),
+            ),
+            exit_code=Exit.UNDETERMINED,
+        )
     if any(sign in message for sign in _RUNTIME_MISSING):
         return SplatfixError(
             "docker-gpu-runtime-missing",
@@ -328,14 +366,6 @@ def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
                 run("nvidia-ctk", "cdi", "list"),
                 run("sudo", "systemctl", "restart", "docker"),
             ),
-            exit_code=Exit.UNDETERMINED,
-        )
-    if any(sign in message for sign in _DRIVER_UNUSABLE):
-        return SplatfixError(
-            "docker-gpu-unusable",
-            f"The NVIDIA Container Toolkit on {host} found no usable GPU: {message}",
-            meaning="The NVIDIA driver of the engine's machine is not loaded, not installed, or older than the image needs.",
-            todo=(run("splatfix", "diagnose"), run("nvidia-smi")),
             exit_code=Exit.UNDETERMINED,
         )
     return None

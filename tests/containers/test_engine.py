@@ -212,9 +212,19 @@ def test_command_without_an_engine(tmp_path: Path) -> None:
             'failed to inject devices: failed to stat CDI host device "/dev/dri/renderD129": no such file',
             "docker-gpu-runtime-missing",
         ),
-        # a newer toolkit's own words
+        # the toolkit is set to CDI, the engine asks its hook: dstackai/dstack#2306
         (
-            "error modifying OCI spec: failed to construct CDI spec generator: failed to initialize NVML: Driver Not Loaded",
+            "error running prestart hook #0: exit status 1, stdout: , stderr: Using requested mode 'cdi'\ninvoking the NVIDIA "
+            "Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported.",
+            "docker-gpu-runtime-missing",
+        ),
+        # a newer toolkit that cannot make its list: VERT-sh/vertd#39, and what its sources say since then
+        (
+            "error modifying OCI spec: failed to inject CDI devices: unresolvable CDI devices runtime.nvidia.com/gpu=all",
+            "docker-gpu-unusable",
+        ),
+        (
+            'failed to generate CDI spec for mode "nvml": failed to initialize NVML: ERROR_DRIVER_NOT_LOADED',
             "docker-gpu-unusable",
         ),
         # toolkit installed, driver not loaded (github.com/NVIDIA/nvidia-docker/issues/1393)
@@ -243,6 +253,14 @@ def test_a_stale_device_list_is_written_anew() -> None:
     error = explain_gpu_failure("unresolvable CDI devices nvidia.com/gpu=all", "unix:///engine.sock")
     assert error is not None and error.todo[0].command is not None
     assert error.todo[0].command.argv[:4] == ("sudo", "nvidia-ctk", "cdi", "generate")
+
+
+def test_a_list_that_is_not_asked_for_is_switched_on() -> None:
+    error = explain_gpu_failure(
+        'could not select device driver "cdi" with capabilities: []', "unix:///engine.sock"
+    )
+    assert error is not None and error.todo[1].command is not None
+    assert "--cdi.enabled" in error.todo[1].command.argv
 
 
 def test_other_failures_are_not_about_gpus() -> None:
