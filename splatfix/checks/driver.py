@@ -18,7 +18,9 @@ from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
 
 _NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
-_MISMATCH = 803  # CUresult
+_NO_PERMISSION = 4  # NVML_ERROR_NO_PERMISSION
+_UNKNOWN = 999  # NVML_ERROR_UNKNOWN
+_MISMATCH, _OPERATING_SYSTEM = 803, 304  # CUresult
 
 
 @check("driver-too-old", family="driver", title="The driver supports torch's CUDA version")
@@ -158,6 +160,8 @@ def cuda_does_not_start(context: Context) -> Iterator[Outcome]:
         driver.nvml_error == _NO_NVML and cuda.absent
     ):
         return
+    elif context.machine.container and driver.nvml_error == _UNKNOWN:
+        yield _taken_away(context, code)
     elif (code == NO_DEVICE and not context.nvidia_gpus) or context.all_lost:
         return  # there is nothing that CUDA could start on
     elif code == NO_DEVICE and context.hides_all and not context.machine.cuda_unfiltered.error:
@@ -189,6 +193,20 @@ def cuda_does_not_start(context: Context) -> Iterator[Outcome]:
         yield _refused(context, code)
 
 
+def _taken_away(context: Context, code: int | None) -> Outcome:
+    """Source: NVIDIA/nvidia-container-toolkit#48, NVIDIA/nvidia-docker#1730."""
+    return fail(
+        "This container has lost its GPU: NVML starts no more (error 999, Unknown Error).",
+        evidence=(Evidence("NVML and cuInit", f"errors {_UNKNOWN} and {code}"), *_given(context)),
+        remedy=(
+            "Start the container anew.",
+            "systemctl daemon-reload on the host takes the GPU away from running containers; a container that gets it by CDI "
+            "(docker: --device nvidia.com/gpu=all) keeps it.",
+        ),
+        link="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
+    )
+
+
 def _refused(context: Context, code: int) -> Outcome:
     """cuInit's code with what it means here."""
     container = context.machine.container
@@ -198,7 +216,8 @@ def _refused(context: Context, code: int) -> Outcome:
         Evidence("cuInit", f"error {code}{f' ({known.name})' if known else ''}", "child process"),
         *_given(context),
     )
-    if files and "nvidia-uvm" not in files:
+    own_module = files is not None and not (container or context.machine.wsl)
+    if "nvidia-uvm" not in (files or ()) and (files or own_module):
         make = run("sudo", "nvidia-modprobe", "-u", "-c=0", text="On the host" if container else "")
         again = say(
             "Then start the container anew, with the GPU passed by the engine and not by single --device options."
@@ -224,6 +243,9 @@ def _refused(context: Context, code: int) -> Outcome:
             ),
             link="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
         )
+    driver = context.machine.driver.value
+    if code == NO_DEVICE and driver and driver.nvml_error == _NO_PERMISSION:
+        known = drivers.start_failure(_OPERATING_SYSTEM)  # NVML says more than CUDA
     if known is None:
         return fail(
             f"CUDA does not start: cuInit gives error {code}.",

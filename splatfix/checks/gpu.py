@@ -139,9 +139,10 @@ def _undriven(context: Context, bound: str, cards: tuple[Gpu, ...]) -> Outcome:
     """Cards that one kernel driver, or none, is bound to."""
     driver = context.machine.driver.value
     names = ", ".join(gpu.name for gpu in cards)
-    it, its = ("it", "its") if len(cards) == 1 else ("them", "their")
+    it = "it" if len(cards) == 1 else "them"
     install = (
-        "Install the NVIDIA driver with your system's package manager{}, then reboot.",
+        f"Install the NVIDIA driver {'on the host ' if context.machine.container else ''}"
+        "with your system's package manager{}, then reboot.",
         run("nvidia-smi", text="Then check that the driver answers"),
     )
     loaded = f"driver {driver.version or '(version not known)'}" if driver else "no NVIDIA driver is loaded"
@@ -171,10 +172,7 @@ def _undriven(context: Context, bound: str, cards: tuple[Gpu, ...]) -> Outcome:
         remedy = (install[0].format(gives_way), *install[1:])
     else:
         summary = f"{names} found, but {loaded}, which is loaded, does not drive {it}."
-        remedy = (
-            _newer_driver(cards, driver),
-            run("sudo", "dmesg", text=f"{its.title()} driver's reason (NVRM)"),
-        )
+        remedy = _newer_driver(cards, driver)
     return fail(
         summary,
         subject=f"bound to {bound}" if bound else "",
@@ -204,15 +202,21 @@ def _give_back(bus: str | None, bound: str) -> Step:
     return run("sudo", "sh", "-c", script)
 
 
-def _newer_driver(cards: tuple[Gpu, ...], driver: Driver) -> str:
-    """What a loaded driver lacks for cards that it does not drive."""
+def _newer_driver(cards: tuple[Gpu, ...], driver: Driver) -> tuple[str | Step, ...]:
+    """What a loaded driver lacks for cards that it does not drive. Source: NVIDIA/open-gpu-kernel-modules#862 and #872."""
     archs = [arch for gpu in cards if (arch := Arch.known(gpu.cc))]
     floors = [floor.version for arch in archs if (floor := drivers.gpu_driver_floor(arch))]
+    log = run("sudo", "dmesg", text="The driver's own reason, in lines with NVRM")
     if floors and driver.version and release(driver.version) < max(floors):
-        return f"Upgrade the NVIDIA driver to {driver_words(max(floors))} or newer, then reboot."
+        return (f"Upgrade the NVIDIA driver to {driver_words(max(floors))} or newer, then reboot.", log)
     if driver.open_module is False and any(arch.number >= _NEEDS_OPEN for arch in archs):
-        return "Install the driver with NVIDIA's open kernel modules (nvidia-open, nvidia-driver-*-open), then reboot."
-    return "Upgrade the NVIDIA driver, then reboot; the kernel's log says why it refuses:"
+        kind = "NVIDIA's open kernel modules (nvidia-open, nvidia-driver-*-open)"
+        return (f"Install the driver with {kind}, then reboot.", log)
+    return (
+        log,
+        "'RmInitAdapter failed': switch on Above 4G Decoding and Resizable BAR in the firmware, see that the card's power and "
+        "seat are right, and upgrade the driver.",
+    )
 
 
 @check("gpu-not-free", family="gpu", title="The GPUs take another program")
@@ -233,8 +237,9 @@ def gpu_not_free(context: Context) -> Iterator[Outcome]:
                 remedy=again,
             )
         elif gpu.compute_processes:
-            yield fail(
-                f"GPU {gpu.index} ({gpu.name}) takes one program at a time, and one is computing on it.",
+            yield warn(
+                f"GPU {gpu.index} ({gpu.name}) takes one program at a time, and one is computing on it; only programs of one MPS "
+                "server share it.",
                 subject=f"GPU {gpu.index}",
                 evidence=(evidence, Evidence("programs on it", str(gpu.compute_processes), "NVML")),
                 remedy=(run("nvidia-smi", text="Wait for the program, or end it"), again),

@@ -36,6 +36,8 @@ def no_gpu_visible(context: Context) -> Iterator[Outcome]:
     right = set_variable(NAME, reading.meant)
     if context.hides_all:
         why = reading.lost or "CUDA does not list the GPU that it names"
+        if context.machine.container and re.match("[0-9]", value):
+            why += "; a container counts its own GPUs, from 0"
         yield fail(
             f"{NAME}={value!r} hides every GPU from all programs: {why}.",
             evidence=evidence,

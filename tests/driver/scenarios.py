@@ -218,8 +218,35 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
     ),
     "exclusive, and in use": (
         Scenario((replace(RTX_3090, compute_mode=3),)),
-        {"gpu-not-free": "fail"},
+        {"gpu-not-free": "warn"},
         ("sm_86",),
+    ),
+    "no right to the device files": (Scenario((RTX_3090,), nvml=4, init=100), START, ("sm_86",)),
+    "no device files": (Scenario((RTX_3090,), nvml=9, init=100, devices=()), START, ("sm_86",)),
+    "taken away from a container": (Scenario((RTX_3090,), nvml=999, init=100, container=True), START, ()),
+    "a container, and no driver on its host": (
+        Scenario(
+            on_bus_alone=(replace(RTX_3090, kernel_driver=""),),
+            container=True,
+            libraries=(),
+            devices=(),
+            module=False,
+            variables={"NVIDIA_VISIBLE_DEVICES": "all"},
+        ),
+        {"gpu-without-driver": "fail", "gpu-not-passed-to-container": "warn"},
+        (),
+    ),
+    "the host's number in a container": (
+        Scenario(
+            h100s(1), on_bus_alone=h100s(8)[1:], container=True, variables={"CUDA_VISIBLE_DEVICES": "3"}
+        ),
+        HIDDEN,
+        ("sm_90",),
+    ),
+    "a card that does not start": (
+        Scenario(on_bus_alone=(RTX_5090,)),
+        {"gpu-without-driver": "fail"},
+        (),
     ),
     "one of eight by number": (Scenario(h100s(8), variables={"CUDA_VISIBLE_DEVICES": "3"}), {}, ("sm_90",)),
     "an index that is not there": (
@@ -323,7 +350,19 @@ TOLD: dict[str, tuple[str, str]] = {
         "Install the driver with NVIDIA's open kernel modules (nvidia-open, nvidia-driver-*-open), then reboot.",
     ),
     "closed to computing": ("1 problem found", "sudo nvidia-smi -i 0 -c DEFAULT"),
-    "exclusive, and in use": ("1 problem found", "nvidia-smi"),
+    "exclusive, and in use": ("No problems found, 1 warning", ""),
+    "no right to the device files": (
+        "1 problem found",
+        "Compare the rights of the device files with your user:",
+    ),
+    "no device files": ("1 problem found", "sudo nvidia-modprobe -u -c=0"),
+    "taken away from a container": ("1 problem found", "Start the container anew."),
+    "a container, and no driver on its host": (
+        "1 problem found, 1 warning",
+        "Install the NVIDIA driver on the host with your system's package manager, then reboot.",
+    ),
+    "the host's number in a container": UNSET,
+    "a card that does not start": ("1 problem found", "sudo dmesg"),
     "an index that is not there": SET,
     "an index behind -1": ("No problems found, 1 warning", ""),
     "one GPU twice": SET,
