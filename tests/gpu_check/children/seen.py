@@ -15,7 +15,10 @@ def by_torch() -> list[str]:
 
     if not torch.cuda.is_available():
         return []
-    cards = map(torch.cuda.get_device_properties, range(torch._C._cuda_getDeviceCount()))
+    count = getattr(
+        torch._C, "_cuda_getDeviceCount", torch.cuda.device_count
+    )  # a rehearsal's torch may have no CUDA
+    cards = map(torch.cuda.get_device_properties, range(count()))
     return [str(getattr(card, "uuid", card.name)) for card in cards]  # torch 2.4 and newer tell the UUID
 
 

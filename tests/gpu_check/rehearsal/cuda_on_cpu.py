@@ -114,7 +114,8 @@ def land_on_cpu(torch: Any) -> None:
         setattr(cuda, name, answering(0))
     cuda.synchronize, cuda.Event = synchronize, Event
     cuda.device_count, cuda.is_available = count, lambda: count() > 0
-    torch._C._cuda_getDeviceCount = count
+    if hasattr(torch._C, "_cuda_getDeviceCount"):  # by it torch's compiler knows a build for CUDA
+        torch._C._cuda_getDeviceCount = count
     cuda.get_device_name = lambda *_: about["name"]
     cuda.get_device_capability = lambda *_: (Properties.major, Properties.minor)
     cuda.get_device_properties = lambda *_: Properties()

@@ -18,13 +18,13 @@ from ..plan import Notes
 def suite_with(context: Context, notes: Notes, renderer: str, environment: str) -> None:
     """Certify with one renderer."""
     found = certify(context, renderer, environment, f"{renderer}-first")
-    notes.numbers["scenes"] = measures(found)
     # too short to be judged is all that a rehearsal can be
     good = ("certified", "undetermined") if context.rehearsal else ("certified",)
     verdict = found["verdict"] in good and not found["reasons"]
     notes.expect(
         verdict, f"the quick suite trains with {renderer}", "; ".join(found["reasons"]) or found["summary"]
     )
+    notes.numbers["scenes"] = measures(found)
     engines = {scene["result"]["implementations"]["renderer"]["engine"] for scene in found["scenes"]}
     expected = {"torch-cuda"} if renderer == "torch" else {"cuda"}
     notes.expect(engines == expected, f"{renderer} drew on the GPU", f"engine {', '.join(sorted(engines))}")
