@@ -14,6 +14,7 @@ from splatfix.facts import Facts, Source, read_pins, read_scripts, resolved_fold
 from splatfix.plan.option import Request
 from splatfix.plan.requirements import (
     declared_repositories,
+    for_setup,
     lacking_requirements,
     missing_build_tools,
     undeclared,
@@ -50,10 +51,11 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
             )
             return replace(problem, todo=(*problem.todo, again))
         if problem:
-            return problem
+            return _without_it(problem, request, facts, source, sources)
         lacking = lacking_requirements(facts, source, sources)
         wanted |= dict.fromkeys(lacking, f"{source.label} needs it")
         lost = undeclared(facts, source, sources)
+        notes += _unknown(f"the setup.py of {source.label} imports", for_setup(facts, source))
         optional |= dict.fromkeys(_only_declared(facts, source, lost))
         modules |= dict.fromkeys(lost.modules)
         notes += _unknown(f"{source.label} imports", lost)
@@ -84,6 +86,23 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
         reasons=reasons,
     )
     return Dependencies(step, tuple(notes))
+
+
+def _without_it(
+    problem: Problem, request: Request, facts: Facts, source: Source, sources: Sequence[Source]
+) -> Problem:
+    """The same, with the command that builds the sources that nothing speaks against."""
+    others = [
+        item.folder
+        for item in sources
+        if item is not source
+        and not ((other := missing_build_tools(facts, item, sources)) and other.code != "build-tools-missing")
+    ]
+    if problem.code != "import-not-built" or not others:
+        return problem
+    more = ("--with-dependencies",) if request.with_dependencies else ()
+    argv = ("splatfix", "install", *others, *_targets(request), *more, *python_option(facts))
+    return replace(problem, todo=(*problem.todo, run(*argv, text="Or install the others of them alone")))
 
 
 def _only_declared(facts: Facts, source: Source, lost: MissingModules) -> list[str]:

@@ -17,7 +17,7 @@ from splatfix.context.imports import MissingModules, brought_by, missing_modules
 from splatfix.context.requirements import met, name_of, unmet, version_of, version_there
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
-from splatfix.facts import Facts, Interpreter, Source, Torch, read_pins
+from splatfix.facts import Facts, ImportedModule, Interpreter, Source, Torch, read_pins
 from splatfix.knowledge.imports import Repository, repository_of
 
 # setuptools >= 70.1 writes wheels itself; before, the wheel project did
@@ -180,6 +180,9 @@ def _lacking(facts: Facts, source: Source, together: Sequence[Source]) -> tuple[
     """(what is lacking to be built, what is lacking to be imported)."""
     to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
     to_build += [text for text in source.build_requires if not met(facts, text)]
+    to_build += [
+        text for text in for_setup(facts, source).requirements if name_of(text) not in map(name_of, to_build)
+    ]
     built = {item.module for item in declared_repositories(facts, source)}
     to_import = [text for text in unmet(facts, source) if _module_of(text) not in built]
     said = {name_of(text) for text in (*to_build, *to_import)}
@@ -188,6 +191,11 @@ def _lacking(facts: Facts, source: Source, together: Sequence[Source]) -> tuple[
     if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
         return [item for item in to_build if item != "ninja"], [item for item in to_import if item != "ninja"]
     return to_build, to_import
+
+
+def for_setup(facts: Facts, source: Source) -> MissingModules:
+    """The modules that its setup.py imports and nothing here has."""
+    return missing_modules(facts, (ImportedModule(name, "setup.py", 0) for name in source.build_imports))
 
 
 def declared_repositories(facts: Facts, source: Source) -> tuple[Repository, ...]:

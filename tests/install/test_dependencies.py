@@ -229,3 +229,30 @@ def test_sources_that_are_installed_together_bring_each_other(
     other = write_extension(tmp_path / "other", name="dacite")
     request = Request((str(other), str(needing)))
     assert isinstance(plan_install(request, make_context(facts_of(environment), Goal(()))), InstallPlan)
+
+
+def test_what_setup_py_imports_is_there_before_it(environment: Environment, needing: Path) -> None:
+    """SplattingAvatar's simple_phongsurf: pybind11 at the top of setup.py, and declared nowhere."""
+    setup = needing / "setup.py"
+    lines = "import pybind11, os, helper\ndef fetch():\n    import requests\ntry:\n    import Cython\nexcept ImportError: pass\n"
+    setup.write_text(lines + setup.read_text())
+    (needing / "helper.py").write_text("")
+    found = planned(environment, needing)
+    assert (
+        isinstance(found, Problem)
+        and "pybind11, requests to be built and dacite to be imported" in found.what
+    )
+    step = planned(environment, needing, with_dependencies=True).steps[0]  # type: ignore[union-attr]
+    assert isinstance(step, InstallDependencies)
+    assert step.requirements == ("pybind11", "requests", "dacite") and step.optional == ()
+
+
+def test_the_others_of_a_checkout_are_named(environment: Environment, needing: Path, tmp_path: Path) -> None:
+    package = needing / "tiny_probe" / "__init__.py"
+    package.write_text(package.read_text().replace("import dacite", "import pytorch3d"))
+    other = write_extension(tmp_path / "other", name="other_probe")
+    request = Request((str(needing), str(other)), with_dependencies=True)
+    found = plan_install(request, make_context(facts_of(environment), Goal(())))
+    assert isinstance(found, Problem) and found.code == "import-not-built"
+    assert found.todo[-1].command
+    assert found.todo[-1].command.argv[:4] == ("splatfix", "install", str(other), "--with-dependencies")

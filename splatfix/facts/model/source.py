@@ -302,6 +302,8 @@ class Source:
     """Libraries that setup.py has its modules linked against by name (``cuda`` of ``-lcuda``)."""
     imports: tuple[str, ...] = ()
     """What its setup.py imports of setuptools' family and cannot do without: ``pkg_resources``, ``distutils.core``."""
+    build_imports: tuple[str, ...] = ()
+    """Modules of others that its setup.py imports, without setuptools and torch: ``pybind11``."""
     needs: tuple[ImportedModule, ...] = ()
     """Modules of others that its packages import when they are imported themselves."""
     missing_folders: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ _NEAR = 3
 _NOT_BUILT = {"test", "tests", "docs"}
 _INCLUDE = re.compile(r'#\s*include\s*"([^"\n]+)"')
 _MOST_TOML = 512 << 10
+_BUILDERS = {"setuptools", "torch", "pkg_resources", "distutils", *sys.stdlib_module_names}
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
 _OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
 
@@ -76,6 +78,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         nvcc_flags=script.nvcc_flags,
         libraries=script.libraries,
         imports=tuple(name for name in script.imports if name.partition(".")[0] in _OF_SETUPTOOLS),
+        build_imports=tuple(name for name in script.imports_in_all if _is_foreign(folder, name)),
         needs=read_packages_of(folder, packages, modules).imports,
         missing_folders=tuple(missing_folders(folder, script, submodules, reader)),
         submodules=submodules,
@@ -83,6 +86,10 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         error="; ".join(filter(None, (script.error, *document.wrong[:3]))),
     )
     return redacted(source)
+
+
+def _is_foreign(folder: Path, module: str) -> bool:
+    return module not in _BUILDERS and not any(is_there(folder / name) for name in (module, f"{module}.py"))
 
 
 @dataclass(frozen=True)

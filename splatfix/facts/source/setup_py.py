@@ -59,6 +59,8 @@ class SetupScript:
     """Those of them that count only where some version is below a number."""
     imports: tuple[str, ...] = ()
     """Modules that it cannot do without: imported at its top level, outside of any ``try``."""
+    imports_in_all: tuple[str, ...] = ()
+    """The top-level names of these and of what its functions import, outside of any ``try``."""
     error: str = ""
     source: str = ""
     """The text of a script with an error."""
@@ -188,6 +190,7 @@ def parse_setup_script(text: str, reader: FolderReader, folder: Path | None = No
         literals=_unique(_literals(nodes)),
         for_old_versions=_unique(_behind_a_version(nodes)),
         imports=_unique(_imports(tree)),
+        imports_in_all=_unique(_imports_in_all(tree)),
     )
 
 
@@ -262,6 +265,15 @@ def _imports(tree: ast.Module) -> Iterator[str]:
     """``pkg_resources`` of ``import pkg_resources``; ``pkg_resources.packaging`` of ``from pkg_resources import packaging``."""
     for node in tree.body:
         yield from _imported(node)
+
+
+def _imports_in_all(tree: ast.Module) -> Iterator[str]:
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop(0)
+        yield from (name.partition(".")[0] for name in _imported(node))
+        if not isinstance(node, (ast.Try, ast.If)):
+            pending += ast.iter_child_nodes(node)
 
 
 def _assignments(nodes: Nodes) -> Iterator[tuple[str, ast.expr]]:
