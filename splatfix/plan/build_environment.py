@@ -168,12 +168,22 @@ def compiler_cache(
 
 
 def share_jobs(total: Jobs, sources: Sequence[Source]) -> list[Jobs]:
-    """What each of several builds gets of the compilers that may run at once."""
-    if len(sources) < 2:
-        return [total] * len(sources)
-    parts = shares(total.count, [_files(source) or total.count for source in sources])
-    why = f"its share of {total.count} ({total.why})"
-    return [Jobs(part, why) for part in parts]
+    """What each of several builds gets of the compilers that may run at once; one that compiles nothing takes none away."""
+    compiling = [source for source in sources if _compiles(source)]
+    if len(compiling) < 2:
+        parts = [total.count] * len(compiling)
+    else:
+        parts = shares(total.count, [_files(source) or total.count for source in compiling])
+    left = iter(parts)
+    why = f"its share of {total.count} ({total.why})" if len(compiling) > 1 else total.why
+    return [
+        Jobs(next(left), why) if _compiles(source) else Jobs(1, "it compiles nothing") for source in sources
+    ]
+
+
+def _compiles(source: Source) -> bool:
+    built = source.uses_torch_builder or "CMakeLists.txt" in source.build_files
+    return bool(built or source.modules or source.needs_cuda)
 
 
 def shares(total: int, files: Sequence[int]) -> list[int]:

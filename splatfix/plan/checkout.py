@@ -357,7 +357,7 @@ def _no_extension(folder: Path, known: Recipe) -> Problem:
     return Problem(
         "no-extension-of-its-own",
         f"{folder} is a checkout of {known.name}, which has no native Python extension of its own to build.",
-        meaning=" ".join(f"{text[0].upper()}{text[1:]}." for text in said if text),
+        meaning=f"What is known of it: {'; '.join(filter(None, said))}." if any(said) else "",
         todo=(*steps, run("splatfix", "diagnose", "--repo", folder, text="See what this machine has for it")),
     )
 

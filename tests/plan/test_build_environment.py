@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -283,6 +284,17 @@ def test_a_build_alone_keeps_all() -> None:
     assert share_jobs(alone, [source("alone", 1)]) == [alone]
 
 
+def test_what_compiles_nothing_takes_no_share() -> None:
+    """pointnet2 beside pointnet2_ops: the one extension got half of the cores."""
+    total = Jobs(8, "8 cores")
+    assert share_jobs(total, [source("ext", 6), Source("/x", ("setup.py",), "pure")]) == [
+        total,
+        Jobs(1, "it compiles nothing"),
+    ]
+
+
 def test_a_computed_list_of_files_may_be_long() -> None:
-    computed, small = share_jobs(Jobs(8, "8 cores"), [source("a", 0), source("b", 2)])
+    computed, small = share_jobs(
+        Jobs(8, "8 cores"), [replace(source("a", 0), uses_torch_builder=True), source("b", 2)]
+    )
     assert (computed.count, small.count) == (6, 2)

@@ -135,6 +135,14 @@ def test_nerfstudio_has_nothing_to_build(tmp_path: Path) -> None:
     assert last and last.argv == ("splatfix", "diagnose", "--repo", str(folder))
 
 
+@pytest.mark.parametrize("key", ["3dgrut", "trellis"])
+def test_notes_keep_the_names_in_them(key: str, tmp_path: Path) -> None:
+    """ "Requirements_extra.txt pins", "Threedgut_tracer" and "Diffoctreerast" were said."""
+    caught = refused(sources_in([str(checkout_of(key, tmp_path))]))
+    notes = [part.note for part in recipe(key).parts if part.note]  # type: ignore[union-attr]
+    assert notes and all(note in caught.meaning for note in notes)
+
+
 @pytest.mark.parametrize("key", ["nerfstudio", "3dgrut", "trellis", "comfyui-3d-pack", "vggt"])
 def test_diagnose_advises_what_install_says(key: str, tmp_path: Path) -> None:
     """It said "rebuild SOURCE" where install refuses, and kept the way that works to itself."""

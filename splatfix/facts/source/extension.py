@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,11 @@ _NOT_BUILT = {"test", "tests", "docs"}
 _INCLUDE = re.compile(r'#\s*include\s*"([^"\n]+)"')
 _MOST_TOML = 512 << 10
 _BUILDERS = {"setuptools", "torch", "pkg_resources", "distutils", *sys.stdlib_module_names}
+_CMAKE_VALUE = re.compile(r"\bset\s*\(\s*(\w+)\s+\"?([\w.]+)\"?\s*\)", re.IGNORECASE)
+_CMAKE_MODULE = re.compile(
+    r"\b(?:pybind11_add_module|nanobind_add_module|Python3?_add_library)\s*\(\s*(?:\$\{(\w+)\}|(\w+))",
+    re.IGNORECASE,
+)
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
 _OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
 
@@ -51,7 +56,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     name, version = project.text("name"), project.text("version")
     dependencies, python = project.texts("dependencies"), project.text("requires-python")
     build_requires = system.texts("requires")
-    modules = tuple(_modules(folder, script))
+    modules = tuple(_modules(folder, script)) or tuple(_modules_of_cmake(folder, files, reader))
     submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
     packages, wanted = script.texts("packages"), script.texts("install_requires")
     of_cmake = dict.fromkeys(re.findall(r"\$ENV\{(\w+)\}", reader.text(folder / "CMakeLists.txt")))
@@ -173,6 +178,17 @@ def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
             missing=tuple(item for item in sources if not is_there(folder / item)),
             cuda=SetupScript.callee(call) == "CUDAExtension",
         )
+
+
+def _modules_of_cmake(folder: Path, files: Sequence[str], reader: FolderReader) -> Iterator[NativeModule]:
+    """The Python modules that CMake builds, by name; which sources go into them only CMake itself can tell."""
+    if "CMakeLists.txt" not in files:
+        return
+    texts = [reader.text(file) for file in reader.files_below(folder, ("CMakeLists.txt",), depth=3)]
+    values = dict(_CMAKE_VALUE.findall("\n".join(texts)))
+    for variable, name in dict.fromkeys(_CMAKE_MODULE.findall("\n".join(texts))):
+        if name or variable in values:
+            yield NativeModule(name or values[variable], cuda=False)
 
 
 def _needs_cuda(

@@ -228,6 +228,21 @@ def test_a_library_that_its_readme_downloads(tmp_path: Path) -> None:
     assert read_source(tmp_path).missing_folders == ()
 
 
+def test_modules_that_cmake_builds(tmp_path: Path) -> None:
+    """torchmcubes' own torchmcubes_module was told to be missing, and that its README would say what brings it."""
+    (tmp_path / "cxx").mkdir()
+    (tmp_path / "CMakeLists.txt").write_text('set(BUILD_TARGET "mcubes_module")\nadd_subdirectory(cxx)\n')
+    (tmp_path / "cxx" / "CMakeLists.txt").write_text(
+        "Python_add_library(${BUILD_TARGET} MODULE WITH_SOABI a.cu)\npybind11_add_module(other MODULE b.cpp)\n"
+        "pybind11_add_module(${NOT_KNOWN} c.cpp)\n"
+    )
+    (tmp_path / "mcubes").mkdir()
+    (tmp_path / "mcubes" / "__init__.py").write_text("import mcubes_module\n")
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mcubes'\n")
+    found = read_source(tmp_path)
+    assert [item.name for item in found.modules] == ["mcubes_module", "other"] and found.needs == ()
+
+
 def test_kernels_of_an_extension_below_are_not_its_own(tmp_path: Path) -> None:
     """Pointnet2_PyTorch's pure package lies around pointnet2_ops_lib, which has the kernels and a setup.py of its own."""
     kernels = ("ops_lib/setup.py", "ops_lib/src/kernel.cu")
