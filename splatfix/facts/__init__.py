@@ -62,6 +62,7 @@ from splatfix.facts.model.source import (
 from splatfix.facts.source.build_variables import is_arch_variable
 from splatfix.facts.source.checkout import read_checkout, read_identity, read_pins
 from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
+from splatfix.facts.source.first_use import FirstUse, compiled_at_first_use
 from splatfix.facts.source.folder import (
     as_typed,
     checkout_around,
@@ -112,6 +113,7 @@ __all__ = [
     "Facts",
     "Fatbin",
     "FatbinGroup",
+    "FirstUse",
     "Gpu",
     "GuardedImport",
     "HeaderCopy",
@@ -145,6 +147,7 @@ __all__ = [
     "checkout_around",
     "choose_python",
     "commit_of",
+    "compiled_at_first_use",
     "extension_folders",
     "find_installer",
     "gather",

@@ -21,9 +21,11 @@ from splatfix.core.words import counted, few
 from splatfix.facts import (
     MOST_FOLDERS,
     Facts,
+    FirstUse,
     Source,
     as_typed,
     checkout_around,
+    compiled_at_first_use,
     git_folder,
     has_build_file,
     holds_everything,
@@ -286,6 +288,8 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
         return _incomplete(folder, folder, [item.path for item in empty])
     if not found and (photos := _photos(folder)):
         return photos
+    if not found and (at := compiled_at_first_use(folder)):
+        return _nothing_beforehand(folder, at)
     if not found:
         return usage_problem(
             "not-an-extension",
@@ -294,6 +298,22 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
             *(say(f"Not looked into, because it cannot be read: {path}") for path in walk.unreadable),
         )
     return [*ours, *(path for path in found if path not in ours)], walk.unreadable
+
+
+def _nothing_beforehand(folder: Path, at: Sequence[FirstUse]) -> Problem:
+    places = few([f"{item.file}:{item.line}" + (f" ({item.name})" if item.name else "") for item in at])
+    return Problem(
+        "compiled-at-first-use",
+        f"{folder} has nothing to build beforehand: torch compiles its code when it first runs, in {places}.",
+        meaning="torch does that with CUDA_HOME, CC and CXX, for the GPUs of TORCH_CUDA_ARCH_LIST or those that it sees, and "
+        "needs ninja.",
+        todo=(
+            run(
+                "splatfix", "diagnose", "--repo", folder, text="See whether this machine has what that needs"
+            ),
+            say("Then run it on the machine with the GPU; the result is kept in TORCH_EXTENSIONS_DIR."),
+        ),
+    )
 
 
 def _incomplete(what: str | Path, folder: Path, lacking: Sequence[str]) -> Problem:

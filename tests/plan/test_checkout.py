@@ -257,3 +257,21 @@ def test_what_was_never_there_is_built_not_rebuilt(tmp_path: Path) -> None:
     options = find_options(goal_of(Request((str(folder),), ("sm_120",))), machine())
     option = next(item for item in options.available if item.kind is OptionKind.REBUILD)
     assert option.title.startswith("build ") and step_of(option, Rebuild).text.startswith("build simple_knn ")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'import torch.utils.cpp_extension\ntorch.utils.cpp_extension.load(name="x_plugin", sources=["x.cu"])\n',
+        'from torch.utils.cpp_extension import load\nload("x_plugin", ["x.cu"])\n',
+    ],
+)
+def test_what_is_compiled_when_it_first_runs(tmp_path: Path, code: str) -> None:
+    """nvdiffrec was told that it holds no extension, as if something were missing."""
+    (tmp_path / "render" / "ops").mkdir(parents=True)
+    (tmp_path / "render" / "ops" / "ops.py").write_text(code)
+    (tmp_path / "other.py").write_text("import json\njson.load(x)  # no cpp_extension\n")
+    (tmp_path / ".git").mkdir()
+    found = sources_in([str(tmp_path)])
+    assert isinstance(found, Problem) and found.code == "compiled-at-first-use"
+    assert "render/ops/ops.py:2 (x_plugin)" in found.what and "other.py" not in found.what
