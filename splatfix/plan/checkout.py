@@ -99,7 +99,10 @@ def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] 
     if known is None and has_build_file(folder):
         return _with_what_it_hides(folder, notes)
     if known is None and not is_checkout(folder):
-        return no_checkout(folder)
+        around = checkout_around(folder)
+        path = folder.relative_to(around).as_posix()
+        empty = any(item.empty and item.path == path for item in read_submodules(around))
+        return _incomplete(around, around, [path]) if empty else no_checkout(folder)
     inside = _extensions_of(folder, known)
     if isinstance(inside, Problem):
         return inside

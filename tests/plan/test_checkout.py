@@ -275,3 +275,15 @@ def test_what_is_compiled_when_it_first_runs(tmp_path: Path, code: str) -> None:
     found = sources_in([str(tmp_path)])
     assert isinstance(found, Problem) and found.code == "compiled-at-first-use"
     assert "render/ops/ops.py:2 (x_plugin)" in found.what and "other.py" not in found.what
+
+
+def test_an_empty_submodule_is_no_folder_of_something_else(tmp_path: Path) -> None:
+    """diagnose names it behind the command that fetches it; alone it was "neither a checkout nor an extension"."""
+    (tmp_path / "submodules" / "simple-knn").mkdir(parents=True)
+    entry = '[submodule "s"]\n\tpath = submodules/simple-knn\n\turl = https://example.org/simple-knn\n'
+    (tmp_path / ".gitmodules").write_text(entry)
+    found = sources_in([str(tmp_path / "submodules" / "simple-knn")])
+    assert isinstance(found, Problem) and found.code == "source-incomplete"
+    assert "submodules/simple-knn is missing or empty" in found.what
+    commands = [step.command.argv for step in found.todo if step.command]
+    assert commands[0][:2] == ("git", "clone") and commands[-1][-1] == "--fetch-submodules"
