@@ -38,6 +38,9 @@ WITH = ("pip", "before", "after", "first")
 WANTS_GPU = "wants a GPU"
 """What an import says that cannot be shown without one."""
 
+CUT = ("stopped at its limit", "no answer within")
+"""How it is said that nobody waited for the end: such an attempt shows neither success nor failure."""
+
 _ERROR = re.compile(r"(?<![\w-])(fatal )?error\b|Error:", re.IGNORECASE)
 # pip's own lines stand before and after what the build said
 _PIPS_OWN = re.compile(
@@ -226,7 +229,8 @@ def worked(attempt: Mapping[str, Any]) -> bool:
 def outcome(attempt: Mapping[str, Any]) -> str:
     """An attempt in the words of a table's cell."""
     if attempt["exit"] != 0:
-        return f"✗ {_short(attempt['said'])}"
+        cut = attempt["exit"] is None and attempt["said"].startswith(CUT)
+        return f"{'–' if cut else '✗'} {_short(attempt['said'])}"
     libraries = attempt["libraries"].values()
     archs = sorted({arch.removeprefix("sass ") for library in libraries for arch in library["code"]})
     fatbins = sum(library["fatbins"] for library in libraries)

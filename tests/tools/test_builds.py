@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.runner import Completed
-from tools.builds import files_of, first_error, main, observe, write_row
+from tools.builds import files_of, first_error, main, observe, outcome, write_row
 
 PIP = """\
   error: subprocess-exited-with-error
@@ -49,6 +49,14 @@ def test_what_came_is_observed(tmp_path: Path) -> None:
     assert (row["exit"], row["seconds"], row["libraries"]) == (0, 7, {})
     assert (row["edits"], row["variables"]) == (["cstdint"], {"TORCH_CUDA_ARCH_LIST": "12.0"})
     assert row["imports"].keys() == {"new"} and row["imports"]["new"] != "imported"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "mark"),
+    [(1, "no answer within 9 s", "✗"), (None, "no answer within 9 s", "–"), (None, "it lacks one", "✗")],
+)
+def test_what_nobody_waited_for_has_not_failed(code: int | None, said: str, mark: str) -> None:
+    assert outcome({"exit": code, "said": said}) == f"{mark} {said}"
 
 
 def test_attempts_at_one_source_share_a_row(tmp_path: Path) -> None:
