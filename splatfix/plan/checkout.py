@@ -326,11 +326,14 @@ def _incomplete(what: str | Path, folder: Path, lacking: Sequence[str]) -> Probl
         lacking: relative to ``folder``; what is above it may be meant.
     """
     root = checkout_around(folder)
-    git, seen = git_folder(root), stack_in(root)
+    git = git_folder(root)
     paths = [Path(os.path.relpath(folder / path, root)).as_posix() for path in lacking]
     empty = [item for item in read_submodules(root) if item.empty]
     wanted = [item for item in empty if any(holds(item, path) for path in paths)]
     others = [path for path in paths if not any(holds(item, path) for item in wanted)]
+    seen = (
+        None if all(item.recorded for item in wanted) else stack_in(root)
+    )  # slow, and asked for commits alone
     fetch = how_to_fetch(
         str(root),
         wanted,

@@ -47,7 +47,8 @@ def missing_folders(
             texts = [*(text for text in texts if text not in pieces), script.joined(call)]
     clean = [text.removeprefix("-I").strip() for text in texts]
     wanted += [text for text in clean if text.strip("/").startswith("third_party")]
-    wanted += [text for text in clean if "/" in text.strip("/") and build.includes_what_was_in(text)]
+    lost = [text for text in clean if "/" in text.strip("/") and _holds_nothing(folder / text)]
+    wanted += [text for text in lost if build.includes_what_was_in(text)]
     for path in dict.fromkeys(text.strip("/") for text in wanted):
         if path and _holds_nothing(folder / path):
             yield path
