@@ -37,6 +37,7 @@ FIELDS = [
     "antialiasing",
     "cache_mb",
     "checkpoint_every",
+    "stop_after",
     "resume",
     "evaluate_every",
     "tensorboard",
@@ -52,6 +53,7 @@ MINIMUM = {
     "cache_mb": 0,
     "checkpoint_every": 0,
     "evaluate_every": 0,
+    "stop_after": 0,
 }
 
 
@@ -102,6 +104,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--cache-mb", type=int, default=2048, help="size of the image cache")
     p.add_argument(
         "--checkpoint-every", type=int, default=0, metavar="N", help="write a checkpoint every N iterations"
+    )
+    p.add_argument(
+        "--stop-after", type=int, default=0, metavar="N", help="end after N iterations of a longer schedule"
     )
     p.add_argument("--resume", type=Path, metavar="CHECKPOINT", help="continue from a checkpoint")
     p.add_argument(

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from smoke_trainer.errors import RendererUnavailable, UsageError
+from smoke_trainer.identity import Counted, library_of, origin_of
 from splatfix.kernels.native import needs_gpu
 
 DEVICES = ("cpu", "cuda", "mps")
@@ -59,16 +58,17 @@ def _no_device(name: str, reason: str) -> RendererUnavailable:
 
 
 class Backend(NamedTuple):
-    """A function, and the name, version and engine for the report."""
+    """A function that counts its calls, and the name, version and engine for the report."""
 
-    function: Callable[..., Tensor]
+    function: Counted
     name: str
     version: str
     engine: str
 
     def as_json(self) -> Any:
         """For result.json."""
-        return {"name": self.name, "version": self.version, "engine": self.engine}
+        about = {"name": self.name, "version": self.version, "engine": self.engine}
+        return {**about, **origin_of(self.function.function), "calls": self.function.calls}
 
 
 def make_ssim(choice: str, device: torch.device) -> Backend:
@@ -101,7 +101,7 @@ def _ours(module: str, function: str, device: torch.device) -> Backend:
     import splatfix
 
     found = getattr(importlib.import_module(module), function)
-    return Backend(found, module, splatfix.__version__, f"torch-{device.type}")
+    return Backend(Counted(found), module, splatfix.__version__, f"torch-{device.type}")
 
 
 def _extension(module: str, function: str, device: torch.device) -> Backend:
@@ -115,7 +115,7 @@ def _extension(module: str, function: str, device: torch.device) -> Backend:
             "run `splatfix diagnose`, or omit the option to use our kernel",
         ) from None
     engine = engine_of(module, device, "use --device cuda, or our kernels")
-    return Backend(found, module, str(getattr(loaded, "__version__", "unknown")), engine)
+    return Backend(Counted(found), module, str(getattr(loaded, "__version__", "unknown")), engine)
 
 
 def engine_of(module: str, device: torch.device, hint: str) -> str:
@@ -126,10 +126,3 @@ def engine_of(module: str, device: torch.device, hint: str) -> str:
     if device.type != "cuda" and needs_gpu(library):
         raise RendererUnavailable(f"{module} cannot run on {device.type}", "it has CUDA kernels only", hint)
     return device.type
-
-
-def library_of(module: str) -> Optional[Path]:
-    """The compiled file of an imported module or of its extension module; None for splatfix's drop-ins."""
-    names = (module, f"{module}._C", f"{module}_cuda")
-    files = [getattr(sys.modules.get(name), "__file__", None) or "" for name in names]
-    return next((Path(file) for file in files if file.endswith((".so", ".pyd"))), None)

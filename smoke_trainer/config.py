@@ -100,6 +100,7 @@ class TrainConfig:
     tensorboard: bool = False
     largest_tensors: bool = False  # list them in result.json
     preset: Optional[str] = None
+    stop_after: int = 0  # end there as a run of `iterations` would go on; 0: at its end
     psnr_floor: Optional[float] = None  # dB that the preset is known to exceed
 
 

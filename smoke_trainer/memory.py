@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -14,24 +16,34 @@ SETTLED_AFTER = 20  # iterations: by then Adam's moments exist and the allocator
 
 
 class PeakMemory:
-    """Peaks of resident memory, and of CUDA memory apart for training and evaluation."""
+    """Peaks of resident and of CUDA memory, apart for training and evaluation, and what grows beyond the model."""
 
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
         self._device = device
         self._peaks: Dict[str, Dict[str, int]] = {}
+        self._host: Dict[str, int] = {}
+        self._start = resident()  # Python, torch and its libraries
+        self._peak_rss = 0
+        self._used_share: Optional[float] = None
+        self._unexplained: List[Tuple[int, int]] = []
         self._settled: Optional[int] = None
         self.creep = 0
         # When the GPU is full, Windows spills to host memory; a Linux driver refuses instead.
         self.spill: Optional[int] = 0 if self._cuda and under_wsl() else None
 
     def begin(self) -> None:
-        """Start a phase: reset CUDA's peaks."""
+        """Start a phase: reset the peaks."""
+        self._peak_rss = max(self._peak_rss, peak_rss() or 0)
+        reset_host_peak()
         if self._cuda:
             torch.cuda.reset_peak_memory_stats(self._device)
 
     def end(self, phase: str) -> None:
         """End a phase: keep its peaks if they are the highest so far."""
+        host = host_peak()
+        if host is not None:
+            self._host[phase] = max(host, self._host.get(phase, 0))
         if self._cuda:
             now = {
                 "allocated": int(torch.cuda.max_memory_allocated(self._device)),
@@ -40,14 +52,22 @@ class PeakMemory:
             before = self._peaks.get(phase, {"allocated": 0, "reserved": 0})
             self._peaks[phase] = {key: max(now[key], before[key]) for key in now}
 
-    def sample(self, iteration: int) -> Dict[str, float]:
-        """Current CUDA memory in GiB, its growth since SETTLED_AFTER iterations, and under WSL2 what has spilled."""
+    def sample(self, iteration: int, explained: int) -> Dict[str, float]:
+        """Current memory in GiB: resident on a CPU; on CUDA allocated and reserved, the growth since SETTLED_AFTER
+        iterations, and under WSL2 what has spilled. `explained`: bytes of the model, its moments and cached images."""
         if not self._cuda:
-            return {}
+            held = resident()
+            if held is None:
+                return {}
+            self._unexplained.append((iteration, held - explained))
+            return {"rss_gb": held / GIB}
         allocated = int(torch.cuda.memory_allocated(self._device))
         reserved = int(torch.cuda.memory_reserved(self._device))
         if self._settled is None and iteration >= SETTLED_AFTER:
             self._settled = allocated
+        self._unexplained.append((iteration, allocated - explained))
+        free, total = torch.cuda.mem_get_info(self._device)
+        self._used_share = max(self._used_share or 0.0, 1.0 - free / total)
         creep = max(0, allocated - (self._settled if self._settled is not None else allocated))
         self.creep = max(self.creep, creep)
         series = {
@@ -56,15 +76,43 @@ class PeakMemory:
             "vram_creep_gb": creep / GIB,
         }
         if self.spill is not None:
-            spilled = spilled_bytes(reserved, *torch.cuda.mem_get_info(self._device))
+            spilled = spilled_bytes(reserved, free, total)
             self.spill = max(self.spill, spilled)
             series["vram_spill_gb"] = spilled / GIB
         return series
 
     def as_json(self) -> Dict[str, Any]:
-        """For result.json, in bytes; `cuda` is None on a CPU, its `spill` None where it cannot be measured."""
-        cuda = dict(self._peaks, creep=self.creep, spill=self.spill) if self._cuda else None
-        return {"rss": peak_rss(), "cuda": cuda}
+        """For result.json, in bytes; `cuda` is None on a CPU, its `spill` None where it cannot be measured.
+
+        `host` has the resident peaks of both phases and what the process held at the `start`; None where the system does
+        not tell them apart. `growth` is that of memory beyond the model. `limit` is what the process may use.
+        """
+        cuda = None
+        if self._cuda:
+            cuda = dict(self._peaks, creep=self.creep, spill=self.spill, used_share=self._used_share)
+        rss = peak_rss()
+        return {
+            "rss": None if rss is None else max(rss, self._peak_rss),
+            "limit": memory_limit(),
+            "host": dict(self._host, start=self._start) if len(self._host) == 2 else None,
+            "growth": growth(self._unexplained),
+            "cuda": cuda,
+        }
+
+
+def growth(samples: List[Tuple[int, int]]) -> Optional[Dict[str, Any]]:
+    """Growth in bytes per 1,000 iterations over the second half of a run, the median of all pairs' slopes (Theil 1950,
+    Sen 1968), which single jumps do not move; None where fewer than four moments were sampled."""
+    moments = dict(samples)  # one for each flush
+    later = sorted(moments.items())[len(moments) // 2 :]
+    if len(later) < 4:
+        return None
+    slopes = sorted(
+        (held - before) / (iteration - earlier)
+        for place, (iteration, held) in enumerate(later)
+        for earlier, before in later[:place]
+    )
+    return {"per_1000": 1000.0 * slopes[len(slopes) // 2], "from": later[0][0], "to": later[-1][0]}
 
 
 def spilled_bytes(reserved: int, free: int, total: int) -> int:
@@ -81,6 +129,43 @@ def under_wsl(version: Path = Path("/proc/version")) -> bool:
         return "microsoft" in version.read_text(encoding="utf-8").lower()
     except OSError:
         return False
+
+
+def resident() -> Optional[int]:
+    """Resident memory of this process in bytes; None where there is no /proc."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
+    except OSError:
+        return None
+
+
+def reset_host_peak() -> None:
+    """Let the peak of resident memory begin anew (Linux: proc_pid_clear_refs(5)); elsewhere nothing happens."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def host_peak() -> Optional[int]:
+    """The highest resident memory in bytes since `reset_host_peak`; None where there is no /proc."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")]
+    return found[0] if found else None
+
+
+def memory_limit() -> Optional[int]:
+    """Bytes that this process may use: the machine's, or its control group's where that is less."""
+    if not hasattr(os, "sysconf"):
+        return None
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
+            total = min(total, int(Path(name).read_text(encoding="ascii")))
+    return int(total)
 
 
 def peak_rss() -> Optional[int]:

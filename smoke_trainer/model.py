@@ -48,6 +48,10 @@ class Gaussians:
         """Where the parameters live."""
         return self.params["xyz"].device
 
+    def optimizer_steps(self) -> int:
+        """As Adam counted them, for the positions."""
+        return int(self.optimizer.state.get(self.params["xyz"], {}).get("step", 0))
+
     def raise_sh_degree(self) -> None:
         """Let one more degree of spherical harmonics count."""
         self.sh_degree = min(self.sh_degree + 1, self.max_sh_degree)

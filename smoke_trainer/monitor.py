@@ -10,9 +10,8 @@ import contextlib
 import json
 import math
 import statistics
-import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -22,51 +21,47 @@ from smoke_trainer.errors import TrainingFailed, UsageError
 from smoke_trainer.memory import PeakMemory
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
+from smoke_trainer.timing import StepTimer
 
 FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number is detected
+WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
 TRAIN_SERIES = ("loss", "l1", "ssim", "psnr", "gaussians", "cloned", "split", "pruned")
 SMOOTHED_OVER = 10  # iterations at either end, averaged for the report
+WINDOWS = 10  # parts of a run, for the trend of its loss
 
 
-class StepTimer:
-    """Times the phases of one iteration: by the clock on a CPU, by events on a GPU."""
+class _Step(NamedTuple):
+    """What one iteration left to be written."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
-        self._marks: List[Tuple[str, Any]] = []
-
-    def start(self) -> None:
-        """Start an iteration."""
-        self._marks = [("start", self._now())]
-
-    def lap(self, name: str) -> None:
-        """End the phase of that name."""
-        self._marks.append((name, self._now()))
-
-    def marks(self) -> List[Tuple[str, Any]]:
-        """Everything since `start`, for `milliseconds`."""
-        return self._marks
-
-    def milliseconds(self, marks: List[Tuple[str, Any]]) -> Dict[str, float]:
-        """Duration of each phase; on a GPU only after a synchronisation."""
-        pairs = zip(marks, marks[1:])
-        if self._cuda:
-            return {name: begin.elapsed_time(end) for (_, begin), (name, end) in pairs}
-        return {name: 1e3 * (end - begin) for (_, begin), (name, end) in pairs}
-
-    def _now(self) -> Any:
-        if not self._cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call, unused-ignore]
-        event.record()
-        return event
+    plain: Dict[str, Any]
+    scalars: Dict[str, Tensor]
+    marks: List[Tuple[str, Any]]
+    processor: Optional[float]  # ms
 
 
 class GradientStats:
-    """Norms of each parameter group's gradient over the run."""
+    """Norms of each parameter group's gradient over the run, and which Gaussians were reached by one."""
 
     def __init__(self) -> None:
         self.norms: Dict[str, List[float]] = {name: [] for name in GROUPS}
+        self._reached: Optional[Tensor] = None
+        self._reached_steps = 0
+
+    def reach(self, model: Gaussians) -> None:
+        """After a backward pass: which Gaussians have a gradient, gathered until their number changes; no GPU is waited for."""
+        grads = [model.params[name].grad for name in ("xyz", "opacity")]
+        known = [(grad != 0).any(dim=1) for grad in grads if grad is not None]
+        if not known:
+            return
+        now = torch.stack(known).any(dim=0)
+        same = self._reached is not None and len(self._reached) == len(now)
+        self._reached = now | self._reached if same and self._reached is not None else now
+        self._reached_steps = self._reached_steps + 1 if same else 1
+
+    def reached(self) -> Dict[str, Any]:
+        """`share` of the Gaussians that had a gradient within the last `steps`, in which their number stood."""
+        share = None if self._reached is None else float(self._reached.float().mean())
+        return {"share": share, "steps": self._reached_steps}
 
     def add(self, norms: Dict[str, float]) -> None:
         """Add one iteration; `norms` omits a group that has no gradient (higher SH at degree 0)."""
@@ -110,12 +105,16 @@ class Monitor:
         self.memory = PeakMemory(device)
         self.gradients = GradientStats()
         self.losses: List[float] = []
+        self.changed = 0  # the last iteration that added or removed Gaussians
+        self.costs: List[float] = []  # ms of each iteration: of the processor, or of the GPU
+        self.phases: Dict[str, float] = {}  # seconds of each phase so far
         self.latest: Dict[str, Any] = {}  # what a progress line shows of the latest written iteration
         self.counts = {"cloned": 0, "split": 0, "pruned": 0}
         self.opacity_resets = 0
         self.peak_gaussians = 0
         self._device = device
-        self._pending: List[Tuple[Dict[str, Any], Dict[str, Tensor], List[Tuple[str, Any]]]] = []
+        self._pending: List[_Step] = []
+        self._explained = 0
         self._file = (out / "metrics.jsonl").open("a" if append else "w", encoding="utf-8")
         self._out = out
         self._board = _summary_writer(out) if tensorboard else None
@@ -132,12 +131,24 @@ class Monitor:
         self._file = path.open("a", encoding="utf-8")
 
     def record(
-        self, iteration: int, loss: Loss, norms: Dict[str, Tensor], gaussians: int, event: DensifyEvent
+        self,
+        iteration: int,
+        loss: Loss,
+        norms: Dict[str, Tensor],
+        gaussians: int,
+        event: DensifyEvent,
+        held: int = 0,
     ) -> None:
-        """Record one iteration; it is written, and checked for finite values, every FLUSH_EVERY iterations."""
+        """Record one iteration; it is written, and checked for finite values, every FLUSH_EVERY iterations.
+
+        `held`: bytes of the model, its moments, and all else that the device is known to hold.
+        """
+        self._explained = held
         self.counts = {name: self.counts[name] + getattr(event, name) for name in self.counts}
         self.opacity_resets += int(event.opacity_reset)
         self.peak_gaussians = max(self.peak_gaussians, gaussians)
+        if event.cloned or event.split or event.pruned:
+            self.changed = iteration
         plain = {
             "iteration": iteration,
             "gaussians": gaussians,
@@ -153,7 +164,7 @@ class Monitor:
             "squared_error": loss.squared_error,
         }
         scalars.update({f"grad/{name}": norm for name, norm in norms.items()})
-        self._pending.append((plain, scalars, self.timer.marks()))
+        self._pending.append(_Step(plain, scalars, self.timer.marks(), self.timer.processor_ms()))
         if len(self._pending) >= FLUSH_EVERY:
             self.flush()
 
@@ -162,8 +173,12 @@ class Monitor:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         pending, self._pending = self._pending, []
-        for plain, scalars, marks in pending:
+        for plain, scalars, marks, processor in pending:
             values = {name: float(value) for name, value in scalars.items()}
+            phases = self.timer.milliseconds(marks)
+            self.costs.append(sum(phases.values()) if processor is None else processor)
+            for name, value in phases.items():
+                self.phases[name] = self.phases.get(name, 0.0) + value / 1e3
             norms = {name[5:]: value for name, value in values.items() if name.startswith("grad/")}
             self.gradients.add(norms)
             self.losses.append(values["loss"])
@@ -171,13 +186,16 @@ class Monitor:
             line["ssim"] = _json_number(values["ssim"])
             line["psnr"] = _json_number(psnr_from(values["squared_error"]))
             line["gradients"] = {name: _json_number(value) for name, value in norms.items()}
-            line["ms"] = {name: round(value, 3) for name, value in self.timer.milliseconds(marks).items()}
-            line.update(self.memory.sample(plain["iteration"]))
+            line["ms"] = {name: round(value, 3) for name, value in phases.items()}
+            line.update(self.memory.sample(plain["iteration"], self._explained))
             self._file.write(json.dumps(line) + "\n")
             self._to_board(line)
             self.latest = {name: line[name] for name in ("psnr", "vram_allocated_gb") if name in line}
         self._file.flush()
-        bad = next((p["iteration"] for p, s, _ in pending if not math.isfinite(float(s["loss"]))), None)
+        bad = next(
+            (step.plain["iteration"] for step in pending if not math.isfinite(float(step.scalars["loss"]))),
+            None,
+        )
         if bad is not None:
             raise TrainingFailed(
                 f"the loss is not a number at iteration {bad}",
@@ -189,6 +207,12 @@ class Monitor:
         """Mean loss over the first and over the last iterations."""
         first, last = self.losses[:SMOOTHED_OVER], self.losses[-SMOOTHED_OVER:]
         return (statistics.fmean(first), statistics.fmean(last)) if first else (None, None)
+
+    def loss_windows(self) -> List[float]:
+        """Mean losses of ten equal parts of the run, in order; [] for a run below ten iterations."""
+        size = len(self.losses) // WINDOWS
+        parts = [self.losses[place * size : (place + 1) * size] for place in range(WINDOWS)]
+        return [statistics.fmean(part) for part in parts] if size else []
 
     def close(self) -> None:
         """Close the files. On a full disk the rest stays unwritten; the run has reported that already."""

@@ -109,12 +109,15 @@ class RenderOutput:
 
 
 class Renderer:
-    """Renders splats. For the report: `kind` is the name it is chosen by, `name`, `version` and `engine` what really runs."""
+    """Renders splats. For the report: `kind` is the name it is chosen by, `name`, `version` and `engine` what really runs,
+    `entry` the function or compiled module that does it, `calls` how often."""
 
     kind = ""
     name = ""
     version = ""
     engine = ""
+    entry: Any = None
+    calls = 0
 
     def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
         """Render with gradients to all of `splats`; background [3]."""
@@ -156,9 +159,11 @@ class TorchRenderer(Renderer):
         self._antialiasing = antialiasing
         self.version = splatfix.__version__
         self.engine = f"torch-{device.type}"
+        self.entry = rasterizer.rasterize
 
     def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
         """Render with analytic gradients."""
+        self.calls += 1
         settings = self._kernel.GaussianRasterizationSettings(
             **reference_settings(camera, splats, background, self._antialiasing)
         )
@@ -182,13 +187,14 @@ class GsplatRenderer(Renderer):
     name = "gsplat"
 
     def __init__(self, device: torch.device, antialiasing: bool) -> None:
-        self._gsplat = _import_gsplat(device)
+        self._gsplat, self.entry = _import_gsplat(device)
         self._mode = "antialiased" if antialiasing else "classic"
         self.version = str(getattr(self._gsplat, "__version__", "unknown"))
         self.engine = "cuda"
 
     def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
         """Render; gsplat's `means2d` are in pixels, one NDC unit is W/2 or H/2 of them."""
+        self.calls += 1
         used = (splats.sh_degree + 1) ** 2
         colors, _, meta = self._gsplat.rasterization(
             splats.means,
@@ -214,7 +220,8 @@ class GsplatRenderer(Renderer):
         return RenderOutput(colors[0].permute(2, 0, 1), radii.reshape(-1), meta["means2d"], to_ndc)
 
 
-def _import_gsplat(device: torch.device) -> Any:
+def _import_gsplat(device: torch.device) -> Tuple[Any, Any]:
+    """The package, and its compiled module."""
     if device.type != "cuda":
         raise RendererUnavailable(
             f"gsplat cannot run on {device.type}",
@@ -236,7 +243,7 @@ def _import_gsplat(device: torch.device) -> Any:
             "it found neither a compiled extension nor nvcc to build one",
             "install a CUDA toolkit that matches torch, or a gsplat wheel with the extension",
         )
-    return gsplat
+    return gsplat, _backend._C
 
 
 def variant_of(fields: Tuple[str, ...]) -> str:
@@ -257,6 +264,7 @@ class InriaRenderer(Renderer):
 
     def __init__(self, device: torch.device, antialiasing: bool) -> None:
         self._module = _import_inria()
+        self.entry = self._module.GaussianRasterizer
         hint = "use --device cuda on a machine with an NVIDIA GPU, or --renderer torch"
         self.engine = engine_of(MODULE, device, hint)
         self._fields: Tuple[str, ...] = tuple(self._module.GaussianRasterizationSettings._fields)
@@ -273,6 +281,7 @@ class InriaRenderer(Renderer):
 
     def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
         """Render; the gradient of `means2d` is in NDC units already."""
+        self.calls += 1
         means2d = torch.zeros_like(splats.means, requires_grad=torch.is_grad_enabled())
         settings = self._settings(camera, splats, background)
         drawn = self._module.GaussianRasterizer(settings)(**self._inputs(splats, means2d))

@@ -19,14 +19,17 @@ from torch import Tensor
 from smoke_trainer import __version__, ply
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
-from smoke_trainer.memory import largest_tensors
+from smoke_trainer.identity import origin_of
+from smoke_trainer.memory import largest_tensors, memory_limit
 from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS, Gaussians
+from smoke_trainer.monitor import WARM_UP
+from smoke_trainer.timing import steadiness
 
 if TYPE_CHECKING:
     from smoke_trainer.train import Run
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # What a run writes to its folder.
 OUTPUTS = ("result.json", "metrics.jsonl", "checkpoint.pt", "point_cloud", "renders", "tensorboard")
 # Largest difference of a pixel between the model and its PLY, which holds the same float32 numbers; CUDA kernels may
@@ -55,8 +58,9 @@ def move_aside(out: Path) -> None:
         path.rename(kept / path.name)
 
 
-def write_result(run: Run, status: str, heldout: Quality) -> Result:
-    """Write the PLY and result.json of a run that trained; a PLY that renders differently is a failure."""
+def write_result(run: Run, status: str, heldout: Quality, trained: Quality) -> Result:
+    """Write the PLY and result.json of a run that trained, with the quality of held-out and of training views; a PLY that
+    renders differently is a failure."""
     path = run.config.out / "point_cloud" / f"iteration_{run.iteration}" / "point_cloud.ply"
     ply.write_gaussians(path, {name: run.model.params[name].detach().cpu().numpy() for name in GROUPS})
     difference = ply_difference(run, path)
@@ -65,7 +69,7 @@ def write_result(run: Run, status: str, heldout: Quality) -> Result:
         status = "failed"
     document = {
         **describe_run(run, status),
-        **measurements(run, heldout),
+        **measurements(run, heldout, trained),
         "ply": {
             "path": path.relative_to(run.config.out).as_posix(),
             "round_trip_difference": difference,
@@ -91,6 +95,7 @@ def describe_run(run: Run, status: str) -> Dict[str, Any]:
         "split": {
             "train": [view.name for view in run.scene.train],
             "test": [view.name for view in run.scene.test],
+            "repeated": run.scene.repeated(),
         },
         "notes": list(run.scene.notes),
         "implementations": implementations(run),
@@ -99,15 +104,16 @@ def describe_run(run: Run, status: str) -> Dict[str, Any]:
     }
 
 
-def measurements(run: Run, heldout: Quality) -> Dict[str, Any]:
+def measurements(run: Run, heldout: Quality, trained: Quality) -> Dict[str, Any]:
     """Quality, speed, counts, gradients, memory."""
     seconds = dict(run.seconds)
     first, last = run.monitor.smoothed_loss()
     return {
         "iterations_per_second": run.speed(),
         "heldout": heldout.as_json(),
+        "training_views": trained.as_json(),
         "initial_heldout": None if run.initial_quality is None else run.initial_quality.as_json(),
-        "train_loss": {"first": first, "last": last},
+        "train_loss": {"first": first, "last": last, "windows": run.monitor.loss_windows()},
         "gaussians": {
             "initial": run.initial_count,
             "final": len(run.model),
@@ -115,9 +121,12 @@ def measurements(run: Run, heldout: Quality) -> Dict[str, Any]:
             **run.monitor.counts,
         },
         "gradients": run.monitor.gradients.as_json(),
+        "reached": run.monitor.gradients.reached(),
         "opacity_resets": run.monitor.opacity_resets,
         "sh_degree": run.model.sh_degree,
         "memory": run.monitor.memory.as_json(),
+        "phases": {name: round(value, 3) for name, value in run.monitor.phases.items()},
+        "steadiness": steadiness(run.monitor.costs, run.monitor.changed - run.resumed_at, WARM_UP),
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "largest_tensors": largest_tensors({**run.model.tensors(), **run.images.tensors()})
         if run.config.largest_tensors
@@ -182,6 +191,8 @@ def implementations(run: Run) -> Dict[str, Any]:
             "name": renderer.name,
             "version": renderer.version,
             "engine": renderer.engine,
+            **origin_of(renderer.entry),
+            "calls": renderer.calls,
         },
         "ssim": run.ssim.as_json(),
         "knn": run.knn.as_json(),
@@ -189,6 +200,8 @@ def implementations(run: Run) -> Dict[str, Any]:
             "name": "torch.optim.Adam",
             "version": str(torch.__version__),
             "engine": run.model.optimizer_engine,
+            **origin_of(type(run.model.optimizer)),
+            "calls": run.model.optimizer_steps(),
         },
     }
 
@@ -211,9 +224,7 @@ def machine(device: torch.device) -> Dict[str, Any]:
         "cpu": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if hasattr(os, "sysconf")
-        else None,
+        "memory": memory_limit(),
         "gpu": torch.cuda.get_device_name(device) if cuda else None,
         "gpu_memory": torch.cuda.get_device_properties(device).total_memory if cuda else None,
     }

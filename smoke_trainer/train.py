@@ -6,7 +6,7 @@ import math
 import time
 import traceback
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -22,13 +22,12 @@ from smoke_trainer.errors import CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
 from smoke_trainer.metrics import Quality, QualityMean, photometric_loss
 from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
-from smoke_trainer.monitor import FLUSH_EVERY, Monitor, gradient_norms
+from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
 from smoke_trainer.process import GracefulInterrupt
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 from smoke_trainer.transfer import to_device
 
 Progress = Callable[[Dict[str, Any]], None]
-WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
 CPU_HINT = "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault"
 
 
@@ -60,6 +59,12 @@ class Run:
         if count > WARM_UP:
             count, seconds = count - WARM_UP, seconds - self.seconds["warm_up"]
         return count / seconds if count and seconds > 0 else None
+
+    def held_bytes(self) -> int:
+        """On the device: the parameters, Adam's two moments of each, what the strategy keeps, and cached images."""
+        tensors = [*self.model.params.values()] * 3 + [*self.strategy.state.values()]
+        images = self.images.held_bytes if self.images.data_device.type == self.device.type else 0
+        return images + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def camera(self, view: View) -> RenderCamera:
         """The view's matrices, computed once."""
@@ -118,13 +123,14 @@ def train_step(run: Run, iteration: int) -> None:
     strategy.step_pre_backward(output)
     total.backward()  # type: ignore[no-untyped-call, unused-ignore]
     norms = gradient_norms(model)
+    run.monitor.gradients.reach(model)
     timer.lap("backward")
 
     model.optimizer.step()
     model.optimizer.zero_grad(set_to_none=True)
     strategy.step_post_backward(iteration, model, output, xyz_lr)
     timer.lap("optimizer")
-    run.monitor.record(iteration, loss, norms, len(model), event)
+    run.monitor.record(iteration, loss, norms, len(model), event, run.held_bytes())
     run.iteration = iteration
 
 
@@ -167,16 +173,12 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
     """
     started = time.perf_counter()
     run.monitor.memory.begin()
-    background, splats = run.plain_background(), run.model.splats()
     mean = QualityMean(run.ssim.function)
     if previews is not None:
         size = run.scene.test[0].camera
         mean = QualityMean(run.ssim.function, *find_lpips(run.device, min(size.width, size.height)))
-    for view in run.scene.test:
-        image = run.images.get(view)
-        gt = image.over(background)
-        rendered = run.renderer.render(run.camera(view), splats, background).color
-        mean.add(rendered, gt, image.mask)
+    for view, rendered, gt, mask in _rendered(run, run.scene.test):
+        mean.add(rendered, gt, mask)
         if previews is not None:
             # Flat: a name may hold folders, and even lead out of them (../).
             flat = view.name.replace("/", "_").replace("\\", "_")
@@ -193,6 +195,28 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
     return quality
 
 
+@torch.no_grad()
+def evaluate_training_views(run: Run) -> Quality:
+    """Quality of as many training views as there are held-out ones, spread over all: what held-out views cannot be above."""
+    views = run.scene.train
+    count = min(len(views), len(run.scene.test))
+    mean = QualityMean(run.ssim.function)
+    for _, rendered, gt, mask in _rendered(
+        run, [views[place * len(views) // count] for place in range(count)]
+    ):
+        mean.add(rendered, gt, mask)
+    return mean.result()
+
+
+def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, Tensor, Optional[Tensor]]]:
+    """Each view, its rendering and its ground truth [3, H, W], and the mask."""
+    background, splats = run.plain_background(), run.model.splats()
+    for view in views:
+        image = run.images.get(view)
+        rendered = run.renderer.render(run.camera(view), splats, background).color
+        yield view, rendered, image.over(background), image.mask
+
+
 def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Result:
     """Train to the end and write result.json, metrics.jsonl, the PLY and previews to `config.out`.
 
@@ -207,8 +231,9 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Re
         run = prepare(config)
         status = _train_loop(run, progress)
         quality = _last_evaluation(run)
+        trained = evaluate_training_views(run)
         run.seconds["total"] = time.perf_counter() - started
-        return report.write_result(run, status, quality)
+        return report.write_result(run, status, quality, trained)
     except SmokeTrainerError as error:
         return report.write_error(config, error)
     except OSError as error:  # reading has its own errors: this is no folder, no permission, a full disk
@@ -231,7 +256,8 @@ def _train_loop(run: Run, progress: Optional[Progress]) -> str:
     run.resumed_at = run.iteration
     run.monitor.memory.begin()
     with GracefulInterrupt() as interrupt:
-        while run.iteration < config.iterations and not interrupt.requested:
+        last = min(config.iterations, config.stop_after or config.iterations)
+        while run.iteration < last and not interrupt.requested:
             began = time.perf_counter()
             train_step(run, run.iteration + 1)
             run.seconds["train"] += time.perf_counter() - began

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -105,10 +105,24 @@ class Scene:
                 digest.update(f"{view.name} {view.camera} {view.source} {view.distortion}\n".encode())
                 digest.update(np.ascontiguousarray(view.world_to_camera, dtype=np.float64).tobytes())
                 for path in (view.image_path, view.mask_path):
-                    digest.update(b"" if path is None else hashlib.sha256(content_of(path)).digest())
+                    digest.update(b"" if path is None else self._digest_of(path))
         digest.update(np.ascontiguousarray(self.points.xyz).tobytes())
         digest.update(np.ascontiguousarray(self.points.rgb).tobytes())
         return digest.hexdigest()
+
+    def repeated(self) -> List[str]:
+        """Held-out views whose image is, byte for byte, that of a training view."""
+        trained = {self._digest_of(view.image_path) for view in self.train}
+        return [view.name for view in self.test if self._digest_of(view.image_path) in trained]
+
+    def _digest_of(self, path: Path) -> bytes:
+        if path not in self._digests:
+            self._digests[path] = hashlib.sha256(content_of(path)).digest()
+        return self._digests[path]
+
+    @cached_property
+    def _digests(self) -> Dict[Path, bytes]:
+        return {}
 
     @cached_property
     def extent(self) -> float:

@@ -42,6 +42,8 @@ class Criterion:
     required: str
     why: str = ""
     """For a failure: what it means in practice."""
+    source: str = ""
+    """Where the threshold comes from."""
 
 
 @dataclass(frozen=True)

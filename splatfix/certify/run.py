@@ -6,6 +6,7 @@ import datetime
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from splatfix.certify.prerequisites import (
     require_device,
     require_packages,
 )
+from splatfix.certify.repeat import repeats
+from splatfix.certify.resources import no_cuda_error
 from splatfix.certify.trainer import child_variables, sentences, stage
 from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
@@ -109,7 +112,20 @@ def certify(
             for scene in request.suite.scenes:
                 progress(scene, {})
                 begun.append(scene)
-                runs.append(_train(processes, request, scene, variables, progress))
+                run = _train(processes, request, scene, variables, progress)
+                if not runs and run.result.get("status") == "ok":
+                    progress("repeat", {})
+                    judged = repeats(
+                        processes,
+                        _trainer_argv(request, scene),
+                        request.suite,
+                        request.device,
+                        request.out / scene,
+                        folder / "again",
+                        variables,
+                    )
+                    run = replace(run, criteria=(*run.criteria, judged))
+                runs.append(run)
     except KeyboardInterrupt:
         partial = (conclude(facts, interrupted=True), facts) if facts is not None and begun else None
         raise Interrupted(request.out, tuple(begun), partial) from None
@@ -202,9 +218,7 @@ def _train(
     runner: Runner, request: Request, scene: str, variables: Mapping[str, str], progress: Progress
 ) -> SceneRun:
     folder = make_folder(request.out / scene)
-    argv = [request.python, "-m", "smoke_trainer", *request.suite.trainer_arguments(scene)]
-    argv += ["--renderer", request.renderer, "--device", request.device, "--seed", str(request.seed)]
-    argv += ["--out", str(folder), "--json-progress"]
+    argv = [*_trainer_argv(request, scene), "--out", str(folder), "--json-progress"]
 
     def on_line(line: str) -> None:
         if line.startswith("{"):
@@ -231,16 +245,24 @@ def _train(
     )
 
 
+def _trainer_argv(request: Request, scene: str) -> list[str]:
+    argv = [request.python, "-m", "smoke_trainer", *request.suite.trainer_arguments(scene)]
+    return [*argv, "--renderer", request.renderer, "--device", request.device, "--seed", str(request.seed)]
+
+
 def _judge(request: Request, result: Mapping[str, Any], done: Completed) -> tuple[tuple[Criterion, ...], str]:
     """The criteria of one run, and the loader's error where a scene of the user's could not be read."""
     error = result.get("error")
+    cuda = no_cuda_error(f"{done.stdout}\n{done.stderr}", request.device)
+    if "iterations" not in result and any(item.outcome is Outcome.FAILED for item in cuda):
+        return cuda, ""
     if isinstance(error, Mapping):
         said = sentences(error)
         # a bundled scene that cannot be read is our failure
         if request.suite.data is not None and error.get("code") == "unreadable-scene":
             return (Criterion("scene-readable", Outcome.NOT_MEASURED, said, "a readable scene"),), said
     elif "iterations" in result:
-        return criteria.judge(result, request.renderer, request.suite.iterations), ""
+        return (*criteria.judge(result, request.renderer, request.suite.iterations), *cuda), ""
     else:
         said = _last_words(done)
     required = "a finished training with a result.json"

@@ -54,6 +54,8 @@ class RecordedTrainer(RecordedKernels):
             return super().run(argv, **options)
         self.calls.append(words)
         out = Path(words[words.index("--out") + 1])
+        out.mkdir(exist_ok=True)
+        (out / "metrics.jsonl").write_text('{"loss": 0.5}\n' * 40, encoding="utf-8")
         (out / "trainer.log").write_text("recorded", encoding="utf-8")
         result = self.results.get(words[words.index("smoke_trainer") + 1], RESULT)
         (out / "result.json").write_text(json.dumps(result), encoding="utf-8")
@@ -71,9 +73,10 @@ class TrainingHere(RecordedKernels):
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
             code = trainer_main(words[3:])
-        Path(options["log"]).write_text(shown.getvalue(), encoding="utf-8")
-        for line in shown.getvalue().splitlines():
-            options["on_line"](line)
+        if "log" in options:
+            Path(options["log"]).write_text(shown.getvalue(), encoding="utf-8")
+            for line in shown.getvalue().splitlines():
+                options["on_line"](line)
         return Completed(tuple(words), code, shown.getvalue(), "", 0.0)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from splatfix.certify import Outcome
-from splatfix.certify.criteria import REQUIRED_GROUPS, SHORTEST, judge
+from splatfix.certify.criteria import REQUIRED_GROUPS, judge
+from splatfix.certify.measured import SHORTEST
 from tests.certify.conftest import RESULT
 
 

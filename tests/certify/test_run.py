@@ -233,9 +233,11 @@ class TestReportFolder:
     def test_trainer_gets_what_was_asked(self, tmp_path: Path, known: Facts) -> None:
         runner = RecordedTrainer()
         run(tmp_path, known, runner=runner, seed=7)
-        (words,) = runner.calls
-        assert words[3:7] == ["figurine", "--preset", "quick", "--iterations"]
-        assert words[words.index("--seed") + 1] == "7"
+        words, again = runner.calls
+        for argv in runner.calls:
+            assert argv[3:7] == ["figurine", "--preset", "quick", "--iterations"]
+            assert argv[argv.index("--seed") + 1] == "7"
+        assert "--stop-after" in again and "--stop-after" not in words
 
 
 class TestVerify:

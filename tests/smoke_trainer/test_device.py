@@ -65,7 +65,7 @@ def test_free_memory_can_be_asked_before_torch_2_5(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch.cuda, "mem_get_info", before_2_5)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1 << 20)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 1 << 20)
-    assert PeakMemory(check_device("cuda")).sample(1)["vram_spill_gb"] == 0.0
+    assert PeakMemory(check_device("cuda")).sample(1, 0)["vram_spill_gb"] == 0.0
 
 
 class Waits(TorchDispatchMode):

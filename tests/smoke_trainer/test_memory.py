@@ -65,13 +65,13 @@ def test_peaks_of_training_and_evaluation_are_kept_apart(cuda: Allocator):
 def test_creep_counts_from_the_settled_baseline(cuda: Allocator):
     peaks = PeakMemory(CUDA)
     cuda.use(1.0, 1.0)
-    assert peaks.sample(10)["vram_creep_gb"] == 0.0
+    assert peaks.sample(10, 0)["vram_creep_gb"] == 0.0
     cuda.use(2.0, 2.5)
-    assert peaks.sample(20) == {"vram_allocated_gb": 2.0, "vram_reserved_gb": 2.5, "vram_creep_gb": 0.0}
+    assert peaks.sample(20, 0) == {"vram_allocated_gb": 2.0, "vram_reserved_gb": 2.5, "vram_creep_gb": 0.0}
     cuda.use(2.75, 3.0)
-    assert peaks.sample(30)["vram_creep_gb"] == 0.75
+    assert peaks.sample(30, 0)["vram_creep_gb"] == 0.75
     cuda.use(1.5, 3.0)
-    assert peaks.sample(40)["vram_creep_gb"] == 0.0
+    assert peaks.sample(40, 0)["vram_creep_gb"] == 0.0
     assert peaks.as_json()["cuda"]["creep"] == 0.75 * GIB
 
 
@@ -79,12 +79,12 @@ def test_spill_is_seen_under_windows_only(cuda: Allocator, monkeypatch: pytest.M
     cuda.use(8.5, 9.0)
     cuda.free = GIB // 2
     linux = PeakMemory(CUDA)
-    assert "vram_spill_gb" not in linux.sample(30) and linux.as_json()["cuda"]["spill"] is None
+    assert "vram_spill_gb" not in linux.sample(30, 0) and linux.as_json()["cuda"]["spill"] is None
     monkeypatch.setattr(memory, "under_wsl", lambda: True)
     guest = PeakMemory(CUDA)
-    assert guest.sample(30)["vram_spill_gb"] == 1.5
+    assert guest.sample(30, 0)["vram_spill_gb"] == 1.5
     cuda.use(6.0, 6.5)
-    assert guest.sample(40)["vram_spill_gb"] == 0.0
+    assert guest.sample(40, 0)["vram_spill_gb"] == 0.0
     assert guest.as_json()["cuda"]["spill"] == 1.5 * GIB
 
 
@@ -104,7 +104,7 @@ def test_a_cpu_has_no_cuda_memory_but_a_resident_peak():
     peaks = PeakMemory(torch.device("cpu"))
     peaks.begin()
     peaks.end("train")
-    assert peaks.sample(30) == {}
+    assert set(peaks.sample(30, 0)) == {"rss_gb"}
     report = peaks.as_json()
     assert report["cuda"] is None and report["rss"] > 10_000_000
     json.dumps(report)

@@ -45,7 +45,7 @@ def test_result_json_is_complete(finished):
     config, result = finished
     document = json.loads((config.out / "result.json").read_text())
     assert document == json.loads(json.dumps(result.document))
-    assert (result.status, result.exit_code, document["schema_version"]) == ("ok", 0, 2)
+    assert (result.status, result.exit_code, document["schema_version"]) == ("ok", 0, 3)
     assert document["iterations"] == 40 and document["iterations_per_second"] > 0
     assert document["heldout"]["psnr"] > document["initial_heldout"]["psnr"] + 1.0
     assert document["heldout"]["views"] == 2

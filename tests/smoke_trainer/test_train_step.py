@@ -125,7 +125,7 @@ def test_the_report_keeps_the_peak_of_gaussians_that_are_gone(prepared):
         run.monitor.timer.start()
         run.monitor.record(iteration, Loss(one, one, one, one), {}, count, DensifyEvent())
     run.seconds.update(iterations=2.0, train=1.0)
-    document = report.measurements(run, evaluate(run))
+    document = report.measurements(run, evaluate(run), evaluate(run))
     assert document["gaussians"]["peak"] == 7000 > document["gaussians"]["final"]
 
 
