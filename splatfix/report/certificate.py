@@ -113,11 +113,11 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
             f"## Scene: {_cell(run.scene)} ({run.seconds:.0f} s)",
             "",
             *_trained_as(run),
-            "| criterion | outcome | measured | required |",
+            "| criterion | outcome | measured | required | source |",
             "|---|---|---|---|",
         ]
         lines += [
-            f"| {item.code} | {_VERDICTS[item.outcome]} | {_cell(item.measured)} | {_cell(item.required)} |"
+            f"| {item.code} | {_VERDICTS[item.outcome]} | {_cell(item.measured)} | {_cell(item.required)} | {_cell(item.source)} |"
             for item in run.criteria
         ]
         if run.images:
