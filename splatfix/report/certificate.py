@@ -114,7 +114,7 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
             "",
             *_trained_as(run),
             "| criterion | outcome | measured | required | source |",
-            "|---|---|---|---|",
+            "|---|---|---|---|---|",
         ]
         lines += [
             f"| {item.code} | {_VERDICTS[item.outcome]} | {_cell(item.measured)} | {_cell(item.required)} | {_cell(item.source)} |"
