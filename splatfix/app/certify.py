@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ class CertifyRequest:
     seed: int = 0
     baseline: Path | None = None
     verbose: bool = False
+    monitoring: bool = False
+    """Exit codes as monitoring systems read them."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ def certify(asked: CertifyRequest) -> Result:
     from splatfix import facts
     from splatfix.certify import Request, data_suite, device_for, require_gpu, sample_suite
     from splatfix.report import certificate, console
+    from splatfix.report.forms import FORMS
     from splatfix.report.progress import training
 
     with on_interrupt(_interrupted):
@@ -83,7 +87,11 @@ def certify(asked: CertifyRequest) -> Result:
             options,
             verbose=asked.verbose,
         ),
-        exit_code_of(result),
+        monitoring_code_of(result) if asked.monitoring else exit_code_of(result),
+        forms={
+            "markdown": lambda: certificate.markdown(result, options),
+            **{name: partial(form, result) for name, form in FORMS.items()},
+        },
     )
 
 
@@ -150,6 +158,16 @@ def exit_code_of(certificate: Certificate) -> Exit:
 
     codes = {Verdict.CERTIFIED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}
     return codes.get(certificate.verdict, Exit.UNDETERMINED)
+
+
+def monitoring_code_of(certificate: Certificate) -> int:
+    """As monitoring systems read it: 0 ok, 1 warning (certified with reservations, or with scenes left out), 2 critical,
+    3 unknown."""
+    from splatfix.certify import Verdict
+
+    if certificate.verdict is Verdict.CERTIFIED:
+        return 1 if certificate.notes or certificate.skipped else 0
+    return 2 if certificate.verdict is Verdict.NOT_CERTIFIED else 3
 
 
 def certify_in_container(asked: ContainerRequest) -> Result:

@@ -7,7 +7,7 @@ import io
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from splatfix.core.errors import Exit, SplatfixError
@@ -31,11 +31,16 @@ class Result:
     exit_code: int = Exit.OK
     error: SplatfixError | None = None
     """A problem that ended the command although it has something to show."""
+    forms: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    """Other forms of the same, by name."""
 
 
-def deliver(result: Result, *, as_json: bool) -> int:
-    """Show a result on standard output; returns the exit code of the process."""
-    if as_json:
+def deliver(result: Result, *, as_json: bool, form: str = "") -> int:
+    """Show a result on standard output, as text where neither JSON nor one of its forms is asked for; returns the exit code
+    of the process."""
+    if form in result.forms:
+        _write_text(result.forms[form]())
+    elif as_json:
         from splatfix.report.documents import envelope
 
         _write(envelope(result.command, result.exit_code, result.data(), result.error))
@@ -76,9 +81,13 @@ def _write(document: Mapping[str, Any]) -> None:
     """A JSON document on standard output, as UTF-8 whatever the terminal's encoding is."""
     from splatfix.core.files import dumps
 
+    _write_text(dumps(document))
+
+
+def _write_text(text: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
-    sys.stdout.write(dumps(document))
+    sys.stdout.write(text)
 
 
 def show_traceback() -> None:

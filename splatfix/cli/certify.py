@@ -27,6 +27,39 @@ class Renderer(str, Enum):
     inria = "inria"
 
 
+class Form(str, Enum):
+    """What ``certify`` prints."""
+
+    text = "text"
+    markdown = "markdown"
+    junit = "junit"
+    prometheus = "prometheus"
+    issue = "issue"
+
+
+class ExitCodes(str, Enum):
+    """Whose exit codes: ``monitoring`` are those of Nagios' plugins, 0 ok, 1 warning, 2 critical, 3 unknown."""
+
+    splatfix = "splatfix"
+    monitoring = "monitoring"
+
+
+FormOption = Annotated[
+    Form,
+    typer.Option(
+        "--format",
+        help="Print text, Markdown, JUnit's XML, Prometheus' text format, or what a bug report needs.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+ExitCodesOption = Annotated[
+    ExitCodes,
+    typer.Option(
+        "--exit-codes",
+        help="monitoring: 0 certified, 1 with reservations, 2 not certified, 3 undetermined or not run.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
 DeviceOption = Annotated[options.Device, typer.Option("--device", help="Where the kernels run.")]
 Suite = Annotated[
     Optional[str],
@@ -143,6 +176,8 @@ def certify(
     base_image: BaseImage = None,
     ca_certificates: CaCertificates = None,
     verbose: options.Verbose = False,
+    form: FormOption = Form.text,
+    exit_codes: ExitCodesOption = ExitCodes.splatfix,
     as_json: options.Json = False,
 ) -> None:
     """Train scenes, bundled ones or yours, in the target environment and report what was verified."""
@@ -160,6 +195,9 @@ def certify(
     inside = {"--docker-host": docker_host, "--base-image": base_image, "--ca-certificates": ca_certificates}
     if container is not None:
         _refuse_in_container(here)
+        _refuse_in_container(
+            {"--format": form is not Form.text, "--exit-codes": exit_codes is not ExitCodes.splatfix}
+        )
         lane = app.ContainerRequest(container, suite, out, docker_host, base_image, ca_certificates)
         finish(app.certify_in_container(lane), as_json)
     _refuse_outside_container(inside)
@@ -175,8 +213,9 @@ def certify(
         seed,
         baseline,
         verbose,
+        exit_codes is ExitCodes.monitoring,
     )
-    finish(app.certify(request), as_json)
+    finish(app.certify(request), as_json, form.value)
 
 
 def _refuse_in_container(typed: Mapping[str, object]) -> None:

@@ -48,11 +48,11 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
-def finish(result: Result, as_json: bool) -> NoReturn:
+def finish(result: Result, as_json: bool, form: str = "") -> NoReturn:
     """Show the result of a use case, and end the command with its exit code."""
     from splatfix.app.result import deliver
 
-    raise typer.Exit(deliver(result, as_json=as_json))
+    raise typer.Exit(deliver(result, as_json=as_json, form=form))
 
 
 def confirm_unless(yes: bool, question: str, *, default: bool = True) -> None:

@@ -117,7 +117,8 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
             "|---|---|---|---|---|",
         ]
         lines += [
-            f"| {item.code} | {_VERDICTS[item.outcome]} | {_cell(item.measured)} | {_cell(item.required)} | {_cell(item.source)} |"
+            f"| {item.code} | {_VERDICTS[item.outcome]} | {_cell(item.measured)} | {_cell(item.required)} "
+            f"| {_cell(item.source)} |"
             for item in run.criteria
         ]
         if run.images:

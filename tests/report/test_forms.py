@@ -1,0 +1,69 @@
+"""A certificate as JUnit's XML, for Prometheus, and as an issue."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from splatfix.app.certify import monitoring_code_of
+from splatfix.certify.model import Criterion, KernelCheck, Outcome, Verdict
+from splatfix.report.forms import issue, junit, prometheus
+from tests.report.test_certificate import certificate
+
+FAILED = Criterion("loss-trend", Outcome.FAILED, "tau 0.1", "at most -0.46", "It rose \x1b[31magain\x00.")
+
+
+def refused():
+    found = certificate()
+    run = found.scenes[0]
+    scenes = (dataclasses.replace(run, scene='a"b\n<c>', criteria=(*run.criteria, FAILED)),)
+    kernels = (KernelCheck("ssim", "fused_ssim", Outcome.FAILED, detail="out of tolerance"),)
+    return dataclasses.replace(
+        found, verdict=Verdict.NOT_CERTIFIED, scenes=scenes, kernels=kernels, reasons=("a: loss-trend",)
+    )
+
+
+def test_junit_has_a_case_for_each_criterion() -> None:
+    root = ElementTree.fromstring(junit(refused()))
+    kernels, scene = root.findall("testsuite")
+    assert kernels.get("failures") == "1"
+    assert (scene.get("tests"), scene.get("failures"), scene.get("skipped")) == ("3", "1", "1")
+    (failure,) = scene.iter("failure")
+    assert failure.get("message") == "tau 0.1 (required: at most -0.46)"
+    assert "again" in str(failure.text) and "\x1b" not in str(failure.text)
+
+
+def test_prometheus_lines_parse() -> None:
+    lines = prometheus(refused()).splitlines()
+    sample = re.compile(r'splatfix_\w+\{(?:\w+="(?:[^"\\\n]|\\.)*",?)*\} -?[\d.e+-]+')
+    assert lines and all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+    assert any(line.startswith("splatfix_certified{") and line.endswith(" 0.0") for line in lines)
+    met = [line for line in lines if line.startswith("splatfix_criterion_met{")]
+    assert {line.rpartition(" ")[2] for line in met} == {"0.0", "1.0"} and len(met) == 2
+
+
+def test_an_issue_names_the_reason_and_not_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/ada"))
+    found = dataclasses.replace(refused(), environment={"python": "/home/ada/env/bin/python"})
+    text = issue(found)
+    assert "- a: loss-trend" in text and "~/env/bin/python" in text and "/home/ada" not in text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "skipped", "code"),
+    [
+        (Verdict.CERTIFIED, True, 1),
+        (Verdict.CERTIFIED, False, 0),
+        (Verdict.NOT_CERTIFIED, True, 2),
+        (Verdict.UNDETERMINED, True, 3),
+    ],
+)
+def test_monitoring_systems_get_their_own_codes(verdict: Verdict, skipped: bool, code: int) -> None:
+    found = dataclasses.replace(certificate(result={}), verdict=verdict)
+    if not skipped:
+        found = dataclasses.replace(found, skipped=())
+    assert monitoring_code_of(found) == code
