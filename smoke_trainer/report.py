@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import platform
 from dataclasses import dataclass
@@ -31,7 +32,17 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 3
 # What a run writes to its folder.
-OUTPUTS = ("result.json", "metrics.jsonl", "checkpoint.pt", "point_cloud", "renders", "tensorboard")
+OUTPUTS = (
+    "result.json",
+    "metrics.jsonl",
+    "checkpoint.pt",
+    "point_cloud",
+    "renders",
+    "thumbnails",
+    "tensorboard",
+)
+THUMBNAIL = 640
+"""Pixels. Of pictures that are wider, a smaller copy is kept too."""
 # Largest difference of a pixel between the model and its PLY, which holds the same float32 numbers; CUDA kernels may
 # sum in another order.
 PLY_TOLERANCE_CPU, PLY_TOLERANCE_CUDA = 1e-6, 1e-3
@@ -239,12 +250,20 @@ def _processor() -> Optional[str]:
 
 
 def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> None:
-    """Write a PNG of two images [3, H, W] in 0..1: the rendering left, the ground truth right."""
+    """Write a PNG of two images [3, H, W] in 0..1: the rendering left, the ground truth right.
+
+    Where they are wider than :data:`THUMBNAIL`, a smaller copy goes to ``thumbnails`` beside the folder, for reports.
+    """
     both = torch.cat([rendered.clamp(0.0, 1.0), gt.clamp(0.0, 1.0)], dim=2)
     pixels = (both * 255.0).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
     target = path.with_suffix(".png")
     target.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(target)
+    if (factor := math.ceil(gt.shape[2] / THUMBNAIL)) > 1:
+        smaller = target.parent.parent / "thumbnails" / target.name
+        smaller.parent.mkdir(exist_ok=True)
+        halves = [Image.fromarray(half).reduce(factor) for half in np.split(pixels, 2, axis=1)]
+        Image.fromarray(np.concatenate([np.asarray(half) for half in halves], axis=1)).save(smaller)
 
 
 def _write_json(out: Path, document: Dict[str, Any]) -> None:

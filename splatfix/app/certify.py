@@ -100,7 +100,7 @@ def run_and_report(
     progress: Callable[[str, Mapping[str, Any]], None] = lambda where, state: None,
     facts: Facts | None = None,
 ) -> tuple[Certificate, Options | None]:
-    """Certify, and write ``certificate.json`` and ``certificate.md`` into the request's folder.
+    """Certify, and write ``certificate.json``, ``.md`` and ``.html`` into the request's folder.
 
     Returns:
         The certificate, and what :func:`suggested_options` says of it.
@@ -110,15 +110,22 @@ def run_and_report(
     """
     from splatfix.certify import Interrupted
     from splatfix.certify import certify as train_and_judge
+    from splatfix.context import make_context
+    from splatfix.context.matrix import binary_matrix
     from splatfix.core.files import write_json, write_text
     from splatfix.report import certificate
     from splatfix.report.documents import envelope
+    from splatfix.report.html import certificate_page
 
     def write(result: Certificate, known: Facts) -> Options | None:
         options = suggested_options(result, known)
         document = envelope("certify", exit_code_of(result), certificate.document(result, known, options))
         write_json(request.out / "certificate.json", document)
         write_text(request.out / "certificate.md", certificate.markdown(result, options))
+        matrix = binary_matrix(make_context(known))
+        write_text(
+            request.out / "certificate.html", certificate_page(result, known, request.out, options, matrix)
+        )
         return options
 
     try:

@@ -211,7 +211,7 @@ def _make_room(out: Path, scenes: tuple[str, ...]) -> None:
                 f"{folder} exists, and is not the report of an earlier certification.",
                 say("Choose another folder with --out."),
             )
-    set_aside(out, ("certificate.json", "certificate.md", *scenes))
+    set_aside(out, ("certificate.json", "certificate.md", "certificate.html", *scenes))
 
 
 def _train(

@@ -25,7 +25,7 @@ from splatfix.core.trust import private_cache
 
 _CERTIFICATE = "certificate.json"
 _BUILD_LOG, _PIP_LOG, _LOG = "image-build.log", "packages.log", "container.log"
-_OWN_FILES = (_CERTIFICATE, "certificate.md", "container.json", _BUILD_LOG, _PIP_LOG, _LOG)
+_OWN_FILES = (_CERTIFICATE, "certificate.md", "certificate.html", "container.json", _BUILD_LOG, _PIP_LOG, _LOG)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def certify_in_container(
     Args:
         lane: a name from ``dockerfiles/lanes.toml``.
         suite: the certification suite; None: the lane's own.
-        out: the folder for ``certificate.json``, ``certificate.md``, ``container.json`` and the logs.
+        out: the folder for ``certificate.json``, ``.md`` and ``.html``, ``container.json`` and the logs.
         docker_host: address of the engine; None: the one the docker command would use.
         base_image: replaces the lane's.
         progress: gets one line at a time; must not raise.

@@ -58,6 +58,37 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """Whether a binary's code runs on one GPU."""
+
+    usable: bool | None
+    """None where it depends on PTX, and it is not known whether the driver compiles that."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class BinaryFit:
+    """One binary with GPU code, judged for every GPU."""
+
+    path: str
+    code: str
+    """What it carries, for people: ``sm_86, sm_90``."""
+    fits: tuple[Fit, ...]
+    """As many as there are GPUs, in their order."""
+
+
+@dataclass(frozen=True)
+class BinaryMatrix:
+    """Every binary with GPU code in an environment against every GPU."""
+
+    gpus: tuple[str, ...] = ()
+    """Labels of the targets."""
+    binaries: tuple[BinaryFit, ...] = ()
+    unread: tuple[str, ...] = ()
+    """Binaries that could not be read, with the reason."""
+
+
+@dataclass(frozen=True)
 class Rejected:
     """An alternative that was considered, and why it was rejected."""
 

@@ -1,0 +1,40 @@
+"""Every binary with GPU code in the environment against every GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.context.context import Context
+from splatfix.context.coverage import code_words
+from splatfix.context.model import BinaryFit, BinaryMatrix, Fit, Target
+from splatfix.facts import FatbinGroup
+
+
+def binary_matrix(context: Context) -> BinaryMatrix:
+    """torch, the extensions, and what was compiled at first use, each judged as the checks judge it."""
+    targets = context.targets
+    found = tuple(
+        BinaryFit(path, code_words(code), tuple(_fit(context, code, target) for target in targets))
+        for path, code in _with_code(context)
+    )
+    unread = [f"{item.path}: {item.error}" for item in context.extensions if item.error]
+    if context.torch and context.torch.code_error:
+        unread.append(f"libtorch_cuda: {context.torch.code_error}")
+    return BinaryMatrix(tuple(target.label for target in targets), found, tuple(unread))
+
+
+def _with_code(context: Context) -> Iterator[tuple[str, tuple[FatbinGroup, ...]]]:
+    if context.torch and context.torch.code:
+        yield f"torch {context.torch.version} (libtorch_cuda)", context.torch.code
+    for item in context.extensions:
+        if item.code and (item.links_torch or item.importable):
+            yield item.path, item.code
+    for cache in context.environment.jit_caches.value or ():
+        if cache.current and cache.code:
+            yield f"{cache.name} (compiled at first use)", cache.code
+
+
+def _fit(context: Context, code: tuple[FatbinGroup, ...], target: Target) -> Fit:
+    # each group as often as it occurs, so that the reason counts right
+    verdict = context.judge((group for group in code for _ in range(group.count)), target.arch)
+    return Fit(None if verdict.usable and verdict.ptx_unsure else verdict.usable, verdict.reason)

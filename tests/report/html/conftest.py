@@ -1,0 +1,113 @@
+"""A report folder with one scene, and a certificate of it."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Verdict
+from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
+from splatfix.core.proof import Rung, RungName
+from splatfix.core.step import Command
+from splatfix.facts import EnvironmentFacts, Facts, MachineFacts
+from splatfix.report.html import certificate_page
+
+RESULT: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "certify" / "figurine_result.json").read_text(encoding="utf-8")
+)
+MATRIX = BinaryMatrix(
+    ("sm_86 (GPU 0)", "sm_120 (GPU 1)"),
+    (
+        BinaryFit(
+            "diff/_C.so", "sm_86", (Fit(True, "has native sm_86 code"), Fit(False, "no code for sm_120"))
+        ),
+    ),
+)
+Render = Callable[..., str]
+
+
+def png(width: int, height: int, pixel: Callable[[int, int], tuple[int, int, int]]) -> bytes:
+    """A PNG, eight bits of red, green and blue."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + b"".join(bytes(pixel(x, y)) for x in range(width)) for y in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+def metrics(iterations: int = 30) -> str:
+    """A metrics.jsonl."""
+    rows = (
+        {
+            "iteration": step,
+            "loss": 1 / step,
+            "psnr": 20 + step / 10,
+            "gaussians": 100 * step,
+            "opacity_reset": step == 20,
+            "ms": {"densify": 1.0, "data": 1.0, "forward": 10.0, "backward": 30.0, "optimizer": 2.0},
+            "rss_gb": 0.3,
+        }
+        for step in range(1, iterations + 1)
+    )
+    return "\n".join(map(json.dumps, rows))
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> SceneRun:
+    """A scene of two halves that are equal, in its folder."""
+    folder = tmp_path / "figurine"
+    (folder / "renders").mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text(metrics())
+    (folder / "trainer.log").write_text("first line\nlast line\n")
+    picture = png(64, 24, lambda x, y: (7 * (x % 32), 10 * y, 5 * ((x % 32) ^ y)))
+    (folder / "renders/000030_view.png").write_bytes(picture)
+    criteria = (
+        Criterion("loss-falls", Outcome.MET, "0.3 to 0.1", "below 80% of the start", "", "a measured spread"),
+        Criterion("held-out-quality", Outcome.NOT_MEASURED, "26.10 dB", "no floor known"),
+    )
+    return SceneRun(
+        "figurine", criteria, 12.0, RESULT, ("figurine/renders/000030_view.png",), "figurine/trainer.log"
+    )
+
+
+@pytest.fixture
+def render(tmp_path: Path, scene: SceneRun) -> Render:
+    """The page of a certificate of the scene, with changes to the certificate."""
+
+    def made(matrix: BinaryMatrix = MATRIX, **changes: Any) -> str:
+        certificate = Certificate(
+            Verdict.CERTIFIED,
+            "It trained.",
+            (),
+            "quick",
+            "torch",
+            "cpu",
+            (
+                Rung(RungName.TRAINS, True, "every criterion met"),
+                Rung(RungName.REPRODUCES, None, "no baseline"),
+            ),
+            (KernelCheck("ssim", "splatfix", Outcome.MET, 1e-8, 1e-6, kind="ours"),),
+            (scene,),
+            {"torch": "2.13.0+cpu"},
+            Command(("splatfix", "certify", "--suite", "quick")),
+            "2026-01-01T00:00:00+00:00",
+            15.0,
+        )
+        facts = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
+        return certificate_page(replace(certificate, **changes), facts, tmp_path, None, matrix)
+
+    return made

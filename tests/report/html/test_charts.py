@@ -1,0 +1,101 @@
+"""Curves: what is left of many iterations, round ticks, and what a screen reader says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from splatfix.report.html.charts import lines, nice_ticks, stack
+from splatfix.report.html.metrics import Bucket, Values, read_metrics, reduced
+
+
+def test_a_peak_of_one_iteration_survives_reduction() -> None:
+    values: Values = [1.0] * 30_000
+    values[12_345] = 50.0
+    points = reduced(range(1, 30_001), values, most=240)
+    assert len(points) <= 240
+    assert max(point.high for point in points if point) == 50.0
+    assert min(point.low for point in points if point) == 1.0
+
+
+def test_few_iterations_stay_as_they_are() -> None:
+    assert reduced((1, 2), [3.0, None]) == [Bucket(1.0, 3.0, 3.0, 3.0), None]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.0, 1.0, [0.0, 0.25, 0.5, 0.75, 1.0]),
+        (0.0, 23.5, [0.0, 10.0, 20.0, 30.0]),
+        (3.0, 3.0, None),
+        (0.0, 0.0, None),
+        (-2.0, -2.0, None),
+    ],
+)
+def test_ticks_hold_what_is_shown(low: float, high: float, expected: list[float] | None) -> None:
+    ticks = nice_ticks(low, high)
+    assert ticks[0] <= low and ticks[-1] >= high and len(ticks) >= 2
+    assert expected is None or ticks == pytest.approx(expected)
+
+
+def test_chart_says_what_it_shows() -> None:
+    chart = lines("Loss", "", (1, 2, 3), {"loss": [0.5, None, 0.25]}, marks=("opacity reset", (2,)))
+    said = chart.split('aria-label="')[1].split('"')[0]
+    assert said.startswith("Loss by iteration. loss: 0.5 at iteration 1, 0.25 at 3")
+    assert "no finite value in 1 iteration;" in said and "opacity reset: 2" in said
+    assert chart.count('class="line s0"') == 2  # a gap is no line
+
+
+def test_a_limit_is_on_the_scale() -> None:
+    chart = lines("Memory", "GiB", (1, 2), {"resident": [1.0, 1.0]}, limit=("97% of 16 GiB", 15.52))
+    assert ">97% of 16 GiB</text>" in chart
+    ys = [
+        float(part.split('"')[1])
+        for part in chart.split("<line")[1:]
+        if "limit" in part
+        for part in [part[part.index(" y1=") :]]
+    ]
+    assert ys and 12 <= ys[0] < 60
+
+
+def test_stack_names_the_share_of_each_part() -> None:
+    chart = stack("Time", "ms", (1, 2), {"forward": [1.0, 1.0], "backward": [3.0, 3.0]})
+    assert "forward 25%" in chart and "backward 75%" in chart
+
+
+def test_nothing_recorded_is_said() -> None:
+    assert "not recorded" in lines("Loss", "", (1,), {"loss": [None]})
+    assert "not recorded" in stack("Time", "ms", (1,), {"forward": [None]})
+
+
+def test_damaged_lines_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    good = {
+        "iteration": 1,
+        "loss": 0.5,
+        "gaussians": 10,
+        "ms": {"forward": 2.0},
+        "rss_gb": 0.3,
+        "opacity_reset": True,
+    }
+    rows = [
+        json.dumps(good),
+        '{"iteration": 2, "loss": NaN}',
+        '{"iteration": tru',
+        "[1]",
+        '{"loss": 1}',
+        '{"iteration": 1e999}',
+    ]
+    path.write_text("\n".join(rows))
+    metrics = read_metrics(path)
+    assert metrics.iterations == (1, 2)
+    assert metrics.columns["loss"] == [0.5, None]
+    assert metrics.phases == {"forward": [2.0, None]}
+    assert metrics.resets == (1,)
+    assert metrics.unread == "4 of 6 lines of metrics.jsonl cannot be read"
+
+
+def test_no_metrics_is_said(tmp_path: Path) -> None:
+    assert "cannot be read: there is none" in read_metrics(tmp_path / "metrics.jsonl").unread

@@ -1,0 +1,219 @@
+"""The page: what is on it, that nothing from outside is markup, that it asks nobody for anything, and its contrast."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
+from splatfix.context import make_context
+from splatfix.context.matrix import binary_matrix
+from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
+from splatfix.core.proof import Rung, RungName
+from splatfix.core.step import Command
+from splatfix.facts.collect import playback
+from splatfix.report.html import page
+from splatfix.report.html.markup import element, text
+from splatfix.report.html.views import MOST_BYTES, read_views
+from tests.hostile.words import CONTROL, MARKUP, UNICODE
+from tests.report.html.conftest import Render, png
+from tools.machines import raw_machines
+
+HOSTILE = f"<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{MARKUP}{CONTROL}{UNICODE}\udcff"
+STYLE = Path(page.__file__).with_name("style.css").read_text(encoding="utf-8")
+
+
+class Outline(HTMLParser):
+    """Elements that are open and closed in order, with their attributes, and the text."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(document)
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.text += data
+
+
+def test_anything_is_text() -> None:
+    assert element("p", "<b>", title='"&') == '<p title="&quot;&amp;">&lt;b&gt;</p>'
+    assert element("p", element("b", "x")) == "<p><b>x</b></p>"
+    assert text("a\x1bb\u202e\udcff") == "a\\x1bb\\u202e\\xff"
+
+
+def test_all_sections_are_there(render: Render) -> None:
+    outline = Outline(render())
+    headings = [tag for tag, _ in outline.seen if re.fullmatch("h[1-6]", tag)]
+    assert headings.count("h1") == 1
+    for words in (
+        "Certified",
+        "It trained.",
+        "every criterion met",
+        "0.3 to 0.1",
+        "below 80% of the start",
+        "a measured spread",
+        "Gaussians",
+        "97% of",
+        "Bottleneck: backward, 68% of the time. Backward takes 3.00 times as long as forward.",
+        "does not run",
+        "no code for sm_120",
+        "splatfix certify --suite quick",
+        "last line",
+    ):
+        assert words in outline.text, words
+
+
+def test_environment_tells_what_ran(render: Render, scene: SceneRun) -> None:
+    said = Outline(render()).text
+    for engine in scene.result["implementations"].values():
+        assert engine["sha256"] in said and engine["file"] in said
+    assert scene.result["scene_sha256"] in said and "seed 0" in said
+
+
+def test_refusal_shows_reasons_and_failures_first(render: Render, scene: SceneRun) -> None:
+    failed = Criterion("gradients-xyz", Outcome.FAILED, "zero", "not zero", "Nothing learns.", "a report")
+    refused = replace(scene, criteria=(*scene.criteria, failed))
+    document = render(verdict=Verdict.NOT_CERTIFIED, reasons=("gradients were zero",), scenes=(refused,))
+    assert "gradients were zero" in document and "Not certified" in document
+    assert document.index("Gradients xyz") < document.index("Held out quality") < document.index("Loss falls")
+    opened = [attrs.get("class") for _, attrs in Outline(document).seen if "open" in attrs]
+    assert "criterion bad" in opened and "criterion good" not in opened
+
+
+def test_nothing_from_outside_is_markup(render: Render, scene: SceneRun, tmp_path: Path) -> None:
+    (tmp_path / "figurine/trainer.log").write_text(f"{HOSTILE}\n", encoding="utf-8", errors="surrogateescape")
+    result = {**scene.result, "config": {"a": HOSTILE}, "notes": [HOSTILE], "resolution": [HOSTILE, HOSTILE]}
+    result["implementations"] = {HOSTILE: {"name": HOSTILE, "sha256": HOSTILE}}
+    criterion = Criterion(HOSTILE, Outcome.FAILED, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    hostile = replace(scene, scene=HOSTILE, criteria=(criterion,), result=result)
+    document = render(
+        BinaryMatrix((HOSTILE,), (BinaryFit(HOSTILE, HOSTILE, (Fit(None, HOSTILE),)),), (HOSTILE,)),
+        verdict=Verdict.NOT_CERTIFIED,
+        summary=HOSTILE,
+        reasons=(HOSTILE,),
+        suite=HOSTILE,
+        scenes=(hostile, replace(hostile, log=HOSTILE, images=(HOSTILE,))),
+        proof=(Rung(RungName.TRAINS, False, HOSTILE),),
+        kernels=(KernelCheck(HOSTILE, HOSTILE, Outcome.FAILED, detail=HOSTILE),),
+        environment={HOSTILE: HOSTILE},
+        repeat=Command((HOSTILE,)),
+        skipped=(Skipped(HOSTILE, HOSTILE),),
+    )
+    outline = Outline(document)
+    assert [tag for tag, _ in outline.seen].count("script") == 1
+    assert not [
+        tag for tag, attrs in outline.seen if tag == "img" or any(name.startswith("on") for name in attrs)
+    ]
+    assert "<script>alert(1)</script>" in outline.text
+    document.encode("utf-8")
+    assert all(sign.isprintable() for sign in set(document) - {"\n"})
+
+
+def test_page_asks_nobody(render: Render) -> None:
+    document = render()
+    for tag, attrs in Outline(document).seen:
+        for name in ("src", "href", "action", "data", "poster", "srcset"):
+            assert (attrs.get(name) or "#").startswith(("#", "data:image/png;base64,", "./")), (tag, attrs)
+    assert not re.search(r"url\(|@import|@font-face", document)
+
+
+def test_policy_allows_its_own_script_only(render: Render) -> None:
+    outline = Outline(document := render())
+    policy = next(
+        attrs["content"] for _, attrs in outline.seen if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
+    script = document.split("<script>")[1].split("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert (
+        policy is not None
+        and policy.startswith("default-src 'none';")
+        and f"script-src 'sha256-{digest}';" in policy
+    )
+
+
+def test_a_picture_is_in_the_file_once(render: Render, tmp_path: Path) -> None:
+    data = base64.b64encode((tmp_path / "figurine/renders/000030_view.png").read_bytes()).decode()
+    assert render().count(data) == 1
+
+
+def test_pictures_have_room_scene_by_scene(tmp_path: Path, scene: SceneRun) -> None:
+    names = tuple(f"figurine/renders/{number}.png" for number in range(6))
+    data = png(8, 4, lambda x, y: (x, y, 0))
+    for name in names:
+        (tmp_path / name).write_bytes(data)
+    one, other = read_views(tmp_path, [replace(scene, images=names)] * 2, most=3 * len(data))
+    assert [len(one.shown), len(other.shown)] == [2, 1]
+    assert len(other.left_out) == 3 and "the room" in other.left_out[0]
+    assert len(read_views(tmp_path, [replace(scene, images=names)])[0].shown) == 4
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x89PNG\r\n\x1a\n", b"GIF89a" * 10, png(7, 2, lambda x, y: (0, 0, 0))]
+)
+def test_what_is_no_view_is_left_out(tmp_path: Path, scene: SceneRun, data: bytes) -> None:
+    (tmp_path / scene.images[0]).write_bytes(data)
+    (views,) = read_views(tmp_path, [scene])
+    assert not views.shown and len(views.left_out) == 1
+
+
+def test_a_thumbnail_is_taken(tmp_path: Path, scene: SceneRun) -> None:
+    smaller = tmp_path / "figurine/thumbnails/000030_view.png"
+    smaller.parent.mkdir()
+    smaller.write_bytes(png(8, 4, lambda x, y: (x, y, 0)))
+    (views,) = read_views(tmp_path, [scene], MOST_BYTES)
+    assert (views.shown[0].width, views.shown[0].height) == (4, 4)
+
+
+def test_matrix_judges_every_gpu() -> None:
+    matrix = binary_matrix(make_context(playback(raw_machines()["rtx-3090-and-5090"])))
+    assert [label.split()[0] for label in matrix.gpus] == ["sm_120", "sm_86"]
+    (rasterizer,) = (item for item in matrix.binaries if item.path.startswith("diff_gaussian_rasterization"))
+    assert rasterizer.code == "sm_86"
+    assert [fit.usable for fit in rasterizer.fits] == [False, True]
+    assert "3 of 3 fatbins have no code for sm_120" in rasterizer.fits[0].reason
+
+
+def test_text_has_contrast() -> None:
+    light = dict(re.findall(r"--([\w]+): (#[0-9a-f]{6})", STYLE.split("@media")[0]))
+    dark = dict(re.findall(r"--([\w]+): (#[0-9a-f]{6})", STYLE.split("@media")[1]))
+    assert set(light) == set(dark) >= {"text", "muted", "link", "good", "bad", "unsure", "none"}
+    for colors in (light, dark):
+        for name, ground in product(
+            ("text", "muted", "link", "good", "bad", "unsure", "none"), ("page", "card")
+        ):
+            assert contrast(colors[name], colors[ground]) >= 4.5, (name, ground, colors[name])
+        for name in (f"s{number}" for number in range(6)):
+            assert contrast(colors[name], colors["card"]) >= 3, name
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of WCAG 2."""
+
+    def luminance(color: str) -> float:
+        parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, brighter = sorted((luminance(one), luminance(other)))
+    return (brighter + 0.05) / (darker + 0.05)
