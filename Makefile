@@ -52,7 +52,7 @@ demo: $(VENV)/.demo ## Diagnose this machine, then certify a real training on th
 	@echo; echo "\$$ splatfix diagnose"; $(VENV)/bin/splatfix diagnose || [ $$? -ne 2 ]
 	@echo; echo "\$$ splatfix certify --suite quick --out $(REPORT)"
 	@$(VENV)/bin/splatfix certify --suite quick --out $(REPORT)
-	@echo; echo "The report is in $(REPORT)/: certificate.md to read, certificate.json for programs."
+	@echo; echo "The report is in $(REPORT)/: certificate.html to look at, certificate.md as text, certificate.json for programs."
 
 test: $(VENV)/.dev ## The tests that need neither CUDA nor Docker
 	$(PY) -m pytest -q -n auto --dist worksteal -m "not native and not gpu and not docker and not slow"

@@ -82,7 +82,7 @@ def certify(asked: CertifyRequest) -> Result:
         lambda console: certificate.show(
             console,
             result,
-            asked.out / "certificate.md",
+            asked.out / "certificate.html",
             next_step(result, asked.python),
             options,
             verbose=asked.verbose,
@@ -202,7 +202,7 @@ def certify_in_container(asked: ContainerRequest) -> Result:
         "certify",
         lambda: content,
         lambda console: certificate.show_from_container(
-            console, content, asked.lane, asked.out / "certificate.md"
+            console, content, asked.lane, asked.out / "certificate.html"
         ),
         result.exit_code,
     )

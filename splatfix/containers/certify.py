@@ -25,7 +25,15 @@ from splatfix.core.trust import private_cache
 
 _CERTIFICATE = "certificate.json"
 _BUILD_LOG, _PIP_LOG, _LOG = "image-build.log", "packages.log", "container.log"
-_OWN_FILES = (_CERTIFICATE, "certificate.md", "certificate.html", "container.json", _BUILD_LOG, _PIP_LOG, _LOG)
+_OWN_FILES = (
+    _CERTIFICATE,
+    "certificate.md",
+    "certificate.html",
+    "container.json",
+    _BUILD_LOG,
+    _PIP_LOG,
+    _LOG,
+)
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,8 @@ class TestCertified:
         document = json.loads((tmp_path / "certificate.json").read_text())
         assert (document["verdict"], document["exit_code"]) == ("certified", 0)
         text = (tmp_path / "certificate.md").read_text()
+        page = (tmp_path / "certificate.html").read_text(encoding="utf-8")
+        assert page.count('class="view"') == sum(len(scene.images) for scene in certificate.scenes)
         for scene in certificate.scenes:
             assert {item.outcome for item in scene.criteria} == {Outcome.MET}
             assert scene.images and (tmp_path / scene.log).is_file()

@@ -316,3 +316,17 @@ def test_the_largest_tensors_are_listed_on_request(short_run, finished):
     named = {row["name"]: row["bytes"] for row in census if row["name"]}
     assert named["Adam's exp_avg_sq of f_rest"] == named["parameter f_rest"] > 0
     assert finished[1].document["largest_tensors"] is None
+
+
+def test_a_large_preview_has_a_thumbnail(tmp_path: Path) -> None:
+    rendered, truth = torch.zeros(3, 4, 1602), torch.ones(3, 4, 1602)
+    report.write_preview(tmp_path / "renders" / "a.jpg", rendered, truth)
+    with (
+        Image.open(tmp_path / "renders" / "a.png") as whole,
+        Image.open(tmp_path / "thumbnails" / "a.png") as smaller,
+    ):
+        assert (whole.size, smaller.size) == ((3204, 4), (1068, 2))
+        halves = np.asarray(smaller)[:, :534], np.asarray(smaller)[:, 534:]
+    assert halves[0].max() == 0 and halves[1].min() == 255
+    report.write_preview(tmp_path / "renders" / "b.jpg", rendered[:, :, :640], truth[:, :, :640])
+    assert not (tmp_path / "thumbnails" / "b.png").exists()

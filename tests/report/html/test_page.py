@@ -9,6 +9,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +129,13 @@ def test_nothing_from_outside_is_markup(render: Render, scene: SceneRun, tmp_pat
     assert "<script>alert(1)</script>" in outline.text
     document.encode("utf-8")
     assert all(sign.isprintable() for sign in set(document) - {"\n"})
+
+
+@pytest.mark.parametrize("odd", [None, "x", 7, [], [None], {}, {"name": {"a": []}}, -1e300], ids=repr)
+def test_odd_results_are_shown(render: Render, scene: SceneRun, odd: Any) -> None:
+    for name in scene.result:
+        if name != "notes":  # a certificate reads them itself
+            assert "Certified" in render(scenes=(replace(scene, result={**scene.result, name: odd}),))
 
 
 def test_page_asks_nobody(render: Render) -> None:
