@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from splatfix.report.html.charts import lines, nice_ticks, stack
-from splatfix.report.html.metrics import Bucket, Values, read_metrics, reduced
+from splatfix.report.html.metrics import Bucket, Metrics, Values, read_metrics, reduced
+from splatfix.report.html.scenes import charts
 
 
 def test_a_peak_of_one_iteration_survives_reduction() -> None:
@@ -99,3 +100,18 @@ def test_damaged_lines_are_counted(tmp_path: Path) -> None:
 
 def test_no_metrics_is_said(tmp_path: Path) -> None:
     assert "cannot be read: there is none" in read_metrics(tmp_path / "metrics.jsonl").unread
+
+
+def test_gpu_memory_has_its_own_limit() -> None:
+    known: dict[str, Values] = {
+        "loss": [0.5, 0.4],
+        "psnr": [20.0, 21.0],
+        "gaussians": [5.0, 6.0],
+        "rss_gb": [None, None],
+    }
+    known |= {"vram_allocated_gb": [10.0, 12.0], "vram_reserved_gb": [11.0, 14.0]}
+    result = {"machine": {"gpu_memory": 16 << 30}, "memory": {"limit": 64 << 30}}
+    shown = "".join(charts(Metrics((1, 2), known), result))
+    assert "GPU memory" in shown and ">97% of 16 GiB</text>" in shown and "enlarged" not in shown
+    assert "Peak 14 of 16 GiB, 87.5%." in shown and "allocated on the GPU" in shown
+    assert "How much memory there is, is not known." in "".join(charts(Metrics((1, 2), known), {}))
