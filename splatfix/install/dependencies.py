@@ -86,16 +86,10 @@ class Fetcher:
         held.write_text("".join(f"{pin}\n" for pin in _pins(self.installed, wanted)))
         index = ["--extra-index-url", self.action.index] if self.action.index else []
         self.doing("working out what they need")
-        words = [
-            "install",
-            "--dry-run",
-            "--quiet",
-            "--report",
-            str(report),
-            "--constraint",
-            str(held),
-            *index,
-        ]
+        # Where the second index cannot be reached pip would wait for it 8 s for each of some 80 packages; so 1 s.
+        patience = ["--retries", "2"] if index else []
+        words = ["install", "--dry-run", "--quiet", "--report", str(report), "--constraint", str(held)]
+        words += [*index, *patience]
         done = pip_with_index([*words, *requirements], pip, self.runner, self.log)
         if not done.ok or not report.is_file():
             raise self._not_found(requirements, done)
@@ -103,7 +97,8 @@ class Fetcher:
         if not pins:
             return ()
         self.doing(f"fetching {len(pins)} of them")
-        words = ["wheel", "--no-deps", "--wheel-dir", str(folder), *index]
+        local = any("+" in pin for pin in pins)  # builds that only torch's index has
+        words = ["wheel", "--no-deps", "--wheel-dir", str(folder), *(index if local else [])]
         done = pip_with_index([*words, *pins], pip, self.runner, self.log)
         if not done.ok:
             raise self._not_found(requirements, done)

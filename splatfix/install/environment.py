@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,8 +172,11 @@ def writable_log(log: Path) -> Iterator[None]:
         ) from error
 
 
-def pip_install(wheel: Path, environment: Environment, runner: Runner, log: Path) -> None:
-    """Install one wheel file by the environment's installer, and nothing else: no index, no dependencies.
+def pip_install(
+    wheel: Path, environment: Environment, runner: Runner, log: Path, beside: Sequence[Path] = ()
+) -> None:
+    """Install a wheel file, and those ``beside`` it, by the environment's installer, and nothing else: no index, no
+    dependencies.
 
     Raises:
         SplatfixError: ``pip-failed``, ``cannot-write``; the caller must undo what was changed until then.
@@ -184,22 +187,23 @@ def pip_install(wheel: Path, environment: Environment, runner: Runner, log: Path
         "-c",
         _LOCKED,
         str(_pip_lock(environment)),
-        *install_command(environment, wheel),
+        *install_command(environment, wheel, *beside),
     ]
     with writable_log(log):
         done = runner.run(argv, timeout=_PIP_TIMEOUT, env=child_environment(), log=log)
     if not done.ok:
         said = [line for line in done.stdout.splitlines() if re.match("error", line, re.IGNORECASE)]
+        names = ", ".join(path.name for path in (wheel, *beside))
         raise SplatfixError(
             "pip-failed",
-            f"{environment.installer.kind} could not install {wheel.name}: {(said or [done.why()])[0]}",
+            f"{environment.installer.kind} could not install {names}: {(said or [done.why()])[0]}",
             meaning="The environment is as it was before.",
             todo=(say(f"Full log: {log}"),),
         )
 
 
-def install_command(environment: Environment, wheel: Path) -> tuple[str, ...]:
-    """The argv that installs one wheel file.
+def install_command(environment: Environment, *wheels: Path) -> tuple[str, ...]:
+    """The argv that installs these wheel files.
 
     uv copies: files that are linked to its cache, or by links, would change with every environment that has them.
     """
@@ -207,10 +211,10 @@ def install_command(environment: Environment, wheel: Path) -> tuple[str, ...]:
     only = ("--no-deps", "--no-index", "--force-reinstall")
     if installer.kind == "uv":
         return installer.command(
-            *(environment.python, "install", *only, "--no-cache", "--link-mode", "copy", str(wheel))
+            *(environment.python, "install", *only, "--no-cache", "--link-mode", "copy", *map(str, wheels))
         )
     ask = ("--no-input", "--disable-pip-version-check", "install", *only, "--no-warn-script-location")
-    return (*installer.pip(environment.python), *ask, str(wheel))
+    return (*installer.pip(environment.python), *ask, *map(str, wheels))
 
 
 def build_command(environment: Environment, source: Path, wheels: Path) -> tuple[str, ...]:

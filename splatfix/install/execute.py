@@ -204,10 +204,11 @@ class _Run:
         fetcher = Fetcher(action, installed, self.environment, self.runner, folder, log, doing)
         fetched = fetcher.fetch()
         self.lacking = [f"not installed, and its scripts may lack it: {text}" for text in fetched.left_out]
-        for path in fetched.wheels:
-            wheel = open_wheel(path)
-            doing(f"installing {wheel.name} {wheel.version}")
-            self._put_in(wheel, wheel.name)
+        wheels = [open_wheel(path) for path in fetched.wheels]
+        if wheels:
+            doing(f"installing {counted(len(wheels), 'wheel')}")
+            self._put_in([(wheel, wheel.name) for wheel in wheels])
+        for wheel in wheels:
             written += wheel.destinations(self.environment)
             self.dependencies.append(f"{wheel.name} {wheel.version}")
         shutil.rmtree(folder.parent, ignore_errors=True)
@@ -325,21 +326,27 @@ class _Run:
             item.before, item.up_to_date = wheel.version, True
             self._finish(self._begin(StepRecord(action.kind, action.subject)), result=wheel.version)
             return f"{wheel.name} {wheel.version} is already up to date"
-        item.before = self._put_in(wheel, action.subject)
+        (item.before,) = self._put_in([(wheel, action.subject)])
         return f"{wheel.name} {wheel.version}"
 
-    def _put_in(self, wheel: WheelFile, subject: str) -> str:
-        """Install a wheel, backed up and written down; the version that it replaced."""
-        place = f"backup-{_file_name(subject)}"
-        before = make_backup(self.environment, wheel, self.folder / place).version_before
-        step = self._begin(
-            StepRecord("install-wheel", subject, backup=place, distribution=wheel.name, version=wheel.version)
-        )
-        pip_install(wheel.path, self.environment, self.runner, self.folder / "pip.log")
-        note_written(self.folder / place)
-        found = find_installed(self.environment, wheel.name)
-        self._finish(step, digest=found[0].digest if len(found) == 1 else "")
-        return before
+    def _put_in(self, wheels: Sequence[tuple[WheelFile, str]]) -> list[str]:
+        """Install wheels, each with its subject, in one run of pip: all are backed up and written down before. The versions
+        that they replaced."""
+        replaced, steps = [], []
+        for wheel, subject in wheels:
+            place = f"backup-{_file_name(subject)}"
+            replaced.append(make_backup(self.environment, wheel, self.folder / place).version_before)
+            step = StepRecord(
+                "install-wheel", subject, backup=place, distribution=wheel.name, version=wheel.version
+            )
+            steps.append(self._begin(step))
+        first, *others = (wheel.path for wheel, _ in wheels)
+        pip_install(first, self.environment, self.runner, self.folder / "pip.log", others)
+        for step in steps:
+            note_written(self.folder / step.backup)
+            found = find_installed(self.environment, step.distribution)
+            self._finish(step, digest=found[0].digest if len(found) == 1 else "")
+        return replaced
 
     def _import(self, action: CheckImport, item: _Item) -> str:
         assert item.wheel is not None

@@ -101,6 +101,8 @@ def test_it_is_installed_with_it_and_reverted_with_it(
     assert "dacite 1.0, deeper 1.5" in outcome.notes[0]
     (entry,) = Journal(environment.state_folder).entries()
     assert [step.subject for step in entry.changes] == ["dacite", "deeper", "tiny_probe"]
+    (log,) = environment.state_folder.rglob("pip.log")
+    assert log.read_text().count("Successfully installed") == 2, "all that is needed comes in one run of pip"
     assert {item.subject for item in revert(environment.python).items} == {"dacite", "deeper", "tiny_probe"}
     assert snapshot(environment) == before
 
