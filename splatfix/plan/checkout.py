@@ -20,6 +20,7 @@ from splatfix.core.versions import release
 from splatfix.core.words import counted, few
 from splatfix.facts import (
     MOST_FOLDERS,
+    Checkout,
     Facts,
     FirstUse,
     Source,
@@ -61,20 +62,22 @@ _ADDRESS = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|git@[\w.-]+:")
 
 
 def sources_in(
-    named: Iterable[str], facts: Facts | None = None
+    named: Iterable[str], facts: Facts | None = None, checkout: Checkout | None = None
 ) -> tuple[tuple[Source, ...], tuple[str, ...]] | Problem:
     """Every extension source that these folders stand for, each once, and notes for the user.
 
     Args:
         facts: of the machine; with them a refused program (LichtFeld, OpenSplat, brush) says what it would find here.
+        checkout: as it was read already, if one of the folders is one; that of the facts otherwise.
 
     Refused: ``not-a-folder``, ``not-an-extension``, ``not-a-checkout``, ``source-unreadable`` (exit 2);
     ``source-incomplete``, ``same-name-twice``, ``no-extension-of-its-own``, ``not-a-python-extension``.
     """
     found: dict[str, Source] = {}
     notes: list[str] = []
+    checkout = checkout or (facts.checkout.value if facts else None)
     for text in named:
-        inside = _sources_of(text, facts, notes)
+        inside = _sources_of(text, facts, checkout, notes)
         if isinstance(inside, Problem):
             return inside
         for path in inside:
@@ -85,14 +88,16 @@ def sources_in(
     return _same_names(found.values()) or (tuple(found.values()), tuple(notes))
 
 
-def _sources_of(text: str, facts: Facts | None, notes: list[str]) -> list[Path] | Problem:
+def _sources_of(
+    text: str, facts: Facts | None, checkout: Checkout | None, notes: list[str]
+) -> list[Path] | Problem:
     """The extension folders of one SOURCE; what the user should know goes to ``notes``."""
     folder = resolved_folder(text)
     if folder is None:
         return _no_folder(text)
     if problem := whole_disk(folder):
         return problem
-    seen = stack_in(folder, facts)
+    seen = stack_in(folder, checkout)
     known = recipe(seen.stack.key) if seen else None
     if known and known.needs:
         return _program(folder, known, known.needs, facts) if facts else _no_extension(folder, known)
@@ -190,16 +195,19 @@ def stacks_of(folder: Path) -> tuple[Stack, ...]:
     return recognise_checkout(telling_paths(folder))
 
 
-def stack_in(folder: Path, facts: Facts | None = None) -> Recognition | None:
+def stack_in(folder: Path, checkout: Checkout | None = None) -> Recognition | None:
     """The stack that a checkout is or was made from, by all that tells; None also where its own call is another.
 
     Args:
-        facts: with the checkout, where it was read already.
+        checkout: as it was read already.
     """
-    known = facts.checkout.value if facts else None
-    found = known if known and known.folder == str(folder) else read_identity(folder).value
+    found = _read(folder, checkout)
     seen = recognise(found) if found else None
     return seen if seen and seen.call_fits is not False else None
+
+
+def _read(folder: Path, checkout: Checkout | None) -> Checkout | None:
+    return checkout if checkout and checkout.folder == str(folder) else read_identity(folder).value
 
 
 def is_checkout(folder: Path) -> bool:
@@ -354,13 +362,17 @@ def _incomplete(what: str | Path, folder: Path, lacking: Sequence[str]) -> Probl
     )
 
 
-def expected_extensions(named: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """By name, variants of the extensions of incomplete folders: those that are there, and what is known of the empty ones."""
+def expected_extensions(named: Iterable[str], read: Checkout | None = None) -> dict[str, tuple[str, ...]]:
+    """By name, variants of the extensions of incomplete folders: those that are there, and what is known of the empty ones.
+
+    Args:
+        read: a checkout as it was read already, if one of the folders is one.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for folder in filter(None, map(resolved_folder, named)):
         for path in [folder] if has_build_file(folder) else walk_extensions(folder).found:
             found.setdefault(read_source(path).label, variants_of_source(str(path)))
-        if (checkout := read_identity(folder).value) is None:
+        if (checkout := _read(folder, read)) is None:
             continue
         seen = recognise(checkout)
         known = recipe(seen.stack.key) if seen and seen.call_fits is not False else None

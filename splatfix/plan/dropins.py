@@ -86,7 +86,7 @@ def _replacement(text: str, checkout: Checkout | None) -> Replacement | Problem:
         checkout = read_checkout(folder, ()).value
     found = replacement_for(checkout) if checkout else Replacement()
     if not (found.dropins or found.native):
-        refused = sources_in((text,))
+        refused = sources_in((text,), checkout=checkout)
         if isinstance(refused, Problem) and refused.code in ("no-code", "no-extension-of-its-own"):
             return refused
         return usage_problem(
@@ -102,13 +102,13 @@ def _replacement(text: str, checkout: Checkout | None) -> Replacement | Problem:
         "nothing-replaces-it",
         f"There is no drop-in for {found.refused}.",
         meaning="Only a native build works for it.",
-        todo=(*_native(text), *_by_their_names(beside)),
+        todo=(*_native(text, checkout), *_by_their_names(beside)),
     )
 
 
-def _native(text: str) -> tuple[Step, ...]:
+def _native(text: str, checkout: Checkout | None) -> tuple[Step, ...]:
     """What builds a source: itself, or where ``splatfix install`` refuses it, what that says to build in its place."""
-    found = sources_in((text,))
+    found = sources_in((text,), checkout=checkout)
     if isinstance(found, Problem) and found.code != "source-incomplete":
         return found.todo
     return (run("splatfix", "install", text, "--target", "sm_120"),)

@@ -53,7 +53,7 @@ def goal_of(
     if isinstance(found, Problem) and found.code != "source-incomplete":
         return replace(goal, sources=(), refused=found)
     if isinstance(found, Problem):
-        extensions = expected_extensions(request.sources)
+        extensions = expected_extensions(request.sources, facts.checkout.value if facts else None)
         goal = replace(goal, prepare=fetch or _to_complete(found), fetch=bool(fetch))
     else:
         extensions = {item.label: variants_of_source(item.folder) for item in found[0]}

@@ -45,6 +45,9 @@ class _Scope(Generic[_T]):
             earlier = [item for item in self._held.get(name, ()) if item[0][: len(block)] != block]
             self._held[name] = [*earlier, *((block, value) for value in values)][-_MOST_VALUES:]
 
+    def holds(self) -> bool:
+        return bool(self._held)
+
     def of(self, name: str) -> tuple[_T, ...]:
         return tuple(value for _, value in self._held.get(name, ()))
 
@@ -95,7 +98,11 @@ def extension_calls(
     attributes = _Scope[_Made]()  # self.rasterizer, made in one method and called in another
     for function, body in _units(nodes[0]):
         inside = [inner for statement in body for inner in ast.walk(statement)]
-        _Unit(file, function, ChainMap(_names(inside), names), found, attributes).read(body)
+        own = _names(inside)
+        used = {node.id for node in inside if isinstance(node, ast.Name)}
+        # most functions touch no extension: neither its names nor what a method before kept of it
+        if own or not used.isdisjoint(names) or ("self" in used and attributes.holds()):
+            _Unit(file, function, ChainMap(own, names), found, attributes).read(body)
     calls = sorted(dict.fromkeys(found.calls), key=lambda item: item.line)
     return (
         tuple(item for item in calls if isinstance(item, RenderCall)),
