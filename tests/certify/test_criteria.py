@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,3 +114,15 @@ def test_missing_measurement_never_passes(key: str) -> None:
 
 def test_empty_result_meets_nothing() -> None:
     assert not [item for item in judge({}, "torch") if item.outcome is Outcome.MET]
+
+
+def test_every_criterion_is_on_its_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "commands" / "certify.md").read_text(encoding="utf-8")
+    groups = [f"gradients-{name.replace('_', '-')}" for name in REQUIRED_GROUPS]
+    told = {*re.findall(r"`([a-z-]+)`", page), *groups}
+    assert [item.code for item in judge(RESULT, "torch") if item.code not in told] == []
+    assert all(f"`-{name.replace('_', '-')}`" in page for name in REQUIRED_GROUPS[1:])
+
+
+def test_every_threshold_has_a_source() -> None:
+    assert [item.code for item in judge(RESULT, "torch") if not item.source] == []
