@@ -194,7 +194,7 @@ def _identified(result: Mapping[str, Any]) -> Criterion:
         elif not re.fullmatch("[0-9a-f]{64}", str(ran.get("sha256"))):
             problems.append(f"{part}: the file of {name} is not known")
         elif calls < least:
-            problems.append(f"{part}: {name} ran {counted(calls, 'time')}")
+            problems.append(f"{part}: {name} had {counted(calls, 'call')}")
     ran_code = [
         f"{part} {get(result, 'implementations', part, 'file')} {str(get(result, 'implementations', part, 'sha256'))[:12]}"
         for part in _PARTS

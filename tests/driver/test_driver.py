@@ -46,7 +46,7 @@ def test_diagnosis_of(machines: Machines, name: str) -> None:
         )
         assert not first or "rebuild" not in said.lines[1] or name == "old driver, and hidden"
     without = found.said[""]  # torch is missing as well
-    torch = "install 'torch==" if targets else "splatfix diagnose --python"
+    torch = "'torch==" if targets else "splatfix diagnose --python"
     assert without.exit_code == 1
     assert without.first == first if first else torch in without.first
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 from splatfix.core.reading import Unread, read_text
+from splatfix.core.words import counted
 
 MOST = 128 << 20
 """Bytes of metrics.jsonl. 30,000 iterations have 17 MB."""
@@ -70,7 +71,7 @@ def read_metrics(path: Path) -> Metrics:
         {name: [finite(row.get(name)) for row in good] for name in _COLUMNS},
         {name: [finite(_phases(row).get(name)) for row in good] for name in timed},
         tuple(int(row["iteration"]) for row in good if row.get("opacity_reset") is True),  # type: ignore[call-overload]
-        f"{damaged} of {len(rows)} lines of {path.name} cannot be read" if damaged else "",
+        f"{path.name}: {damaged} of {counted(len(rows), 'line')} cannot be read" if damaged else "",
     )
 
 

@@ -140,7 +140,7 @@ def _show(view: View, key: str, resolution: str) -> Html:
     return element(
         "figure",
         element("div", compared, error, class_="panels"),
-        element("figcaption", f"Held-out view {stem}, {size} pixels{reduced}"),
+        element("figcaption", f"Held-out view {stem}, {size} px{reduced}"),
         class_="view",
     )
 

@@ -95,7 +95,7 @@ def test_damaged_lines_are_counted(tmp_path: Path) -> None:
     assert metrics.columns["loss"] == [0.5, None]
     assert metrics.phases == {"forward": [2.0, None]}
     assert metrics.resets == (1,)
-    assert metrics.unread == "4 of 6 lines of metrics.jsonl cannot be read"
+    assert metrics.unread == "metrics.jsonl: 4 of 6 lines cannot be read"
 
 
 def test_no_metrics_is_said(tmp_path: Path) -> None:
