@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Dict, FrozenSet, Optional, Tuple
 
 import torch
@@ -221,7 +222,7 @@ class GsplatRenderer(Renderer):
 
 
 def _import_gsplat(device: torch.device) -> Tuple[Any, Any]:
-    """The package, and its compiled module."""
+    """The package, and its compiled module; where that does not say where it comes from, the function that is called."""
     if device.type != "cuda":
         raise RendererUnavailable(
             f"gsplat cannot run on {device.type}",
@@ -243,7 +244,8 @@ def _import_gsplat(device: torch.device) -> Tuple[Any, Any]:
             "it found neither a compiled extension nor nvcc to build one",
             "install a CUDA toolkit that matches torch, or a gsplat wheel with the extension",
         )
-    return gsplat, _backend._C
+    compiled = _backend._C
+    return gsplat, compiled if isinstance(compiled, ModuleType) else gsplat.rasterization
 
 
 def variant_of(fields: Tuple[str, ...]) -> str:
