@@ -148,7 +148,7 @@ def _undriven(context: Context, bound: str, cards: tuple[Gpu, ...]) -> Outcome:
     loaded = f"driver {driver.version or '(version not known)'}" if driver else "no NVIDIA driver is loaded"
     if bound.startswith("vfio"):
         summary = f"{names} found, but {bound} keeps {it} for a virtual machine."
-        back = tuple(_give_back(gpu.bus_id, bound) for gpu in cards if re.fullmatch(_BUS, gpu.bus_id or ""))
+        back = tuple(_give_back(gpu.bus_id) for gpu in cards if re.fullmatch(_BUS, gpu.bus_id or ""))
         ids = ", ".join(sorted({(gpu.pci_id or "its id") for gpu in cards}))
         remedy: tuple[str | Step, ...] = (
             f"Work in the virtual machine that has {it}. To give {it} back to this system:",
@@ -192,7 +192,7 @@ def _undriven(context: Context, bound: str, cards: tuple[Gpu, ...]) -> Outcome:
 _BUS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 
 
-def _give_back(bus: str | None, bound: str) -> Step:
+def _give_back(bus: str | None) -> Step:
     """Source: the kernel's Documentation/ABI/testing/sysfs-bus-pci, driver_override and drivers_probe."""
     devices = "/sys/bus/pci"
     script = (
