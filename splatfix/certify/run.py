@@ -114,7 +114,7 @@ def certify(
                 begun.append(scene)
                 run = _train(processes, request, scene, variables, progress)
                 if not runs and run.result.get("status") == "ok":
-                    progress("repeat", {})
+                    progress(f"{scene}, again", {})
                     judged = repeats(
                         processes,
                         _trainer_argv(request, scene),
