@@ -173,6 +173,7 @@ class Monitor:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         pending, self._pending = self._pending, []
+        held = self.memory.sample(pending[-1].plain["iteration"], self._explained) if pending else {}
         for plain, scalars, marks, processor in pending:
             values = {name: float(value) for name, value in scalars.items()}
             phases = self.timer.milliseconds(marks)
@@ -187,7 +188,7 @@ class Monitor:
             line["psnr"] = _json_number(psnr_from(values["squared_error"]))
             line["gradients"] = {name: _json_number(value) for name, value in norms.items()}
             line["ms"] = {name: round(value, 3) for name, value in phases.items()}
-            line.update(self.memory.sample(plain["iteration"], self._explained))
+            line.update(held)
             self._file.write(json.dumps(line) + "\n")
             self._to_board(line)
             self.latest = {name: line[name] for name in ("psnr", "vram_allocated_gb") if name in line}

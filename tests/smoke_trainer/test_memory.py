@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from smoke_trainer import memory
-from smoke_trainer.memory import PeakMemory, spilled_bytes, under_wsl
+from smoke_trainer.memory import PeakMemory, growth, spilled_bytes, under_wsl
 
 GIB = 1 << 30
 CUDA = torch.device("cuda")
@@ -108,3 +108,11 @@ def test_a_cpu_has_no_cuda_memory_but_a_resident_peak():
     report = peaks.as_json()
     assert report["cuda"] is None and report["rss"] > 10_000_000
     json.dumps(report)
+
+
+def test_growth_of_a_long_run_is_that_of_its_second_half():
+    samples = [(step, 1000 * step if step > 15_000 else -step) for step in range(10, 30_001, 10)]
+    found = growth(samples)
+    assert found is not None and found["per_1000"] == pytest.approx(1e6)
+    assert 14_900 < found["from"] < 15_100 and found["to"] > 29_900
+    assert growth(samples[:2]) is None
