@@ -60,6 +60,7 @@ def certify(asked: CertifyRequest) -> Result:
     from splatfix import facts
     from splatfix.certify import Request, data_suite, device_for, require_gpu, sample_suite
     from splatfix.report import certificate, console
+    from splatfix.report.field_report import markdown
     from splatfix.report.forms import FORMS
     from splatfix.report.progress import training
 
@@ -89,7 +90,7 @@ def certify(asked: CertifyRequest) -> Result:
         ),
         monitoring_code_of(result) if asked.monitoring else exit_code_of(result),
         forms={
-            "markdown": lambda: certificate.markdown(result, options),
+            "markdown": lambda: markdown(result, options),
             **{name: partial(form, result) for name, form in FORMS.items()},
         },
     )
@@ -115,13 +116,14 @@ def run_and_report(
     from splatfix.core.files import write_json, write_text
     from splatfix.report import certificate
     from splatfix.report.documents import envelope
+    from splatfix.report.field_report import markdown
     from splatfix.report.html import certificate_page
 
     def write(result: Certificate, known: Facts) -> Options | None:
         options = suggested_options(result, known)
         document = envelope("certify", exit_code_of(result), certificate.document(result, known, options))
         write_json(request.out / "certificate.json", document)
-        write_text(request.out / "certificate.md", certificate.markdown(result, options))
+        write_text(request.out / "certificate.md", markdown(result, options))
         matrix = binary_matrix(make_context(known))
         write_text(
             request.out / "certificate.html", certificate_page(result, known, request.out, options, matrix)

@@ -25,6 +25,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command, run, say
 from splatfix.report import certificate
 from splatfix.report.documents import envelope
+from splatfix.report.field_report import markdown
 from tests.install.environments import make_environment, write_extension
 from tests.machines import facts_of, folder
 from tools.schemas import COMMANDS, FOLDER, schemas, text_of
@@ -152,7 +153,7 @@ def test_certify(capsys: pytest.CaptureFixture[str]) -> None:
         document = check(envelope("certify", exit_code_of(made), json.loads(json.dumps(content))))
         assert bool(document["options"]) is (machine == "rtx-3090-and-5090")
     assert options and options.advice and options.advice.option
-    assert options.advice.option.title in certificate.markdown(failed, options)
+    assert options.advice.option.title in markdown(failed, options)
 
 
 def test_monitor_ends_with_the_code_of_the_command(splatfix: Splatfix, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome,
 from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
-from splatfix.report.certificate import markdown, show, show_kernels
+from splatfix.report.certificate import show, show_kernels
+from splatfix.report.field_report import markdown
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 
 RESULT: dict[str, Any] = {
