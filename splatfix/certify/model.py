@@ -177,6 +177,8 @@ class Certificate:
     skipped: tuple[Skipped, ...] = ()
     interrupted: bool = False
     """Not all scenes of the suite were trained, because somebody ended it."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each source file of the trainer and its kernels, as they were handed to the environment."""
 
     @property
     def notes(self) -> tuple[Skipped, ...]:

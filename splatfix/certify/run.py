@@ -32,7 +32,7 @@ from splatfix.certify.prerequisites import (
 )
 from splatfix.certify.repeat import repeats
 from splatfix.certify.resources import no_cuda_error
-from splatfix.certify.trainer import child_variables, sentences, stage
+from splatfix.certify.trainer import child_variables, sentences, source_digests, stage
 from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import usage_error
@@ -94,17 +94,21 @@ def certify(
     begun: list[str] = []
     runs: list[SceneRun] = []
     kernels: tuple[KernelCheck, ...] = ()
+    sources: dict[str, str] = {}
 
     def conclude(known: Facts, *, interrupted: bool = False) -> Certificate:
         seconds = round(time.monotonic() - started, 1)
-        return _conclude(request, known, kernels, tuple(runs), seconds, interrupted=interrupted)
+        certificate = _conclude(request, known, kernels, tuple(runs), seconds, interrupted=interrupted)
+        return replace(certificate, sources=sources)
 
     try:
         progress("environment", {})
         facts = facts or gather(request.python)
         require_packages(facts, request.python, "certify", CERTIFY_NEEDS)
         with temporary_folder() as folder:
-            variables = child_variables(stage_files(folder))
+            staged = stage_files(folder)
+            sources = source_digests(staged)
+            variables = child_variables(staged)
             progress("kernels", {})
             kernels = check_kernels(processes, request.python, request.device, folder, variables)
             require_device(kernels, request.device)
@@ -211,7 +215,8 @@ def _make_room(out: Path, scenes: tuple[str, ...]) -> None:
                 f"{folder} exists, and is not the report of an earlier certification.",
                 say("Choose another folder with --out."),
             )
-    set_aside(out, ("certificate.json", "certificate.md", "certificate.html", *scenes))
+    report = ("json", "md", "html", "intoto.jsonl")
+    set_aside(out, (*(f"certificate.{kind}" for kind in report), "appendix.md", "appendix.tex", *scenes))
 
 
 def _train(

@@ -11,6 +11,7 @@ from typing import Any
 
 import splatfix
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.files import sha256_of
 from splatfix.core.resources import kernels_folder, smoke_trainer_folder
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
@@ -34,6 +35,15 @@ def stage(folder: Path) -> Path:
         encoding="utf-8",
     )
     return folder
+
+
+def source_digests(staged: Path) -> dict[str, str]:
+    """SHA-256 of every Python file below a folder by its name there, such as ``smoke_trainer/train.py``.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    return {path.relative_to(staged).as_posix(): sha256_of(path) for path in sorted(staged.rglob("*.py"))}
 
 
 def child_variables(path: Path) -> dict[str, str]:

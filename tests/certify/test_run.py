@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import signal
@@ -218,11 +219,22 @@ class TestReportFolder:
         (renders / "old.png").write_bytes(b"old")
         (renders.parent / "trainer.log").write_text("an earlier run")
         (tmp_path / "certificate.md").write_text("earlier")
+        (tmp_path / "certificate.intoto.jsonl").write_text("says nothing about the next one")
         certificate = run(tmp_path, known, runner=RecordedTrainer())
         assert certificate.scenes[0].images == ()
-        assert not (tmp_path / "certificate.md").exists()
+        assert {path.name for path in tmp_path.iterdir()} == {"figurine", "previous"}
         assert (tmp_path / "previous" / "certificate.md").read_text() == "earlier"
         assert (tmp_path / "previous" / "figurine" / "renders" / "old.png").exists()
+
+    def test_sources_are_those_that_the_trainer_was_handed(self, tmp_path: Path, known: Facts) -> None:
+        changed = "smoke_trainer/train.py"
+        plain = run(tmp_path / "a", known, runner=RecordedTrainer()).sources
+        other = run(tmp_path / "b", known, sabotage(changed, "print(1)"), RecordedTrainer()).sources
+        repository = Path(__file__).resolve().parents[2]
+        expected = hashlib.sha256((repository / changed).read_bytes()).hexdigest()
+        assert plain[changed] == expected != other[changed]
+        assert {name for name in plain if plain[name] != other[name]} == {changed}
+        assert "splatfix/kernels/rasterizer.py" in plain and len(plain) == len(other)
 
     def test_data_of_the_user_is_not_overwritten(self, tmp_path: Path, known: Facts) -> None:
         (tmp_path / "figurine").mkdir()
