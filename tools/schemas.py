@@ -161,6 +161,13 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "cache clear": {"folder": str, "removed": int},
     "verify": {"device": str, "kernels": list[KernelCheck]},
     "certify": {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts},
+    "report show": {
+        "file": str,
+        "issued_by": str,
+        **typing.get_type_hints(Certificate),
+        "options": Options | None,
+        "facts": Facts,
+    },
     "monitor": {
         "command_exit_code": int | None,
         **{name: kind for name, kind in typing.get_type_hints(Summary).items() if name != "exit_code"},

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import certify, diagnose, install, process
+from splatfix.cli import certify, diagnose, install, process, report
 
 FIND, FIX, PROVE = "Find out what is wrong", "Make it right", "Show that it trains"
 
@@ -96,6 +96,7 @@ app.command(
     epilog=_example("splatfix monitor --interval 0.5 python train.py -s scene"),
 )(certify.monitor)
 app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
+app.add_typer(report.report_app, name="report", rich_help_panel=PROVE)
 
 
 def main() -> None:

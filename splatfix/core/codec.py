@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
-from splatfix.core.step import Step
+from splatfix.core.step import Step, step_from_json
 from splatfix.core.words import counted
 
 T = TypeVar("T")
@@ -124,6 +124,8 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
             _decode(key_kind, key, where): _decode(value_kind, item, f"{where}.{_short(key)}")
             for key, item in data.items()
         }
+    if kind is Step:
+        return _decode_step(data, where)
     target = origin or kind
     if dataclasses.is_dataclass(target):
         return _decode_dataclass(kind, cast(type, target), data, where)
@@ -151,6 +153,14 @@ def _decode_union(kind: Any, data: Any, where: str) -> Any:
             failures.append(str(error))
     # the failure that reached deepest says most
     raise CodecError(max(failures, key=len))
+
+
+def _decode_step(data: Any, where: str) -> Step:
+    _expect(data, dict, where)
+    try:
+        return step_from_json(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CodecError(f"{where}: no step: {_short(error.args[0] if error.args else error)}") from error
 
 
 def _decode_dataclass(kind: Any, target: type, data: Any, where: str) -> Any:

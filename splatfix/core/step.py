@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,28 @@ def step_json(step: Step, *, windows: bool = _WINDOWS) -> dict[str, Any]:
         "command": command.shell(windows=windows) if command else None,
         "fill_in": {name: BLANKS[name] for name in command.blanks} if command else {},
     }
+
+
+def step_from_json(document: Mapping[str, Any]) -> Step:
+    """The inverse of :func:`step_json`. Of a step that splatfix does itself this is what people read: text and command.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no step.
+    """
+    env = {name: None if value is None else _text(value) for name, value in dict(document["env"]).items()}
+    command = Command(
+        tuple(map(_text, document["argv"])),
+        tuple(env.items()),
+        tuple((name, _text(value)) for name, value in dict(document["prepend"]).items()),
+        tuple(name for name in BLANKS if name in document["fill_in"]),
+    )
+    return Step(_text(document["text"]), None if document["command"] is None else command)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a text expected, {type(value).__name__} found")
+    return value
 
 
 def commands(steps: Iterable[Step]) -> tuple[Command, ...]:

@@ -1,0 +1,152 @@
+"""A certificate that was written earlier, here or elsewhere, read back as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from splatfix.core.codec import CodecError, from_json
+from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.files import read_json
+from splatfix.core.step import run, say
+
+if TYPE_CHECKING:
+    from splatfix.certify import Certificate
+    from splatfix.facts import Facts
+    from splatfix.plan import Options
+
+NAME = "certificate.json"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A certificate.json."""
+
+    path: Path
+    document: Mapping[str, Any]
+    """All of it, as it was written."""
+    certificate: Certificate
+    facts: Facts
+    options: Options | None
+
+    @property
+    def folder(self) -> Path:
+        """The report folder: pictures and logs are below it."""
+        return self.path.parent
+
+    @property
+    def python(self) -> str | None:
+        """The environment that was certified."""
+        words = self.certificate.repeat.argv
+        return words[words.index("--python") + 1] if "--python" in words[:-1] else None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Pictures and logs that the certificate names and that are not in the report folder any more."""
+        named = (name for run in self.certificate.scenes for name in (*run.images, run.log) if name)
+        return tuple(name for name in named if not (self.folder / PurePosixPath(name)).is_file())
+
+
+def read_stored(path: Path) -> Stored:
+    """Read a certificate.json, or the one in a report folder.
+
+    Raises:
+        SplatfixError: exit code 2 for each. ``cannot-read``, ``not-json``; ``not-a-certificate`` for another document, or
+            one that was changed; ``other-schema`` when a splatfix with other documents wrote it.
+    """
+    from splatfix.certify import Certificate
+    from splatfix.facts import Facts
+    from splatfix.plan import Options
+
+    file = path / NAME if path.is_dir() else path
+    document = certificate_document(read_json(file, "a certificate"), file)
+    content = {item.name: document[item.name] for item in fields(Certificate) if item.name in document}
+    try:
+        certificate = from_json(Certificate, content)
+        facts = from_json(Facts, document.get("facts"))
+        options = from_json(Options | None, document.get("options"))  # type: ignore[arg-type]
+        _check(certificate, file.parent)
+    except (CodecError, ValueError) as error:
+        raise usage_error(
+            "not-a-certificate",
+            f"{file} is not a certificate as splatfix {document['splatfix_version']} writes it: {error}.",
+            say("It was changed, or written by another version: read the certificate.md beside it."),
+        ) from error
+    return Stored(file, document, certificate, facts, options)
+
+
+def certificate_document(document: Any, file: Path) -> dict[str, Any]:
+    """A certificate's document.
+
+    Raises:
+        SplatfixError: exit code 2: ``not-a-certificate``, ``other-schema``.
+    """
+    from splatfix.report.documents import SCHEMA_VERSION
+
+    if not isinstance(document, dict) or document.get("command") != "certify" or "verdict" not in document:
+        raise usage_error(
+            "not-a-certificate",
+            f"{file} is not a certificate.json of splatfix certify.",
+            run("splatfix", "certify", "--out", "splatfix-report", text="Make one with"),
+        )
+    version, by = document.get("schema_version"), document.get("splatfix_version")
+    if version != SCHEMA_VERSION or not isinstance(by, str):
+        raise _other_schema(file, version, by)
+    return document
+
+
+def _other_schema(file: Path, version: object, by: object) -> SplatfixError:
+    from splatfix import __version__
+    from splatfix.report.documents import SCHEMA_VERSION
+
+    return usage_error(
+        "other-schema",
+        f"{file} was written by splatfix {by} with schema_version {version}; splatfix {__version__} reads "
+        f"{SCHEMA_VERSION}.",
+        say(f"Use splatfix {by} to show it, or certify again."),
+    )
+
+
+_SHAPE: tuple[tuple[tuple[str, ...], tuple[type, ...]], ...] = (
+    (("resolution",), (list,)),
+    (("iterations",), (int,)),
+    (("iterations_per_second",), (int, float, type(None))),
+    (("gaussians", "initial"), (int,)),
+    (("gaussians", "final"), (int,)),
+    (("config", "strategy"), (str,)),
+    (("config", "seed"), (int,)),
+    (("heldout", "psnr"), (int, float)),
+    (("heldout", "ssim"), (int, float)),
+)
+"""What the forms rely on in the result of a scene that trained."""
+
+
+def _check(certificate: Certificate, folder: Path) -> None:
+    """What the types of a certificate do not say, and its forms rely on.
+
+    Raises:
+        ValueError: a sentence without its full stop.
+    """
+    datetime.fromisoformat(certificate.issued)
+    for item in certificate.scenes:
+        for name in (*item.images, item.log):
+            # a stranger's certificate could otherwise put any file of this machine into the page
+            if name and not (folder / PurePosixPath(name)).resolve().is_relative_to(folder.resolve()):
+                raise ValueError(f"{name!a} leads out of the report folder")
+        result = item.result
+        for path, kinds in _SHAPE if "gaussians" in result else ():
+            found: Any = result
+            for key in path:
+                found = found.get(key, _SHAPE) if isinstance(found, Mapping) else _SHAPE
+            if not isinstance(found, kinds) or isinstance(found, bool):
+                raise ValueError(
+                    f"{'.'.join(path)} is missing in the result of {item.scene!a}, or no such value"
+                )
+        for key, kind in (("heldout", Mapping), ("machine", Mapping), ("notes", list)):
+            if key in result and not isinstance(result[key], kind):
+                raise ValueError(f"{key} has another type in the result of {item.scene!a}")
+        if "gaussians" in result and len(result["resolution"]) != 2:
+            raise ValueError(f"resolution is no width and height in the result of {item.scene!a}")

@@ -1,0 +1,52 @@
+"""What certificates say: ``splatfix report``."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from splatfix.cli import options
+from splatfix.cli.options import finish
+
+report_app = typer.Typer(help="Show, compare and merge certificates.", no_args_is_help=True)
+
+
+class Form(str, Enum):
+    """What ``report show`` prints."""
+
+    text = "text"
+    markdown = "markdown"
+    junit = "junit"
+    prometheus = "prometheus"
+    issue = "issue"
+    html = "html"
+
+
+CertificateFile = Annotated[
+    Path, typer.Argument(help="A certificate.json, or the report folder it is in.", metavar="FILE")
+]
+
+
+@report_app.command(
+    "show", epilog="Example: splatfix report show splatfix-report/certificate.json --format markdown"
+)
+def show(
+    file: CertificateFile,
+    form: Annotated[
+        Form, typer.Option("--format", help="The form to print.", rich_help_panel=options.OUTPUT)
+    ] = Form.text,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Text: every criterion of every scene.", rich_help_panel=options.OUTPUT
+        ),
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Print a certificate in any form, as certify did; exits with 0 whatever its verdict is."""
+    from splatfix.app.report import show as run
+
+    finish(run(file, verbose=verbose), as_json, form.value)
