@@ -30,6 +30,7 @@ from splatfix.facts import Facts
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, Outcome, RevertOutcome
 from splatfix.plan import InstallPlan, Options
+from splatfix.report.difference import Difference
 from splatfix.report.documents import SCHEMA_VERSION
 
 FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
@@ -168,6 +169,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "options": Options | None,
         "facts": Facts,
     },
+    "report diff": typing.get_type_hints(Difference),
     "monitor": {
         "command_exit_code": int | None,
         **{name: kind for name, kind in typing.get_type_hints(Summary).items() if name != "exit_code"},

@@ -1,4 +1,4 @@
-"""``splatfix report``: certificates that were written earlier, shown in any form."""
+"""``splatfix report``: certificates that were written earlier, shown in any form and compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from splatfix.app.result import Result, show_message
-from splatfix.app.stored import Stored, read_stored
+from splatfix.app.stored import Stored, read_document, read_stored
+from splatfix.core.codec import to_json
+from splatfix.core.errors import Exit
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 
@@ -44,6 +46,25 @@ def show(path: Path, *, verbose: bool = False) -> Result:
             "html": lambda: _page(stored),
             **{name: partial(form, found) for name, form in FORMS.items()},
         },
+    )
+
+
+def diff(a: Path, b: Path) -> Result:
+    """What differs between two certificates, and the first cause that differs; exit code 1 where B is worse.
+
+    Raises:
+        SplatfixError: exit code 2 when one is none, see :func:`splatfix.app.stored.read_document`.
+    """
+    from splatfix.report import difference
+
+    (file_a, document_a), (file_b, document_b) = read_document(a), read_document(b)
+    found = difference.compare(str(file_a), document_a, str(file_b), document_b)
+    return Result(
+        "report diff",
+        lambda: to_json(found),
+        lambda console: difference.show(console, found),
+        Exit.FAILURE if found.worse else Exit.OK,
+        forms={"markdown": lambda: difference.markdown(found)},
     )
 
 

@@ -54,15 +54,13 @@ def read_stored(path: Path) -> Stored:
     """Read a certificate.json, or the one in a report folder.
 
     Raises:
-        SplatfixError: exit code 2 for each. ``cannot-read``, ``not-json``; ``not-a-certificate`` for another document, or
-            one that was changed; ``other-schema`` when a splatfix with other documents wrote it.
+        SplatfixError: exit code 2 for each: as of :func:`read_document`; ``not-a-certificate`` for one that was changed.
     """
     from splatfix.certify import Certificate
     from splatfix.facts import Facts
     from splatfix.plan import Options
 
-    file = path / NAME if path.is_dir() else path
-    document = certificate_document(read_json(file, "a certificate"), file)
+    file, document = read_document(path)
     content = {item.name: document[item.name] for item in fields(Certificate) if item.name in document}
     try:
         certificate = from_json(Certificate, content)
@@ -78,15 +76,23 @@ def read_stored(path: Path) -> Stored:
     return Stored(file, document, certificate, facts, options)
 
 
-def certificate_document(document: Any, file: Path) -> dict[str, Any]:
-    """A certificate's document.
+def read_document(path: Path) -> tuple[Path, dict[str, Any]]:
+    """The file, and its document: of a certificate by its name, schema version and verdict; the rest is not looked at.
 
     Raises:
-        SplatfixError: exit code 2: ``not-a-certificate``, ``other-schema``.
+        SplatfixError: exit code 2 for each: ``cannot-read``, ``not-json``, ``not-a-certificate``, ``other-schema``.
     """
+    from splatfix.certify import Verdict
     from splatfix.report.documents import SCHEMA_VERSION
 
-    if not isinstance(document, dict) or document.get("command") != "certify" or "verdict" not in document:
+    file = path / NAME if path.is_dir() else path
+    document = read_json(file, "a certificate")
+    verdicts = [item.value for item in Verdict]
+    if (
+        not isinstance(document, dict)
+        or document.get("command") != "certify"
+        or document.get("verdict") not in verdicts
+    ):
         raise usage_error(
             "not-a-certificate",
             f"{file} is not a certificate.json of splatfix certify.",
@@ -95,7 +101,7 @@ def certificate_document(document: Any, file: Path) -> dict[str, Any]:
     version, by = document.get("schema_version"), document.get("splatfix_version")
     if version != SCHEMA_VERSION or not isinstance(by, str):
         raise _other_schema(file, version, by)
-    return document
+    return file, document
 
 
 def _other_schema(file: Path, version: object, by: object) -> SplatfixError:

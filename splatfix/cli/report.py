@@ -25,6 +25,13 @@ class Form(str, Enum):
     html = "html"
 
 
+class DiffForm(str, Enum):
+    """What ``report diff`` prints."""
+
+    text = "text"
+    markdown = "markdown"
+
+
 CertificateFile = Annotated[
     Path, typer.Argument(help="A certificate.json, or the report folder it is in.", metavar="FILE")
 ]
@@ -50,3 +57,20 @@ def show(
     from splatfix.app.report import show as run
 
     finish(run(file, verbose=verbose), as_json, form.value)
+
+
+@report_app.command(
+    "diff", epilog="Example: splatfix report diff monday/certificate.json today/certificate.json"
+)
+def diff(
+    a: Annotated[Path, typer.Argument(help="The certificate to compare with, or its folder.", metavar="A")],
+    b: Annotated[Path, typer.Argument(help="The certificate to judge, or its folder.", metavar="B")],
+    form: Annotated[
+        DiffForm, typer.Option("--format", help="The form to print.", rich_help_panel=options.OUTPUT)
+    ] = DiffForm.text,
+    as_json: options.Json = False,
+) -> None:
+    """Compare two certificates and name the first cause that differs; exits with 1 when B is worse than A."""
+    from splatfix.app.report import diff as run
+
+    finish(run(a, b), as_json, form.value)

@@ -30,14 +30,14 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
     lines = [
         f"# splatfix certificate: {TITLES[certificate.verdict]}",
         "",
-        _cell(certificate.summary),
+        cell(certificate.summary),
         "",
     ]
     if certificate.reasons:
         lines += [
             "## Why it is not certified",
             "",
-            *(f"- {_cell(reason)}" for reason in certificate.reasons),
+            *(f"- {cell(reason)}" for reason in certificate.reasons),
             "",
         ]
     if options is not None:
@@ -47,15 +47,15 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
         lines += ["## What to do", "", f"{fence}text", text.getvalue().rstrip(), fence, ""]
     if certificate.notes:
         lines += ["## Reservations", ""]
-        lines += [f"- {_cell(item.scene)}: {_cell(item.reason)}" for item in certificate.notes]
+        lines += [f"- {cell(item.scene)}: {cell(item.reason)}" for item in certificate.notes]
         lines += [""]
     if certificate.unreadable:
         lines += ["## Scenes that cannot be read", ""]
-        lines += [f"- {_cell(item.scene)}: {_cell(item.reason)}" for item in certificate.unreadable]
+        lines += [f"- {cell(item.scene)}: {cell(item.reason)}" for item in certificate.unreadable]
         lines += [""]
     lines += ["## What was verified", "", "| level | verified | evidence |", "|---|---|---|"]
     lines += [
-        f"| {rung.name.value} | {_reached(rung)} | {_cell(rung.shown_by)} |" for rung in certificate.proof
+        f"| {rung.name.value} | {_reached(rung)} | {cell(rung.shown_by)} |" for rung in certificate.proof
     ]
     lines += [
         "",
@@ -69,46 +69,46 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
             kernel_error(item.value_error, item.value_allowed),
             kernel_error(item.gradient_error, item.gradient_allowed),
         )
-        outcome = _cell(_kernel_words(item))
+        outcome = cell(_kernel_words(item))
         lines.append(
-            f"| {_cell(item.name)} | {_cell(item.implementation)} | {value} | {gradient} | {outcome} |"
+            f"| {cell(item.name)} | {cell(item.implementation)} | {value} | {gradient} | {outcome} |"
         )
     for run in certificate.scenes:
         lines += [
             "",
-            f"## Scene: {_cell(run.scene)} ({run.seconds:.0f} s)",
+            f"## Scene: {cell(run.scene)} ({run.seconds:.0f} s)",
             "",
             *_trained_as(run),
             "| criterion | outcome | measured | required | source |",
             "|---|---|---|---|---|",
         ]
         lines += [
-            f"| {item.code} | {_VERDICTS[item.outcome]} | {_cell(item.measured)} | {_cell(item.required)} "
-            f"| {_cell(item.source)} |"
+            f"| {item.code} | {_VERDICTS[item.outcome]} | {cell(item.measured)} | {cell(item.required)} "
+            f"| {cell(item.source)} |"
             for item in run.criteria
         ]
         if run.images:
             lines += ["", "Held-out views, rendering on the left, ground truth on the right:", ""]
-            lines += [f"![{_cell(run.scene)}]({_target(path)})" for path in run.images]
+            lines += [f"![{cell(run.scene)}]({_target(path)})" for path in run.images]
         if run.log:
-            lines += ["", f"Log: [{_cell(run.log)}]({_target(run.log)})"]
+            lines += ["", f"Log: [{cell(run.log)}]({_target(run.log)})"]
     if certificate.skipped:
         lines += ["", "## Skipped scenes", ""]
         lines += [
-            f"- {_cell(', '.join(names))}: {_cell(reason)}"
+            f"- {cell(', '.join(names))}: {cell(reason)}"
             for reason, names in skipped_by_reason(certificate).items()
         ]
     lines += ["", "## Valid for", "", "| part | version |", "|---|---|"]
-    lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in certificate.environment.items()]
+    lines += [f"| {cell(name)} | {cell(value)} |" for name, value in certificate.environment.items()]
     lines += ["", "## How to repeat it", "", f"    {certificate.repeat.shell(windows=False)}", ""]
     lines += [
-        f"- {_cell(run.scene)}: SHA-256 {run.result['scene_sha256']}"
+        f"- {cell(run.scene)}: SHA-256 {run.result['scene_sha256']}"
         for run in certificate.scenes
         if "scene_sha256" in run.result
     ]
     lines += [
         "",
-        f"Suite {_cell(certificate.suite)}, issued {certificate.issued}, {certificate.seconds:.0f} s.",
+        f"Suite {cell(certificate.suite)}, issued {certificate.issued}, {certificate.seconds:.0f} s.",
         "",
     ]
     return "\n".join(lines)
@@ -128,7 +128,7 @@ def _trained_as(run: SceneRun) -> list[str]:
     lpips = quality.get("lpips")
     measured = f"Held-out PSNR {quality['psnr']:.2f} dB, SSIM {quality['ssim']:.4f}, LPIPS "
     measured += quality.get("lpips_note", "not measured") if lpips is None else f"{lpips:.4f}"
-    return [f"{_cell(words)}, seed {result['config']['seed']}. {_cell(measured)}.", ""]
+    return [f"{cell(words)}, seed {result['config']['seed']}. {cell(measured)}.", ""]
 
 
 def _reached(rung: Rung) -> str:
@@ -144,7 +144,7 @@ def _target(path: str) -> str:
     return quote(path, errors="surrogateescape")
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Text for a line or a table's cell of Markdown: it shows as it is, whatever it holds."""
     return re.sub(
         r"\\(?=[!-/:-@\[-`{-~]|$)|[`*<\[\]|]", r"\\\g<0>", visible(str(text), keep="\n").replace("\n", " ")

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import splatfix.certify
+from splatfix import __version__
 from splatfix.app.certify import run_and_report
 from splatfix.certify import Certificate, Request
+from splatfix.core.codec import to_json
+from splatfix.report.difference import compare, markdown
 from splatfix.report.forms import FORMS
-from tests.certify.conftest import SHORT, RecordedTrainer
+from splatfix.report.recorded import Problem, fix_of, problems_of
+from tests.certify.conftest import RESULT, SHORT, RecordedTrainer
 from tests.machines import facts_of
 
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -44,3 +52,159 @@ def test_a_certificate_is_shown_as_certify_gave_it(
     done = splatfix("report", "show", folder / "certificate.json", "--format", form)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == expected
+
+
+def test_the_terminal_and_the_json_say_what_certify_said(
+    recorded: tuple[Path, Certificate], splatfix: Splatfix
+) -> None:
+    folder, certificate = recorded
+    written = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
+    done = splatfix("report", "show", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"NOT CERTIFIED: {certificate.summary}\n")
+    assert f"Report: {folder / 'certificate.html'}" in done.stdout and "Suggested fix: " in done.stdout
+    shown = json.loads(splatfix("report", "show", folder, "--json").stdout)
+    assert (shown["command"], shown["exit_code"], shown["issued_by"]) == ("report show", 0, __version__)
+    envelope = ("command", "exit_code")
+    assert {key: value for key, value in shown.items() if key not in (*envelope, "file", "issued_by")} == {
+        key: value for key, value in written.items() if key not in envelope
+    }
+
+
+def test_a_page_says_which_pictures_are_gone(recorded: tuple[Path, Certificate], splatfix: Splatfix) -> None:
+    folder, _ = recorded
+    (folder / "figurine" / "trainer.log").unlink()
+    done = splatfix("report", "show", folder, "--format", "html")
+    assert done.returncode == 0 and done.stdout.startswith("<!DOCTYPE html>")
+    assert "1 file (figurine/trainer.log)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "code"),
+    [
+        (("schema_version",), 1, "other-schema"),
+        (("command",), "diagnose", "not-a-certificate"),
+        (("verdict",), ["certified"], "not-a-certificate"),
+        (("issued",), "yesterday", "not-a-certificate"),
+        (("facts",), None, "not-a-certificate"),
+        (("suite",), 3, "not-a-certificate"),
+        (("scenes", 0, "log"), "../../secret", "not-a-certificate"),
+        (("scenes", 0, "images"), ["/etc/hostname"], "not-a-certificate"),
+        (("scenes", 0, "result", "resolution"), [1], "not-a-certificate"),
+        (("scenes", 0, "result", "gaussians"), {}, "not-a-certificate"),
+        (("scenes", 0, "result", "heldout"), {"psnr": "high"}, "not-a-certificate"),
+        (("scenes", 0, "result", "notes"), 3, "not-a-certificate"),
+        (("options", "advice", "option", "steps"), [{"text": 3}], "not-a-certificate"),
+    ],
+)
+def test_what_is_no_certificate_of_ours_is_refused(
+    path: tuple[str | int, ...],
+    value: Any,
+    code: str,
+    recorded: tuple[Path, Certificate],
+    splatfix: Splatfix,
+) -> None:
+    folder, _ = recorded
+    change(folder, path, value)
+    for form in ("markdown", "html", "prometheus"):
+        done = splatfix("report", "show", folder, "--format", form)
+        assert (done.returncode, done.stdout) == (2, "") and f"error ({code})" in done.stderr, done.stderr
+    if code == "other-schema":
+        assert f"written by splatfix {__version__} with schema_version 1" in done.stderr
+
+
+def change(folder: Path, path: tuple[str | int, ...], value: Any) -> None:
+    """Change one place of a certificate."""
+    file = folder / "certificate.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    file.write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_diff_names_the_first_cause_and_every_outcome(
+    recorded: tuple[Path, Certificate], splatfix: Splatfix, tmp_path: Path
+) -> None:
+    a, _ = recorded
+    b = tmp_path / "b"
+    shutil.copytree(a, b)
+    assert "Nothing differs that was recorded." in splatfix("report", "diff", a, b).stdout
+    run = ("scenes", 0)
+    change(b, (*run, "result", "config", "seed"), 7)
+    change(b, (*run, "result", "implementations", "ssim", "sha256"), "0" * 64)
+    change(b, ("environment", "torch"), "9.9")
+    change(b, ("environment", "driver"), "1.0")  # no driver was used on the CPU
+    change(b, (*run, "result", "heldout", "psnr"), RESULT["heldout"]["psnr"] / 2)
+    change(b, (*run, "criteria", 1, "outcome"), "failed")
+    found = json.loads(splatfix("report", "diff", a, b, "--json").stdout)
+    assert (found["exit_code"], found["worse"]) == (1, True)
+    assert [item["part"] for item in found["causes"]] == ["torch", "ssim", "seed"]
+    assert (found["first_cause"], found["first_cause"]["b"]) == (found["causes"][0], "9.9")
+    (changed,) = found["changes"]
+    assert (changed["where"], changed["a"], changed["b"]) == ("figurine", "met", "failed")
+    psnr = next(item for item in found["measures"] if item["name"] == "PSNR")
+    assert psnr["change"] == pytest.approx(-0.5)
+    back = splatfix("report", "diff", b, a, "--format", "markdown")
+    assert back.returncode == 0 and "**First cause that differs: torch: 9.9 in A" in back.stdout
+
+
+def test_diff_compares_the_settings_of_shared_scenes_only() -> None:
+    def certificate(**scenes: int) -> dict[str, Any]:
+        runs = [
+            {"scene": name, "result": {"config": {"iterations": count}}} for name, count in scenes.items()
+        ]
+        return {"verdict": "certified", "device": "cpu", "scenes": runs}
+
+    found = compare("a", certificate(fruit=300, desk=200), "b", certificate(fruit=300, room=900))
+    assert (found.causes, found.only_in_a, found.only_in_b) == ((), ("desk",), ("room",))
+    found = compare("a", certificate(fruit=300), "b", certificate(fruit=200))
+    assert found.first_cause is not None and found.first_cause.part == "iterations" and not found.worse
+
+
+def test_diff_survives_whatever_a_document_holds(survived: Callable[[str, int], None]) -> None:
+    """Every place of a real certificate with every other type in it."""
+    whole = {
+        "verdict": "certified",
+        "device": "cuda",
+        "environment": {"GPU": "H200 (cuda)"},
+        "proof": [{"name": "trains", "reached": True, "shown_by": "x"}],
+        "kernels": [{"name": "ssim", "outcome": "failed"}],
+        "scenes": [
+            {"scene": "fruit", "criteria": [{"code": "loss-falls", "outcome": "met"}], "result": RESULT}
+        ],
+        "options": {"advice": {"option": {"title": "t", "steps": []}, "also_needed": [{"text": "x"}]}},
+        "sources": {"a.py": "0"},
+        "facts": {"machine": {"kernel": "6"}},
+    }
+    count = 0
+    for path in places(whole):
+        for value in (None, 3, 1e400, "x", [], [[]], {}, {"": {}}, True):
+            if path == ["verdict"]:
+                continue
+            other = copy.deepcopy(whole)
+            place: Any = other
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+            found = compare("a", whole, "b", other)
+            json.dumps(to_json(found), allow_nan=False)
+            assert markdown(found).startswith("# B is ")
+            assert all(
+                isinstance(item, Problem) for item in problems_of({**other, "verdict": "undetermined"})
+            )
+            fix = fix_of(other)
+            assert fix is None or fix.title
+            count += 1
+    survived("certificates with a changed place in report diff", count)
+    assert count > 1000
+
+
+def places(value: Any, path: list[Any] | None = None) -> Iterator[list[Any]]:
+    """The path of every value inside."""
+    path = path or []
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield [*path, key]
+        yield from places(item, [*path, key])

@@ -1,0 +1,238 @@
+"""What a stored certificate recorded, out of its JSON document: what it ran on, what failed, and what it advises.
+
+A document may come from a stranger. What has another type than it should is as if it had not been recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from splatfix.certify.model import Outcome, Verdict
+from splatfix.core.codec import CodecError, from_json
+from splatfix.core.step import Step
+from splatfix.core.words import beginning
+
+PARTS: Mapping[str, str] = {
+    "device": "device",
+    "processor": "GPU or CPU",
+    "gpu-limits": "GPU clocks and power limit",
+    "driver": "driver",
+    "system": "operating system",
+    "kernel": "kernel",
+    "python": "Python",
+    "torch": "torch",
+    "torch-cuda": "torch's CUDA",
+    "asked-renderer": "renderer asked for",
+    "renderer": "rasterizer that ran",
+    "ssim": "SSIM that ran",
+    "knn": "kNN that ran",
+    "optimizer": "optimizer that ran",
+    "splatfix": "splatfix",
+    "sources": "trainer's sources",
+    "suite": "suite",
+    "iterations": "iterations",
+    "resolution": "resolution",
+    "strategy": "strategy",
+    "seed": "seed",
+    "scenes": "scenes' SHA-256",
+    "host": "CPU beside the GPU",
+    "card": "GPU's id",
+}
+"""What a result may depend on, in the order of causation: what stands first can change what follows and not the other way
+round. The hardware, the driver that runs it, the system, then Python, torch and what is built on it, splatfix, and what was
+asked for. Last what should not matter: the CPU that feeds a GPU, and which card of one model it was."""
+
+_RAN = ("renderer", "ssim", "knn", "optimizer")
+_MOST_TEXT = 400
+_MOST_SCENES = 1000
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a certificate is not one of success."""
+
+    kind: str
+    """``kernel``, ``criterion``, ``level``, ``scene`` or ``run``."""
+    code: str
+    """Of the criterion; the kernel's or level's name; ``interrupted``."""
+    where: str
+    """The scene; the implementation of a kernel."""
+    measured: str
+    why: str
+    """What it means in practice; "" where the certificate does not say."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """What a certificate advises: the option of a diagnosis of the same environment."""
+
+    title: str
+    steps: tuple[Step, ...]
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """The value, or an empty mapping where it is none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def listed(value: object) -> list[Any]:
+    """The value, or an empty list where it is none."""
+    return value if isinstance(value, list) else []
+
+
+def text(value: object) -> str:
+    """The value, shortened to what people read; "" where it is no text."""
+    return beginning(value, _MOST_TEXT) if isinstance(value, str) else ""
+
+
+def verdict_of(document: Mapping[str, Any]) -> Verdict:
+    """The verdict.
+
+    Raises:
+        ValueError: there is none.
+    """
+    return Verdict(document.get("verdict"))
+
+
+def scenes_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The scenes that ran, by name."""
+    found = (mapping(item) for item in listed(document.get("scenes"))[:_MOST_SCENES])
+    return {text(item.get("scene")): item for item in found if text(item.get("scene"))}
+
+
+def parts_of(document: Mapping[str, Any], scenes: Collection[str] | None = None) -> dict[str, str]:
+    """Those of :data:`PARTS` that the certificate recorded.
+
+    Args:
+        scenes: settings and code of these only, such as those that two certificates share; None: of all.
+    """
+    environment, device = mapping(document.get("environment")), text(document.get("device"))
+    runs = {
+        name: mapping(item.get("result"))
+        for name, item in scenes_of(document).items()
+        if scenes is None or name in scenes
+    }
+    cpu = device == "cpu"
+    limits = (text(environment.get(name)) for name in ("GPU clocks", "GPU power limit"))
+    machine = mapping(mapping(document.get("facts")).get("machine"))
+    found = {
+        "device": device,
+        "processor": text(environment.get("CPU")) if cpu else gpu_of(document),
+        "gpu-limits": ", ".join(filter(None, limits)),
+        "driver": "" if cpu else text(environment.get("driver")),
+        "system": text(environment.get("system")),
+        "kernel": text(machine.get("kernel")),
+        "python": text(environment.get("python")),
+        "torch": text(environment.get("torch")),
+        "torch-cuda": _each(runs, lambda run: mapping(run.get("versions")).get("cuda")),
+        "asked-renderer": text(document.get("renderer")),
+        **{part: _each(runs, lambda run, part=part: _ran(run, part)) for part in _RAN},
+        "splatfix": text(environment.get("splatfix")),
+        "sources": _digest(document.get("sources")),
+        "suite": text(document.get("suite")),
+        "iterations": _each(runs, lambda run: mapping(run.get("config")).get("iterations")),
+        "resolution": _each(runs, _resolution),
+        "strategy": _each(runs, lambda run: mapping(run.get("config")).get("strategy")),
+        "seed": _each(runs, lambda run: mapping(run.get("config")).get("seed")),
+        "scenes": _each(runs, lambda run: text(run.get("scene_sha256"))[:16]),
+        "host": "" if cpu else text(environment.get("CPU")),
+        "card": text(environment.get("GPU id")),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def gpu_of(document: Mapping[str, Any]) -> str:
+    """The name of the GPU that ran, ``CPU`` for a run on the CPU; "" where it is not known."""
+    device = text(document.get("device"))
+    named = text(mapping(document.get("environment")).get("GPU"))
+    return "CPU" if device == "cpu" else named.removesuffix(f" ({device})")
+
+
+def stack_of(document: Mapping[str, Any]) -> str:
+    """The renderer that was asked for, and the implementation that ran."""
+    ran, asked = text(mapping(document.get("environment")).get("renderer")), text(document.get("renderer"))
+    return f"{asked}: {ran}" if ran else asked
+
+
+def problems_of(document: Mapping[str, Any]) -> Iterator[Problem]:
+    """Why it is not certified, or undetermined: failed kernels, failed criteria, failed levels, then what could not be
+    judged. Nothing for a certificate of success."""
+    verdict = document.get("verdict")
+    if verdict == Verdict.CERTIFIED.value:
+        return
+    failed, open_ = Outcome.FAILED.value, Outcome.UNDETERMINED.value
+    for item in map(mapping, listed(document.get("kernels"))):
+        if item.get("outcome") == failed:
+            words = text(item.get("detail")) or "differs from its float64 reference"
+            yield Problem("kernel", text(item.get("name")), text(item.get("implementation")), words, "")
+    for wanted in (failed, open_):
+        for name, run in scenes_of(document).items():
+            for item in map(mapping, listed(run.get("criteria"))):
+                if item.get("outcome") == wanted:
+                    measured, why = text(item.get("measured")), text(item.get("why"))
+                    yield Problem("criterion", text(item.get("code")), name, measured, why)
+            if wanted == open_ and text(run.get("unreadable")):
+                yield Problem("scene", "scene-readable", name, text(run.get("unreadable")), "")
+        if wanted == failed:
+            for item in map(mapping, listed(document.get("proof"))):
+                if item.get("reached") is False:
+                    yield Problem("level", text(item.get("name")), "", text(item.get("shown_by")), "")
+    if document.get("interrupted") is True:
+        yield Problem("run", "interrupted", "", text(document.get("summary")), "")
+
+
+def fix_of(document: Mapping[str, Any]) -> Fix | None:
+    """What the certificate advises, where a diagnosis explained its failure."""
+    advice = mapping(mapping(document.get("options")).get("advice"))
+    option, also = mapping(advice.get("option")), listed(advice.get("also_needed"))
+    first = option or (mapping(also[0]) if also else {})
+    title = text(first.get("title")) or text(first.get("text"))
+    try:
+        steps = from_json(tuple[Step, ...], listed(first.get("steps")))
+    except CodecError:
+        return None  # no advice of splatfix's
+    return Fix(title, steps) if title else None
+
+
+def _each(runs: Mapping[str, Mapping[str, Any]], value: Any) -> str:
+    """What the runs have in common, or what each has where they differ; "" where none tells."""
+    found = {name: str(known) for name, run in runs.items() if (known := value(run)) not in (None, "")}
+    if len(set(found.values())) < 2:
+        return next(iter(found.values()), "")[:_MOST_TEXT]
+    return "; ".join(f"{name}: {known[:_MOST_TEXT]}" for name, known in sorted(found.items()))
+
+
+def _ran(run: Mapping[str, Any], part: str) -> str:
+    """Name, version, engine and file of an implementation, with the SHA-256 of that file."""
+    engine = mapping(mapping(run.get("implementations")).get(part))
+    words = [text(engine.get(name)) for name in ("name", "version", "engine")]
+    digest = text(engine.get("sha256"))
+    file = f"{text(engine.get('file'))} sha256:{digest[:16]}" if digest else ""
+    return ", ".join(filter(None, (" ".join(filter(None, words)), file)))
+
+
+def _resolution(run: Mapping[str, Any]) -> str:
+    size = listed(run.get("resolution"))
+    return "x".join(str(side) for side in size if isinstance(side, int)) if len(size) == 2 else ""
+
+
+def _digest(sources: object) -> str:
+    files = mapping(sources)
+    if not files:
+        return ""
+    whole = hashlib.sha256(json.dumps(files, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+    return f"sha256:{whole[:16]}"
+
+
+NATURAL = re.compile(r"(\d+)")
+"""Splits a version or a name, so that numbers in it sort as numbers."""
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key that sorts ``2.9`` before ``2.13``."""
+    return [(int(piece[:18]), "") if piece.isdecimal() else (-1, piece) for piece in NATURAL.split(name)]
