@@ -1,0 +1,79 @@
+"""Published figures of 3DGS methods on the thirteen public scenes: what a certificate can be held against, each with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from splatfix.knowledge.tables import cached, source_of, table
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a source gives for one scene; None where it does not."""
+
+    psnr: float
+    """Held-out, in dB."""
+    ssim: float | None = None
+    lpips: float | None = None
+    """By the network that the method's ``lpips`` names."""
+    seconds: float | None = None
+    """Of the whole training."""
+    train_gb: float | None = None
+    """Training memory on the GPU, in what the source calls GB."""
+    gaussians: int | None = None
+    """At the end of the training."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method's figures, and the conditions under which they were measured; views are held out as in :func:`public_scenes`."""
+
+    name: str
+    title: str
+    source: str
+    """The paper or page, in words, with its address."""
+    verified: bool
+    """True when the source itself was read, not another's copy of it."""
+    iterations: int
+    strategy: str
+    """Of densification, as the smoke trainer names it."""
+    renderer: str
+    """As the smoke trainer names it; "" where no renderer of its is the method's."""
+    gpu: str
+    """On which times and memory were measured; "" where the source does not say."""
+    lpips: str
+    """The network of LPIPS, ``vgg`` or ``alex``; "" where the source does not say."""
+    differs: str
+    """Why these figures cannot be held against a training of the smoke trainer; "" where they can."""
+    scenes: Mapping[str, Figures]
+
+
+@cached
+def methods() -> Mapping[str, Method]:
+    """All published methods by name."""
+    return {
+        name: Method(
+            name,
+            row["title"],
+            source_of("published", row),
+            row["verified"],
+            row["iterations"],
+            row["strategy"],
+            row["renderer"],
+            row["gpu"],
+            row["lpips"],
+            row["differs"],
+            {scene: Figures(**figures) for scene, figures in row["scenes"].items()},
+        )
+        for name, row in table("published")["methods"].items()
+    }
+
+
+@cached
+def public_scenes() -> Mapping[str, int]:
+    """The thirteen public scenes, and the divisor of their image size at which figures are published.
+
+    Every 8th view, in the order of names, is held out. Source: ``full_eval.py`` of the reference implementation.
+    """
+    return {name: row["divisor"] for name, row in table("published")["scenes"].items()}
