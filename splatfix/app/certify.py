@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from splatfix.core.step import Step, run, say
 if TYPE_CHECKING:
     from splatfix.certify import Certificate, Request
     from splatfix.facts import Facts
+    from splatfix.knowledge.published import Method
     from splatfix.plan import Options
 
 
@@ -32,7 +33,8 @@ class CertifyRequest:
     renderer: str = "torch"
     device: str = "auto"
     seed: int = 0
-    baseline: Path | None = None
+    baseline: str | None = None
+    """The file of an earlier certificate, or the name of published figures."""
     verbose: bool = False
     monitoring: bool = False
     """Exit codes as monitoring systems read them."""
@@ -64,17 +66,30 @@ def certify(asked: CertifyRequest) -> Result:
     from splatfix.report.forms import FORMS
     from splatfix.report.progress import training
 
+    method = _published(asked)
     with on_interrupt(_interrupted):
         target = target_python(asked.python)
         known = facts.gather(target)
         device = device_for(asked.device, known)
         require_gpu(asked.renderer, device, known)
         if asked.data is not None:
-            suite = data_suite(asked.data, target, device, asked.iterations, asked.resolution)
+            length = method.iterations if method and device != "cpu" else None
+            suite = data_suite(asked.data, target, device, asked.iterations or length, asked.resolution)
+            suite = replace(suite, strategy=method.strategy) if method else suite
         else:
             suite = sample_suite(asked.suite or "quick", asked.iterations, asked.resolution)
-        baseline = _baseline(asked.baseline, asked.renderer, device) if asked.baseline else None
-        request = Request(target, suite, asked.out.absolute(), asked.renderer, device, asked.seed, baseline)
+        request = Request(
+            target,
+            suite,
+            asked.out.absolute(),
+            asked.renderer,
+            device,
+            asked.seed,
+            _baseline(Path(asked.baseline), asked.renderer, device)
+            if asked.baseline and not method
+            else None,
+            method.name if method else "",
+        )
         with training(console.err()) as progress:
             result, options = run_and_report(request, progress, known)
     return Result(
@@ -214,6 +229,32 @@ def _interrupted() -> str:
     from splatfix.certify import Interrupted
 
     return str(Interrupted())
+
+
+def _published(asked: CertifyRequest) -> Method | None:
+    """The published figures that ``--baseline`` names; None where it names a file.
+
+    Raises:
+        SplatfixError: ``unknown-baseline`` (exit code 2) for neither, ``baseline-needs-data`` for sample scenes.
+    """
+    from splatfix.knowledge.published import methods
+
+    if asked.baseline is None:
+        return None
+    method = methods().get(asked.baseline)
+    if method is None and not Path(asked.baseline).exists():
+        raise usage_error(
+            "unknown-baseline",
+            f"--baseline {asked.baseline}: there is no such file, and no published figures of that name.",
+            say(f"Give an earlier certificate.json, or one of: {', '.join(methods())}."),
+        )
+    if method is not None and asked.data is None:
+        raise usage_error(
+            "baseline-needs-data",
+            f"--baseline {asked.baseline} has figures of the public scenes, and the sample scenes have none.",
+            say("Add --data ROOT, the folder with the public scenes."),
+        )
+    return method
 
 
 def _baseline(path: Path, renderer: str, device: str) -> dict[str, Any]:

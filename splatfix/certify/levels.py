@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from splatfix.certify.model import KernelCheck, Outcome, Request, SceneRun, Verdict
+from splatfix.certify.model import (
+    Comparison,
+    KernelCheck,
+    Outcome,
+    Request,
+    SceneComparison,
+    SceneRun,
+    Verdict,
+)
 from splatfix.checks import Finding, Status
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
-
-QUALITY_TOLERANCE = 0.005
-"""Relative: held-out PSNR and SSIM may fall by half a percent. On the CPU two runs of one seed are equal; of full trainings
-on a GPU it is what several seeds are said to differ by, which was not measured here."""
-SHORT_QUALITY_TOLERANCE = 0.05
-"""The same for short runs on a GPU. Atomics add gradients in an order that changes, and densification, which compares them
-with a threshold, carries that on: with noise of that size runs of the quick suite and one seed lay up to 4.5 % apart in PSNR
-and 2.1 % in SSIM (tests/records/seed_spread.json)."""
-_SHORT = 1000
-"""Iterations; the samples' presets have 200 and 300."""
-SPEED_TOLERANCE = 0.25
-"""Relative: iterations per second may fall by a quarter on a shared machine."""
-MEMORY_TOLERANCE = 0.1
-"""Relative: peak memory may grow by a tenth (allocator and library versions change it)."""
 
 _RESOLVED_BY = (
     "interpreter-broken",
@@ -45,7 +38,7 @@ def evaluate(
     findings: tuple[Finding, ...],
     kernels: tuple[KernelCheck, ...],
     scenes: tuple[SceneRun, ...],
-    baseline: Mapping[str, Any] | None,
+    comparison: Comparison | None,
     renderer: str,
     device: str,
 ) -> tuple[Rung, ...]:
@@ -57,7 +50,7 @@ def evaluate(
         _loads(kernels, scenes),
         _computes(kernels),
         _trains(scenes),
-        _reproduces(scenes, baseline),
+        _reproduces(scenes, comparison),
     )
 
 
@@ -122,6 +115,9 @@ def summarize(
         f"Skipped: {counted(skipped, 'scene')}." if skipped else "",
         f"With reservations: {', '.join(noted)}." if noted else "",
         "CUDA and GPUs were not verified." if request.device == "cpu" else "",
+        f"It was not held against {request.published}, whose conditions differ."
+        if request.published and levels[RungName.REPRODUCES] is None
+        else "",
         idle_gpu,
     ]
     return " ".join(filter(None, sentences))
@@ -237,82 +233,27 @@ def _short(scenes: Sequence[SceneRun]) -> str:
     )
 
 
-def _reproduces(scenes: tuple[SceneRun, ...], baseline: Mapping[str, Any] | None) -> Rung:
-    if baseline is None:
+def _reproduces(scenes: tuple[SceneRun, ...], comparison: Comparison | None) -> Rung:
+    if comparison is None:
         return Rung(RungName.REPRODUCES, None, "no baseline was given (--baseline)")
-    stored = {
-        run["scene"]: run.get("result", {})
-        for run in baseline.get("scenes", ())
-        if isinstance(run, Mapping) and "scene" in run
-    }
-    problems: list[str] = []
-    compared: list[str] = []
-    for run in scenes:
-        if run.unreadable:
-            continue
-        earlier = stored.get(run.scene, {})
-        now, then = _measures(run.result), _measures(earlier)
-        if not now or not then:
-            problems.append(f"{run.scene}: {'no measurement' if then else 'not in the baseline'}")
-        elif _conditions(run.result) != _conditions(earlier):
-            problems.append(
-                f"{run.scene}: not comparable: {_conditions(run.result)}, the baseline {_conditions(earlier)}"
-            )
-        else:
-            allowed = quality_tolerance(run.result)
-            problems += [f"{run.scene}: {problem}" for problem in _regressions(now, then, allowed)]
-            compared.append(
-                f"{run.scene} {now['psnr']:.2f} dB (baseline {then['psnr']:.2f}), "
-                f"{now['speed']:.2f} it/s ({then['speed']:.2f})"
-            )
-    if problems:
-        return Rung(RungName.REPRODUCES, False, "; ".join(problems))
-    if unread := _unread(scenes):
-        return Rung(RungName.REPRODUCES, None, "; ".join([f"cannot be read: {unread}", *compared]))
-    return Rung(RungName.REPRODUCES, True, "; ".join(compared))
+    worse, held, open_ = (
+        [item for item in comparison.scenes if item.outcome is outcome]
+        for outcome in (Outcome.FAILED, Outcome.MET, Outcome.NOT_MEASURED)
+    )
+    if worse:
+        return Rung(RungName.REPRODUCES, False, "; ".join(f"{item.scene}: {item.why}" for item in worse))
+    unread = _unread(scenes)
+    not_shown = [f"cannot be read: {unread}"] if unread else []
+    not_shown += [f"{item.scene}: not comparable: {item.why}" for item in open_]
+    words = "; ".join([*not_shown, *map(_beside, held)]) or "no scene was trained"
+    return Rung(RungName.REPRODUCES, None if not_shown or not held else True, words)
 
 
-def _conditions(result: Mapping[str, Any]) -> str:
-    """Length, size and strategy of a training: only equal ones can be compared."""
-    asked = result.get("config")
-    strategy = asked.get("strategy") if isinstance(asked, Mapping) else None
-    return f"{counted(result.get('iterations') or 0, 'iteration')} at size {result.get('resolution')} with strategy {strategy}"
-
-
-def _measures(result: Mapping[str, Any]) -> dict[str, float]:
-    """What is compared, from a trainer's result; empty when any of it is missing."""
-    try:
-        cuda = result["memory"].get("cuda")
-        return {
-            "psnr": float(result["heldout"]["psnr"]),
-            "ssim": float(result["heldout"]["ssim"]),
-            "speed": float(result["iterations_per_second"]),
-            "memory": float(cuda["train"]["allocated"] if cuda else result["memory"]["rss"]),
-        }
-    except (KeyError, TypeError, ValueError):
-        return {}
-
-
-def quality_tolerance(result: Mapping[str, Any]) -> float:
-    """How far PSNR and SSIM of a run may lie below those of an equal one, relative."""
-    short = result["iterations"] < _SHORT and result["memory"].get("cuda")
-    return SHORT_QUALITY_TOLERANCE if short else QUALITY_TOLERANCE
-
-
-def _regressions(now: Mapping[str, float], then: Mapping[str, float], allowed: float) -> list[str]:
-    problems = [
-        f"held-out {name} {now[name]:.4g}, baseline {then[name]:.4g} (tolerance {allowed:.1%})"
-        for name in ("psnr", "ssim")
-        if now[name] < then[name] * (1 - allowed)
-    ]
-    if now["speed"] < then["speed"] * (1 - SPEED_TOLERANCE):
-        problems.append(
-            f"{now['speed']:.2f} it/s, baseline {then['speed']:.2f} "
-            f"(tolerance {SPEED_TOLERANCE:.0%}; other load on the machine counts too)"
-        )
-    if now["memory"] > then["memory"] * (1 + MEMORY_TOLERANCE):
-        problems.append(
-            f"peak memory {now['memory'] / 2**20:.0f} MiB, baseline {then['memory'] / 2**20:.0f} MiB "
-            f"(tolerance {MEMORY_TOLERANCE:.0%})"
-        )
-    return problems
+def _beside(item: SceneComparison) -> str:
+    """The judged measures of a scene with the baseline's in brackets."""
+    words = ", ".join(
+        f"{one.name} {one.now:.4g} (baseline {one.baseline:.4g})"
+        for one in item.measures
+        if one.outcome is Outcome.MET and one.unit != "B"
+    )
+    return f"{item.scene} {words}"

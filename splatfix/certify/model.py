@@ -116,6 +116,8 @@ class Suite:
     """The folder with the scenes; None for bundled ones."""
     skipped: tuple[Skipped, ...] = ()
     """Known scenes that are not in the data folder."""
+    strategy: str = ""
+    """Of densification, as the trainer names it; "" leaves it to the trainer."""
 
     def trainer_arguments(self, scene: str) -> list[str]:
         """Command-line arguments that select scene, length and resolution."""
@@ -125,7 +127,55 @@ class Suite:
             arguments += ["--iterations", str(self.iterations)]
         if self.resolution is not None:
             arguments += ["--resolution", str(self.resolution)]
+        if self.strategy:
+            arguments += ["--strategy", self.strategy]
         return arguments
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One measure of a scene beside the baseline's."""
+
+    name: str
+    """``speed``, ``train-memory``, ``eval-memory``, ``psnr``, ``ssim`` or ``lpips``."""
+    unit: str
+    """``it/s``, ``B``, ``dB``, or "" for a ratio."""
+    now: float | None
+    baseline: float | None
+    outcome: Outcome
+    """``not-measured`` stands for what is shown and not judged."""
+    tolerance: float | None = None
+    """Relative, by how much it may be worse; None where it is not judged."""
+    why: str = ""
+    """What failed, or why it is not judged."""
+
+    @property
+    def change(self) -> float | None:
+        """Relative to the baseline; None where either is missing or the baseline is zero."""
+        return self.now / self.baseline - 1 if self.now is not None and self.baseline else None
+
+
+@dataclass(frozen=True)
+class SceneComparison:
+    """One scene beside the baseline's."""
+
+    scene: str
+    outcome: Outcome
+    """``failed`` where a measure is worse than tolerated, ``not-measured`` where nothing can be judged."""
+    measures: tuple[Compared, ...] = ()
+    why: str = ""
+    """What failed, or why it is not judged."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A certificate beside an earlier one, or beside published figures."""
+
+    baseline: str
+    """The name of the published figures; "" for an earlier certificate."""
+    source: str
+    """Where the baseline comes from, in words."""
+    scenes: tuple[SceneComparison, ...]
 
 
 @dataclass(frozen=True)
@@ -140,6 +190,8 @@ class Request:
     seed: int = 0
     baseline: Mapping[str, Any] | None = None
     """The document of an earlier certificate to compare with."""
+    published: str = ""
+    """The name of published figures to compare with, instead of that."""
 
     @property
     def command(self) -> Command:
@@ -149,6 +201,7 @@ class Request:
         for name, value in (("--iterations", suite.iterations), ("--resolution", suite.resolution)):
             words += [] if value is None else [name, str(value)]
         words += ["--renderer", self.renderer, "--device", self.device, "--seed", str(self.seed)]
+        words += ["--baseline", self.published] if self.published else []
         return Command(("splatfix", "certify", "--python", self.python, *words))
 
 
@@ -179,6 +232,8 @@ class Certificate:
     """Not all scenes of the suite were trained, because somebody ended it."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each source file of the trainer and its kernels, as they were handed to the environment."""
+    comparison: Comparison | None = None
+    """Each scene beside the baseline's, where one was given."""
 
     @property
     def notes(self) -> tuple[Skipped, ...]:

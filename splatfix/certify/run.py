@@ -12,6 +12,7 @@ from typing import Any
 
 import splatfix
 from splatfix.certify import criteria, levels
+from splatfix.certify.baseline import compare
 from splatfix.certify.gpu import gpu_record
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.model import (
@@ -149,7 +150,8 @@ def _conclude(
     # judged for the GPU that trained; any other in the machine says nothing about it
     goal = Goal(device="" if request.device == "cpu" else request.device)
     findings = run_checks(make_context(facts, goal))
-    proof = levels.evaluate(findings, kernels, scenes, request.baseline, request.renderer, request.device)
+    comparison = compare(scenes, request.baseline, request.published)
+    proof = levels.evaluate(findings, kernels, scenes, comparison, request.renderer, request.device)
     reasons = levels.failures(kernels, scenes, proof) if scenes or not interrupted else ()
     verdict = Verdict.CERTIFIED
     if reasons:
@@ -177,6 +179,7 @@ def _conclude(
         seconds=seconds,
         skipped=request.suite.skipped,
         interrupted=interrupted,
+        comparison=comparison,
     )
 
 

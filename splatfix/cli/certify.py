@@ -113,11 +113,12 @@ Out = Annotated[
     Path, typer.Option("--out", help="Folder for the report.", metavar="DIR", rich_help_panel=options.OUTPUT)
 ]
 Baseline = Annotated[
-    Optional[Path],
+    Optional[str],
     typer.Option(
         "--baseline",
-        help="Baseline certificate.json to compare with.",
-        metavar="FILE",
+        help="An earlier certificate.json to compare with; or, with --data, published figures: inria-2023, "
+        "inria-2023-7k, gsplat-30k, gsplat-7k, mip-splatting, 3dgs-mcmc, taming-3dgs. Trains as they were measured.",
+        metavar="FILE|NAME",
         rich_help_panel=options.OUTPUT,
     ),
 ]

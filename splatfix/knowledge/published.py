@@ -1,4 +1,4 @@
-"""Published figures of 3DGS methods on the thirteen public scenes: what a certificate can be held against, each with its source."""
+"""Published figures of 3DGS methods on the thirteen public scenes, to hold a certificate against, each with its source."""
 
 from __future__ import annotations
 

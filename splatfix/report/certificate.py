@@ -8,11 +8,12 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, Verdict
+from splatfix.certify.model import Certificate, Comparison, KernelCheck, Outcome, SceneRun, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
+from splatfix.report import comparison as baseline
 from splatfix.report.console import escape, paragraph, prose, show_step
 from splatfix.report.options import show_suggestion
 
@@ -58,7 +59,7 @@ def show(
     Args:
         report: where the Markdown report is.
         options: see :func:`document`.
-        verbose: every criterion of every scene too.
+        verbose: every criterion of every scene too, and the table of the baseline.
     """
     _show_verdict(console, certificate.verdict, certificate.summary, certificate.reasons, report)
     for note in certificate.notes:
@@ -89,6 +90,20 @@ def show(
             prose(console, f"      {_MARKS[item.outcome]} ", said)
     for reason, names in skipped_by_reason(certificate).items():
         prose(console, "  [dim]–[/] ", f"[dim]{escape(', '.join(names))}: skipped, {escape(reason)}[/]")
+    if verbose and certificate.comparison is not None:
+        _show_comparison(console, certificate.comparison)
+
+
+def _show_comparison(console: Console, found: Comparison) -> None:
+    """The table of the baseline, a line for each scene."""
+    console.print(f"\n[bold]{baseline.TITLE}[/]")
+    prose(console, "  ", escape(baseline.caption(found)))
+    for item, row in zip(found.scenes, baseline.rows(found), strict=True):
+        told = [f"{name} {cell}" for name, cell in zip(baseline.HEADERS[1:-1], row[1:-1], strict=True)]
+        said = f"{row[-1]}: " + ", ".join(words for words in told if not words.endswith("–"))
+        prose(console, f"  {_MARKS[item.outcome]} {escape(item.scene):<10}  ", escape(said))
+    for remark in baseline.remarks(found):
+        prose(console, "  ", f"[dim]{escape(remark)}[/]")
 
 
 def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:

@@ -11,6 +11,7 @@ from splatfix.core.proof import Rung
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.plan.option import Options
+from splatfix.report import comparison as baseline
 from splatfix.report.certificate import TITLES, kernel_error, skipped_by_reason
 from splatfix.report.console import page
 from splatfix.report.options import show_suggestion
@@ -73,6 +74,7 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
         lines.append(
             f"| {cell(item.name)} | {cell(item.implementation)} | {value} | {gradient} | {outcome} |"
         )
+    lines += _compared(certificate)
     for run in certificate.scenes:
         lines += [
             "",
@@ -129,6 +131,25 @@ def _trained_as(run: SceneRun) -> list[str]:
     measured = f"Held-out PSNR {quality['psnr']:.2f} dB, SSIM {quality['ssim']:.4f}, LPIPS "
     measured += quality.get("lpips_note", "not measured") if lpips is None else f"{lpips:.4f}"
     return [f"{cell(words)}, seed {result['config']['seed']}. {cell(measured)}.", ""]
+
+
+def _compared(certificate: Certificate) -> list[str]:
+    """The table of the baseline, and why what is not judged is not; nothing without one."""
+    found = certificate.comparison
+    if found is None or not found.scenes:
+        return []
+    return [
+        "",
+        f"## {baseline.TITLE}",
+        "",
+        cell(baseline.caption(found)),
+        "",
+        f"| {' | '.join(baseline.HEADERS)} |",
+        f"|{'---|' * len(baseline.HEADERS)}",
+        *(f"| {' | '.join(map(cell, row))} |" for row in baseline.rows(found)),
+        "",
+        *(f"- {cell(remark)}" for remark in baseline.remarks(found)),
+    ]
 
 
 def _reached(rung: Rung) -> str:

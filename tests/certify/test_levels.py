@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from splatfix.certify import Criterion, KernelCheck, Outcome, Request, SceneRun, Suite, Verdict
-from splatfix.certify.levels import SHORT_QUALITY_TOLERANCE, evaluate, summarize
+from splatfix.certify.baseline import SHORT_QUALITY_TOLERANCE, compare
+from splatfix.certify.levels import evaluate, summarize
 from splatfix.checks import Finding, Status
 from splatfix.core.proof import Rung, RungName
 from tests.certify.conftest import RESULT
@@ -29,7 +30,10 @@ def levels(
     renderer: str = "torch",
     device: str = "cuda",
 ) -> dict[RungName, Rung]:
-    return {rung.name: rung for rung in evaluate(findings, kernels, runs, baseline, renderer, device)}
+    return {
+        rung.name: rung
+        for rung in evaluate(findings, kernels, runs, compare(runs, baseline), renderer, device)
+    }
 
 
 def stored(**changes: Any) -> dict[str, Any]:
@@ -178,7 +182,8 @@ def test_summary_claims_no_more_than_was_verified(
         runs += (unread,)
     if verdict is Verdict.NOT_CERTIFIED and not regressed:
         kernels = ()
-    proof = evaluate((), kernels, runs, stored(psnr=2.0) if regressed else None, "torch", "cpu")
+    comparison = compare(runs, stored(psnr=2.0) if regressed else None)
+    proof = evaluate((), kernels, runs, comparison, "torch", "cpu")
     text = summarize(verdict, proof, request, runs)
     assert all(word in text for word in certain)
     assert ("This environment train" in text) is (verdict is Verdict.CERTIFIED or regressed)

@@ -176,6 +176,8 @@ def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding
         (["--renderer", "gsplat"], "renderer-needs-gpu"),
         (["--baseline", "diagnosis.json"], "not-a-certificate"),
         (["--baseline", "other.json"], "another-baseline"),
+        (["--baseline", "no-such.json"], "unknown-baseline"),
+        (["--baseline", "inria-2023"], "baseline-needs-data"),
         (["--out", "file/below"], "cannot-write"),
         (["--container", "cpu", "--python", "python3"], "not-in-a-container"),
         (["--container", "cpu", "--baseline", "other.json", "--seed", "3"], "not-in-a-container"),

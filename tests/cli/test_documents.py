@@ -19,6 +19,7 @@ from splatfix import __version__
 from splatfix.app.certify import exit_code_of, suggested_options
 from splatfix.app.result import Result, deliver
 from splatfix.certify import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
+from splatfix.certify.baseline import compare
 from splatfix.cli import app
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
@@ -144,7 +145,9 @@ def test_certify(capsys: pytest.CaptureFixture[str]) -> None:
         issued="2026-01-01",
         seconds=9.0,
         skipped=(Skipped("truck", "not there"),),
+        comparison=compare((scene,), {"scenes": [{"scene": "fruit", "result": {"heldout": {"psnr": 3.0}}}]}),
     )
+    assert subject.comparison and subject.comparison.scenes[0].measures[3].baseline == 3.0
     failed = replace(subject, verdict=Verdict.NOT_CERTIFIED)
     for made, machine in ((subject, "h200"), (failed, "h200"), (failed, "rtx-3090-and-5090")):
         facts = facts_of(machine)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,3 +69,14 @@ def test_figures_are_plausible() -> None:
         short = methods()["gsplat-7k"].scenes[scene]
         assert short.psnr < long.psnr and short.seconds is not None and long.seconds is not None
         assert 3 < long.seconds / short.seconds < 10
+
+
+def test_the_page_and_the_help_name_every_method() -> None:
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "commands" / "certify.md").read_text(encoding="utf-8")
+    help_text = (root / "splatfix" / "cli" / "certify.py").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 5]
+    for name, method in methods().items():
+        (row,) = [line for line in rows if f"`{name}`" in line]
+        assert f"| {len(method.scenes)} |" in row and ("shown only" in row) is bool(method.differs)
+        assert re.search(rf"[ ,\"]{name}[,.]", help_text)

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import splatfix
-from splatfix.certify.model import Certificate, KernelCheck, Verdict
+from splatfix.certify.model import Certificate, KernelCheck, Outcome, Verdict
 from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.core.step import Step
 from splatfix.core.words import counted
 from splatfix.facts.model import Facts
 from splatfix.plan.option import Option, Options
 from splatfix.plan.steps import BuildWheel
+from splatfix.report import comparison as baseline
 from splatfix.report.html.markup import Html, badge, details, element, items, join, pairs, table
 from splatfix.report.html.scenes import OUTCOMES, overview, section
 from splatfix.report.html.views import read_views
@@ -27,6 +28,7 @@ _VERDICTS = {
     Verdict.UNDETERMINED: ("unsure", "Undetermined"),
 }
 _REACHED = {True: ("good", "verified"), False: ("bad", "failed"), None: ("none", "not verified")}
+_COMPARED = {Outcome.MET: "good", Outcome.FAILED: "bad", Outcome.NOT_MEASURED: "none"}
 _FITS = {True: ("good", "runs"), False: ("bad", "does not run"), None: ("unsure", "not known")}
 _MEANS = {
     "resolved": "A consistent set of versions exists for this GPU, driver, toolkit and torch.",
@@ -52,6 +54,7 @@ def certificate_page(
         ("what-to-do", "What to do", _options(options)),
         ("levels", "What was verified", _levels(certificate)),
         ("scenes", "Scenes", _scenes(certificate, folder)),
+        ("baseline", baseline.TITLE, _comparison(certificate)),
         ("kernels", "Kernels against float64 references", _kernels(certificate)),
         ("binaries", "Binaries and GPUs", _matrix(matrix)),
         ("environment", "Environment, and how to repeat it", _environment(certificate, facts)),
@@ -188,6 +191,29 @@ def _scenes(certificate: Certificate, folder: Path) -> Html:
             items("ul", (f"{item.scene}: {item.reason}" for item in certificate.skipped)),
         ]
     return join(parts)
+
+
+def _comparison(certificate: Certificate) -> Html:
+    found = certificate.comparison
+    if found is None or not found.scenes:
+        return Html("")
+    rows = [
+        (*row[:-1], badge(_COMPARED[item.outcome], row[-1]))
+        for item, row in zip(found.scenes, baseline.rows(found), strict=True)
+    ]
+    return join(
+        (
+            element(
+                "div",
+                table(baseline.caption(found), baseline.HEADERS, rows),
+                class_="wide",
+                tabindex=0,
+                role="region",
+                aria_label=baseline.TITLE,
+            ),
+            items("ul", baseline.remarks(found), class_="note"),
+        )
+    )
 
 
 def _kernels(certificate: Certificate) -> Html:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.certify import Suite, sample_suite
-from splatfix.certify.levels import MEMORY_TOLERANCE, quality_tolerance
+from splatfix.certify.baseline import MEMORY_TOLERANCE, quality_tolerance
 from splatfix.core.files import read_json
 from splatfix.core.runner import ProcessRunner
 

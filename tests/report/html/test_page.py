@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from splatfix.certify.baseline import compare
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
@@ -200,6 +201,18 @@ def test_matrix_judges_every_gpu() -> None:
     assert rasterizer.code == "sm_86"
     assert [fit.usable for fit in rasterizer.fits] == [False, True]
     assert "3 of 3 fatbins have no code for sm_120" in rasterizer.fits[0].reason
+
+
+def test_the_baseline_beside_it(render: Render, scene: SceneRun) -> None:
+    """Its figures, the verdict, and why what is not judged is not; nothing of it without one."""
+    faster = {**scene.result, "iterations_per_second": 100.0, "machine": {"cpu": HOSTILE, "cores": 2}}
+    comparison = compare((scene,), {"issued": HOSTILE, "scenes": [{"scene": "figurine", "result": faster}]})
+    drawn = render(comparison=comparison)
+    Outline(drawn)
+    section = drawn.partition('id="baseline"')[2].partition("</section>")[0]
+    assert "1.21 it/s (100.00 it/s)" in section and "-99%" in section and "holds" in section
+    assert "speed not judged: another machine" in section
+    assert "<script>alert" not in drawn and 'id="baseline"' not in render()
 
 
 def test_text_has_contrast() -> None:
