@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plan": {"facts", "knowledge", "context", "checks"},
     "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "kernels"},
     "report": set(),  # the data classes only, see DATA_CLASSES
-    "certify": {"facts", "context", "checks"},
+    "certify": {"facts", "knowledge", "context", "checks"},
     "containers": {"certify", "facts"},
     "app": {
         "binaries",
