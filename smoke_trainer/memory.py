@@ -142,6 +142,12 @@ def resident() -> Optional[int]:
         return None
 
 
+def resident_gb() -> Optional[float]:
+    """`resident` in GiB."""
+    held = resident()
+    return None if held is None else held / GIB
+
+
 def reset_host_peak() -> None:
     """Let the peak of resident memory begin anew (Linux: proc_pid_clear_refs(5)); elsewhere nothing happens."""
     with contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.errors import TrainingFailed, UsageError
-from smoke_trainer.memory import PeakMemory
+from smoke_trainer.memory import PeakMemory, resident_gb
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.timing import StepTimer
@@ -192,6 +192,9 @@ class Monitor:
             self._file.write(json.dumps(line) + "\n")
             self._to_board(line)
             self.latest = {name: line[name] for name in ("psnr", "vram_allocated_gb") if name in line}
+        host = held.get("rss_gb", resident_gb())
+        if host is not None:
+            self.latest["rss_gb"] = round(host, 3)
         self._file.flush()
         bad = next(
             (step.plain["iteration"] for step in pending if not math.isfinite(float(step.scalars["loss"]))),

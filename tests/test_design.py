@@ -52,6 +52,7 @@ DATA_CLASSES = {
     "splatfix.checks.model",
     "splatfix.checks.inspection",
     "splatfix.certify.model",
+    "splatfix.certify.progress",  # only words
     "splatfix.plan.option",
     "splatfix.plan.steps",
     "splatfix.install.outcome",

@@ -116,7 +116,8 @@ def run_and_report(
     progress: Callable[[str, Mapping[str, Any]], None] = lambda where, state: None,
     facts: Facts | None = None,
 ) -> tuple[Certificate, Options | None]:
-    """Certify, and write ``certificate.json``, ``.md`` and ``.html`` into the request's folder.
+    """Certify, and write ``certificate.json``, ``.md`` and ``.html`` into the request's folder, as it goes: a run that is
+    killed leaves the latest of them, which says how far it had come.
 
     Returns:
         The certificate, and what :func:`suggested_options` says of it.
@@ -135,7 +136,8 @@ def run_and_report(
     from splatfix.report.html import certificate_page
 
     def write(result: Certificate, known: Facts) -> Options | None:
-        options = suggested_options(result, known)
+        # to look for options takes a while, and is not done while the training waits for it
+        options = None if result.unfinished else suggested_options(result, known)
         document = envelope("certify", exit_code_of(result), certificate.document(result, known, options))
         write_json(request.out / "certificate.json", document)
         write_text(request.out / "certificate.md", markdown(result, options))
@@ -146,7 +148,7 @@ def run_and_report(
         return options
 
     try:
-        result, known = train_and_judge(request, progress, facts)
+        result, known = train_and_judge(request, progress, facts, interim=write)
     except Interrupted as stop:
         if stop.certificate is not None:
             write(*stop.certificate)

@@ -28,7 +28,7 @@ class Verdict(str, Enum):
     CERTIFIED = "certified"
     NOT_CERTIFIED = "not-certified"
     UNDETERMINED = "undetermined"
-    """Nothing failed, but a scene of the user's could not be read, or its run was too short to judge."""
+    """Nothing failed, but a scene of the user's could not be read, its run was too short to judge, or not all was run."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +234,10 @@ class Certificate:
     """SHA-256 of each source file of the trainer and its kernels, as they were handed to the environment."""
     comparison: Comparison | None = None
     """Each scene beside the baseline's, where one was given."""
+    unfinished: bool = False
+    """Written while it ran, to be replaced at its end. Where no splatfix runs any more, it was killed."""
+    under_way: Mapping[str, Any] = field(default_factory=dict)
+    """Of a run that is not finished: what ran, as ``where``, and the trainer's last progress object; empty otherwise."""
 
     @property
     def notes(self) -> tuple[Skipped, ...]:

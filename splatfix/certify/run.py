@@ -14,6 +14,7 @@ import splatfix
 from splatfix.certify import criteria, levels
 from splatfix.certify.baseline import compare
 from splatfix.certify.gpu import gpu_record
+from splatfix.certify.interim import InterimReports, incomplete, so_far
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.model import (
     Certificate,
@@ -33,7 +34,14 @@ from splatfix.certify.prerequisites import (
 )
 from splatfix.certify.repeat import repeats
 from splatfix.certify.resources import no_cuda_error
-from splatfix.certify.trainer import child_variables, sentences, source_digests, stage
+from splatfix.certify.trainer import (
+    FINISHED,
+    child_variables,
+    ended_early,
+    sentences,
+    source_digests,
+    stage,
+)
 from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import usage_error
@@ -77,6 +85,7 @@ def certify(
     progress: Progress = lambda where, state: None,
     facts: Facts | None = None,
     *,
+    interim: Callable[[Certificate, Facts], object] = lambda certificate, facts: None,
     runner: Runner | None = None,
     stage_files: Callable[[Path], Path] = stage,
 ) -> tuple[Certificate, Facts]:
@@ -84,6 +93,7 @@ def certify(
 
     Args:
         facts: of this machine and environment, where they are gathered already.
+        interim: takes the certificate as it is after the kernels, after each scene, and now and then within one.
         stage_files: puts trainer and kernels into a folder and returns the PYTHONPATH entry.
 
     Raises:
@@ -97,11 +107,13 @@ def certify(
     kernels: tuple[KernelCheck, ...] = ()
     sources: dict[str, str] = {}
 
-    def conclude(known: Facts, *, interrupted: bool = False) -> Certificate:
+    def conclude(known: Facts, *, whole: bool) -> Certificate:
         seconds = round(time.monotonic() - started, 1)
-        certificate = _conclude(request, known, kernels, tuple(runs), seconds, interrupted=interrupted)
+        certificate = _conclude(request, known, kernels, tuple(runs), seconds, whole=whole)
         return replace(certificate, sources=sources)
 
+    scenes = request.suite.scenes
+    reports: InterimReports | None = None
     try:
         progress("environment", {})
         facts = facts or gather(request.python)
@@ -113,13 +125,21 @@ def certify(
             progress("kernels", {})
             kernels = check_kernels(processes, request.python, request.device, folder, variables)
             require_device(kernels, request.device)
-            _make_room(request.out, request.suite.scenes)
-            for scene in request.suite.scenes:
-                progress(scene, {})
+            _make_room(request.out, scenes)
+            known = facts
+            reports = InterimReports(
+                len(scenes),
+                lambda: conclude(known, whole=False),
+                lambda certificate: interim(certificate, known),
+            )
+            reports.settled()
+            for number, scene in enumerate(scenes, 1):
+                told = _told(progress, reports, {"scene": number, "scenes": len(scenes)})
                 begun.append(scene)
-                run = _train(processes, request, scene, variables, progress)
+                told(scene, {})
+                run = _train(processes, request, scene, variables, told)
                 if not runs and run.result.get("status") == "ok":
-                    progress(f"{scene}, again", {})
+                    told(f"{scene}, again", {})
                     judged = repeats(
                         processes,
                         _trainer_argv(request, scene),
@@ -131,10 +151,24 @@ def certify(
                     )
                     run = replace(run, criteria=(*run.criteria, judged))
                 runs.append(run)
+                reports.settled()
     except KeyboardInterrupt:
-        partial = (conclude(facts, interrupted=True), facts) if facts is not None and begun else None
+        partial = None
+        if facts is not None and reports is not None and begun:
+            base = conclude(facts, whole=False)
+            partial = incomplete(base, len(scenes), reports.under_way, interrupted=True), facts
         raise Interrupted(request.out, tuple(begun), partial) from None
-    return conclude(facts), facts
+    return conclude(facts, whole=True), facts
+
+
+def _told(progress: Progress, reports: InterimReports, place: Mapping[str, int]) -> Progress:
+    """Progress of one scene, which is the ``scene``-th of ``scenes``, for who watches and for the report."""
+
+    def told(where: str, state: Mapping[str, Any]) -> None:
+        progress(where, {**state, **place})
+        reports.training(where, {**state, **place})
+
+    return told
 
 
 def _conclude(
@@ -144,25 +178,23 @@ def _conclude(
     scenes: tuple[SceneRun, ...],
     seconds: float,
     *,
-    interrupted: bool,
+    whole: bool,
 ) -> Certificate:
-    """Levels and verdict of what was run."""
+    """Levels and verdict of what was run; never certified unless that is the whole suite."""
     # judged for the GPU that trained; any other in the machine says nothing about it
     goal = Goal(device="" if request.device == "cpu" else request.device)
     findings = run_checks(make_context(facts, goal))
     comparison = compare(scenes, request.baseline, request.published)
     proof = levels.evaluate(findings, kernels, scenes, comparison, request.renderer, request.device)
-    reasons = levels.failures(kernels, scenes, proof) if scenes or not interrupted else ()
+    if not whole:
+        proof = so_far(proof, len(scenes), len(request.suite.scenes))
+    reasons = levels.failures(kernels, scenes, proof)
     verdict = Verdict.CERTIFIED
     if reasons:
         verdict = Verdict.NOT_CERTIFIED
-    elif interrupted or any(run.unreadable or run.passed is None for run in scenes):
+    elif not whole or any(run.unreadable or run.passed is None for run in scenes):
         verdict = Verdict.UNDETERMINED
     summary = levels.summarize(verdict, proof, request, scenes, idle_gpu(facts, request.device))
-    if interrupted:
-        summary = (
-            f"Interrupted after {len(scenes)} of {counted(len(request.suite.scenes), 'scene')}. {summary}"
-        )
     return Certificate(
         verdict=verdict,
         summary=summary,
@@ -178,7 +210,6 @@ def _conclude(
         issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         seconds=seconds,
         skipped=request.suite.skipped,
-        interrupted=interrupted,
         comparison=comparison,
     )
 
@@ -228,12 +259,17 @@ def _train(
     folder = make_folder(request.out / scene)
     argv = [*_trainer_argv(request, scene), "--out", str(folder), "--json-progress"]
 
+    latest: dict[str, Any] = {}
+
     def on_line(line: str) -> None:
         if line.startswith("{"):
             try:
-                progress(scene, json.loads(line))
+                said = json.loads(line)
             except ValueError:
                 return  # only looks like JSON; it is in the log
+            if said.get("event") == "progress":
+                latest.update(said)
+                progress(scene, latest)
 
     started = time.monotonic()
     done = runner.run(
@@ -246,7 +282,7 @@ def _train(
     )
     seconds = round(time.monotonic() - started, 1)
     result = _read_result(folder)
-    judged, unreadable = _judge(request, result, done)
+    judged, unreadable = _judge(request, result, done, latest)
     images = sorted(path.relative_to(request.out).as_posix() for path in folder.glob("renders/**/*.png"))
     return SceneRun(
         scene, judged, seconds, result, tuple(images[:MAX_IMAGES]), f"{scene}/trainer.log", unreadable
@@ -258,8 +294,14 @@ def _trainer_argv(request: Request, scene: str) -> list[str]:
     return [*argv, "--renderer", request.renderer, "--device", request.device, "--seed", str(request.seed)]
 
 
-def _judge(request: Request, result: Mapping[str, Any], done: Completed) -> tuple[tuple[Criterion, ...], str]:
-    """The criteria of one run, and the loader's error where a scene of the user's could not be read."""
+def _judge(
+    request: Request, result: Mapping[str, Any], done: Completed, latest: Mapping[str, Any]
+) -> tuple[tuple[Criterion, ...], str]:
+    """The criteria of one run, and the loader's error where a scene of the user's could not be read.
+
+    Args:
+        latest: the trainer's last progress object.
+    """
     error = result.get("error")
     cuda = no_cuda_error(f"{done.stdout}\n{done.stderr}", request.device)
     if "iterations" not in result and any(item.outcome is Outcome.FAILED for item in cuda):
@@ -269,12 +311,10 @@ def _judge(request: Request, result: Mapping[str, Any], done: Completed) -> tupl
         # a bundled scene that cannot be read is our failure
         if request.suite.data is not None and error.get("code") == "unreadable-scene":
             return (Criterion("scene-readable", Outcome.NOT_MEASURED, said, "a readable scene"),), said
-    elif "iterations" in result:
+        return (Criterion("training-finishes", Outcome.FAILED, said, FINISHED),), ""
+    if "iterations" in result:
         return (*criteria.judge(result, request.renderer, request.suite.iterations), *cuda), ""
-    else:
-        said = _last_words(done)
-    required = "a finished training with a result.json"
-    return (Criterion("training-finishes", Outcome.FAILED, said, required),), ""
+    return (ended_early(done, latest),), ""
 
 
 def _read_result(folder: Path) -> dict[str, Any]:
@@ -283,17 +323,6 @@ def _read_result(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def _last_words(done: Completed) -> str:
-    """The trainer's last error line, or its last line of output."""
-    if done.error:
-        return f"The trainer failed: {done.error}."
-    lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("{")]
-    errors = [line for line in lines if line.startswith("error[")]  # followed by lines of advice
-    if errors:
-        return errors[-1].partition(": ")[2].strip()
-    return lines[-1].strip() if lines else (done.why() or "The trainer wrote no result.")
 
 
 def _environment(facts: Facts, scenes: tuple[SceneRun, ...], device: str) -> dict[str, str]:

@@ -10,14 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import splatfix
+from splatfix.certify.model import Criterion, Outcome
+from splatfix.certify.progress import words
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.resources import kernels_folder, smoke_trainer_folder
-from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
 
 LISTING_TIMEOUT = 120.0
+FINISHED = "a finished training with a result.json"
+_SIGNALS = {
+    9: "No program ends itself this way: where memory runs out the kernel ends the one that holds most "
+    "(dmesg and journalctl -k say so), otherwise a person or a batch system did.",
+    11: "Compiled code read or wrote memory that is not its own: an extension that does not fit this torch or driver.",
+    6: "Compiled code gave up; what it said is in the trainer's log.",
+    4: "Compiled code has instructions that this processor lacks.",
+}
+"""What a signal that ended a trainer means, by its number (signal(7))."""
 
 _NOT_CODE = shutil.ignore_patterns("__pycache__", "*.pyc")
 
@@ -91,6 +102,30 @@ def list_scenes(
             exit_code=Exit(document["exit_code"]),
         )
     return document
+
+
+def ended_early(done: Completed, latest: Mapping[str, Any]) -> Criterion:
+    """That a trainer left no result: what ended it, how far it had come, and what it said last.
+
+    Args:
+        latest: its last progress object; empty where it did not come to one.
+    """
+    at = words(latest, left=False)
+    after = f" after {at}" if at else " before its first iteration"
+    number = -(done.returncode or 0)
+    if done.error:
+        return _not_finished(f"The trainer failed{after}: {done.error}.")
+    if number > 0:
+        return _not_finished(f"The trainer was {done.why()}{after}.", _SIGNALS.get(number, ""))
+    lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("{")]
+    errors = [line for line in lines if line.startswith("error[")]  # followed by lines of advice
+    if errors:
+        return _not_finished(errors[-1].partition(": ")[2].strip())
+    return _not_finished(lines[-1].strip() if lines else (done.why() or "The trainer wrote no result."))
+
+
+def _not_finished(said: str, why: str = "") -> Criterion:
+    return Criterion("training-finishes", Outcome.FAILED, said, FINISHED, why)
 
 
 def sentences(error: Mapping[str, Any]) -> str:

@@ -65,10 +65,12 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def handle_signals() -> None:
-    """SIGTERM ends a command as Ctrl-C does; either ends all children first. An ignored Ctrl-C stays ignored."""
+    """SIGTERM and a hang-up end a command as Ctrl-C does; each ends all children first. What was ignored stays so (nohup)."""
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, _interrupt)
 
 
 def _interrupt(_number: int, _frame: object) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     Progress,
@@ -18,17 +18,19 @@ from rich.progress import (
     SpinnerColumn,
     Task,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
 )
 from rich.table import Column
 from rich.text import Text
 
-from splatfix.core.words import counted
+from splatfix.certify.progress import title, words
 from splatfix.plan.steps import InstallStep
 from splatfix.report.console import escape, prose
 
-_TRAINING_EVERY = 15.0  # seconds between two lines where there is no terminal
+_EVERY = 60.0
+"""Seconds between two lines about the same where there is no terminal: a log stays short, and is seen to go on."""
 
 
 @contextmanager
@@ -43,7 +45,7 @@ def one_line(console: Console, title: str) -> Iterator[Callable[[str], None]]:
     def show(text: str) -> None:
         nonlocal said, last
         what, now = text.partition(":")[0], time.monotonic()
-        if what != said or now - last >= _TRAINING_EVERY:
+        if what != said or now - last >= _EVERY:
             console.print(escape(f"{title}: {text}"), soft_wrap=True)
             said, last = what, now
 
@@ -52,63 +54,61 @@ def one_line(console: Console, title: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], None]]:
-    """A callback for the certification: what runs now, and the trainer's own progress object."""
-    if not console.is_terminal:
+    """A callback for the certification: what runs now, and how far it is, as :mod:`splatfix.certify.progress` words it."""
+    if not console.is_terminal or console.is_dumb_terminal:
         yield _plain(console)
         return
-    columns = (
-        TextColumn("{task.description:<12}"),
-        BarColumn(),
-        TextColumn("{task.fields[words]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def show(where: str, state: Mapping[str, Any]) -> None:
-            if where not in tasks:
-                for task in tasks.values():
-                    bars.stop_task(task)
-                tasks[where] = bars.add_task(escape(where), total=None, words="")
-            if state.get("iterations"):
-                bars.update(
-                    tasks[where], total=state["iterations"], completed=state["iteration"], words=words(state)
-                )
-
-        yield show
+    with _Bars(console=console, transient=True) as bars:
+        yield bars.show
 
 
-def words(state: Mapping[str, Any]) -> str:
-    """``120/200, 4.1 it/s, loss 0.0832, 5312 Gaussians``."""
-    parts = [f"{state['iteration']}/{state['iterations']}"]
-    if state.get("seconds"):
-        parts.append(f"{state['iteration'] / state['seconds']:.1f} it/s")
-    if state.get("loss") is not None:
-        parts.append(f"loss {state['loss']:.4f}")
-    if state.get("heldout_psnr") is not None:
-        parts.append(f"held-out {state['heldout_psnr']:.2f} dB")
-    if state.get("gaussians") is not None:
-        parts.append(f"{counted(state['gaussians'], 'Gaussian')}")
-    return ", ".join(parts)
+class _Bars(Progress):
+    """A bar for each thing that ran, and below them what is known of the last: that line may be long, and wraps."""
+
+    def __init__(self, **options: Any) -> None:
+        columns = (
+            TextColumn("{task.description:<12}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+        )
+        self._under_way: dict[str, TaskID] = {}
+        self._words = ""
+        super().__init__(*columns, **options)  # draws already
+
+    def show(self, where: str, state: Mapping[str, Any]) -> None:
+        """See :func:`training`."""
+        if where not in self._under_way:
+            for task in self._under_way.values():
+                self.stop_task(task)
+            self._words = ""
+            self._under_way[where] = self.add_task(escape(title(where, state)), total=None)
+        if said := words(state):
+            self._words = said
+            self.update(self._under_way[where], total=state["iterations"], completed=state["iteration"])
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """See :class:`rich.progress.Progress`."""
+        yield self.make_tasks_table(self.tasks)
+        if self._words:
+            yield Text(self._words, overflow="fold")
 
 
 def _plain(console: Console) -> Callable[[str, Mapping[str, Any]], None]:
+    """A line when something begins, one a minute, and one for the last iteration."""
     last: dict[str, float] = {}
 
     def show(where: str, state: Mapping[str, Any]) -> None:
-        now = time.monotonic()
+        now, said = time.monotonic(), words(state)
         if where not in last:
-            console.print(f"{escape(where)} ...", soft_wrap=True)
+            console.print(escape(f"{title(where, state)} ..."), soft_wrap=True)
             last[where] = now
-        elif state.get("iterations") and now - last[where] >= _TRAINING_EVERY:
-            console.print(escape(f"{where}: {words(state)}"), soft_wrap=True)
+        elif said and (now - last[where] >= _EVERY or state["iteration"] == state["iterations"]):
+            console.print(escape(f"{title(where, state)}: {said}"), soft_wrap=True)
             last[where] = now
 
     return show
 
-
-_INSTALL_EVERY = 60.0
-"""Seconds between two lines about the same action where there is no terminal: a log stays short, and is seen to go on."""
 
 _Key = tuple[str, str]
 
@@ -116,7 +116,7 @@ _Key = tuple[str, str]
 class InstallProgress:
     """A listener for :func:`splatfix.install.execute` that writes to ``console`` (standard error)."""
 
-    def __init__(self, console: Console, *, verbose: bool = False, every: float = _INSTALL_EVERY) -> None:
+    def __init__(self, console: Console, *, verbose: bool = False, every: float = _EVERY) -> None:
         """``every`` so many seconds an action that is still under way says so, where no line of the terminal can live."""
         self._console = console
         self._verbose = verbose

@@ -342,5 +342,6 @@ class TestInterrupted:
             True,
             [],
         )
-        assert document["summary"].startswith("Interrupted after 0 of 3 scenes.")
+        assert document["summary"].startswith("Interrupted after 0 of 3 scenes, in courtyard (scene 1 of 3)")
+        assert document["unfinished"] is False
         assert "UNDETERMINED" in (out / "certificate.md").read_text(encoding="utf-8")

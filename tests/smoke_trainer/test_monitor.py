@@ -17,6 +17,7 @@ from smoke_trainer.metrics import Loss
 from smoke_trainer.monitor import Monitor
 from smoke_trainer.progress import show_progress, summary
 from smoke_trainer.train import train
+from splatfix.certify.progress import words
 
 
 class Board:
@@ -131,10 +132,23 @@ STATE = {
 }
 
 
+PLAIN = "iteration 5 of 9, 2.5 it/s, loss 0.2500, PSNR 21.50 dB, 77 Gaussians, 0:02 left"
+
+
 def test_the_progress_line_says_what_is_known():
-    assert summary(STATE) == "2.50 it/s  loss 0.2500  PSNR 21.50  77 Gaussians"
-    full = dict(STATE, heldout_psnr=20.25, vram_allocated_gb=1.234)
-    assert summary(full).endswith("held-out 20.25 dB  77 Gaussians  VRAM 1.23 GiB")
+    assert summary(STATE) == PLAIN
+    full = dict(STATE, heldout_psnr=20.25, vram_allocated_gb=1.234, rss_gb=2.0)
+    assert summary(full).endswith(
+        "held-out 20.25 dB, 77 Gaussians, VRAM 1.23 GiB, host memory 2.00 GiB, 0:02 left"
+    )
+
+
+@pytest.mark.parametrize("left", [0, 4, 3600 * 2.5 * 30])
+def test_splatfix_says_it_in_the_same_words(left):
+    """The trainer is staged alone, and cannot share the function."""
+    state = dict(STATE, iterations=5 + int(left), gaussians=1, heldout_psnr=20.25, rss_gb=0.456)
+    assert summary(state) == words(state)
+    assert summary(dict(state, psnr=None, loss=None)) == words(dict(state, psnr=None, loss=None))
 
 
 def test_progress_off_a_terminal_is_a_plain_line_now_and_then(capsys, monkeypatch):
@@ -143,7 +157,7 @@ def test_progress_off_a_terminal_is_a_plain_line_now_and_then(capsys, monkeypatc
         for iteration in range(1, 10):
             show(dict(STATE, iteration=iteration, **({"heldout_psnr": 20.0} if iteration == 4 else {})))
     told = capsys.readouterr().err.splitlines()
-    assert [line.split("/")[0].strip() for line in told] == ["1", "4", "9"]
+    assert [line.split()[1] for line in told] == ["1", "4", "9"]
     assert "held-out" not in told[0] and "held-out 20.00 dB" in told[2]
 
 
@@ -161,7 +175,7 @@ def test_progress_on_a_terminal_is_one_live_line(monkeypatch):
     with show_progress(as_json=False) as show:
         show(STATE)
         show(dict(STATE, iteration=9))
-    assert "9/9" in screen.getvalue() and "21.50" in screen.getvalue()
+    assert "9 of 9" in screen.getvalue() and "21.50" in screen.getvalue()
 
 
 def test_a_terminal_without_rich_gets_plain_lines(monkeypatch, capsys):
@@ -170,6 +184,4 @@ def test_a_terminal_without_rich_gets_plain_lines(monkeypatch, capsys):
     assert progress._rich_console() is None
     with show_progress(as_json=False) as show:
         show(STATE)
-    assert (
-        capsys.readouterr().err == "     5/9  2.50 it/s  loss 0.2500  PSNR 21.50  77 Gaussians  0:02 left\n"
-    )
+    assert capsys.readouterr().err == f"{PLAIN}\n"

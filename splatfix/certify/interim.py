@@ -1,0 +1,96 @@
+"""Certificates of a run that has not come to its end: written while it runs, or because somebody ended it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from splatfix.certify.model import Certificate
+from splatfix.certify.progress import title, words
+from splatfix.core.proof import Rung, RungName
+from splatfix.core.words import counted
+
+EVERY = 10.0
+"""Seconds between two reports within a scene, at least."""
+SHARE = 50
+"""A report that took long to write is not written again before so many times as long: it costs 2 % at most."""
+
+
+def incomplete(
+    base: Certificate, scenes: int, under_way: Mapping[str, Any], *, interrupted: bool
+) -> Certificate:
+    """A certificate of what was done so far, which says so.
+
+    Args:
+        base: the certificate of the scenes that are done.
+        scenes: as many as are to be trained.
+        under_way: what ran: ``where``, and the trainer's last progress object.
+        interrupted: it has ended; otherwise it goes on, and this report is to be replaced.
+    """
+    done, where = len(base.scenes), str(under_way.get("where", ""))
+    at = words(under_way, left=False)
+    last = f", in {title(where, under_way)}{f' at {at}' if at else ''}" if where else ""
+    after = f"after {done} of {counted(scenes, 'scene')}{last}."
+    if interrupted:
+        said = f"Interrupted {after}"
+    else:
+        said = f"Not finished: written {after} If no splatfix runs any more, it was killed."
+    return replace(
+        base,
+        summary=f"{said} {base.summary}",
+        interrupted=interrupted,
+        unfinished=not interrupted,
+        under_way=under_way,
+    )
+
+
+def so_far(proof: tuple[Rung, ...], done: int, scenes: int) -> tuple[Rung, ...]:
+    """The levels of a run that has trained only some of its scenes: what is true of all of them is not verified yet."""
+    found = []
+    for rung in proof:
+        of_all = rung.name in (RungName.TRAINS, RungName.REPRODUCES)
+        if of_all and not done:
+            rung = Rung(rung.name, None, "no scene was trained to its end yet")
+        elif of_all and rung.reached:
+            rung = Rung(rung.name, None, f"{done} of {counted(scenes, 'scene')} so far; {rung.shown_by}")
+        found.append(rung)
+    return tuple(found)
+
+
+class InterimReports:
+    """Writes a report after the kernels, after each scene, and now and then within one: a killed run leaves the latest."""
+
+    def __init__(
+        self,
+        scenes: int,
+        conclude: Callable[[], Certificate],
+        write: Callable[[Certificate], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``conclude`` makes the certificate of the scenes that are done."""
+        self._scenes, self._conclude, self._write, self._clock = scenes, conclude, write, clock
+        self._base: Certificate | None = None
+        self._next = 0.0
+        self.under_way: dict[str, Any] = {}
+        """What runs, as in :class:`~splatfix.certify.model.Certificate`."""
+
+    def settled(self) -> None:
+        """The kernels, or one more scene, are done."""
+        self.under_way, self._base = {}, self._conclude()
+        self._report()
+
+    def training(self, where: str, state: Mapping[str, Any]) -> None:
+        """A training began, or came further."""
+        known = self.under_way if self.under_way.get("where") == where else {}
+        self.under_way = {**known, **state, "where": where}
+        if self._base is not None and self._clock() >= self._next:
+            self._report()
+
+    def _report(self) -> None:
+        assert self._base is not None
+        began = self._clock()
+        self._write(incomplete(self._base, self._scenes, self.under_way, interrupted=False))
+        ended = self._clock()
+        self._next = ended + max(EVERY, SHARE * (ended - began))

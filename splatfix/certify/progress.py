@@ -1,0 +1,53 @@
+"""How far a training is, in words: the same on a terminal, in a log, in a report, and of a trainer that died."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from splatfix.certify.measured import number
+from splatfix.core.words import counted
+
+
+def title(where: str, state: Mapping[str, Any]) -> str:
+    """``study (scene 2 of 3)``; what is no scene, such as the kernels, as it is."""
+    return f"{where} (scene {state['scene']} of {state['scenes']})" if "scenes" in state else where
+
+
+def words(state: Mapping[str, Any], *, left: bool = True) -> str:
+    """``iteration 120 of 200, 4.1 it/s, loss 0.0832, PSNR 21.30 dB, held-out 20.91 dB, 5312 Gaussians,
+    host memory 0.41 GiB, 0:20 left``, without what is not known; "" where not even the iteration is.
+
+    Args:
+        state: the trainer's progress object. PSNR is of the training view of the latest recorded iteration; VRAM is
+            what tensors hold, host memory what is resident.
+        left: also the time that is left, by the speed so far.
+    """
+    found = {name: number(value) for name, value in state.items()}
+    done, whole = found.get("iteration"), found.get("iterations")
+    if done is None or whole is None:
+        return ""
+    parts = [f"iteration {done:.0f} of {whole:.0f}"]
+    for name, form in (
+        ("iterations_per_second", "{:.1f} it/s"),
+        ("loss", "loss {:.4f}"),
+        ("psnr", "PSNR {:.2f} dB"),
+        ("heldout_psnr", "held-out {:.2f} dB"),
+    ):
+        value = found.get(name)
+        parts += [] if value is None else [form.format(value)]
+    count, speed = found.get("gaussians"), found.get("iterations_per_second")
+    parts += [] if count is None else [counted(count, "Gaussian")]
+    for name, what in (("vram_allocated_gb", "VRAM"), ("rss_gb", "host memory")):
+        value = found.get(name)
+        parts += [] if value is None else [f"{what} {value:.2f} GiB"]
+    if left and speed and whole > done:
+        parts.append(f"{duration((whole - done) / speed)} left")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """``0:20``, ``1:02:05``."""
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{left:02d}" if hours else f"{minutes}:{left:02d}"

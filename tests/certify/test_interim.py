@@ -1,0 +1,210 @@
+"""Reports of runs that did not come to their end: what a killed splatfix and a killed trainer leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.app.certify import exit_code_of, run_and_report
+from splatfix.certify import SUITES, Certificate, Outcome, Request, Verdict, certify
+from splatfix.certify.interim import EVERY, SHARE, InterimReports, incomplete
+from splatfix.certify.trainer import ended_early
+from splatfix.core.errors import Exit
+from splatfix.core.proof import RungName
+from splatfix.core.runner import Completed
+from splatfix.facts import Facts
+from tests.certify.conftest import SHORT, RecordedKernels, RecordedTrainer, sabotage
+
+STATE = {"scene": 2, "scenes": 3, "iteration": 120, "iterations": 200, "loss": 0.25, "rss_gb": 0.5}
+
+
+def reports_of(out: Path, known: Facts, **results: dict[str, Any]) -> tuple[list[Certificate], Certificate]:
+    seen: list[Certificate] = []
+    last, _ = certify(
+        Request(sys.executable, SUITES["quick"], out),
+        facts=known,
+        interim=lambda certificate, facts: seen.append(certificate),
+        runner=RecordedTrainer(**results),
+    )
+    return seen, last
+
+
+def test_a_report_after_the_kernels_and_after_each_scene(tmp_path: Path, known: Facts) -> None:
+    seen, last = reports_of(tmp_path, known)
+    assert [len(item.scenes) for item in seen] == [0, 1, 2, 3]
+    for item in seen:
+        reached = {rung.name: rung.reached for rung in item.proof}
+        assert (item.verdict, item.unfinished, item.interrupted) == (Verdict.UNDETERMINED, True, False)
+        assert reached[RungName.COMPUTES] is True and reached[RungName.TRAINS] is None
+        assert exit_code_of(item) is Exit.UNDETERMINED
+    assert seen[1].summary.startswith(
+        "Not finished: written after 1 of 3 scenes. If no splatfix runs any more, it was killed. "
+    )
+    assert (last.verdict, last.unfinished, last.under_way) == (Verdict.CERTIFIED, False, {})
+
+
+def test_a_scene_that_failed_stays_a_failure(tmp_path: Path, known: Facts) -> None:
+    seen, last = reports_of(tmp_path, known, courtyard={"iterations": 200})
+    assert seen[0].verdict is Verdict.UNDETERMINED and not seen[0].reasons
+    assert [item.verdict for item in [*seen[1:], last]] == [Verdict.NOT_CERTIFIED] * 4
+    assert all(reason.startswith("courtyard: ") for reason in seen[1].reasons)
+
+
+def test_within_a_scene_not_too_often(tmp_path: Path, known: Facts) -> None:
+    _, base = reports_of(tmp_path, known)
+    now, cost = 100.0, 0.0
+    written: list[Certificate] = []
+
+    def write(certificate: Certificate) -> None:
+        nonlocal now
+        written.append(certificate)
+        now += cost
+
+    reports = InterimReports(3, lambda: dataclasses.replace(base, scenes=base.scenes[:1]), write, lambda: now)
+    reports.training("study", STATE)
+    assert not written, "there is nothing to report yet"
+    reports.settled()
+    for second in range(25):
+        now = 100.0 + second
+        reports.training("study", {**STATE, "iteration": second})
+    assert [item.under_way.get("iteration") for item in written] == [None, EVERY, 2 * EVERY]
+    assert written[-1].summary.startswith(
+        "Not finished: written after 1 of 3 scenes, in study (scene 2 of 3) at iteration 20 of 200, "
+        "loss 0.2500, host memory 0.50 GiB. If no splatfix runs any more, it was killed. "
+    )
+    now, cost = 200.0, 1.0
+    reports.settled()
+    for _ in range(SHARE + 5):
+        reports.training("figurine", {"scene": 3, "scenes": 3})
+        now += 1.0
+    assert len(written) == 5, "a slow report is written less often"
+    assert written[-1].under_way == {"where": "figurine", "scene": 3, "scenes": 3}, "nothing of study's"
+
+
+def test_ctrl_c_says_how_far_it_came(tmp_path: Path, known: Facts) -> None:
+    _, base = reports_of(tmp_path, known)
+    found = incomplete(base, 5, {"where": "study", **STATE}, interrupted=True)
+    assert (found.interrupted, found.unfinished) == (True, False)
+    assert found.summary.startswith(
+        "Interrupted after 3 of 5 scenes, in study (scene 2 of 3) at iteration 120"
+    )
+
+
+@pytest.mark.parametrize(
+    ("done", "measured", "why"),
+    [
+        (
+            Completed(("t",), -9, '{"x": 1}\na warning', "", 1.0),
+            "The trainer was ended by SIGKILL after iteration 120 of 200, loss 0.2500, host memory 0.50 GiB.",
+            "dmesg",
+        ),
+        (
+            Completed(("t",), -11, "", "", 1.0),
+            "The trainer was ended by SIGSEGV after iteration 120",
+            "extension",
+        ),
+        (Completed(("t",), None, "", "", 1.0, "no answer within 9 s"), "no answer within 9 s", ""),
+        (Completed(("t",), 1, "a\nerror[x]: all is lost\n  hint: y\n", "", 1.0), "all is lost", ""),
+    ],
+    ids=["SIGKILL", "SIGSEGV", "hang", "error"],
+)
+def test_how_a_trainer_without_a_result_ended(done: Completed, measured: str, why: str) -> None:
+    found = ended_early(done, STATE)
+    assert (found.code, found.outcome) == ("training-finishes", Outcome.FAILED)
+    assert measured in found.measured and why in found.why and bool(why) == bool(found.why)
+    assert "before its first iteration" in ended_early(Completed(("t",), -9, "", "", 1.0), {}).measured
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_trainer_that_the_system_kills(tmp_path: Path, known: Facts) -> None:
+    """Killed at iteration 25, as by the kernel where memory runs out."""
+    killed = sabotage(
+        "smoke_trainer/train.py",
+        "_step = train_step\n"
+        "def train_step(run, iteration):\n"
+        "    import os, signal, time\n"
+        "    if iteration == 25:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    _step(run, iteration)\n",
+    )
+    certificate, _ = certify(
+        Request(sys.executable, SHORT, tmp_path), facts=known, runner=RecordedKernels(), stage_files=killed
+    )
+    (reason,) = certificate.reasons
+    assert reason.startswith("figurine: training-finishes: The trainer was ended by SIGKILL after iteration ")
+    assert "Gaussians" in reason and reason.endswith("otherwise a person or a batch system did.")
+
+
+def trainers_of(out: Path) -> list[str]:
+    """The command lines of trainers that write below this folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            found.append(path.read_bytes().decode(errors="replace"))
+    return [words for words in found if "smoke_trainer" in words and str(out) in words]
+
+
+@contextlib.contextmanager
+def training_study(out: Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A real certification, in the midst of its second scene."""
+    argv = [sys.executable, "-m", "splatfix", "certify", "--suite", "quick", "--iterations", "60"]
+    process = subprocess.Popen([*argv, "--out", str(out)], text=True, **options)
+    try:
+        deadline = time.monotonic() + 240
+        while (
+            not (out / "study" / "metrics.jsonl").is_file() or not (out / "study/metrics.jsonl").read_text()
+        ):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_a_killed_splatfix_leaves_a_report(number: signal.Signals, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    out = tmp_path / "report"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with training_study(out, **quiet) as process:
+        assert trainers_of(out)
+        process.send_signal(number)
+        assert process.wait(timeout=60) == (-9 if number is signal.SIGKILL else 130)
+    waiting_until = time.monotonic() + 30
+    while trainers_of(out):
+        assert time.monotonic() < waiting_until, "the trainer outlives its parent"
+        time.sleep(0.05)
+    document = json.loads((out / "certificate.json").read_text(encoding="utf-8"))
+    killed = number is signal.SIGKILL
+    assert (document["unfinished"], document["interrupted"]) == (killed, not killed)
+    assert (document["verdict"], document["exit_code"]) == ("undetermined", 3)
+    assert [item["scene"] for item in document["scenes"]] == ["courtyard"]
+    assert document["scenes"][0]["result"]["heldout"]["psnr"] > 0
+    told = "Not finished: written after 1 of 3 scenes" if killed else "Interrupted after 1 of 3 scenes"
+    assert document["summary"].startswith(told)
+    for name in ("certificate.md", "certificate.html"):
+        assert told in (out / name).read_text(encoding="utf-8")
+    assert not list(out.glob(".certificate*")), "no half-written file"
+
+
+def test_the_finished_report_replaces_the_interim_ones(tmp_path: Path, known: Facts) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("splatfix.certify.run.ProcessRunner", RecordedTrainer)
+        result, _ = run_and_report(Request(sys.executable, SUITES["quick"], tmp_path), facts=known)
+    document = json.loads((tmp_path / "certificate.json").read_text(encoding="utf-8"))
+    assert (document["unfinished"], document["verdict"]) == (False, result.verdict.value)
+    assert not (tmp_path / "previous").exists()
