@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 GIB = float(1 << 30)
-SETTLED_AFTER = 20  # iterations: by then Adam's moments exist and the allocator's cache is warm
 MOST_MOMENTS = 300  # of a run, whose every pair is compared
 
 
@@ -28,8 +27,6 @@ class PeakMemory:
         self._peak_rss = 0
         self._used_share: Optional[float] = None
         self._unexplained: List[Tuple[int, int]] = []
-        self._settled: Optional[int] = None
-        self.creep = 0
         # When the GPU is full, Windows spills to host memory; a Linux driver refuses instead.
         self.spill: Optional[int] = 0 if self._cuda and under_wsl() else None
 
@@ -54,8 +51,10 @@ class PeakMemory:
             self._peaks[phase] = {key: max(now[key], before[key]) for key in now}
 
     def sample(self, iteration: int, explained: int) -> Dict[str, float]:
-        """Current memory in GiB: resident on a CPU; on CUDA allocated and reserved, the growth since SETTLED_AFTER
-        iterations, and under WSL2 what has spilled. `explained`: bytes of the model, its moments and cached images."""
+        """Current memory in GiB: resident on a CPU; on CUDA allocated and reserved, and under WSL2 what has spilled.
+
+        `explained`: bytes of the model, its moments and cached images.
+        """
         if not self._cuda:
             held = resident()
             if held is None:
@@ -64,18 +63,10 @@ class PeakMemory:
             return {"rss_gb": held / GIB}
         allocated = int(torch.cuda.memory_allocated(self._device))
         reserved = int(torch.cuda.memory_reserved(self._device))
-        if self._settled is None and iteration >= SETTLED_AFTER:
-            self._settled = allocated
         self._unexplained.append((iteration, allocated - explained))
         free, total = torch.cuda.mem_get_info(self._device)
         self._used_share = max(self._used_share or 0.0, 1.0 - free / total)
-        creep = max(0, allocated - (self._settled if self._settled is not None else allocated))
-        self.creep = max(self.creep, creep)
-        series = {
-            "vram_allocated_gb": allocated / GIB,
-            "vram_reserved_gb": reserved / GIB,
-            "vram_creep_gb": creep / GIB,
-        }
+        series = {"vram_allocated_gb": allocated / GIB, "vram_reserved_gb": reserved / GIB}
         if self.spill is not None:
             spilled = spilled_bytes(reserved, free, total)
             self.spill = max(self.spill, spilled)
@@ -90,7 +81,7 @@ class PeakMemory:
         """
         cuda = None
         if self._cuda:
-            cuda = dict(self._peaks, creep=self.creep, spill=self.spill, used_share=self._used_share)
+            cuda = dict(self._peaks, spill=self.spill, used_share=self._used_share)
         rss = peak_rss()
         return {
             "rss": None if rss is None else max(rss, self._peak_rss),
@@ -164,14 +155,27 @@ def host_peak() -> Optional[int]:
     return found[0] if found else None
 
 
-def memory_limit() -> Optional[int]:
-    """Bytes that this process may use: the machine's, or its control group's where that is less."""
+def memory_limit(root: Path = Path("/")) -> Optional[int]:
+    """Bytes that this process may use: the machine's, or less where its control group or one above that has a limit.
+
+    What splatfix.facts.machine.resources tells of a machine; the trainer is staged without that, and a test compares them.
+    """
     if not hasattr(os, "sysconf"):
         return None
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+    mount, name = root / "sys/fs/cgroup", "memory.max"
+    if not (mount / "cgroup.controllers").exists():  # version 1
+        mount, name = mount / "memory", "memory.limit_in_bytes"
+    group = ""
+    with contextlib.suppress(OSError):  # no control groups
+        for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            controllers, _, path = line.partition(":")[2].partition(":")
+            if "memory" in controllers.split(",") if mount.name == "memory" else not controllers:
+                group = path
+    parts = [part for part in group.split("/") if part not in ("", "..")]
+    for depth in range(len(parts) + 1):
         with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
-            total = min(total, int(Path(name).read_text(encoding="ascii")))
+            total = min(total, int(mount.joinpath(*parts[:depth], name).read_text(encoding="ascii")))
     return int(total)
 
 

@@ -153,7 +153,7 @@ def no_scene(root: Path, closed: str = "") -> SceneError:
             paths = [shlex.quote(str(path)) for path in (workspace, folder)]
             command = "colmap automatic_reconstructor --workspace_path {} --image_path {}".format(*paths)
             return SceneError(
-                f"{folder} holds {len(photos)} photos, but {root} has no camera poses",
+                f"{folder} holds {len(photos)} photo{'' if len(photos) == 1 else 's'}, but {root} has no camera poses",
                 "training needs to know where each photo was taken; structure from motion finds that out",
                 f"{'run' if shutil.which('colmap') else 'install COLMAP, then run'}: {command}",
             )

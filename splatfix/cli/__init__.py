@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from splatfix.cli import certify, diagnose, install, process, report
+from splatfix.core.errors import Exit
 
 FIND, FIX, PROVE = "Find out what is wrong", "Make it right", "Show that it trains"
 
@@ -107,8 +108,11 @@ def main() -> None:
     exit_on_broken_pipe()
     use_plain_signs_where_needed()
     try:
-        # standalone, typer itself shows wrong usage, as text
-        code = app(prog_name="splatfix", standalone_mode=not process.wants_json())
+        # standalone, typer itself shows wrong usage, as text, and ends with 2
+        alone = not (process.wants_json() or process.for_monitoring())
+        code = app(prog_name="splatfix", standalone_mode=alone)
+        if code == process.INTERRUPTED and process.for_monitoring():
+            code = Exit.UNDETERMINED
         sys.exit(code if isinstance(code, int) else 0)
     except process.UsageError as error:
         process.end_with(process.usage_error_of(error.format_message()))  # type: ignore[attr-defined]

@@ -91,12 +91,22 @@ def end_with(problem: SplatfixError) -> NoReturn:
     from splatfix.app.result import deliver_error
 
     problem.todo = tuple(naming_python(item, sys.argv) for item in problem.todo)
+    if for_monitoring():
+        problem.exit_code = Exit.UNDETERMINED
     sys.exit(deliver_error(problem, command_name(sys.argv[1:]), as_json=wants_json()))
 
 
 def wants_json() -> bool:
     """``--json`` was typed. Read from the words themselves: wrong usage ends a command before its options are parsed."""
     return "--json" in _own_words(sys.argv[1:])
+
+
+def for_monitoring() -> bool:
+    """``certify --exit-codes monitoring`` was typed: whatever keeps it from a verdict is 3, unknown, because a monitoring system
+    takes 1 for a warning, and 2 and what is above 3 for critical. Read from the words, as :func:`wants_json` does."""
+    typed = sys.argv[1:]
+    asked = ("--exit-codes", "monitoring") in pairwise(typed) or "--exit-codes=monitoring" in typed
+    return asked and command_name(typed) == "certify"
 
 
 def command_name(typed: list[str]) -> str:

@@ -113,6 +113,14 @@ def test_no_scene_and_no_folder_are_errors(tmp_path):
     assert layout_of(tmp_path) is None
 
 
+@pytest.mark.parametrize(("count", "said"), [(1, "holds 1 photo, but"), (2, "holds 2 photos, but")])
+def test_photos_without_poses_are_counted(tmp_path, count, said):
+    for number in range(count):
+        (tmp_path / f"{number}.jpg").write_bytes(b"")
+    with pytest.raises(SceneError, match=said):
+        survey(tmp_path)
+
+
 def test_locate_finds_by_name_or_lists_the_others(data):
     assert locate("lego", data).folder == data / "nerf_synthetic" / "lego"
     with pytest.raises(SceneError, match="bicycle not found in") as caught:

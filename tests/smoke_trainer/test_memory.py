@@ -62,17 +62,16 @@ def test_peaks_of_training_and_evaluation_are_kept_apart(cuda: Allocator):
     assert report["eval"] == {"allocated": 5 * GIB, "reserved": 6 * GIB}
 
 
-def test_creep_counts_from_the_settled_baseline(cuda: Allocator):
+def test_growth_is_what_the_model_does_not_explain(cuda: Allocator):
     peaks = PeakMemory(CUDA)
-    cuda.use(1.0, 1.0)
-    assert peaks.sample(10, 0)["vram_creep_gb"] == 0.0
-    cuda.use(2.0, 2.5)
-    assert peaks.sample(20, 0) == {"vram_allocated_gb": 2.0, "vram_reserved_gb": 2.5, "vram_creep_gb": 0.0}
-    cuda.use(2.75, 3.0)
-    assert peaks.sample(30, 0)["vram_creep_gb"] == 0.75
-    cuda.use(1.5, 3.0)
-    assert peaks.sample(40, 0)["vram_creep_gb"] == 0.0
-    assert peaks.as_json()["cuda"]["creep"] == 0.75 * GIB
+    for iteration in range(10, 210, 10):
+        model, kept = iteration / 100, iteration / 1000  # GiB
+        cuda.use(model + kept, 4.0)
+        assert peaks.sample(iteration, int(model * GIB)) == {
+            "vram_allocated_gb": pytest.approx(model + kept),
+            "vram_reserved_gb": 4.0,
+        }
+    assert peaks.as_json()["growth"]["per_1000"] == pytest.approx(GIB, rel=1e-6)
 
 
 def test_spill_is_seen_under_windows_only(cuda: Allocator, monkeypatch: pytest.MonkeyPatch):

@@ -91,7 +91,7 @@ def test_tensorboard_forgets_what_a_resumed_run_does_again(short_run):
 
 def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
     monitor = Monitor(tmp_path, torch.device("cpu"), tensorboard=True)
-    memory = {"vram_allocated_gb": 1.5, "vram_reserved_gb": 2.0, "vram_creep_gb": 0.25}
+    memory = {"vram_allocated_gb": 1.5, "vram_reserved_gb": 2.0}
     monitor.memory.sample = lambda iteration, explained: memory  # type: ignore[method-assign]
     monitor.timer.start()
     one = torch.tensor(0.5)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +75,46 @@ def test_a_version_1_group_without_limit_is_none(machine_of: MachineOf) -> None:
     }
     found = resources.probe(machine_of(files=files))
     assert found.memory_total == 64 * GIB
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"proc/self/cgroup": "0::/jobs/one\n", "sys/fs/cgroup/jobs/memory.max": "1048576\n"},
+        {"proc/self/cgroup": "0::/../jobs/one\n", "sys/fs/cgroup/jobs/one/memory.max": "2097152\n"},
+        {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"},
+        {
+            "proc/self/cgroup": "4:hugetlb,memory:/docker/abc\n0::/other\n",
+            "sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes": "4194304\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        },
+        {"proc/self/cgroup": "4:memory:/x\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "3145728\n"},
+    ],
+    ids=["no groups", "above", "own", "max", "version 1", "version 1, mount"],
+)
+@pytest.mark.skipif(not hasattr(os, "sysconf"), reason="sysconf(3)")
+def test_the_limit_of_the_trainer_is_the_one_that_a_diagnosis_finds(
+    files: dict[str, str], tmp_path: Path, machine_of: MachineOf
+) -> None:
+    """Two readers of the same files, because the trainer runs without splatfix."""
+    memory = pytest.importorskip("smoke_trainer.memory")
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if files and "memory/" not in "".join(files):
+        files = {**files, "sys/fs/cgroup/cgroup.controllers": "cpu memory\n"}
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    known = {f"/{name}": content for name, content in files.items()}
+    known["/proc/meminfo"] = f"MemTotal: {total // 1024} kB\n"
+    assert memory.memory_limit(tmp_path) == resources.probe(machine_of(files=known)).memory_total
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+def test_both_find_the_limit_of_this_machine() -> None:
+    memory = pytest.importorskip("smoke_trainer.memory")
+    found = resources.probe(LiveSystem()).memory_total
+    assert found is not None and memory.memory_limit() == pytest.approx(found, abs=4096)
 
 
 MUSL = {"returncode": 1, "stderr": "musl libc (x86_64)\nVersion 1.2.5\nDynamic Program Loader\n"}
