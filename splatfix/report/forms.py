@@ -10,6 +10,7 @@ from xml.etree import ElementTree  # only written, never parsed  # nosec B405
 
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Verdict
 from splatfix.core.visible import visible
+from splatfix.report import appendix
 
 _SKIPPED = (Outcome.NOT_MEASURED, Outcome.UNDETERMINED)
 
@@ -168,4 +169,9 @@ def _without_home(text: str) -> str:
     return text if home in ("/", "") else text.replace(home, "~")
 
 
-FORMS: Mapping[str, Callable[[Certificate], str]] = {"junit": junit, "prometheus": prometheus, "issue": issue}
+FORMS: Mapping[str, Callable[[Certificate], str]] = {
+    "junit": junit,
+    "prometheus": prometheus,
+    "issue": issue,
+    "appendix": appendix.markdown,
+}
