@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plan": {"facts", "knowledge", "context", "checks"},
     "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "kernels"},
     "report": set(),  # the data classes only, see DATA_CLASSES
+    "attest": set(),
     "certify": {"facts", "knowledge", "context", "checks"},
     "containers": {"certify", "facts"},
     "app": {
@@ -36,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "checks",
         "plan",
         "install",
+        "attest",
         "certify",
         "containers",
         "report",
@@ -51,6 +53,7 @@ DATA_CLASSES = {
     "splatfix.context.model",
     "splatfix.checks.model",
     "splatfix.checks.inspection",
+    "splatfix.attest.model",
     "splatfix.certify.model",
     "splatfix.certify.progress",  # only words
     "splatfix.plan.option",

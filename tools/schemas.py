@@ -19,6 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from splatfix.attest.model import Verification
 from splatfix.certify.model import Certificate, KernelCheck
 from splatfix.certify.monitor import Summary
 from splatfix.checks.model import Finding
@@ -162,6 +163,14 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "cache clear": {"folder": str, "removed": int},
     "verify": {"device": str, "kernels": list[KernelCheck]},
     "certify": {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts},
+    "report sign": {"signature": str, "key": str},
+    "report verify": {
+        "folder": str,
+        "holds": bool,
+        **typing.get_type_hints(Verification),
+        "vouched_for": list[str],
+        "not_vouched_for": list[str],
+    },
     "report show": {
         "file": str,
         "issued_by": str,

@@ -14,6 +14,8 @@ from splatfix.core.errors import Exit, usage_error
 from splatfix.core.step import Step, run, say
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from splatfix.certify import Certificate, Request
     from splatfix.facts import Facts
     from splatfix.knowledge.published import Method
@@ -38,6 +40,10 @@ class CertifyRequest:
     verbose: bool = False
     monitoring: bool = False
     """Exit codes as monitoring systems read them."""
+    sign: Path | None = None
+    """The private key to sign the report with."""
+    appendix: bool = False
+    """Also write an artifact-evaluation appendix."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +66,22 @@ def certify(asked: CertifyRequest) -> Result:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
     from splatfix import facts
+    from splatfix.app.attest import open_key, sign_report
+    from splatfix.attest.dsse import ENVELOPE
+    from splatfix.attest.report import require_key_elsewhere, require_room
     from splatfix.certify import Request, data_suite, device_for, require_gpu, sample_suite
-    from splatfix.report import certificate, console
+    from splatfix.core.files import write_text
+    from splatfix.report import appendix, certificate, console, verification
     from splatfix.report.field_report import markdown
     from splatfix.report.forms import FORMS
     from splatfix.report.progress import training
 
     method = _published(asked)
     with on_interrupt(_interrupted):
+        key = None
+        if asked.sign is not None:
+            require_key_elsewhere(asked.out, asked.sign)
+            key = open_key(asked.sign)
         target = target_python(asked.python)
         known = facts.gather(target)
         device = device_for(asked.device, known)
@@ -90,19 +104,26 @@ def certify(asked: CertifyRequest) -> Result:
             else None,
             method.name if method else "",
         )
+        if key is not None:
+            require_room(request.out, suite.scenes)
         with training(console.err()) as progress:
             result, options = run_and_report(request, progress, known)
+        if asked.appendix:
+            write_text(request.out / "appendix.md", appendix.markdown(result))
+            write_text(request.out / "appendix.tex", appendix.latex(result))
+        if key is not None:
+            sign_report(request.out, key)
+
+    def show(console: Console) -> None:
+        page, step = asked.out / "certificate.html", next_step(result, asked.python)
+        certificate.show(console, result, page, step, options, verbose=asked.verbose)
+        if key is not None:
+            verification.show_signed(console, asked.out / ENVELOPE, key.public.id)
+
     return Result(
         "certify",
         lambda: certificate.document(result, known, options),
-        lambda console: certificate.show(
-            console,
-            result,
-            asked.out / "certificate.html",
-            next_step(result, asked.python),
-            options,
-            verbose=asked.verbose,
-        ),
+        show,
         monitoring_code_of(result) if asked.monitoring else exit_code_of(result),
         forms={
             "markdown": lambda: markdown(result, options),

@@ -35,6 +35,7 @@ class Form(str, Enum):
     junit = "junit"
     prometheus = "prometheus"
     issue = "issue"
+    appendix = "appendix"
 
 
 class ExitCodes(str, Enum):
@@ -48,7 +49,8 @@ FormOption = Annotated[
     Form,
     typer.Option(
         "--format",
-        help="Print text, Markdown, JUnit's XML, Prometheus' text format, or what a bug report needs.",
+        help="Print text, Markdown, JUnit's XML, Prometheus' text format, what a bug report needs, or an "
+        "artifact-evaluation appendix.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -122,6 +124,23 @@ Baseline = Annotated[
         rich_help_panel=options.OUTPUT,
     ),
 ]
+Sign = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--sign",
+        help="Sign the report with this ed25519 private key (PEM or OpenSSH), as an in-toto statement.",
+        metavar="KEY",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+Appendix = Annotated[
+    bool,
+    typer.Option(
+        "--appendix",
+        help="Also write an artifact-evaluation appendix: appendix.md and appendix.tex.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
 ContainerLane = Annotated[
     Optional[str],
     typer.Option(
@@ -172,6 +191,8 @@ def certify(
     device: TrainingDevice = options.Device.auto,
     seed: Seed = 0,
     baseline: Baseline = None,
+    sign: Sign = None,
+    appendix: Appendix = False,
     container: ContainerLane = None,
     docker_host: DockerHost = None,
     base_image: BaseImage = None,
@@ -192,7 +213,7 @@ def certify(
         )
     here = {"--data": data, "--iterations": iterations, "--resolution": resolution, "--python": python}
     here |= {"--renderer": renderer is not Renderer.torch, "--device": device is not options.Device.auto}
-    here |= {"--seed": seed, "--baseline": baseline}
+    here |= {"--seed": seed, "--baseline": baseline, "--sign": sign, "--appendix": appendix}
     inside = {"--docker-host": docker_host, "--base-image": base_image, "--ca-certificates": ca_certificates}
     if container is not None:
         _refuse_in_container(here)
@@ -215,6 +236,8 @@ def certify(
         baseline,
         verbose,
         exit_codes is ExitCodes.monitoring,
+        sign,
+        appendix,
     )
     finish(app.certify(request), as_json, form.value)
 

@@ -11,7 +11,7 @@ import typer
 from splatfix.cli import options
 from splatfix.cli.options import finish
 
-report_app = typer.Typer(help="Show, compare and merge certificates.", no_args_is_help=True)
+report_app = typer.Typer(help="Show, compare, merge, sign and verify certificates.", no_args_is_help=True)
 
 
 class Form(str, Enum):
@@ -22,6 +22,7 @@ class Form(str, Enum):
     junit = "junit"
     prometheus = "prometheus"
     issue = "issue"
+    appendix = "appendix"
     html = "html"
 
 
@@ -74,3 +75,40 @@ def diff(
     from splatfix.app.report import diff as run
 
     finish(run(a, b), as_json, form.value)
+
+
+ReportFolder = Annotated[
+    Path, typer.Argument(help="A report folder, or the certificate.json in it.", metavar="FOLDER")
+]
+
+
+@report_app.command("sign", epilog="Example: splatfix report sign splatfix-report --key key.pem")
+def sign(
+    folder: ReportFolder,
+    key: Annotated[
+        Path,
+        typer.Option("--key", help="An ed25519 private key, in PEM or OpenSSH's form.", metavar="PRIVATE"),
+    ],
+    as_json: options.Json = False,
+) -> None:
+    """Sign all files of a report folder, as an in-toto statement in certificate.intoto.jsonl."""
+    from splatfix.app.attest import sign as run
+
+    finish(run(folder, key), as_json)
+
+
+@report_app.command("verify", epilog="Example: splatfix report verify splatfix-report --key key.pub.pem")
+def verify(
+    folder: ReportFolder,
+    key: Annotated[
+        Path,
+        typer.Option(
+            "--key", help="The signer's ed25519 public key, in PEM or OpenSSH's form.", metavar="PUBLIC"
+        ),
+    ],
+    as_json: options.Json = False,
+) -> None:
+    """Check a signed report folder, offline: what is as it was signed, and what a signature says nothing about."""
+    from splatfix.app.attest import verify as run
+
+    finish(run(folder, key), as_json)

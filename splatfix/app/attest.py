@@ -1,0 +1,131 @@
+"""Signing a report folder, and checking a signed one: ``certify --sign``, ``report sign`` and ``report verify``."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splatfix.app.result import Result, show_message
+from splatfix.core.errors import Exit, usage_error
+from splatfix.core.step import say
+from splatfix.core.visible import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from splatfix.attest.keys import PrivateKey
+
+VARIABLE = "SPLATFIX_KEY_PASSPHRASE"
+"""The variable with the passphrase of an encrypted key. It is taken out of the environment, which children inherit."""
+
+
+def open_key(path: Path) -> PrivateKey:
+    """The private key to sign with, before anything else is done; warns where others may read its file.
+
+    Raises:
+        SplatfixError: ``signing-not-installed`` (exit code 3); ``unusable-key``, ``wrong-passphrase``,
+            ``passphrase-needed`` (2).
+    """
+    from splatfix.attest.keys import load_private
+
+    given = os.environ.pop(VARIABLE, None)
+    key = load_private(path, lambda: _asked(path) if given is None else given)
+    if key.shared:
+        show_message(f"Warning: others than its owner may read or change {path}. Close it: chmod 600")
+    return key
+
+
+def _asked(path: Path) -> str:
+    needed = usage_error(
+        "passphrase-needed",
+        f"{path} is encrypted, and there is nobody to ask for its passphrase.",
+        say(f"Put the passphrase into the variable {VARIABLE}."),
+    )
+    if not sys.stdin.isatty():
+        raise needed
+    try:
+        return getpass.getpass(f"Passphrase of {visible(str(path))}: ")
+    except EOFError as error:
+        raise needed from error
+
+
+def sign_report(folder: Path, key: PrivateKey) -> Path:
+    """Sign a report folder with a key that was opened; returns the path of the signature.
+
+    Raises:
+        SplatfixError: what lies there is no report (exit code 2), or cannot be written.
+    """
+    from splatfix.app.stored import read_document
+    from splatfix.attest.report import sign_folder
+
+    _, document = read_document(folder)
+    return sign_folder(folder, document, key)
+
+
+def sign(path: Path, key: Path) -> Result:
+    """``report sign``: sign a report that is there.
+
+    Raises:
+        SplatfixError: see :func:`open_key` and :func:`sign_report`; ``key-in-report`` (exit code 2).
+    """
+    from splatfix.attest.report import require_key_elsewhere
+    from splatfix.report import verification
+
+    folder = _folder(path)
+    opened = open_key(key)
+    require_key_elsewhere(folder, key)
+    signature = sign_report(folder, opened)
+    return Result(
+        "report sign",
+        lambda: {"signature": str(signature), "key": opened.public.id},
+        lambda console: verification.show_signed(console, signature, opened.public.id),
+    )
+
+
+def verify(path: Path, key: Path) -> Result:
+    """``report verify``: what of a signed report is still as it was signed. Needs no network.
+
+    Raises:
+        SplatfixError: ``signing-not-installed``, ``unknown-statement`` (exit code 3); ``unusable-key``, ``cannot-read`` (2).
+    """
+    from splatfix.attest.keys import load_public
+    from splatfix.attest.report import verify_folder
+    from splatfix.report import verification
+
+    folder = _folder(path)
+    found = verify_folder(folder, load_public(key))
+
+    def show(console: Console) -> None:
+        verification.show(console, found, folder)
+
+    return Result(
+        "report verify",
+        lambda: verification.document(found, folder),
+        show,
+        Exit.OK if found.holds else Exit.FAILURE,
+    )
+
+
+def _folder(path: Path) -> Path:
+    """The report folder that a person named, or a file in it.
+
+    Raises:
+        SplatfixError: ``cannot-read`` (exit code 2).
+    """
+    if not path.exists():
+        raise usage_error("cannot-read", f"Cannot read {path}: there is no such file or folder.")
+    if path.is_dir():
+        return path
+    from splatfix.attest.dsse import ENVELOPE
+    from splatfix.attest.statement import CERTIFICATE
+
+    if path.name not in (ENVELOPE, CERTIFICATE):
+        raise usage_error(
+            "not-a-report",
+            f"{path} is neither a report folder nor the {CERTIFICATE} or {ENVELOPE} in one.",
+            say("Name the report folder."),
+        )
+    return path.parent

@@ -1,0 +1,164 @@
+"""Ed25519 keys from files: PEM (PKCS #8, SubjectPublicKeyInfo) and OpenSSH, read by ``cryptography``, which is an extra."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.reading import read_bytes
+from splatfix.core.step import Step, run, say
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+_MOST = 64 << 10
+"""Bytes. An ed25519 key in any of these forms has less than one KiB."""
+
+MAKE_ONE = (
+    run("openssl", "genpkey", "-algorithm", "ed25519", "-out", "key.pem", text="Make a key"),
+    run("openssl", "pkey", "-in", "key.pem", "-pubout", "-out", "key.pub.pem", text="and its public half"),
+    run("ssh-keygen", "-t", "ed25519", "-f", "key", text="or make both with OpenSSH"),
+)
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """A key to check signatures with."""
+
+    key: Ed25519PublicKey
+
+    @property
+    def id(self) -> str:
+        """SHA-256 of its SubjectPublicKeyInfo (RFC 8410), the same whatever form its file has."""
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        return hashlib.sha256(
+            self.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        ).hexdigest()
+
+    def verifies(self, signature: bytes, data: bytes) -> bool:
+        """Whether the holder of the private half signed exactly these bytes (RFC 8032)."""
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self.key.verify(signature, data)
+        except InvalidSignature:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class PrivateKey:
+    """A key to sign with, in memory only."""
+
+    key: Ed25519PrivateKey
+    shared: bool = False
+    """Others than its owner may read or write the file."""
+
+    @property
+    def public(self) -> PublicKey:
+        """The half that others check with."""
+        return PublicKey(self.key.public_key())
+
+    def sign(self, data: bytes) -> bytes:
+        """The signature: 64 bytes (RFC 8032)."""
+        signature: bytes = self.key.sign(data)
+        return signature
+
+
+def load_private(path: Path, passphrase: Callable[[], str]) -> PrivateKey:
+    """The private key in a file.
+
+    Args:
+        passphrase: called where the key is encrypted.
+
+    Raises:
+        SplatfixError: ``signing-not-installed`` (exit code 3); ``unusable-key`` or ``wrong-passphrase`` (2).
+    """
+    _require_cryptography()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
+
+    content = _content(path, "a private key")
+    if b" PRIVATE KEY-----" not in content:
+        public = content.startswith(b"ssh-") or b"PUBLIC KEY-----" in content
+        raise _unusable(path, "it is a public key" if public else "it holds no private key", *MAKE_ONE)
+    load: Any = load_ssh_private_key if b"BEGIN OPENSSH PRIVATE KEY" in content else load_pem_private_key
+    try:
+        key = load(content, None)
+    except TypeError:  # what both raise for an encrypted key without a passphrase
+        word = passphrase().encode()
+        try:
+            key = load(content, word)
+        except ValueError as error:
+            raise usage_error("wrong-passphrase", f"The passphrase does not open {path}.") from error
+        except Exception as error:
+            raise _unusable(path, str(error)) from error
+    except Exception as error:
+        raise _unusable(path, "it is damaged, or of a kind that cannot sign here") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise _unusable(path, "it is no ed25519 key", *MAKE_ONE)
+    shared = os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+    return PrivateKey(key, shared)
+
+
+def load_public(path: Path) -> PublicKey:
+    """The public key in a file.
+
+    Raises:
+        SplatfixError: ``signing-not-installed`` (exit code 3); ``unusable-key`` (2).
+    """
+    _require_cryptography()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key, load_ssh_public_key
+
+    content = _content(path, "a public key")
+    if b" PRIVATE KEY-----" in content:
+        raise _unusable(
+            path, "it is a private key", say("Name its public half, which is all that is needed.")
+        )
+    load: Any = load_ssh_public_key if content.startswith(b"ssh-") else load_pem_public_key
+    try:
+        key = load(content)
+    except Exception as error:
+        raise _unusable(path, "it is no public key, or damaged") from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise _unusable(path, "it is no ed25519 key")
+    return PublicKey(key)
+
+
+def _content(path: Path, what: str) -> bytes:
+    content = read_bytes(path, _MOST)
+    if isinstance(content, bytes):
+        return content.lstrip()
+    reason = content.reason if content else "there is no such file"
+    raise _unusable(path, reason, *(MAKE_ONE if what == "a private key" and content is None else ()))
+
+
+def _unusable(path: Path, reason: str, *todo: Step) -> SplatfixError:
+    return usage_error("unusable-key", f"{path} cannot be used as a key: {reason}.", *todo)
+
+
+def _require_cryptography() -> None:
+    try:
+        import cryptography  # noqa: F401
+    except ImportError as error:
+        raise SplatfixError(
+            "signing-not-installed",
+            "Signatures need the package cryptography, which is not in splatfix's environment.",
+            meaning="Nothing was started.",
+            todo=(
+                run(
+                    *(sys.executable, "-m", "pip", "install", "cryptography[ssh]"),
+                    text="Install it there; in a pipx or uv tool, inject it",
+                ),
+            ),
+            exit_code=Exit.UNDETERMINED,
+        ) from error

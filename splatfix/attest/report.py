@@ -1,0 +1,177 @@
+"""Signs a report folder, and says what of a signed one still is as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from splatfix.attest.dsse import ENVELOPE, PAYLOAD_TYPE, Envelope, decode, encode, pae
+from splatfix.attest.keys import PrivateKey, PublicKey
+from splatfix.attest.model import Mismatch, Verification
+from splatfix.attest.statement import (
+    CERTIFICATE,
+    EARLIER,
+    Statement,
+    look,
+    parse_statement,
+    predicate_of,
+    statement_of,
+    unfit_name,
+)
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.files import read_json, set_aside, sha256_of, write_bytes
+from splatfix.core.reading import read_bytes
+from splatfix.core.step import say
+
+MOST = 128 << 20
+"""Bytes of an envelope: the names and digests of :data:`splatfix.attest.statement.MOST_FILES` files have some 20 MiB."""
+
+
+def sign_folder(folder: Path, certificate: Mapping[str, Any], key: PrivateKey) -> Path:
+    """Write the signed statement about all of a report folder into it; an earlier one is set aside. Returns its path.
+
+    Args:
+        certificate: the content of the folder's ``certificate.json``.
+
+    Raises:
+        SplatfixError: ``cannot-sign`` (exit code 2 where the folder holds what can be no report), ``cannot-write``.
+    """
+    try:
+        payload = statement_of(folder, certificate)
+    except OSError as error:
+        place = error.filename or folder
+        raise SplatfixError(
+            "cannot-sign", f"Cannot sign {folder}: {place}: {error.strerror or error}."
+        ) from error
+    except ValueError as error:
+        raise usage_error(
+            "cannot-sign",
+            f"Cannot sign {folder}: {error}.",
+            say("A report folder holds nothing but the report: move that elsewhere."),
+        ) from error
+    set_aside(folder, (ENVELOPE,))
+    signature = key.sign(pae(PAYLOAD_TYPE, payload))
+    write_bytes(folder / ENVELOPE, encode(Envelope(payload, signature, key.public.id)))
+    return folder / ENVELOPE
+
+
+def require_key_elsewhere(folder: Path, key_file: Path) -> None:
+    """The key does not lie in the report folder, where it would be given away.
+
+    Raises:
+        SplatfixError: ``key-in-report`` (exit code 2).
+    """
+    if key_file.resolve().is_relative_to(folder.resolve()):
+        raise usage_error(
+            "key-in-report",
+            f"The key {key_file} lies in the report folder {folder}, which is made to be given away.",
+            say("Move the key elsewhere."),
+        )
+
+
+def require_room(folder: Path, scenes: tuple[str, ...]) -> None:
+    """Nothing in the folder that a certification will write into would become a part of the report by accident.
+
+    Raises:
+        SplatfixError: ``not-our-folder``, ``unsignable-scene`` or ``cannot-read`` (exit code 2).
+    """
+    if unfit := [name for name in scenes if unfit_name(name)]:
+        raise usage_error(
+            "unsignable-scene",
+            f"A report with the scene {unfit[0]!a} cannot be signed: {unfit_name(unfit[0])}.",
+            say("Rename its folder, or leave out --sign."),
+        )
+    ours = {*scenes, ENVELOPE, *(f"certificate.{kind}" for kind in ("json", "md", "html"))}
+    ours |= {"appendix.md", "appendix.tex"}
+    try:
+        strange = sorted(
+            path.name
+            for path in (folder.iterdir() if folder.is_dir() else ())
+            if path.name not in ours and not EARLIER.fullmatch(path.name)
+        )
+    except OSError as error:
+        raise usage_error("cannot-read", f"Cannot read {folder}: {error.strerror or error}.") from error
+    if strange:
+        raise usage_error(
+            "not-our-folder",
+            f"{folder} holds {strange[0]!a}, which is no part of a report and would be signed with it.",
+            say("Choose a folder of its own with --out."),
+        )
+
+
+def verify_folder(folder: Path, key: PublicKey) -> Verification:
+    """Check the signature with a key, then every file of the folder against it.
+
+    Files are found by looking into the folder, never by the statement's names, and links are not followed.
+
+    Raises:
+        SplatfixError: ``cannot-read`` (exit code 2) where the folder cannot be listed; ``unknown-statement`` (3).
+    """
+    envelope, problem = _read(folder)
+    if envelope is None:
+        return Verification(key.id, (Mismatch(ENVELOPE, problem),))
+    if not key.verifies(envelope.signature, pae(envelope.payload_type, envelope.payload)):
+        other = envelope.keyid != key.id
+        problem = f"the signature does not hold for the key {key.id}"
+        problem += f"; the file names {envelope.keyid[:80]}" if other else ": it or the statement was changed"
+        return Verification(key.id, (Mismatch(ENVELOPE, problem),))
+    try:
+        if envelope.payload_type != PAYLOAD_TYPE:
+            raise ValueError(f"its payload is {envelope.payload_type[:80]!a}")
+        statement = parse_statement(envelope.payload)
+    except ValueError as error:
+        raise SplatfixError(
+            "unknown-statement",
+            f"The key signed {folder / ENVELOPE}, but what it says is no statement that this splatfix knows: {error}.",
+            todo=(say("Check it with the version of splatfix that made it, or a later one."),),
+            exit_code=Exit.UNDETERMINED,
+        ) from error
+    mismatches = [] if envelope.keyid == key.id else [Mismatch(ENVELOPE, "the id of the key was changed")]
+    try:
+        found = look(folder)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        raise usage_error("cannot-read", f"Cannot look into {folder}: {reason}.") from error
+    mismatches += _compare(folder, statement, found.files, found.others)
+    if not mismatches:
+        certificate = read_json(folder / CERTIFICATE, "a certificate.json of splatfix certify")
+        if not isinstance(certificate, dict) or predicate_of(certificate) != statement.predicate:
+            mismatches = [Mismatch(CERTIFICATE, "says something else than the statement that was signed")]
+    names = tuple(subject.name for subject in statement.subject)
+    return Verification(key.id, tuple(mismatches), names, statement.predicate, found.earlier)
+
+
+def _read(folder: Path) -> tuple[Envelope | None, str]:
+    """The envelope, or why there is none."""
+    path = folder / ENVELOPE
+    if path.is_symlink():
+        return None, "a link"
+    content = read_bytes(path, MOST)
+    if not isinstance(content, bytes):
+        return None, content.reason if content else "missing: the report is not signed"
+    try:
+        return decode(content), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def _compare(
+    folder: Path, statement: Statement, files: tuple[str, ...], others: Mapping[str, str]
+) -> list[Mismatch]:
+    """What is not as it was signed, by name."""
+    signed = {subject.name: subject.digest.sha256 for subject in statement.subject}
+    problems = {name: f"{reason}, which is never signed" for name, reason in others.items()}
+    problems |= {name: "not signed: it was added" for name in files if name not in signed}
+    for name, digest in signed.items():
+        if name not in problems and name not in files:
+            problems[name] = "missing"
+        elif name not in problems:
+            try:
+                if sha256_of(folder / name) != digest:
+                    problems[name] = "changed since it was signed"
+            except OSError as error:
+                problems[name] = f"cannot be read: {error.strerror or error}"
+    if CERTIFICATE not in signed:
+        problems.setdefault(CERTIFICATE, "not signed")
+    return [Mismatch(name, problem) for name, problem in sorted(problems.items())]

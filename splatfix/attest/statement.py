@@ -1,0 +1,187 @@
+"""What is signed: an in-toto Statement v1 about every file of a report folder, and what the certificate in it says.
+
+Format: https://in-toto.io/Statement/v1 (in-toto/attestation, spec/v1/statement.md).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from splatfix.attest.dsse import ENVELOPE
+from splatfix.core.codec import Spelled, from_json, parse_json, to_json
+from splatfix.core.files import dumps, sha256_of
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://splatfix.github.io/splatfix/certificate/v1"
+"""What :func:`predicate_of` returns; other contents need another version."""
+CERTIFICATE = "certificate.json"
+
+MOST_FILES = 100_000
+"""In a report folder. A suite of thirteen scenes has some hundreds."""
+
+EARLIER = re.compile(r"previous(-\d+)?")
+"""Folders that hold earlier reports: :func:`splatfix.core.files.set_aside` names them."""
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Digests of a file."""
+
+    sha256: Annotated[str, Spelled("[0-9a-f]{64}", "a SHA-256 in hexadecimal digits")]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A file of the report."""
+
+    name: str
+    """Its path below the report folder, with slashes."""
+    digest: Digest
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An in-toto statement; the names of the fields are those of its specification."""
+
+    _type: str
+    subject: tuple[Subject, ...]
+    predicateType: str
+    predicate: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What lies in a report folder."""
+
+    files: tuple[str, ...]
+    """Regular files by their path below it, with slashes, sorted; the signature itself left out."""
+    others: Mapping[str, str]
+    """What can be no part of a report, and why: links, devices, names that other systems read otherwise."""
+    earlier: tuple[str, ...]
+    """Folders with earlier reports, which are not looked into."""
+
+
+def look(folder: Path) -> Folder:
+    """List a report folder; links are never followed.
+
+    Raises:
+        OSError: a folder cannot be read.
+        ValueError: there are more than :data:`MOST_FILES` entries.
+    """
+    files: list[str] = []
+    others: dict[str, str] = {}
+    earlier: list[str] = []
+    for entry, name in _entries(folder):
+        if len(files) + len(others) >= MOST_FILES:
+            raise ValueError(f"it holds more than {MOST_FILES} files, which is no report")
+        if name == ENVELOPE and entry.is_file(follow_symlinks=False):
+            continue
+        if EARLIER.fullmatch(name) and entry.is_dir(follow_symlinks=False):
+            earlier.append(name)
+        elif entry.is_symlink() or not entry.is_file(follow_symlinks=False):
+            others[name] = "a link" if entry.is_symlink() else "not a regular file"
+        elif reason := unfit_name(name):
+            others[name] = reason
+        else:
+            files.append(name)
+    return Folder(tuple(sorted(files)), dict(sorted(others.items())), tuple(sorted(earlier)))
+
+
+def _entries(folder: Path) -> Iterator[tuple[os.DirEntry[str], str]]:
+    """Everything below a folder but the folders that are looked into themselves."""
+    pending = [(os.fspath(folder), "")]
+    while pending:
+        here, above = pending.pop()
+        with os.scandir(here) as listing:
+            for entry in listing:
+                name = above + entry.name
+                if entry.is_dir(follow_symlinks=False) and not EARLIER.fullmatch(name):
+                    pending.append((entry.path, f"{name}/"))
+                else:
+                    yield entry, name
+
+
+def unfit_name(name: str) -> str:
+    """Why a file's name cannot stand in a statement, because it means another file somewhere else; "" where it can."""
+    if not name or name.startswith("/") or {"", ".", ".."} & set(name.split("/")):
+        return "not a path below the folder"
+    if "\\" in name or ":" in name or not name.isprintable():
+        return "its name has characters that other systems read otherwise"
+    return ""
+
+
+def statement_of(folder: Path, certificate: Mapping[str, Any]) -> bytes:
+    """The statement about everything in a report folder, as the bytes to sign.
+
+    Args:
+        certificate: the content of its ``certificate.json``.
+
+    Raises:
+        ValueError: what lies there cannot be stated; the message says what and why.
+        OSError: a file cannot be read.
+    """
+    found = look(folder)
+    if found.others:
+        name, reason = next(iter(found.others.items()))
+        raise ValueError(f"{name}: {reason}")
+    subjects = tuple(Subject(name, Digest(sha256_of(folder / name))) for name in found.files)
+    statement = Statement(STATEMENT, subjects, PREDICATE, predicate_of(certificate))
+    return dumps(to_json(statement)).encode("utf-8")
+
+
+def parse_statement(payload: bytes) -> Statement:
+    """The statement in a payload whose signature was checked.
+
+    Raises:
+        ValueError: it is no statement of this version about a splatfix certificate of this version.
+    """
+    statement = from_json(Statement, parse_json(payload.decode("utf-8")))
+    if (statement._type, statement.predicateType) != (STATEMENT, PREDICATE):
+        raise ValueError(f"it states {statement.predicateType!a} as {statement._type!a}")
+    names = [subject.name for subject in statement.subject]
+    if unfit := [name for name in names if unfit_name(name)]:
+        raise ValueError(f"it names {unfit[0]!a}: {unfit_name(unfit[0])}")
+    if len(set(names)) != len(names):
+        raise ValueError("it names a file twice")
+    return statement
+
+
+def predicate_of(certificate: Mapping[str, Any]) -> dict[str, Any]:
+    """What a certificate says of itself, for those who read the statement alone: verdict, levels, and what ran.
+
+    Keys: ``verdict``, ``summary``, ``issued``, ``suite``, ``renderer``, ``device``, ``interrupted``, ``unfinished``;
+    ``levels``, each with ``name``, ``reached`` and ``shown_by``; ``splatfix`` with ``version`` and, for a clone, ``commit``;
+    ``environment``; ``ran``: for each scene and part the implementation that was called, with ``module``, ``file``,
+    ``sha256`` and ``calls``; ``sources``: SHA-256 of each source file that the trainer was handed.
+    """
+    plain = ("verdict", "summary", "issued", "suite", "renderer", "device", "interrupted", "unfinished")
+    environment = _mapping(certificate.get("environment"))
+    commit = re.search(r"\(commit (\w+)\)", str(environment.get("splatfix", "")))
+    return {
+        **{name: certificate.get(name) for name in plain},
+        "levels": certificate.get("proof", []),
+        "splatfix": {
+            "version": certificate.get("splatfix_version"),
+            "commit": commit[1] if commit else None,
+        },
+        "environment": environment,
+        "ran": [
+            {"scene": run.get("scene"), "part": part, **{name: engine.get(name) for name in _RAN}}
+            for run in map(_mapping, certificate.get("scenes") or ())
+            for part, engine in _mapping(_mapping(run.get("result")).get("implementations")).items()
+            if isinstance(engine, Mapping)
+        ],
+        "sources": _mapping(certificate.get("sources")),
+    }
+
+
+_RAN = ("name", "version", "engine", "module", "file", "sha256", "calls")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,150 @@
+"""``certify --sign``, ``report sign`` and ``report verify`` as a person types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import splatfix.certify
+from splatfix.app.attest import VARIABLE
+from splatfix.report.appendix import BLANK
+from tests.certify.conftest import RecordedTrainer
+from tests.cli.test_documents import check
+
+Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> tuple[Path, Path]:
+    """An encrypted private key, and its public half."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        PrivateFormat,
+        PublicFormat,
+    )
+
+    key = Ed25519PrivateKey.generate()
+    locked = BestAvailableEncryption(b"correct horse")
+    private, public = tmp_path / "key.pem", tmp_path / "key.pub"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked))
+    private.chmod(0o600)
+    public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    return private, public
+
+
+class Trainer(RecordedTrainer):
+    """Notes the variables that children get."""
+
+    def run(self, argv: Any, **options: Any) -> Any:
+        assert VARIABLE not in (options.get("env") or os.environ)
+        return super().run(argv, **options)
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Trainer:
+    trainer = Trainer()
+    monkeypatch.setattr(splatfix.certify, "certify", partial(splatfix.certify.certify, runner=trainer))
+    return trainer
+
+
+def test_a_signed_certification(
+    recorded: Trainer, keys: tuple[Path, Path], splatfix: Splatfix, tmp_path: Path
+) -> None:
+    """Signed with everything that was written, verified, spoiled, and refused."""
+    private, public = keys
+    out = tmp_path / "report"
+    variables = {**os.environ, VARIABLE: "correct horse"}
+    named = ("--python", sys.executable, "--device", "cpu", "--out", out)
+    done = splatfix("certify", *named, "--sign", private, "--appendix", env=variables)
+    assert done.returncode == 0, done.stderr
+    assert f"Signed: {out / 'certificate.intoto.jsonl'}, with the key " in done.stdout
+    assert "Warning" not in done.stderr
+    for name in ("appendix.md", "appendix.tex"):
+        assert BLANK in (out / name).read_text(encoding="utf-8")
+
+    good = splatfix("report", "verify", out, "--key", public)
+    assert (good.returncode, good.stderr) == (0, "")
+    assert "Not vouched for" in good.stdout and "that the key belongs to whom you think" in good.stdout
+    made = check(json.loads(splatfix("report", "verify", out, "--key", public, "--json").stdout))
+    certificate = json.loads((out / "certificate.json").read_text(encoding="utf-8"))
+    assert made["statement"]["sources"] == certificate["sources"] and len(made["statement"]["sources"]) > 30
+    assert {item["part"] for item in made["statement"]["ran"]} == {"renderer", "ssim", "knn", "optimizer"}
+    assert {"certificate.json", "appendix.md", "figurine/result.json"} < set(made["files"])
+    assert len(made["vouched_for"]) == 3 and f"{len(made['files'])} files: byte for byte" in good.stdout
+
+    log = out / "study" / "trainer.log"
+    log.write_text(log.read_text() + " ")
+    bad = splatfix("report", "verify", out / "certificate.json", "--key", public)
+    assert bad.returncode == 1 and "study/trainer.log: changed since it was signed" in bad.stdout
+    assert "Vouched" not in bad.stdout
+    spoiled = check(json.loads(splatfix("report", "verify", out, "--key", public, "--json").stdout))
+    assert (spoiled["holds"], spoiled["vouched_for"], spoiled["exit_code"]) == (False, [], 1)
+
+    again = splatfix("report", "sign", out, "--key", private, "--json", env=variables)
+    assert check(json.loads(again.stdout))["key"] == made["key"]
+    assert splatfix("report", "verify", out, "--key", public).returncode == 0
+
+
+def test_nothing_is_trained_with_a_key_that_cannot_sign(
+    recorded: Trainer, keys: tuple[Path, Path], splatfix: Splatfix, tmp_path: Path
+) -> None:
+    private, public = keys
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "thesis.tex").touch()
+    shutil.copy(private, full / "key.pem")
+    named = ("certify", "--python", sys.executable, "--out")
+    word = {**os.environ, VARIABLE: "correct horse"}
+    wrong = {**os.environ, VARIABLE: "wrong"}
+    for words, variables, code in (
+        ((*named, tmp_path / "new", "--sign", tmp_path / "absent"), word, "unusable-key"),
+        ((*named, tmp_path / "new", "--sign", public), word, "unusable-key"),
+        ((*named, tmp_path / "new", "--sign", private), wrong, "wrong-passphrase"),
+        ((*named, tmp_path / "new", "--sign", private), None, "passphrase-needed"),
+        ((*named, full, "--sign", private), word, "not-our-folder"),
+        ((*named, full, "--sign", full / "key.pem"), word, "key-in-report"),
+        (("certify", "--container", "cpu", "--sign", private), word, "not-in-a-container"),
+    ):
+        done = splatfix(*words, "--json", env=variables)
+        assert (json.loads(done.stdout)["error"]["code"], done.returncode) == (code, 2)
+    assert recorded.calls == [] and not (tmp_path / "new").exists()
+    assert sorted(path.name for path in full.iterdir()) == ["key.pem", "thesis.tex"]
+
+
+def test_what_cannot_be_signed_or_verified(
+    keys: tuple[Path, Path], splatfix: Splatfix, tmp_path: Path
+) -> None:
+    private, public = keys
+    (tmp_path / "empty").mkdir()
+    variables = {**os.environ, VARIABLE: "correct horse"}
+    for words, code, exit_code in (
+        (("verify", tmp_path / "nothing", "--key", public), "cannot-read", 2),
+        (("verify", public, "--key", public), "not-a-report", 2),
+        (("verify", tmp_path / "empty", "--key", private), "unusable-key", 2),
+        (("sign", tmp_path / "empty", "--key", private), "cannot-read", 2),
+    ):
+        done = splatfix("report", *words, "--json", env=variables)
+        assert (json.loads(done.stdout)["error"]["code"], done.returncode) == (code, exit_code)
+    unsigned = splatfix("report", "verify", tmp_path / "empty", "--key", public)
+    assert unsigned.returncode == 1 and "missing: the report is not signed" in unsigned.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="its files have no modes")
+def test_a_key_that_others_may_read_is_said(
+    keys: tuple[Path, Path], splatfix: Splatfix, tmp_path: Path
+) -> None:
+    keys[0].chmod(0o644)
+    variables = {**os.environ, VARIABLE: "correct horse"}
+    done = splatfix("report", "sign", tmp_path, "--key", keys[0], env=variables)
+    assert "others than its owner may read or change" in done.stderr and "chmod 600" in done.stderr
