@@ -65,7 +65,9 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     camera, splats = _scene(fields, one_tile=hasattr(getattr(kernel, "_C", None), "compute_relocation"))
     exact = Splats(*(item.double().requires_grad_(True) for item in splats))
     given = Splats(*(item.to(device).requires_grad_(True) for item in splats))
-    means2d = torch.zeros(COUNT, 3, device=device, requires_grad=True)
+    # the backward pass of FastGS writes four columns: the sums of absolute gradients are apart
+    columns = 4 if "metric_map" in fields else 3
+    means2d = torch.zeros(COUNT, columns, device=device, requires_grad=True)
     drawn = _draw(kernel, arguments, camera, given, means2d)
     color = drawn[0]
     generator = torch.Generator().manual_seed(4)

@@ -95,8 +95,10 @@ def differences(call: RenderCall, face: Face) -> list[str]:
 
 
 def _may_be(variable: str, value: str) -> bool:
-    """A variable is named after a result (``depth_image`` after ``invdepths``), or tells nothing (``_``)."""
-    words = [word for word in re.split(r"[_\d]+", variable.lower()) if word]
+    """A variable is named after a result (``depth_image`` after ``invdepths``, ``listsRender`` after ``listBufferRender``),
+    or tells nothing (``_``)."""
+    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", variable)]
+    value = value.lower()
     return not words or any(len(word) > 3 and (word in value or word.rstrip("s") in value) for word in words)
 
 

@@ -17,12 +17,15 @@ antialiasing opacity times sqrt(max(2.5e-5, det / det_blurred)) (Inria 2024).
 kernel_size  None is v1's 0.3. A number replaces 0.3 and, as in mip-splatting, multiplies the opacity by
              sqrt(det / (det_blurred + 1e-6) + 1e-6), both at least 1e-6, 0 where one is not above that.
 subpixel_offset  [H, W, 2] (x, y), added to the pixel centers (mip-splatting).
+compact_box  None is v1's square. A number m replaces it, as FastGS's `mult` does: a Gaussian reaches every pixel of the 16x16
+             tiles [16 i, 16 i + 16) x [16 j, 16 j + 16) that the ellipse power = -m ln(255 opacity) touches, and no other.
 Gradients    as v1: the 0.99 cap passes the gradient straight through; a color clamped at 0 gets none; where t.x (t.y)
              is clamped, x (y) gets none and z is differentiated as if the clamped value were a constant, which is what
              v1 does and not what autograd would do; the gradient through the conic is damped by det^2 / (det^2 + 1e-7).
              `means2D` takes no part in the forward pass: its gradient [:, :2] is dL/d(pixel position) times
              (W / 2, H / 2), the densification statistic; with `kernel_size` its third column holds the sum over pixels
-             of |gx| + |gy| in the same units. No gradient to the background or the camera.
+             of |gx| + |gy| in the same units, and a `means2D` of four columns (FastGS) gets the sums of |gx| and of |gy| in
+             the last two. No gradient to the background or the camera.
 
 Deviations, all deliberate: projection runs in float64 where the device has it, so thin and distant Gaussians come out
 closer to the formulas than v1's float32; sums have a fixed order on the CPU, so results repeat bit for bit; no Gaussians
@@ -46,7 +49,7 @@ import functools
 import math
 import sys
 import threading
-from typing import Any, Iterator, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -86,6 +89,7 @@ class GaussianRasterizationSettings(NamedTuple):
         antialiasing: the 2024 opacity compensation.
         kernel_size: mip-splatting's low-pass in pixels^2 with its compensation; None is v1.
         subpixel_offset: [H, W, 2] offsets of the pixel centers.
+        compact_box: FastGS's factor on the squared extent that chooses tiles; None is v1's square of 3 sigma.
         upstream_gradients: the CUDA kernels' gradients also where they are not the derivative (see the module's text).
     """
 
@@ -104,6 +108,7 @@ class GaussianRasterizationSettings(NamedTuple):
     antialiasing: bool = False
     kernel_size: Optional[float] = None
     subpixel_offset: Optional[Tensor] = None
+    compact_box: Optional[float] = None
     upstream_gradients: bool = False
 
 
@@ -141,6 +146,7 @@ class _Camera(NamedTuple):
     projection: Tensor  # [4, 3], columns x, y, w of the clip matrix
     blur: float
     scale_modifier: float
+    compact_box: Optional[float]
 
 
 class _Ellipses(NamedTuple):
@@ -174,6 +180,7 @@ def _camera(settings: GaussianRasterizationSettings, means: Tensor) -> _Camera:
         projection=put(settings.projmatrix)[:, (0, 1, 3)],
         blur=_BLUR if settings.kernel_size is None else float(settings.kernel_size),
         scale_modifier=float(settings.scale_modifier),
+        compact_box=None if settings.compact_box is None else float(settings.compact_box),
     )
 
 
@@ -230,6 +237,17 @@ def _covariance_2d(
     return (x * x).sum(0), (x * y).sum(0), (y * y).sum(0)
 
 
+def _positions(camera: _Camera, means: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """View-space x, y, z and pixel position x, y of each Gaussian, [P] in the precision of the geometry."""
+    world = means.to(camera.rotation.dtype).t().contiguous()
+    view_x, view_y, z = (camera.rotation.t() @ world + camera.translation[:, None]).unbind(0)
+    clip_x, clip_y, clip_w = (camera.projection[:3].t() @ world + camera.projection[3][:, None]).unbind(0)
+    inverse_w = 1.0 / (clip_w + 1e-7)
+    x = ((clip_x * inverse_w + 1.0) * camera.width - 1.0) * 0.5
+    y = ((clip_y * inverse_w + 1.0) * camera.height - 1.0) * 0.5
+    return view_x, view_y, z, x, y
+
+
 def _project(
     camera: _Camera,
     settings: GaussianRasterizationSettings,
@@ -240,13 +258,7 @@ def _project(
     cov3D: Optional[Tensor],
 ) -> _Ellipses:
     """Gaussians in the world to ellipses in the image (v1's preprocess, EWA). Vectors are [3, P] here, for speed."""
-    world = means.to(camera.rotation.dtype).t().contiguous()
-    view_x, view_y, z = (camera.rotation.t() @ world + camera.translation[:, None]).unbind(0)
-    clip_x, clip_y, clip_w = (camera.projection[:3].t() @ world + camera.projection[3][:, None]).unbind(0)
-    inverse_w = 1.0 / (clip_w + 1e-7)
-    x = ((clip_x * inverse_w + 1.0) * camera.width - 1.0) * 0.5
-    y = ((clip_y * inverse_w + 1.0) * camera.height - 1.0) * 0.5
-
+    view_x, view_y, z, x, y = _positions(camera, means)
     tan_x, tan_y = camera.tan
     edge_x = _clamp_to_frustum(view_x, z, _FRUSTUM_MARGIN * tan_x)
     edge_y = _clamp_to_frustum(view_y, z, _FRUSTUM_MARGIN * tan_y)
@@ -346,28 +358,101 @@ class _Reach(NamedTuple):
     bottom: Tensor
 
 
+def _bins(low: Tensor, edge: int) -> Tensor:
+    """Tile numbers of 16 pixels, truncated as (int) does, within an image of `edge` pixels."""
+    count = (edge + _BIN - 1) // _BIN
+    return torch.nan_to_num(low / _BIN).clamp(0, count).to(torch.int64)
+
+
 def _reach(camera: _Camera, splats: _Ellipses, precision: torch.dtype) -> _Reach:
     """`precision` is that of the input, in which v1 compares depths."""
     mid = 0.5 * (splats.a + splats.c)
     largest = mid + torch.sqrt((mid * mid - splats.det).clamp_min(0.1))
     radius = torch.ceil(3.0 * torch.sqrt(largest))
-
-    def bins(low: Tensor, edge: int) -> Tensor:
-        count = (edge + _BIN - 1) // _BIN
-        return torch.nan_to_num(low / _BIN).clamp(0, count).to(torch.int64)  # truncates, as (int) does
-
-    left, right = bins(splats.x - radius, camera.width), bins(splats.x + radius + (_BIN - 1), camera.width)
-    top, bottom = bins(splats.y - radius, camera.height), bins(splats.y + radius + (_BIN - 1), camera.height)
-    seen = (
-        (splats.z.to(precision) > _NEAR)
-        & (splats.det != 0)
-        & ((right - left) * (bottom - top) > 0)
-        & torch.isfinite(radius)
-    )
+    seen = (splats.z.to(precision) > _NEAR) & (splats.det != 0) & torch.isfinite(radius)
+    if camera.compact_box is None:
+        left, right = (
+            _bins(splats.x - radius, camera.width),
+            _bins(splats.x + radius + (_BIN - 1), camera.width),
+        )
+        top, bottom = (
+            _bins(splats.y - radius, camera.height),
+            _bins(splats.y + radius + (_BIN - 1), camera.height),
+        )
+        seen = seen & ((right - left) * (bottom - top) > 0)
+    else:
+        left, top = torch.zeros_like(radius, dtype=torch.int64), torch.zeros_like(radius, dtype=torch.int64)
+        right, bottom = left + _whole_bins(camera.width), top + _whole_bins(camera.height)
+        owner, _ = _compact_tiles(camera, splats)
+        seen = seen & (torch.bincount(owner, minlength=radius.numel()) > 0)
     radius = torch.where(seen, radius, torch.zeros_like(radius)).clamp_max(
         2147483520.0
     )  # fits int32, exact in float32
     return _Reach(radius.to(torch.int32), left, right, top, bottom)
+
+
+def _whole_bins(edge: int) -> int:
+    return (edge + _BIN - 1) // _BIN
+
+
+def _compact_tiles(camera: _Camera, splats: _Ellipses) -> tuple[Tensor, Tensor]:
+    """The 16x16 tiles that an ellipse of `compact_box` touches: Gaussian and tile number, sorted by both, int64.
+
+    The square of a tile is half open and holds its right and lower border's pixels' cells, as FastGS (after Speedy-Splat,
+    Hanson et al. 2025) cuts them: 16 i to 16 i + 16. Within a row of tiles the ellipse is an interval in x.
+    """
+    assert camera.compact_box is not None
+    level = camera.compact_box * 2.0 * torch.log(255.0 * splats.opacity)
+    drawn = (splats.det > 0) & (splats.a > 0) & (splats.c > 0) & (level >= 0) & (splats.z > 0)
+    level = torch.where(drawn, level, torch.zeros_like(level))
+    half_x, half_y = torch.sqrt(level * splats.a), torch.sqrt(level * splats.c)
+    first_row, last_row = (
+        _bins(splats.y - half_y, camera.height),
+        _bins(splats.y + half_y + _BIN, camera.height),
+    )
+    first_column, last_column = (
+        _bins(splats.x - half_x, camera.width),
+        _bins(splats.x + half_x + _BIN, camera.width),
+    )
+    drawn = drawn & torch.isfinite(splats.x + splats.y + half_x + half_y) & (last_column > first_column)
+    rows = torch.where(drawn, last_row - first_row, torch.zeros_like(first_row))
+
+    owner, row0 = _arange_per_row(rows)
+    row = torch.arange(owner.numel(), device=owner.device) + (first_row - row0).index_select(0, owner)
+    one = _Ellipses(*(field.index_select(0, owner) for field in splats))
+    level, half_y = level.index_select(0, owner), half_y.index_select(0, owner)
+    top = torch.maximum((row * _BIN).to(one.y.dtype) - one.y, -half_y)
+    bottom = torch.minimum((row * _BIN + _BIN).to(one.y.dtype) - one.y, half_y)
+    peak = one.b * torch.sqrt(level / one.a)
+
+    def edge(peak_y: Tensor, sign: float) -> Tensor:
+        y = torch.minimum(torch.maximum(peak_y, top), bottom)
+        return (
+            one.x
+            + one.b / one.c * y
+            + sign * torch.sqrt((one.det / one.c * (level - y * y / one.c)).clamp_min(0.0))
+        )
+
+    left = torch.maximum(_bins(edge(-peak, -1.0), camera.width), first_column.index_select(0, owner))
+    right = torch.minimum(_bins(edge(peak, 1.0) + _BIN, camera.width), last_column.index_select(0, owner))
+    line, start = _arange_per_row((right - left).clamp_min(0))
+    first = row * _whole_bins(camera.width) + left - start
+    tile = torch.arange(line.numel(), device=line.device) + first.index_select(0, line)
+    return owner.index_select(0, line), tile
+
+
+def _within_compact_box(camera: _Camera, splats: _Ellipses, gaussian: Tensor, tile: Tensor) -> Tensor:
+    """Which of the pairs (Gaussian, 8x8 tile) lie in a 16x16 tile that FastGS draws the Gaussian in; [E] bool."""
+    bins_x, bins_y = _whole_bins(camera.width), _whole_bins(camera.height)
+    tiles_x, ratio = (camera.width + _TILE - 1) // _TILE, _BIN // _TILE
+    owner, touched = _compact_tiles(camera, splats)
+    keys = owner * (bins_x * bins_y) + touched  # ascending, as `_compact_tiles` lists them
+    row = torch.div(tile, tiles_x * ratio, rounding_mode="floor")
+    coarse = row * bins_x + torch.div(tile % tiles_x, ratio, rounding_mode="floor")
+    wanted = gaussian * (bins_x * bins_y) + coarse
+    if not keys.numel():
+        return torch.zeros_like(wanted, dtype=torch.bool)
+    return keys.index_select(0, torch.searchsorted(keys, wanted).clamp_max(keys.numel() - 1)) == wanted
 
 
 class _Pairs(NamedTuple):
@@ -444,8 +529,12 @@ def _list_pairs(camera: _Camera, splats: _Ellipses, reach: _Reach, margin: float
     row, pair0 = _arange_per_row(columns)
     first_tile = band * tiles_x + column0 - pair0
     tile = torch.arange(row.numel(), device=row.device) + first_tile.index_select(0, row)
+    gaussian = owner.index_select(0, row)
+    if camera.compact_box is not None:
+        kept = _within_compact_box(camera, splats, gaussian, tile).nonzero().view(-1)
+        gaussian, tile = gaussian.index_select(0, kept), tile.index_select(0, kept)
     tile, order = torch.sort(tile.to(torch.int32), stable=True)
-    gaussian = owner.to(torch.int32).index_select(0, row).index_select(0, order)
+    gaussian = gaussian.to(torch.int32).index_select(0, order)
     counts = torch.bincount(tile, minlength=tiles_x * tiles_y)
     starts = torch.cumsum(counts, 0) - counts
     count, by_count = torch.sort(counts, descending=True, stable=True)
@@ -610,8 +699,17 @@ def _weights(state: _Alpha, out: Tensor) -> Tensor:
     return torch.mul(state.alpha, state.transmittance[:-1], out=out)
 
 
-def _blend(scene: _Scene, channels: int, cells: int, keep: bool) -> tuple[Tensor, list[_Chunk]]:
-    """Front-to-back blending: [N, channels, 64] sums of feature times weight, and the chunks for the backward pass."""
+_Visit = Callable[[Tensor, _Alpha, Tensor], None]
+
+
+def _blend(
+    scene: _Scene, channels: int, cells: int, keep: bool, visit: Optional[_Visit] = None
+) -> tuple[Tensor, list[_Chunk]]:
+    """Front-to-back blending: [N, channels, 64] sums of feature times weight, and the chunks for the backward pass.
+
+    `visit`, where given, sees every chunk: its tiles [G], its alpha, and its weights alpha T, [K, G * 64], 0 where a pixel
+    is not reached. They are buffers, which the next chunk overwrites.
+    """
     pairs, features = scene.pairs, scene.features
     tiles = pairs.tile.numel()
     sums = features.new_zeros(tiles, channels, _AREA)
@@ -630,6 +728,8 @@ def _blend(scene: _Scene, channels: int, cells: int, keep: bool) -> tuple[Tensor
             before = transmittance.index_select(0, chosen)
             state = _alpha(scene, work, chosen, first, depth, before)
             weights = _weights(state, work.take(3, state.alpha.numel()).view_as(state.alpha))
+            if visit is not None:
+                visit(chosen, state, weights)
             rows = features.index_select(0, state.rows).view(depth, chosen.numel(), -1)[:, :, :channels]
             blended = torch.bmm(rows.permute(1, 2, 0), weights.view(depth, -1, _AREA).transpose(0, 1))
             sums.index_add_(0, chosen, blended)
@@ -856,6 +956,50 @@ def _to_tiles(image: Tensor, plan_tiles: tuple[int, int], tile: Tensor) -> Tenso
     return full.reshape(rows * columns, channels, _AREA).index_select(0, tile)
 
 
+class _Arranged(NamedTuple):
+    """What lies before the blending."""
+
+    splats: _Ellipses  # of all P
+    radius: Tensor  # [P] int32, 0 where culled
+    order: Tensor  # [V] visible Gaussians, front to back
+    scene: _Scene
+    colors: int  # channels
+
+
+def _arrange(
+    settings: GaussianRasterizationSettings,
+    means3D: Tensor,
+    opacities: Tensor,
+    shs: Optional[Tensor],
+    colors_precomp: Optional[Tensor],
+    scales: Optional[Tensor],
+    rotations: Optional[Tensor],
+    cov3D: Optional[Tensor],
+) -> _Arranged:
+    """Project and list: the Gaussians of an image, front to back, in the tiles that they reach."""
+    camera = _camera(settings, means3D)
+    splats = _project(camera, settings, means3D, opacities, scales, rotations, cov3D)
+    reach = _reach(camera, splats, means3D.dtype)
+    broken = _non_finite_rows((means3D, opacities, shs, colors_precomp, scales, rotations, cov3D))
+    if broken is not None:
+        reach.radius[broken] = 0
+    order = _visible_order(splats, reach, means3D)
+    visible = _Ellipses(*(field.index_select(0, order) for field in splats))
+    ordered = _Reach(*(field.index_select(0, order) for field in reach))
+    margin = 1e-3
+    if _moves_pixels(settings):
+        assert settings.subpixel_offset is not None
+        margin += float(settings.subpixel_offset.abs().max())
+    pairs = _list_pairs(camera, visible, ordered, margin)
+
+    colors = _colors(
+        settings, means3D.index_select(0, order), _take(shs, order), _take(colors_precomp, order)
+    )
+    geometry, ceiling, features = _tables(visible, colors)
+    scene = _Scene(geometry, ceiling, features, pairs, *_pixel_grid(settings, pairs.tile, means3D))
+    return _Arranged(splats, reach.radius, order, scene, colors.shape[1])
+
+
 def _forward(
     ctx: Any,
     settings: GaussianRasterizationSettings,
@@ -871,32 +1015,14 @@ def _forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Project, list, blend; leaves a `_Plan` in `ctx` if a gradient may be asked for."""
     height, width = int(settings.image_height), int(settings.image_width)
-    camera = _camera(settings, means3D)
-    splats = _project(camera, settings, means3D, opacities, scales, rotations, cov3D)
-    reach = _reach(camera, splats, means3D.dtype)
-    broken = _non_finite_rows((means3D, opacities, shs, colors_precomp, scales, rotations, cov3D))
-    if broken is not None:
-        reach.radius[broken] = 0
-    order = _visible_order(splats, reach, means3D)
-    splats = _Ellipses(*(field.index_select(0, order) for field in splats))
-    ordered = _Reach(*(field.index_select(0, order) for field in reach))
-    margin = 1e-3
-    if _moves_pixels(settings):
-        assert settings.subpixel_offset is not None
-        margin += float(settings.subpixel_offset.abs().max())
-    pairs = _list_pairs(camera, splats, ordered, margin)
-
-    colors = _colors(
-        settings, means3D.index_select(0, order), _take(shs, order), _take(colors_precomp, order)
+    _, radius, order, scene, count = _arrange(
+        settings, means3D, opacities, shs, colors_precomp, scales, rotations, cov3D
     )
-    geometry, ceiling, features = _tables(splats, colors)
-    scene = _Scene(geometry, ceiling, features, pairs, *_pixel_grid(settings, pairs.tile, means3D))
     differentiable = any(ctx.needs_input_grad)
-    sums, chunks = _blend(scene, features.shape[1], _chunk_cells(budget_bytes, means3D), differentiable)
+    sums, chunks = _blend(scene, scene.features.shape[1], _chunk_cells(budget_bytes, means3D), differentiable)
 
     tiles = ((height + _TILE - 1) // _TILE, (width + _TILE - 1) // _TILE)
-    image = _to_image(sums, tiles, pairs.tile, height, width)
-    count = colors.shape[1]
+    image = _to_image(sums, tiles, scene.pairs.tile, height, width)
     depth, invdepth, alpha = image[count : count + 1], image[count + 1 : count + 2], image[count + 2 :]
     background = settings.bg.detach().to(means3D).reshape(-1, 1, 1)
     color = image[:count] + (1.0 - alpha) * background
@@ -904,8 +1030,8 @@ def _forward(
         ctx.save_for_backward(means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D)
         ctx.plan = _Plan(settings, order, scene, chunks, tiles)
     ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(reach.radius)
-    return color, reach.radius, invdepth.contiguous(), alpha.contiguous(), depth.contiguous()
+    ctx.mark_non_differentiable(radius)
+    return color, radius, invdepth.contiguous(), alpha.contiguous(), depth.contiguous()
 
 
 def _backward(
@@ -920,12 +1046,13 @@ def _backward(
     scene, settings = plan.scene, plan.settings
     inputs: tuple[Optional[Tensor], ...] = ctx.saved_tensors
     upstream, behind = _upstream(plan, (color, depth, invdepth, alpha), scene.features)
-    mip = settings.kernel_size is not None
-    pulled = _blend_backward(scene, plan.chunks, upstream, behind, with_absolute=mip)
+    means2D = inputs[1]
+    absolute = settings.kernel_size is not None or (means2D is not None and means2D.shape[1] > 3)
+    pulled = _blend_backward(scene, plan.chunks, upstream, behind, with_absolute=absolute)
     needed = ctx.needs_input_grad[2:]
     gradients = _pull_through_projection(plan, inputs, needed, pulled)
-    if inputs[1] is not None and needed[1]:
-        gradients[1] = _screen_gradient(plan, pulled, inputs[1])
+    if means2D is not None and needed[1]:
+        gradients[1] = _screen_gradient(plan, pulled, means2D)
     return (None, None, *gradients)
 
 
@@ -1046,7 +1173,8 @@ def _screen_gradient(plan: _Plan, pulled: _PairGradients, means2D: Tensor) -> Te
     _, mx, my, _, _, _ = pulled.moments.unbind(0)
     columns = [(2 * aa * mx + bb * my) * half[0], (2 * cc * my + bb * mx) * half[1]]
     if pulled.absolute is not None and means2D.shape[1] > 2:
-        columns.append(pulled.absolute[0] * half[0] + pulled.absolute[1] * half[1])
+        both = [pulled.absolute[0] * half[0], pulled.absolute[1] * half[1]]
+        columns += both if means2D.shape[1] > 3 else [both[0] + both[1]]
     gradient = torch.zeros_like(means2D)
     columns += [torch.zeros_like(columns[0])] * (means2D.shape[1] - len(columns))
     return gradient.index_copy_(0, plan.order, torch.stack(columns, dim=1).to(means2D.dtype))
@@ -1091,6 +1219,10 @@ def _check(
     if settings.antialiasing and settings.kernel_size is not None:
         raise ValueError(
             "`antialiasing` and `kernel_size` are two different compensations: choose one of them."
+        )
+    if settings.compact_box is not None and (not settings.compact_box > 0 or _moves_pixels(settings)):
+        raise ValueError(
+            "`compact_box` is a factor above 0, and FastGS, whose it is, knows no `subpixel_offset`."
         )
     if means3D.dim() != 2 or means3D.shape[1] != 3:
         raise ValueError(f"`means3D` must have dimensions (num_points, 3), not {tuple(means3D.shape)}.")
@@ -1154,7 +1286,7 @@ def rasterize(
     Args:
         settings: camera and options.
         means3D: [P, 3] world positions, float32 or float64; every other tensor has the same dtype and device.
-        means2D: [P, 3] (or [P, 2]) leaf that only receives the densification statistic, or None.
+        means2D: [P, 3] (or [P, 2], or FastGS's [P, 4]) leaf that only receives the densification statistic, or None.
         opacities: [P, 1] or [P], after the sigmoid.
         shs: [P, M, 3] SH coefficients, M >= (sh_degree + 1)^2; or
         colors_precomp: [P, C] colors, with a background of C numbers.

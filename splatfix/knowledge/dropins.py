@@ -55,13 +55,19 @@ _SLOW = (
 )
 
 
-def _rasterizer(variant_name: str, *serves: str, helpers: bool = False, note: str = "") -> Dropin:
-    kernels = ("rasterizer.py", "helpers.py") if helpers else ("rasterizer.py",)
+def _rasterizer(
+    variant_name: str,
+    *serves: str,
+    beside: tuple[str, ...] = (),
+    note: str = "",
+    module: str = "diff_gaussian_rasterization",
+) -> Dropin:
+    """``variant_name``: "" where no other package has the module's name. ``beside``: kernels it needs too."""
     return Dropin(
-        "diff-gaussian-rasterization",
-        "diff_gaussian_rasterization",
-        kernels,
-        "diff_gaussian_rasterization/__init__.py",
+        module.replace("_", "-"),
+        module,
+        ("rasterizer.py", *beside),
+        f"{module}/__init__.py",
         _SLOW + (f"; {note}" if note else ""),
         serves,
         variant_name,
@@ -93,20 +99,36 @@ DROPINS: tuple[Dropin, ...] = (
     _rasterizer(
         "3dgs_accel",
         "3dgs-accel",
-        helpers=True,
+        beside=("helpers.py",),
         note="signatures as the 2024 trainer calls them (source not read)",
     ),
-    _rasterizer("mcmc", "mcmc", helpers=True, note="is_used costs a second pass over the image"),
+    _rasterizer(
+        "mcmc",
+        "mcmc",
+        beside=("helpers.py", "contributions.py"),
+        note="is_used costs a second pass over the image",
+    ),
     _rasterizer("scaffold", "scaffold"),
+    _rasterizer(
+        "taming",
+        "taming",
+        beside=("helpers.py", "contributions.py"),
+        note="the sums by which it densifies cost a second pass over the image, where pixel_weights are given",
+    ),
+    _rasterizer(
+        "",
+        "fastgs",
+        beside=("helpers.py", "contributions.py"),
+        note="metric counts cost a second pass over the image, where get_flag asks for them",
+        module="diff_gaussian_rasterization_fastgs",
+    ),
 )
 
 # Asked for, and honestly refused, by variant. Source: what they return, read from their sources (stacks.json).
 IRREPLACEABLE_VARIANTS = {
-    "taming": "its forward also returns eleven lists and counts of its own, which decide where taming-3dgs densifies",
     "gof": "its nine-channel output and integrate() have no drop-in (Gaussian opacity fields)",
     "rade": "its depth, coordinate and normal maps and integrate() have no drop-in (RaDe-GS)",
     "speedy": "its backward pass fills per-Gaussian scores by which Speedy-Splat prunes",
-    "fastgs": "its per-Gaussian metric counts, by which FastGS densifies, have no drop-in",
     "2dgs-surfel": "its depth, normal and distortion maps have no drop-in (2D Gaussian splatting)",
     "pgsr": "its plane and normal outputs have no drop-in (PGSR)",
     "stopthepop": "its sorting and culling settings have no drop-in (StopThePop)",
@@ -122,7 +144,6 @@ IRREPLACEABLE = {
     "diff-plane-rasterization": IRREPLACEABLE_VARIANTS["pgsr"],
     "diff-triangle-rasterization": IRREPLACEABLE_VARIANTS["triangle"],
     "diff-triangle-mesh-rasterization": IRREPLACEABLE_VARIANTS["mesh"],
-    "diff-gaussian-rasterization-fastgs": IRREPLACEABLE_VARIANTS["fastgs"],
     "tetra-nerf": "it needs CGAL's tetrahedra; it is CPU code, so no GPU plays a part in its build",
     "effrdel": "it computes Delaunay meshes; it is CPU code, so no GPU plays a part in its build",
     "gsplat": "it is a library of kernels of its own; build it instead",

@@ -21,7 +21,7 @@ from splatfix.core.step import commands
 from splatfix.facts import read_package_source
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.wheels import open_wheel
-from splatfix.knowledge.dropins import DROPINS, dropin_for_variant, dropin_of, face_of, refusal
+from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, dropin_of, face_of, refusal
 from splatfix.knowledge.stacks import explain_mismatch, variant, variants
 from splatfix.plan.dropins import choose_dropins
 
@@ -29,10 +29,16 @@ from .environments import make_environment
 from .test_cli import splatfix
 
 torch = pytest.importorskip("torch")
-from splatfix.kernels import helpers, rasterizer  # noqa: E402
+from splatfix.kernels import contributions, helpers, rasterizer  # noqa: E402
 
 NAME = "diff_gaussian_rasterization"
 VARIANTS = [dropin.variant for dropin in DROPINS if dropin.variant]
+FASTGS = "diff_gaussian_rasterization_fastgs"
+
+
+def one(name: str) -> Dropin:
+    """By its variant, or where no other package has the module's name, by that."""
+    return next(item for item in DROPINS if name in (item.variant, item.module))
 
 
 @pytest.fixture
@@ -40,14 +46,13 @@ def drop_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[ModuleType]:
     """The drop-in of the variant that the test names, imported from its own wheel."""
-    wheel = make_dropin_wheel(
-        dropin_of("diff-gaussian-rasterization", request.param), "0+splatfix.1", tmp_path
-    )
+    dropin = one(request.param)
+    wheel = make_dropin_wheel(dropin, "0+splatfix.1", tmp_path)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    yield importlib.import_module(NAME)
-    for name in [name for name in sys.modules if name.split(".")[0] == NAME]:
+    yield importlib.import_module(dropin.module)
+    for name in [name for name in sys.modules if name.split(".")[0] == dropin.module]:
         del sys.modules[name]
 
 
@@ -77,6 +82,10 @@ def camera(package: ModuleType, **options: Any) -> Any:
         "antialiasing": True,
         "kernel_size": 0.1,
         "subpixel_offset": torch.full((32, 40, 2), 0.25),
+        "pixel_weights": None,
+        "mult": 1.0,
+        "get_flag": None,
+        "metric_map": torch.zeros(32 * 40, dtype=torch.int32),
     }
     fields = package.GaussianRasterizationSettings._fields
     return package.GaussianRasterizationSettings(**{name: (values | options)[name] for name in fields})
@@ -92,6 +101,10 @@ def scene(count: int = 25) -> dict[str, Any]:
         "rotations": torch.nn.functional.normalize(torch.randn(count, 4)),
     }
     return {name: tensor.requires_grad_(True) for name, tensor in given.items()}
+
+
+def rasterizer_fields() -> tuple[str, ...]:
+    return rasterizer.GaussianRasterizationSettings._fields
 
 
 def screen(inputs: dict[str, Any]) -> Any:
@@ -111,7 +124,7 @@ def as_called(inputs: dict[str, Any], package: ModuleType) -> dict[str, Any]:
     }
 
 
-@of(*VARIANTS)
+@of(*VARIANTS, FASTGS)
 def test_renders_and_differentiates_as_the_kernel_does(drop_in: ModuleType) -> None:
     inputs, same = scene(), scene()
     points, same_points = screen(inputs), screen(same)
@@ -119,7 +132,10 @@ def test_renders_and_differentiates_as_the_kernel_does(drop_in: ModuleType) -> N
     result = drop_in.GaussianRasterizer(raster_settings=settings)(
         means2D=points, **as_called(inputs, drop_in), colors_precomp=None, cov3D_precomp=None
     )
-    kernel_settings = rasterizer.GaussianRasterizationSettings(**settings._asdict())
+    own = {name: value for name, value in settings._asdict().items() if name in rasterizer_fields()}
+    if drop_in.__name__ == FASTGS:
+        own["compact_box"] = settings.mult
+    kernel_settings = rasterizer.GaussianRasterizationSettings(**own)
     wanted = rasterizer.rasterize(
         kernel_settings,
         same["means3D"],
@@ -213,7 +229,7 @@ def test_precomputed_colours_and_covariances_and_the_function(drop_in: ModuleTyp
     assert torch.equal(copied[0], inputs["means3D"]) and copied[0] is not inputs["means3D"] and copied[1] == 3
 
 
-@of(*VARIANTS)
+@of(*VARIANTS, FASTGS)
 def test_errors_are_the_originals(drop_in: ModuleType) -> None:
     inputs = scene()
     draw = drop_in.GaussianRasterizer(camera(drop_in))
@@ -233,6 +249,97 @@ def test_errors_are_the_originals(drop_in: ModuleType) -> None:
         draw(**(base | {"means3D": torch.rand(25, 4)}), **pair, **one)
     with pytest.raises(NotImplementedError, match="drop-in by splatfix"):
         drop_in._C.rasterize_gaussians(1, 2, 3)
+
+
+def weights_of(drop_in: ModuleType, **options: Any) -> dict[str, Any]:
+    """Taming's score pass: the eleven results after image and radii, by the names of its own source."""
+    inputs = {name: tensor.detach() for name, tensor in scene().items()}
+    draw = drop_in.GaussianRasterizer(camera(drop_in, **options))
+    found = draw(means2D=torch.zeros(25, 3), **as_called(inputs, drop_in))
+    row = variant("taming")
+    assert row is not None and row.returns is not None
+    return dict(zip(row.returns, found, strict=True))
+
+
+@of("taming")
+def test_tamings_eleven_other_results(drop_in: ModuleType) -> None:
+    weights = torch.rand(32, 40)
+    found, without = weights_of(drop_in, pixel_weights=weights), weights_of(drop_in)
+    kinds = {name: (tuple(item.shape), item.dtype) for name, item in found.items()}
+    assert kinds == {
+        "color": ((3, 32, 40), torch.float32),
+        "radii": ((25,), torch.int32),
+        "countBuffer": (
+            (32, 40),
+            torch.int32,
+        ),  # the original returns the buffer of offsets, which it never fills
+        "listBuffer": ((0,), torch.int32),
+        "listBufferRender": ((0,), torch.float32),
+        "listBufferDistance": ((0,), torch.float32),
+        "centers": ((25, 2), torch.float32),
+        "depths": ((25,), torch.float32),
+        "my_radii": ((25,), torch.int32),
+        "accum_weights": ((25,), torch.float32),
+        "accum_count": ((25,), torch.int32),
+        "accum_blend": ((25,), torch.float32),
+        "accum_dist": ((25,), torch.float32),
+    }
+    assert not any(item.requires_grad for item in found.values())
+    for name in ("color", "radii", "centers", "depths", "my_radii"):
+        assert torch.equal(found[name], without[name]), name
+    for name in ("countBuffer", "accum_weights", "accum_count", "accum_blend", "accum_dist"):
+        assert without[name].numel() == 0 and without[name].dtype == found[name].dtype, name
+    assert torch.equal(found["my_radii"], found["radii"]) and found["accum_count"].sum() > 100
+    ours = rasterizer.GaussianRasterizationSettings(
+        **{key: value for key, value in camera(drop_in)._asdict().items() if key != "pixel_weights"}
+    )
+    inputs = {name: tensor.detach() for name, tensor in scene().items() if name != "shs"}
+    wanted = contributions.contributions(ours, **inputs, pixel_weights=weights)
+    assert torch.equal(found["accum_weights"], wanted.weight)
+    assert torch.equal(found["accum_count"], wanted.pixels)
+    assert torch.equal(found["accum_blend"], wanted.blend)
+    assert torch.equal(found["accum_dist"], wanted.distance)
+    assert torch.allclose(found["depths"], inputs["means3D"][:, 2] * (found["radii"] > 0))
+
+
+@of("taming")
+def test_tamings_normalisation_may_write_into_the_results(drop_in: ModuleType) -> None:
+    """Its score writes 0 over NaN in what comes back, also in `my_radii` and not in `radii`."""
+    found = weights_of(drop_in, pixel_weights=torch.rand(32, 40))
+    before = found["radii"].clone()
+    for name in ("my_radii", "depths", "accum_weights", "accum_count", "accum_blend", "accum_dist"):
+        found[name][:] = 0
+    assert torch.equal(found["radii"], before)
+
+
+@of(FASTGS)
+def test_fastgs_counts_marked_pixels_and_cuts_by_mult(drop_in: ModuleType) -> None:
+    inputs = {name: tensor.detach() for name, tensor in scene().items()}
+    marked = (torch.rand(32, 40) > 0.5).int()
+
+    def draw(**options: Any) -> Any:
+        given = as_called(inputs, drop_in)
+        return drop_in.GaussianRasterizer(camera(drop_in, **options))(means2D=torch.zeros(25, 4), **given)
+
+    image, radii, none = draw(metric_map=marked)
+    assert (none.shape, none.dtype) == ((0,), torch.int32)
+    counts, rest, whole = (
+        draw(metric_map=item, get_flag=True)[2] for item in (marked, 1 - marked, torch.ones(1280).int())
+    )
+    assert counts.dtype == torch.int32 and torch.equal(counts + rest, whole) and (counts > 0).sum() > 10
+    assert draw(metric_map=2 * marked, get_flag=True)[2].sum() == 0, "only 1 marks a pixel"
+    small = draw(mult=0.05)
+    assert not torch.equal(small[0], image) and ((small[1] == 0) | (small[1] == radii)).all()
+
+
+@of(FASTGS)
+def test_fastgs_gets_absolute_gradients_of_the_screen(drop_in: ModuleType) -> None:
+    inputs = scene()
+    points = torch.zeros(25, 4, requires_grad=True)
+    image = drop_in.GaussianRasterizer(camera(drop_in))(means2D=points, **as_called(inputs, drop_in))[0]
+    (image * torch.randn(3, 32, 40)).sum().backward()
+    signed, absolute = points.grad[:, :2], points.grad[:, 2:]
+    assert (absolute >= signed.abs() * (1 - 1e-5)).all() and (absolute > 1.5 * signed.abs()).any()
 
 
 @of("v1")
@@ -289,14 +396,14 @@ def test_visible_filter(drop_in: ModuleType) -> None:
     assert torch.equal(radii, draw(means2D=screen(inputs), **inputs)[1]) and (radii > 0).any()
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, FASTGS])
 def test_the_api_has_the_fingerprint_of_its_variant(name: str, tmp_path: Path) -> None:
     """What diagnose reads of an original is what it reads of the drop-in."""
-    dropin = dropin_of("diff-gaussian-rasterization", name)
+    dropin = one(name)
     wheel = open_wheel(make_dropin_wheel(dropin, "0+splatfix.1", tmp_path))
     with zipfile.ZipFile(wheel.path) as archive:
-        shown = read_package_source(NAME, archive.read(dropin.api).decode())
-        compiled = archive.read(f"{NAME}/_C.py").decode()
+        shown = read_package_source(dropin.module, archive.read(dropin.api).decode())
+        compiled = archive.read(f"{dropin.module}/_C.py").decode()
     row = variant(dropin.serves[0])
     assert row is not None
     assert explain_mismatch(row.key, settings=shown.settings, forward=shown.forward) == ()
@@ -378,7 +485,7 @@ def positions(exports: frozenset[str], method: str) -> str:
     return "_C.mark_visible(positions)" if method == "markVisible" and "mark_visible" in exports else "None"
 
 
-@pytest.mark.parametrize("key", ["taming", "gof", "rade", "speedy"])
+@pytest.mark.parametrize("key", ["gof", "rade", "speedy"])
 def test_a_source_without_a_drop_in_is_refused(key: str, tmp_path: Path) -> None:
     source = source_folder(tmp_path / "extension", as_original(key))
     problem = choose_dropins([str(source)])
@@ -390,7 +497,6 @@ def test_a_source_without_a_drop_in_is_refused(key: str, tmp_path: Path) -> None
     ("named", "beside"),
     [
         (f"{NAME}@gof", "simple_knn"),
-        (f"{NAME}@taming", "fused_ssim simple_knn"),
         (f"{NAME}@rade", "simple_knn"),
         ("diff-surfel-rasterization", "simple_knn"),
         ("diff_triangle_rasterization", "simple_knn"),
@@ -413,7 +519,7 @@ def test_names_and_checkouts(tmp_path: Path) -> None:
     assert require(choose_dropins([f"{NAME}@inria-2024-dr_aa"])).dropins[0].variant == "dr_aa"
     for text, code in (
         (NAME, "variant-not-said"),
-        (f"{NAME}@taming", "nothing-replaces-it"),
+        (f"{NAME}@gof", "nothing-replaces-it"),
         (f"{NAME}@nonsense", "unknown-drop-in"),
     ):
         problem = choose_dropins([text])

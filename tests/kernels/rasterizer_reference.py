@@ -8,6 +8,7 @@ damped conic) are spelled out with detached terms, because the contract is v1's 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -22,6 +23,8 @@ class Reference(NamedTuple):
     depth: Tensor
     pixel_positions: Tensor
     """[P, H, W, 2], a graph node with one copy of each centre per pixel: its gradient is dL/dmean2D of every pixel."""
+    weights: Tensor
+    """[P, H, W], alpha T; 0 where a Gaussian is not blended."""
 
 
 class _Damp(torch.autograd.Function):
@@ -147,6 +150,35 @@ def _tile_rectangle(settings: Any, x: float, y: float, radius: int) -> tuple[int
     )
 
 
+def _least(conic: Sequence[float], x: tuple[float, float], y: tuple[float, float]) -> float:
+    """The least a dx^2 + 2 b dx dy + c dy^2 over a rectangle given relative to the centre: inside it, or on one of its sides."""
+    if x[0] <= 0 <= x[1] and y[0] <= 0 <= y[1]:
+        return 0.0
+    a, b, c = conic
+    best = math.inf
+    for dx in x:
+        dy = min(max(-b * dx / c, y[0]), y[1])
+        best = min(best, a * dx * dx + 2 * b * dx * dy + c * dy * dy)
+    for dy in y:
+        dx = min(max(-b * dy / a, x[0]), x[1])
+        best = min(best, a * dx * dx + 2 * b * dx * dy + c * dy * dy)
+    return best
+
+
+def _compact_box(settings: Any, x: float, y: float, conic: Sequence[Tensor], opacity: float) -> Tensor:
+    """[H, W] bool: the pixels of the 16x16 tiles that FastGS draws a Gaussian in."""
+    a, b, c = (float(item.detach()) for item in conic)
+    where = torch.zeros(settings.image_height, settings.image_width, dtype=torch.bool)
+    level = settings.compact_box * 2 * math.log(255 * opacity) if opacity > 0 else -1.0
+    if a <= 0 or c <= 0 or a * c - b * b <= 0 or level < 0:
+        return where
+    for top in range(0, settings.image_height, 16):
+        for left in range(0, settings.image_width, 16):
+            if _least((a, b, c), (left - x, left + 16 - x), (top - y, top + 16 - y)) <= level:
+                where[top : top + 16, left : left + 16] = True
+    return where
+
+
 def render(
     settings: Any,
     means3D: Tensor,
@@ -162,7 +194,10 @@ def render(
     count, height, width = means3D.shape[0], settings.image_height, settings.image_width
     background = settings.bg.double()
     radii = torch.zeros(count, dtype=torch.int32)
+    rows = torch.arange(height, dtype=torch.float64)[:, None].expand(height, width)
+    columns = torch.arange(width, dtype=torch.float64)[None, :].expand(height, width)
     positions: list[Tensor] = []
+    weights = torch.zeros(count, height, width, dtype=torch.float64)
     splats = []
     for i in range(count):
         one = _one_splat(
@@ -180,22 +215,30 @@ def render(
         x, y, z, conic, opacity, radius = one
         position = torch.stack([x, y])
         positions.append(position)
-        left, right, top, bottom = _tile_rectangle(settings, float(x.detach()), float(y.detach()), radius)
-        if (right - left) * (bottom - top) == 0:
-            continue
+        if settings.compact_box is None:
+            left, right, top, bottom = _tile_rectangle(settings, float(x.detach()), float(y.detach()), radius)
+            within = (
+                (columns >= left * 16) & (columns < right * 16) & (rows >= top * 16) & (rows < bottom * 16)
+            )
+            if (right - left) * (bottom - top) == 0:
+                continue
+        else:
+            within = _compact_box(
+                settings, float(x.detach()), float(y.detach()), conic, float(opacity.detach())
+            )
+            if not within.any():
+                continue
         radii[i] = radius
         if colors_precomp is not None:
             color = colors_precomp[i]
         else:
             offset = means3D[i] - settings.campos.double()
             color = sh_color(min(settings.sh_degree, 3), shs[i], offset / offset.norm())
-        splats.append((float(z.detach()), i, z, conic, opacity, color, (left, right, top, bottom)))
+        splats.append((float(z.detach()), i, z, conic, opacity, color, within))
     stacked = torch.stack(positions) if positions else means3D[:, :2] * 0
     stacked = stacked[:, None, None, :].expand(count, height, width, 2)
     splats.sort(key=lambda s: (s[0], s[1]))
 
-    rows = torch.arange(height, dtype=torch.float64)[:, None].expand(height, width)
-    columns = torch.arange(width, dtype=torch.float64)[None, :].expand(height, width)
     pixel_x, pixel_y = columns, rows
     if settings.subpixel_offset is not None:
         pixel_x = columns + settings.subpixel_offset[..., 0].double()
@@ -203,11 +246,10 @@ def render(
     nothing = means3D.new_zeros(height, width)
     transmittance, running = nothing + 1, torch.ones(height, width, dtype=torch.bool)
     color, depth, inv = nothing.expand(background.numel(), -1, -1), nothing, nothing
-    for _, i, z, conic, opacity, own, (left, right, top, bottom) in splats:
-        reached = (columns >= left * 16) & (columns < right * 16) & (rows >= top * 16) & (rows < bottom * 16)
+    for _, i, z, conic, opacity, own, within in splats:
         dx, dy = stacked[i, ..., 0] - pixel_x, stacked[i, ..., 1] - pixel_y
         power = -0.5 * (conic[0] * dx * dx + conic[2] * dy * dy) - conic[1] * dx * dy
-        reached = reached & (power <= 0)
+        reached = within & (power <= 0)
         alpha = opacity * torch.exp(torch.where(reached, power, nothing))
         alpha = alpha - (alpha - 0.99).clamp_min(0).detach()  # the cap is straight-through
         reached = reached & (alpha >= 1 / 255)
@@ -215,9 +257,10 @@ def render(
         running = running & ~(reached & (after < 1e-4))  # stops before this one, for good
         reached = reached & running
         weight = torch.where(reached, alpha * transmittance, nothing)
+        weights[i] = weight.detach()
         color = color + weight * own[:, None, None]
         depth = depth + weight * z
         inv = inv + weight / z
         transmittance = torch.where(reached, after, transmittance)
     color = color + transmittance * background[:, None, None]
-    return Reference(color, radii, inv[None], 1 - transmittance[None], depth[None], stacked)
+    return Reference(color, radii, inv[None], 1 - transmittance[None], depth[None], stacked, weights)

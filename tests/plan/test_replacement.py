@@ -95,7 +95,7 @@ def checkout(
     (folder / ".gitmodules").write_text("".join(named))
     for name in submodules:
         (folder / "submodules" / name).mkdir(parents=True)
-        if row and name == "diff-gaussian-rasterization":
+        if row and "raster" in name:
             source_of(folder / "submodules" / name, row)
         elif row:
             cuda_source(folder / "submodules" / name, name.replace("-", "_"))
@@ -125,13 +125,18 @@ AFTER = {
 
 
 @pytest.mark.parametrize("fetched", [True, False], ids=["fetched", "empty"])
-@pytest.mark.parametrize("kind", [item.variant for item in DROPINS if item.variant])
+@pytest.mark.parametrize("kind", [item.variant or item.module for item in DROPINS if "raster" in item.module])
 def test_each_rasterizer_that_is_served(tmp_path: Path, kind: str, fetched: bool) -> None:
     """Also where nothing but the call tells which variant it is; simple_knn comes along."""
-    dropin = next(item for item in DROPINS if item.variant == kind)
+    dropin = next(item for item in DROPINS if kind in (item.variant, item.module))
     for key in dropin.serves:
         row = row_of(key)
-        folder = checkout(tmp_path / key, of_variant(row, AFTER.get(kind, "")), row=row if fetched else None)
+        folder = checkout(
+            tmp_path / key,
+            of_variant(row, AFTER.get(kind, "")),
+            row=row if fetched else None,
+            submodules=(dropin.distribution, "simple-knn"),
+        )
         assert names(folder) == [dropin.name, "simple_knn"]
         made = choose_dropins([str(folder)])
         assert not isinstance(made, Problem) and not made.native

@@ -96,7 +96,7 @@ def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     )
     names = ("means3D", "colors", "opacities", "scales", "rotations", "cov3D", "sh", "dc", "all_map")
     leaves = {name: _leaf(given[name]) for name in names if name in given and given[name].numel()}
-    leaves["means2D"] = torch.zeros(count, 3, requires_grad=True)
+    leaves["means2D"] = torch.zeros(count, 4 if variant == "fastgs" else 3, requires_grad=True)
     with torch.enable_grad():
         scales = leaves.get("scales")
         if scales is not None and scales.shape[1] == 2:  # a surfel has no thickness

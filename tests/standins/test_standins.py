@@ -69,7 +69,7 @@ def inputs(module: Any, variant: str) -> dict[str, Any]:
         }
     given = {
         "means3D": (leaf(3, 3) + torch.tensor([-0.5, -0.5, 2.0])).detach().requires_grad_(True),
-        "means2D": torch.zeros(3, 3, requires_grad=True),
+        "means2D": torch.zeros(3, 4 if variant == "fastgs" else 3, requires_grad=True),
         "opacities": leaf(3, 1),
         "shs": leaf(3, 4, 3),
         "scales": (0.2 * leaf(3, 2 if variant == "2dgs-surfel" else 3)).detach().requires_grad_(True),

@@ -1,0 +1,121 @@
+"""Where each Gaussian contributes to an image: the per-Gaussian sums by which taming-3dgs and FastGS densify.
+
+A Gaussian *contributes* to a pixel where its alpha is at least 1/255 and the pixel has not stopped: where it is blended, in the
+terms of `rasterizer.py`, whose projection, tiles and blending these sums use. Taming-3DGS (Mallick et al. 2024) sums over such
+pixels a weight of the pixel, 1, alpha T and the distance from the Gaussian's center; FastGS (2025) counts those of them that a
+map marks; 3dgs-mcmc asks whether there is any. No gradient flows through them, in the originals either.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from splatfix.kernels.rasterizer import (
+    _AREA,
+    GaussianRasterizationSettings,
+    _Alpha,
+    _arrange,
+    _blend,
+    _camera,
+    _chunk_cells,
+    _full_precision,
+    _positions,
+    _scatter,
+    _to_tiles,
+)
+
+__all__ = ["Contributions", "contributions", "screen_positions"]
+
+
+class Contributions(NamedTuple):
+    """Per Gaussian; 0 for those that contribute to no pixel. Sums are taken in double precision where the device has it.
+
+    Attributes:
+        pixels: [P] int32, how many pixels which it contributes.
+        weight: [P], the sum of `pixel_weights` over them (0 where none were given).
+        blend: [P], the sum of alpha T over them.
+        distance: [P], the sum of the distances from its center to theirs, pixels.
+    """
+
+    pixels: Tensor
+    weight: Tensor
+    blend: Tensor
+    distance: Tensor
+
+
+@torch.no_grad()
+def contributions(
+    settings: GaussianRasterizationSettings,
+    means3D: Tensor,
+    opacities: Tensor,
+    scales: Optional[Tensor] = None,
+    rotations: Optional[Tensor] = None,
+    cov3D_precomp: Optional[Tensor] = None,
+    pixel_weights: Optional[Tensor] = None,
+    *,
+    budget_bytes: int = 256 << 20,
+) -> Contributions:
+    """Sum over the pixels to which each Gaussian contributes. One pass over the image, the cost of a forward pass.
+
+    Args:
+        settings: as for `rasterizer.rasterize`, which must accept the same inputs; without `subpixel_offset`.
+        means3D, opacities, scales, rotations, cov3D_precomp: as for `rasterize`.
+        pixel_weights: [H, W], or H * W numbers in the order of the rows.
+
+    Raises:
+        ValueError: `pixel_weights` has another number of entries, or pixels are moved.
+    """
+    if settings.subpixel_offset is not None:
+        raise ValueError("Distances to moved pixels are not summed: leave `subpixel_offset` out.")
+    height, width = int(settings.image_height), int(settings.image_width)
+    if pixel_weights is not None and pixel_weights.numel() != height * width:
+        raise ValueError(
+            f"`pixel_weights` has the shape {tuple(pixel_weights.shape)}, not one number for each of {height} x {width}."
+        )
+    blank = means3D.new_zeros(means3D.shape[0], 1)
+    with _full_precision(means3D.device):
+        made = _arrange(settings, means3D, opacities, None, blank, scales, rotations, cov3D_precomp)
+        scene, geometry = made.scene, made.splats.x
+        tiles = ((height + 7) // 8, (width + 7) // 8)
+        planes = means3D.new_zeros(2, height, width)
+        planes[0] = 1.0
+        if pixel_weights is not None:
+            planes[1] = pixel_weights.detach().to(means3D).view(height, width)
+        per_tile = _to_tiles(planes, tiles, scene.pairs.tile)
+        totals = geometry.new_zeros(4, scene.features.shape[0])
+
+        def visit(chosen: Tensor, state: _Alpha, weights: Tensor) -> None:
+            shape = (-1, chosen.numel(), _AREA)
+            blended = (weights > 0).to(weights.dtype).view(shape)
+            inside, marked = per_tile.index_select(0, chosen).unbind(1)
+            across = state.offset_x.to(weights.dtype).view(-1, chosen.numel(), 1) - scene.basis[1]
+            down = state.offset_y.to(weights.dtype).view(-1, chosen.numel(), 1) - scene.basis[2]
+            sums = (
+                blended * inside,
+                blended * marked,
+                weights.view(shape) * inside,
+                torch.sqrt(across * across + down * down) * blended * inside,
+            )
+            found = torch.stack([item.sum(-1).view(-1) for item in sums])
+            _scatter(totals, state.rows, found.to(totals.dtype))
+
+        _blend(scene, 0, _chunk_cells(budget_bytes, means3D), keep=False, visit=visit)
+        full = geometry.new_zeros(4, means3D.shape[0]).index_copy_(1, made.order, totals[:, :-1])
+    pixels, weight, blend, distance = full.unbind(0)
+    others = (item.to(means3D.dtype) for item in (weight, blend, distance))
+    return Contributions(pixels.round().to(torch.int32), *others)
+
+
+@torch.no_grad()
+def screen_positions(
+    settings: GaussianRasterizationSettings, means3D: Tensor, radii: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Pixel positions (x, y), [P, 2], and view-space depths, [P], of the Gaussians whose `radii` [P] are above 0; else 0."""
+    with _full_precision(means3D.device):
+        _, _, z, x, y = _positions(_camera(settings, means3D), means3D)
+    place = torch.stack([x, y, z], dim=1)
+    place = torch.where((radii > 0)[:, None], place, torch.zeros_like(place)).to(means3D.dtype)
+    return place[:, :2].contiguous(), place[:, 2].contiguous()

@@ -1,0 +1,128 @@
+"""The per-Gaussian sums of taming-3dgs and FastGS against their definition, over the naive float64 renderer's pixels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from splatfix.kernels.contributions import contributions, screen_positions
+from splatfix.kernels.rasterizer import rasterize
+
+from . import rasterizer_reference as reference
+from .rasterizer_compare import cloud, compare, look_at, one_thread  # noqa: F401 - a fixture
+
+
+def by_definition(settings: Any, inputs: dict[str, Any], pixel_weights: Any) -> dict[str, list[float]]:
+    """Pixel after pixel, Gaussian after Gaussian: a Gaussian contributes where it is blended."""
+    drawn = reference.render(settings, **inputs)
+    centers, blended = drawn.pixel_positions[:, 0, 0], drawn.weights
+    sums = {name: [0.0] * len(blended) for name in ("pixels", "weight", "blend", "distance")}
+    for i, (x, y) in enumerate(centers.tolist()):
+        for row in range(settings.image_height):
+            for column in range(settings.image_width):
+                through = float(blended[i, row, column])
+                if through == 0:
+                    continue
+                sums["pixels"][i] += 1
+                sums["weight"][i] += float(pixel_weights[row, column])
+                sums["blend"][i] += through
+                sums["distance"][i] += ((x - column) ** 2 + (y - row) ** 2) ** 0.5
+    return sums
+
+
+SCENES = {
+    "random": (lambda: cloud(30, seed=1), {}),
+    "many layers, so that pixels stop": (lambda: cloud(60, seed=2, spread=0.3, size=(0.3, 0.6)), {}),
+    "inside the cloud, some behind": (lambda: cloud(30, seed=3, spread=6.0), {}),
+    "one": (lambda: cloud(1, seed=4), {}),
+    "none": (lambda: cloud(0, seed=5), {}),
+    "tiny": (lambda: cloud(30, seed=6, size=(1e-4, 2e-3)), {}),
+    "FastGS, half": (lambda: cloud(40, seed=7), {"compact_box": 0.5}),
+    "FastGS, whole": (lambda: cloud(40, seed=8, size=(0.2, 0.6)), {"compact_box": 1.0}),
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_sums_follow_their_definition(name: str, dtype: Any) -> None:
+    make, options = SCENES[name]
+    inputs = {key: item for key, item in make().items() if key != "shs"}
+    if dtype == torch.float32:
+        inputs = {key: item.float().double() for key, item in inputs.items()}
+    settings = look_at(37, 29, **options)
+    weights = torch.rand(29, 37, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    colors = torch.zeros(len(inputs["means3D"]), 3, dtype=torch.float64)
+    wanted = by_definition(settings, {**inputs, "colors_precomp": colors}, weights)
+    given = {key: item.to(dtype) for key, item in inputs.items()}
+    found = contributions(settings, **given, pixel_weights=weights.to(dtype))
+    flat = contributions(settings, **given, pixel_weights=weights.to(dtype).view(-1))
+    assert all(torch.equal(one, other) for one, other in zip(found, flat, strict=True))
+    assert found.pixels.dtype == torch.int32 and found.weight.dtype == dtype
+    for field, numbers in wanted.items():
+        exact = torch.tensor(numbers, dtype=torch.float64)
+        # in float32 alpha may cross 1/255, or a pixel stop, one Gaussian earlier or later
+        room = 1e-9 if dtype == torch.float64 else 2e-3 * max(1.0, float(exact.max()) if numbers else 0.0)
+        assert torch.allclose(getattr(found, field).double(), exact, atol=room, rtol=0), field
+    if name not in ("none", "one"):
+        assert (found.pixels > 0).sum() > 3
+
+
+def test_without_weights_their_sum_is_zero() -> None:
+    inputs = {key: item for key, item in cloud(10).items() if key != "shs"}
+    found = contributions(look_at(20, 20), **inputs)
+    assert found.weight.abs().sum() == 0 and found.pixels.sum() > 0
+
+
+def test_a_map_of_another_size_is_refused() -> None:
+    inputs = {key: item for key, item in cloud(3).items() if key != "shs"}
+    with pytest.raises(ValueError, match=r"shape \(399,\), not one number for each of 20 x 20"):
+        contributions(look_at(20, 20), **inputs, pixel_weights=torch.ones(399))
+    with pytest.raises(ValueError, match="subpixel_offset"):
+        contributions(look_at(20, 20, subpixel_offset=torch.zeros(20, 20, 2)), **inputs)
+
+
+def test_screen_positions_are_those_of_the_renderer() -> None:
+    inputs, settings = cloud(40, seed=3, spread=6.0), look_at(37, 29)
+    drawn = reference.render(settings, **inputs)
+    centers, depths = screen_positions(settings, inputs["means3D"], drawn.radii)
+    seen = drawn.radii > 0
+    assert 3 < seen.sum() < 40
+    assert torch.allclose(centers[seen], drawn.pixel_positions[seen][:, 0, 0])
+    view = inputs["means3D"] @ settings.viewmatrix[:3, 2] + settings.viewmatrix[3, 2]
+    assert torch.allclose(depths[seen], view[seen])
+    assert centers[~seen].abs().sum() == 0 and depths[~seen].abs().sum() == 0
+
+
+@pytest.mark.parametrize("box", [0.05, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_compact_box_of_fastgs(box: float, seed: int) -> None:
+    """Image, radii and gradients where only tiles that the smaller (or larger) ellipse touches are drawn."""
+    inputs = cloud(40, seed=seed, size=(0.02, 0.5), spread=1.5)
+    compare(look_at(67, 45, compact_box=box), inputs)
+
+
+def test_the_compact_box_differs_from_the_square_of_v1() -> None:
+    inputs = cloud(40, size=(0.2, 0.6))
+    plain = rasterize(look_at(67, 45), means2D=None, **inputs)
+    half, whole = (rasterize(look_at(67, 45, compact_box=m), means2D=None, **inputs) for m in (0.5, 1.0))
+    assert (plain.color - half.color).abs().max() > 1e-2
+    # 3 sigma cut the last 1/90 off the ellipse of an opaque Gaussian, mult = 1 does not
+    assert 0 < (plain.color - whole.color).abs().max() < 0.02
+    with pytest.raises(ValueError, match="compact_box"):
+        rasterize(look_at(67, 45, compact_box=0.0), means2D=None, **inputs)
+
+
+def test_four_columns_take_the_sums_of_absolute_gradients() -> None:
+    inputs, settings = cloud(25, seed=11), look_at(40, 30)
+    upstream = torch.randn(3, 30, 40, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    points = torch.zeros(25, 4, dtype=torch.float64, requires_grad=True)
+    (rasterize(settings, means2D=points, **inputs).color * upstream).sum().backward()
+    leaves = {key: item.clone().requires_grad_() for key, item in inputs.items()}
+    drawn = reference.render(settings, **leaves)
+    (each,) = torch.autograd.grad((drawn.color * upstream).sum(), drawn.pixel_positions)
+    each = each * torch.tensor([20.0, 15.0], dtype=torch.float64)
+    wanted = torch.cat([each.sum((1, 2)), each.abs().sum((1, 2))], dim=1)
+    assert points.grad is not None
+    assert torch.allclose(points.grad, wanted, atol=1e-9 * float(wanted.abs().max()))
