@@ -33,6 +33,7 @@ from splatfix.install.outcome import CachedWheel, Outcome, RevertOutcome
 from splatfix.plan import InstallPlan, Options
 from splatfix.report.difference import Difference
 from splatfix.report.documents import SCHEMA_VERSION
+from splatfix.report.merging import Merged
 
 FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -178,6 +179,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "options": Options | None,
         "facts": Facts,
     },
+    "report merge": {**typing.get_type_hints(Merged), "unreadable": list[Unreadable], "files": list[str]},
     "report diff": typing.get_type_hints(Difference),
     "monitor": {
         "command_exit_code": int | None,

@@ -1,17 +1,26 @@
-"""``splatfix report``: certificates that were written earlier, shown in any form and compared."""
+"""``splatfix report``: certificates that were written earlier, shown in any form, compared, and merged."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from splatfix.app.result import Result, show_message
-from splatfix.app.stored import Stored, read_document, read_stored
+from splatfix.app.stored import NAME, Stored, read_document, read_stored, read_without_facts
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.files import make_folder, set_aside, write_json, write_text
+from splatfix.core.step import say
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 
+PAGE, TEXT, DATA = "certificates.html", "certificates.md", "certificates.json"
+_SET_ASIDE = re.compile(r"previous(-\d+)?")
 _ENVELOPE = ("schema_version", "command", "splatfix_version", "exit_code", "error")
 
 
@@ -81,3 +90,91 @@ def _page(stored: Stored) -> str:
         )
     matrix = binary_matrix(make_context(stored.facts))
     return certificate_page(stored.certificate, stored.facts, stored.folder, stored.options, matrix)
+
+
+def merge(paths: Sequence[Path], out: Path) -> Result:
+    """Write the matrix of many certificates, and their failures by cause, as HTML, Markdown and JSON into ``out``.
+
+    What cannot be read is listed with its reason. Exit code 3 where nothing could be; nothing is written then.
+
+    Raises:
+        SplatfixError: ``cannot-write``.
+    """
+    from splatfix.report import merged
+    from splatfix.report.documents import envelope
+    from splatfix.report.html.matrix import matrix_page
+    from splatfix.report.merging import Merger
+
+    merger, unreadable = Merger(), list[tuple[str, str]]()
+    for file in _files(paths, unreadable):
+        try:
+            merger.add(file, _link(file, out), read_without_facts(file))
+        except SplatfixError as refused:
+            unreadable.append((file, refused.what))
+    found = merger.merged()
+    content: dict[str, Any] = {
+        **to_json(found),
+        "unreadable": [{"path": path, "reason": reason} for path, reason in unreadable],
+        "files": [],
+    }
+    error = None
+    if len(merger):
+        make_folder(out)
+        set_aside(out, (PAGE, TEXT, DATA))
+        content["files"] = [str(out / name) for name in (PAGE, TEXT, DATA)]
+        write_text(out / PAGE, matrix_page(found, unreadable, DATA))
+        write_text(out / TEXT, merged.markdown(found, unreadable))
+        write_json(out / DATA, envelope("report merge", Exit.OK, content))
+    else:
+        error = SplatfixError(
+            "nothing-to-merge",
+            "No certificate could be read, and nothing was written.",
+            todo=(
+                say("Name files that splatfix certify wrote (certificate.json), or folders with such files."),
+            ),
+            exit_code=Exit.UNDETERMINED,
+        )
+    return Result(
+        "report merge",
+        lambda: content,
+        lambda console: merged.show(console, found, unreadable, str(out / PAGE) if len(merger) else ""),
+        error.exit_code if error else Exit.OK,
+        error,
+    )
+
+
+def _files(paths: Iterable[Path], unreadable: list[tuple[str, str]]) -> Iterator[str]:
+    """Each file once: those named, and every certificate.json below the folders named. Links to folders are not followed,
+    and what ``certify`` set aside is left out."""
+    seen: set[str] = set()
+    for path in paths:
+        found = _below(os.fspath(path), unreadable) if path.is_dir() else [os.fspath(path)]
+        for file in found:
+            if (whole := os.path.normpath(Path(file).absolute())) not in seen:
+                seen.add(whole)
+                yield file
+
+
+def _below(folder: str, unreadable: list[tuple[str, str]]) -> Iterator[str]:
+    def refused(error: OSError) -> None:
+        unreadable.append((os.fspath(error.filename or folder), error.strerror or str(error)))
+
+    none = True
+    for place, folders, files in os.walk(folder, onerror=refused):
+        folders[:] = sorted(name for name in folders if not _SET_ASIDE.fullmatch(name))
+        if NAME in files:
+            none = False
+            yield f"{place}{os.sep}{NAME}"
+    if none:
+        unreadable.append((folder, f"there is no {NAME} in it"))
+
+
+def _link(file: str, out: Path) -> str:
+    """A relative URL from the folder ``out`` to the certificate's page, or to the file where there is no page."""
+    page = f"{file.removesuffix('.json')}.html"
+    target = page if Path(page).is_file() else file
+    try:
+        relative = os.path.relpath(target, out)
+    except ValueError:  # on another drive
+        return Path(target).absolute().as_uri()
+    return quote(relative.replace(os.sep, "/"), errors="surrogateescape")

@@ -77,6 +77,32 @@ def diff(
     finish(run(a, b), as_json, form.value)
 
 
+@report_app.command("merge", epilog="Example: splatfix report merge lab-*/certificate.json --out matrix")
+def merge(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Certificates, or folders with certificate.json files below.", metavar="FILE|DIR..."
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            help="Folder for certificates.html, .md and .json.",
+            metavar="DIR",
+            callback=options.folder_to_write,
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = Path("splatfix-matrix"),
+    as_json: options.Json = False,
+) -> None:
+    """Write many certificates as one matrix (GPU, driver, torch, stack), with failures grouped by cause."""
+    from splatfix.app.report import merge as run
+
+    finish(run(paths, out), as_json)
+
+
 ReportFolder = Annotated[
     Path, typer.Argument(help="A report folder, or the certificate.json in it.", metavar="FOLDER")
 ]

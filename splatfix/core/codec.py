@@ -63,6 +63,36 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+_MEMBER = re.compile(r'[ \t\r\n]*([,{])[ \t\r\n]*"((?:[^"\\\x00-\x1f]|\\.)*)"[ \t\r\n]*:[ \t\r\n]*')
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
+
+
+def parse_start(text: str, end: str) -> dict[str, Any]:
+    """The members of a JSON object before the one called ``end``, which is not looked at, nor what follows it: a document
+    whose largest member is its last is read in a part of the time. Without such a member all of it is read.
+
+    Raises:
+        ValueError: it is no JSON object, is nested too deeply, or is cut off.
+    """
+    found: dict[str, Any] = {}
+    place = 0
+    while (member := _MEMBER.match(text, place)) and (member[1] == "{") is (place == 0):
+        if member[2] == end:
+            if not text.endswith(("}", "}\n")):
+                raise ValueError("it is cut off")
+            return found
+        try:
+            found[json.loads(f'"{member[2]}"') if "\\" in member[2] else member[2]], place = (
+                _DECODER.raw_decode(text, member.end())
+            )
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
+    whole = parse_json(text)  # it has no such member, or is damaged: then this says where
+    if not isinstance(whole, dict):
+        raise ValueError("it is no object")
+    return whole
+
+
 def to_json(value: Any) -> Any:
     """Plain JSON types for a dataclass, enum, tuple, mapping or scalar."""
     if isinstance(value, Step):

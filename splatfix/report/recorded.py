@@ -19,7 +19,7 @@ from splatfix.core.words import beginning
 
 PARTS: Mapping[str, str] = {
     "device": "device",
-    "processor": "GPU or CPU",
+    "processor": "processor",
     "gpu-limits": "GPU clocks and power limit",
     "driver": "driver",
     "system": "operating system",
@@ -77,7 +77,7 @@ class Fix:
 
 def mapping(value: object) -> Mapping[str, Any]:
     """The value, or an empty mapping where it is none."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def listed(value: object) -> list[Any]:
@@ -87,7 +87,9 @@ def listed(value: object) -> list[Any]:
 
 def text(value: object) -> str:
     """The value, shortened to what people read; "" where it is no text."""
-    return beginning(value, _MOST_TEXT) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if len(value) <= _MOST_TEXT else beginning(value, _MOST_TEXT)
 
 
 def verdict_of(document: Mapping[str, Any]) -> Verdict:
@@ -119,29 +121,22 @@ def parts_of(document: Mapping[str, Any], scenes: Collection[str] | None = None)
     }
     cpu = device == "cpu"
     limits = (text(environment.get(name)) for name in ("GPU clocks", "GPU power limit"))
-    machine = mapping(mapping(document.get("facts")).get("machine"))
     found = {
         "device": device,
         "processor": text(environment.get("CPU")) if cpu else gpu_of(document),
         "gpu-limits": ", ".join(filter(None, limits)),
         "driver": "" if cpu else text(environment.get("driver")),
         "system": text(environment.get("system")),
-        "kernel": text(machine.get("kernel")),
+        "kernel": text(mapping(mapping(document.get("facts")).get("machine")).get("kernel")),
         "python": text(environment.get("python")),
         "torch": text(environment.get("torch")),
-        "torch-cuda": _each(runs, lambda run: mapping(run.get("versions")).get("cuda")),
         "asked-renderer": text(document.get("renderer")),
-        **{part: _each(runs, lambda run, part=part: _ran(run, part)) for part in _RAN},
         "splatfix": text(environment.get("splatfix")),
         "sources": _digest(document.get("sources")),
         "suite": text(document.get("suite")),
-        "iterations": _each(runs, lambda run: mapping(run.get("config")).get("iterations")),
-        "resolution": _each(runs, _resolution),
-        "strategy": _each(runs, lambda run: mapping(run.get("config")).get("strategy")),
-        "seed": _each(runs, lambda run: mapping(run.get("config")).get("seed")),
-        "scenes": _each(runs, lambda run: text(run.get("scene_sha256"))[:16]),
         "host": "" if cpu else text(environment.get("CPU")),
         "card": text(environment.get("GPU id")),
+        **_in_common({name: _of_run(run) for name, run in runs.items()}),
     }
     return {name: value for name, value in found.items() if value}
 
@@ -199,26 +194,43 @@ def fix_of(document: Mapping[str, Any]) -> Fix | None:
     return Fix(title, steps) if title else None
 
 
-def _each(runs: Mapping[str, Mapping[str, Any]], value: Any) -> str:
-    """What the runs have in common, or what each has where they differ; "" where none tells."""
-    found = {name: str(known) for name, run in runs.items() if (known := value(run)) not in (None, "")}
-    if len(set(found.values())) < 2:
-        return next(iter(found.values()), "")[:_MOST_TEXT]
-    return "; ".join(f"{name}: {known[:_MOST_TEXT]}" for name, known in sorted(found.items()))
+def _of_run(result: Mapping[str, Any]) -> dict[str, str]:
+    """The parts that the trainer recorded in its result."""
+    config, ran = mapping(result.get("config")), mapping(result.get("implementations"))
+    size = listed(result.get("resolution"))
+    return {
+        "torch-cuda": text(mapping(result.get("versions")).get("cuda")),
+        **{part: _ran(mapping(ran.get(part))) for part in _RAN},
+        "iterations": _number(config.get("iterations")),
+        "resolution": "x".join(map(_number, size)) if len(size) == 2 else "",
+        "strategy": text(config.get("strategy")),
+        "seed": _number(config.get("seed")),
+        "scenes": text(result.get("scene_sha256"))[:16],
+    }
 
 
-def _ran(run: Mapping[str, Any], part: str) -> str:
+def _in_common(runs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """What all runs have in each part, or what each has where they differ."""
+    every = list(runs.values())
+    made: dict[str, str] = {}
+    for part in every[0] if every else ():
+        values = {run[part] for run in every} - {""}
+        if len(values) < 2:
+            made[part] = values.pop() if values else ""
+        else:
+            made[part] = "; ".join(f"{name}: {run[part]}" for name, run in sorted(runs.items()) if run[part])
+    return made
+
+
+def _number(value: object) -> str:
+    return str(value) if isinstance(value, (int, float)) else ""
+
+
+def _ran(engine: Mapping[str, Any]) -> str:
     """Name, version, engine and file of an implementation, with the SHA-256 of that file."""
-    engine = mapping(mapping(run.get("implementations")).get(part))
-    words = [text(engine.get(name)) for name in ("name", "version", "engine")]
+    words = " ".join(filter(None, (text(engine.get(name)) for name in ("name", "version", "engine"))))
     digest = text(engine.get("sha256"))
-    file = f"{text(engine.get('file'))} sha256:{digest[:16]}" if digest else ""
-    return ", ".join(filter(None, (" ".join(filter(None, words)), file)))
-
-
-def _resolution(run: Mapping[str, Any]) -> str:
-    size = listed(run.get("resolution"))
-    return "x".join(str(side) for side in size if isinstance(side, int)) if len(size) == 2 else ""
+    return f"{words}, {text(engine.get('file'))} sha256:{digest[:16]}" if digest else words
 
 
 def _digest(sources: object) -> str:

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splatfix.core.codec import CodecError, from_json, to_json
+from splatfix.core.codec import CodecError, from_json, parse_start, to_json
 
 T = TypeVar("T")
 
@@ -91,3 +91,40 @@ def test_a_missing_key_without_default_is_named() -> None:
 def test_what_has_no_json_form_is_refused() -> None:
     with pytest.raises(TypeError):
         to_json(object())
+
+
+_INNER = st.none() | st.booleans() | st.integers(-(10**18), 10**18) | st.text(max_size=4)
+_INNER = st.none() | st.booleans() | st.integers(-(10**18), 10**18) | st.text(max_size=4)
+_MEMBERS = st.dictionaries(
+    st.text(max_size=4),
+    st.recursive(_INNER, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=2), inner)),
+    max_size=4,
+)
+
+
+@given(_MEMBERS, st.booleans(), st.sampled_from([None, 2]))
+def test_the_start_of_a_document_is_what_json_reads(
+    members: dict[str, Any], ascii_only: bool, indent: int | None
+) -> None:
+    members.pop("end", None)
+    text = json.dumps({**members, "end": {"end": [1]}}, ensure_ascii=ascii_only, indent=indent)
+    assert parse_start(text, "end") == members
+    assert parse_start(json.dumps(members, ensure_ascii=ascii_only, indent=indent), "end") == members
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1, "end": [', "cut off"),
+        ('{"a": 1', "delimiter"),
+        ('{"a": ' + "[" * 100_000, "nested too deeply"),
+        ('{"a": NaN, "end": 1}', "NaN is no JSON"),
+        ("[1]", "no object"),
+        ('{"a": 1 "end": 2}', "delimiter"),
+        (',"a": 1, "end": 2}', "value"),
+        ("", "value"),
+    ],
+)
+def test_a_damaged_start_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_start(text, "end")

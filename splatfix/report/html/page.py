@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import splatfix
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, Verdict
 from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.core.step import Step
@@ -20,6 +16,7 @@ from splatfix.plan.steps import BuildWheel
 from splatfix.report import comparison as baseline
 from splatfix.report.html.markup import Html, badge, details, element, items, join, pairs, table
 from splatfix.report.html.scenes import OUTCOMES, overview, section
+from splatfix.report.html.shell import contents, whole_page
 from splatfix.report.html.views import read_views
 
 _VERDICTS = {
@@ -59,8 +56,6 @@ def certificate_page(
         ("binaries", "Binaries and GPUs", _matrix(matrix)),
         ("environment", "Environment, and how to repeat it", _environment(certificate, facts)),
     ]
-    parts = [part for part in parts if part[2]]
-    title = f"splatfix certificate: {words}"
     header = element(
         "header",
         element("p", "splatfix certificate", class_="kicker"),
@@ -70,43 +65,11 @@ def certificate_page(
         if certificate.reasons
         else "",
         element("p", _about(certificate), class_="note"),
-        element(
-            "nav",
-            items("ul", (element("a", name, href=f"#{key}") for key, name, _ in parts)),
-            aria_label="Sections",
-        ),
+        contents(parts),
         class_=kind,
     )
-    body = [element("section", element("h2", name), content, id=key) for key, name, content in parts]
-    footer = element("footer", f"splatfix {splatfix.__version__}. A pass covers only what was run.")
-    return "<!DOCTYPE html>\n" + element(
-        "html",
-        element("head", *_head(title)),
-        element("body", header, element("main", *body), footer, element("script", _own("viewer.js"))),
-        lang="en",
-    )
-
-
-def _head(title: str) -> list[Html]:
-    script = base64.b64encode(hashlib.sha256(_own("viewer.js").encode()).digest()).decode()
-    policy = (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{script}'; base-uri 'none'; form-action 'none'"
-    )
-    return [
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", title),
-        element("style", _own("style.css")),
-    ]
-
-
-@cache
-def _own(name: str) -> Html:
-    return Html(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    told = "A pass covers only what was run."
+    return whole_page(f"splatfix certificate: {words}", header, parts, told)
 
 
 def _about(certificate: Certificate) -> str:

@@ -1,0 +1,279 @@
+"""``splatfix report merge``: the matrix of a lab's certificates, and their failures by cause."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from splatfix.core.codec import to_json
+from splatfix.core.step import run
+from splatfix.report.html.matrix import matrix_page
+from splatfix.report.merged import markdown, tables
+from splatfix.report.merging import Group, Merged, Merger
+from tests.app.test_report import places
+from tests.certify.conftest import RESULT
+from tests.cli.test_documents import check
+from tests.hostile.words import CONTROL, MARKUP, UNICODE
+from tests.report.certificates import DRIVERS, GPUS, TORCHES, varied
+
+Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+MET = {"code": "loss-falls", "outcome": "met", "measured": "0.3 to 0.1"}
+BASE: dict[str, Any] = {
+    "schema_version": 2,
+    "command": "certify",
+    "splatfix_version": "0.1.0",
+    "verdict": "certified",
+    "device": "cuda",
+    "renderer": "gsplat",
+    "suite": "quick",
+    "proof": [],
+    "kernels": [],
+    "environment": {"python": "3.11.7"},
+    "scenes": [{"scene": "fruit", "criteria": [MET], "result": RESULT}],
+    "options": None,
+    "facts": {},
+}
+
+
+def merged(*documents: dict[str, Any]) -> Merged:
+    merger = Merger()
+    for number, document in enumerate(documents):
+        merger.add(f"{number}/certificate.json", f"{number}/certificate.json", document)
+    return merger.merged()
+
+
+def write(folder: Path, document: dict[str, Any]) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "certificate.json").write_text(json.dumps(document), encoding="utf-8")
+    return folder
+
+
+def test_every_certificate_is_in_one_cell() -> None:
+    lab = list(varied(BASE))
+    found = merged(*lab)
+    assert len(found.cells) == len(lab) == 160
+    assert found.verdicts == {
+        verdict: sum(item["verdict"] == verdict for item in lab)
+        for verdict in ("certified", "not-certified", "undetermined")
+    }
+    (gsplat, made), (inria, _) = tables(found)
+    assert gsplat.startswith("gsplat: ") and inria.startswith("inria: ")
+    assert made.torches == TORCHES, "2.9 comes before 2.11"
+    gpu, driver, cells = made.rows[0]
+    assert gpu in GPUS and driver == DRIVERS[0] and [cell and cell.torch for cell in cells] == list(TORCHES)
+
+
+def test_failures_are_grouped_by_what_failed_and_the_first_cause_that_differs() -> None:
+    found = merged(*varied(BASE))
+    failed = [group for group in found.groups if group.code in ("gradients-xyz", "no-kernel-image")]
+    assert sum(len(group.certificates) for group in failed) == found.verdicts["not-certified"]
+    largest = next(group for group in failed if group.code == "gradients-xyz")
+    assert (largest.part, largest.value, largest.certified_with) == ("asked-renderer", "gsplat", ("inria",))
+    assert {"processor Tesla T4", "renderer asked for gsplat"} <= set(largest.in_common)
+    oldest = {group.value for group in failed if group.code == "no-kernel-image" and group.part == "torch"}
+    assert oldest == {TORCHES[0], *TORCHES[2:]}, "cu124 on an RTX 5090, cu130 with the oldest driver"
+    assert all(
+        group.means == "The build has no code for this GPU."
+        for group in failed
+        if group is not largest and group.code == "no-kernel-image"
+    )
+
+
+def group_of(*documents: dict[str, Any]) -> Group:
+    (group,) = merged(*documents).groups
+    return group
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(BASE), **changes}
+
+
+def test_what_differs_is_said_and_what_was_not_recorded_does_not_differ() -> None:
+    failed = {
+        "verdict": "not-certified",
+        "proof": [{"name": "loads", "reached": False, "shown_by": "broken"}],
+    }
+    same = group_of(BASE, changed(**failed))
+    assert (same.kind, same.code, same.measured, same.part) == ("level", "loads", "broken", "")
+    alone = group_of(changed(**failed))
+    assert (alone.part, alone.certified_with) == ("", ())
+    crashed = group_of(BASE, changed(**failed, scenes=[], environment={}))  # it left no result to compare
+    assert crashed.part == ""
+    torch = group_of(BASE, changed(**failed, environment={"python": "3.12.1"}))
+    assert (torch.part, torch.value, torch.certified_with) == ("python", "3.12.1", ("3.11.7",))
+
+
+def advised(title: str) -> dict[str, Any]:
+    step = to_json(run("splatfix", "install", "a b", text="Rebuild it"))
+    return {"advice": {"option": {"title": title, "steps": [step]}}}
+
+
+def test_a_group_has_one_fix_and_says_how_many_advise_it() -> None:
+    def advising(title: str) -> dict[str, Any]:
+        return changed(verdict="not-certified", interrupted=True, options=advised(title))
+
+    ended = changed(verdict="undetermined", interrupted=True)
+    group = group_of(advising("rebuild"), advising("rebuild"), advising("drop-ins"), ended)
+    assert (group.code, group.fix.title, group.advised) == ("interrupted", "rebuild", 2)
+    command = group.fix.steps[0].command
+    assert command is not None and command.argv == ("splatfix", "install", "a b")
+    assert group_of(ended).advised == 0
+    assert "none of these certificates has advice" in markdown(merged(ended), ())
+
+
+class Links(HTMLParser):
+    """The targets of links, and the names of all elements."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """See :class:`html.parser.HTMLParser`."""
+        self.tags.add(tag)
+        self.links += [value for name, value in attrs if name == "href" and value]
+
+
+def test_every_cell_is_linked_and_what_cannot_be_read_is_listed(splatfix: Splatfix, tmp_path: Path) -> None:
+    lab = tmp_path / "lab"
+    names = ["a b", "100% (c)#d?", "<img src=x>", "[x](javascript:y)", "ünï`code", "javascript:alert(1)"]
+    for name in names:
+        write(lab / name, changed(environment={"GPU": f"{name} (cuda)", "driver": "1|2`", "torch": "[2](x)"}))
+    page = lab / names[0] / "certificate.html"
+    page.write_text("the page")
+    write(lab / names[1] / "previous", BASE)
+    (lab / "pipe").mkdir()
+    (lab / "text.json").write_text("no JSON")
+    write(lab / "old", changed(schema_version=1))
+    write(lab / "other", {"command": "diagnose", "verdict": "certified"})
+    (write(lab / "deep", {}) / "certificate.json").write_text('{"a": ' + "[" * 100_000)
+    (write(lab / "cut", {}) / "certificate.json").write_text(json.dumps(BASE)[:-2])
+    (lab / "gone" / "certificate.json").parent.mkdir()
+    (lab / "gone" / "certificate.json").symlink_to(lab / "nowhere")
+    out = tmp_path / "some out"
+    done = splatfix(
+        "report",
+        "merge",
+        lab,
+        lab / names[0] / "certificate.json",
+        lab / "text.json",
+        tmp_path / "missing",
+        lab / "pipe",
+        "--out",
+        out,
+        "--json",
+    )
+    document = check(json.loads(done.stdout))
+    assert (done.returncode, document["verdicts"]["certified"]) == (0, len(names)), done.stderr
+    reasons = {
+        str(Path(item["path"]).relative_to(tmp_path)).removesuffix("/certificate.json"): item["reason"]
+        for item in document["unreadable"]
+    }
+    assert "schema_version 1" in reasons["lab/old"] and "not a certificate" in reasons["lab/other"]
+    assert "nested too deeply" in reasons["lab/deep"] and "cut off" in reasons["lab/cut"]
+    assert reasons["lab/gone"] == reasons["missing"] == "there is no such file"
+    assert "JSON" in reasons["lab/text.json"] and reasons["lab/pipe"] == "there is no certificate.json in it"
+    assert len(reasons) == len(document["unreadable"]) == 8
+    linked = [unquote(item["link"]) for cell in document["cells"] for item in cell["certificates"]]
+    assert {(out / link).resolve() for link in linked} == {
+        page if name == names[0] else lab / name / "certificate.json" for name in names
+    }
+    assert json.loads((out / "certificates.json").read_text(encoding="utf-8")) == document
+    shown = Links((out / "certificates.html").read_text(encoding="utf-8"))
+    targets = {link for link in shown.links if not link.startswith("#")}
+    assert {unquote(link) for link in targets} == {*linked, "certificates.json"}
+    assert not {link for link in targets if re.match(r"[a-z]+:", link)} and "img" not in shown.tags
+    text = (out / "certificates.md").read_text(encoding="utf-8")
+    assert all(f"]({item['link']})" in text for cell in document["cells"] for item in cell["certificates"])
+    assert not re.search(r"(?<!\\)\]\((?!\.\./lab/)|(?<!\\)<", text)
+
+
+def test_an_earlier_matrix_is_set_aside(splatfix: Splatfix, tmp_path: Path) -> None:
+    write(tmp_path / "lab", BASE)
+    for _ in range(2):
+        done = splatfix("report", "merge", tmp_path / "lab", "--out", tmp_path / "out")
+        assert done.returncode == 0 and "1 certificate: 1 certified" in done.stdout
+    assert {path.name for path in (tmp_path / "out" / "previous").iterdir()} == {
+        "certificates.html",
+        "certificates.json",
+        "certificates.md",
+    }
+
+
+def test_nothing_that_can_be_read_is_undetermined_and_writes_nothing(
+    splatfix: Splatfix, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    done = splatfix("report", "merge", tmp_path / "empty", tmp_path / "x.json", "--out", tmp_path / "out")
+    assert done.returncode == 3 and "nothing-to-merge" in done.stderr and "x.json: " in done.stdout
+    assert not (tmp_path / "out").exists()
+    document = check(
+        json.loads(
+            splatfix("report", "merge", tmp_path / "empty", "--out", tmp_path / "out", "--json").stdout
+        )
+    )
+    assert document["error"]["code"] == "nothing-to-merge" and len(document["unreadable"]) == 1
+
+
+def test_words_of_strangers_stay_words() -> None:
+    said = CONTROL + UNICODE + MARKUP + "<script>alert(1)</script>\n| x |"
+    failed = [{"code": said, "outcome": "failed", "measured": said, "why": said}]
+    option = {"title": said, "steps": [to_json(run(said, text=said))]}
+    hostile = changed(
+        verdict="not-certified",
+        device=said,
+        renderer=said,
+        suite=said,
+        issued=said,
+        environment=dict.fromkeys(("GPU", "driver", "torch", "renderer"), said),
+        scenes=[{"scene": said, "criteria": failed}],
+        options={"advice": {"option": option}},
+    )
+    found = merged(hostile, BASE)
+    page = matrix_page(found, [(said, said)], "certificates.json")
+    text = markdown(found, [(said, said)])
+    plain = merged(changed(verdict="not-certified", interrupted=True, options=advised("x")), BASE)
+    assert Links(page).tags == Links(matrix_page(plain, [("x", "y")], "certificates.json")).tags
+    assert "alert(1)</script>" not in page
+    for made in (page, text):
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2066\u200b\u2028]", made)
+    rows = [line for line in text.splitlines() if line.startswith("|") and "---" not in line]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {4}
+    assert "<script" not in text.replace("\\<script", "")
+
+
+def test_merging_survives_whatever_a_document_holds(survived: Callable[[str, int], None]) -> None:
+    """Every place of a failed certificate with every other type in it."""
+    whole = changed(
+        verdict="not-certified", options={"advice": {"option": {"title": "t", "steps": [to_json(run("a"))]}}}
+    )
+    whole["scenes"][0]["criteria"] = [
+        {"code": "loss-falls", "outcome": "failed", "measured": "x", "why": "y"}
+    ]
+    merger = Merger()
+    count = 0
+    for path in places(whole):
+        for value in (None, 3, 1e400, "x", [], [[]], {}, {"": {}}, True):
+            if path == ["verdict"]:
+                continue
+            other = copy.deepcopy(whole)
+            place: Any = other
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+            merger.add(str(path), "x", other)
+            count += 1
+    found = merger.merged()
+    json.dumps(to_json(found), allow_nan=False)
+    assert sum(len(cell.certificates) for cell in found.cells) == len(merger) == count > 1000
+    assert markdown(found, ()) and matrix_page(found, (), "x")
+    survived("certificates with a changed place in report merge", count)

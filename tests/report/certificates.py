@@ -1,0 +1,75 @@
+"""Certificates of a lab: one recorded document, varied in GPU, driver, torch, stack and outcome."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+GPUS = (
+    "NVIDIA GeForce RTX 5090",
+    "NVIDIA H100 80GB HBM3",
+    "NVIDIA GeForce RTX 3090",
+    "NVIDIA L40S",
+    "Tesla T4",
+)
+DRIVERS = ("535.183.01", "550.163.01", "570.172.08", "580.95.05")
+TORCHES = ("2.6.0+cu124", "2.9.1+cu128", "2.11.0+cu130", "2.13.0+cu130")
+STACKS = (("gsplat", "gsplat 1.5.3 cuda"), ("inria", "diff_gaussian_rasterization 0.0.0 cuda"))
+
+
+def varied(base: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every combination once: an RTX 5090 fails with torch for CUDA 12.4, the oldest driver with torch for CUDA 13 and on
+    a T4 one stack has no gradients; every 17th is too short to be judged."""
+    for number, (gpu, driver, torch, (renderer, ran)) in enumerate(
+        itertools.product(GPUS, DRIVERS, TORCHES, STACKS)
+    ):
+        made = copy.deepcopy(base)
+        made["device"], made["renderer"] = "cuda", renderer
+        made["environment"] |= {"GPU": f"{gpu} (cuda)", "driver": driver, "torch": torch, "renderer": ran}
+        made["issued"] = f"2026-{1 + number % 12:02}-{1 + number % 28:02}T12:00:00+00:00"
+        if (gpu == GPUS[0] and torch == TORCHES[0]) or (driver == DRIVERS[0] and "cu130" in torch):
+            _fail(
+                made,
+                "no-kernel-image",
+                "CUDA error: no kernel image is available for execution on the device",
+            )
+        elif gpu == "Tesla T4" and renderer == "gsplat":
+            _fail(made, "gradients-xyz", "zero in 200 of 200 steps, largest norm 0")
+        elif number % 17 == 0:
+            made["verdict"] = "undetermined"
+            made["scenes"][0]["criteria"][0] |= {"outcome": "undetermined", "measured": "60 iterations"}
+        else:
+            made["verdict"] = "certified"
+        yield made
+
+
+def _fail(document: dict[str, Any], code: str, measured: str) -> None:
+    document["verdict"] = "not-certified"
+    for scene in document["scenes"]:
+        scene["criteria"].append(
+            {
+                "code": code,
+                "outcome": "failed",
+                "measured": measured,
+                "required": "none",
+                "why": "The build has no code for this GPU."
+                if code == "no-kernel-image"
+                else "Nothing is learned.",
+                "source": "a test",
+            }
+        )
+
+
+def write_lab(folder: Path, base: dict[str, Any], count: int) -> list[Path]:
+    """``count`` certificates, each in a report folder of its own."""
+    texts = [json.dumps(document, indent=2) for document in itertools.islice(varied(base), count)]
+    files = []
+    for number, text in enumerate(itertools.islice(itertools.cycle(texts), count)):
+        files.append(folder / f"run-{number:05}" / "certificate.json")
+        files[-1].parent.mkdir(parents=True)
+        files[-1].write_text(text, encoding="utf-8")
+    return files
