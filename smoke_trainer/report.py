@@ -83,6 +83,7 @@ def write_result(run: Run, status: str, heldout: Quality, trained: Quality) -> R
         **measurements(run, heldout, trained),
         "ply": {
             "path": path.relative_to(run.config.out).as_posix(),
+            "bytes": path.stat().st_size,
             "round_trip_difference": difference,
             "tolerance": tolerance,
         },

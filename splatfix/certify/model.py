@@ -44,6 +44,8 @@ class Criterion:
     """For a failure: what it means in practice."""
     source: str = ""
     """Where the threshold comes from."""
+    advice: str = ""
+    """For a failure, or what stayed open: what to do about it."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import splatfix
 from splatfix.certify import criteria, levels
+from splatfix.certify.advice import advised
 from splatfix.certify.baseline import compare
 from splatfix.certify.gpu import gpu_record
 from splatfix.certify.interim import InterimReports, incomplete, so_far
@@ -150,7 +151,7 @@ def certify(
                         variables,
                     )
                     run = replace(run, criteria=(*run.criteria, judged))
-                runs.append(run)
+                runs.append(replace(run, criteria=tuple(map(advised, run.criteria))))
                 reports.settled()
     except KeyboardInterrupt:
         partial = None

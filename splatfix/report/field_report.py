@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
-from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun
-from splatfix.core.proof import Rung
+from splatfix.certify.model import Certificate, Outcome, SceneRun
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.plan.option import Options
@@ -15,6 +15,7 @@ from splatfix.report import comparison as baseline
 from splatfix.report.certificate import TITLES, kernel_error, skipped_by_reason
 from splatfix.report.console import page
 from splatfix.report.options import show_suggestion
+from splatfix.report.results import HEADERS, legend, part, row
 
 _WORDS = {
     Outcome.MET: "met",
@@ -23,114 +24,231 @@ _WORDS = {
     Outcome.UNDETERMINED: "undetermined",
 }
 # A criterion without a verdict may well have a measurement beside it.
+_REACHED = {True: "yes", False: "NO", None: "not verified"}
+_PASSED = {True: "passed", False: "FAILED", None: "undetermined"}
 _VERDICTS = {**_WORDS, Outcome.NOT_MEASURED: "not judged"}
 
 
 def markdown(certificate: Certificate, options: Options | None = None) -> str:
-    """The report for people, as Markdown."""
-    lines = [
+    """The report for people, as Markdown: summary, configuration, results, validation, troubleshooting, how to reproduce.
+
+    Args:
+        options: where a diagnosis of the same facts explains a failed certification: what to do about it.
+    """
+    parts = (
+        _summary(certificate),
+        _configuration(certificate),
+        _results(certificate),
+        _validation(certificate),
+        _troubleshooting(certificate, options),
+        _reproduce(certificate),
+    )
+    return "\n".join(line for part in parts for line in part) + "\n"
+
+
+def _table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    return [
+        f"| {' | '.join(headers)} |",
+        f"|{'---|' * len(headers)}",
+        *(f"| {' | '.join(cell(str(item)) for item in row)} |" for row in rows),
+        "",
+    ]
+
+
+def _list(title: str, lines: Iterable[str]) -> list[str]:
+    """A section of a list; nothing without lines."""
+    found = [f"- {cell(line)}" for line in lines]
+    return [f"### {title}", "", *found, ""] if found else []
+
+
+def _summary(certificate: Certificate) -> list[str]:
+    where = "the CPU" if certificate.device == "cpu" else certificate.device
+    judged = [item.outcome for run in certificate.scenes for item in run.criteria]
+    said = (
+        f"Suite {certificate.suite}, renderer {certificate.renderer}, on {where}. "
+        f"Issued {certificate.issued}, after {certificate.seconds:.0f} s."
+    )
+    if judged:
+        said += f" {judged.count(Outcome.MET)} of {len(judged)} criteria met."
+    return [
         f"# splatfix certificate: {TITLES[certificate.verdict]}",
+        "",
+        "## Summary",
         "",
         cell(certificate.summary),
         "",
+        cell(said),
+        "",
+        *_list("Why it is not certified", certificate.reasons),
+        *_list("Reservations", (f"{item.scene}: {item.reason}" for item in certificate.notes)),
+        *_list(
+            "Scenes that cannot be read", (f"{item.scene}: {item.reason}" for item in certificate.unreadable)
+        ),
+        *_list(
+            "Skipped scenes",
+            (f"{', '.join(names)}: {reason}" for reason, names in skipped_by_reason(certificate).items()),
+        ),
     ]
-    if certificate.reasons:
+
+
+def _configuration(certificate: Certificate) -> list[str]:
+    lines = ["## Configuration", "", *_table(("part", "version"), certificate.environment.items())]
+    runs = [run for run in certificate.scenes if part(run.result, "config")]
+    names = list(dict.fromkeys(name for run in runs for name in part(run.result, "config")))
+    values = {name: [(run.scene, part(run.result, "config").get(name)) for run in runs] for name in names}
+    settings = [
+        (name, _by_scene(found))
+        for name, found in values.items()
+        if any(value is not None for _, value in found)
+    ]
+    if settings:
+        lines += ["### Settings", "", *_table(("setting", "value"), settings)]
+    if code := _code_that_ran(certificate.scenes):
+        lines += ["### Code that ran, recorded from inside the run", ""]
+        lines += _table(("part", "name", "version", "engine", "file", "SHA-256", "scenes"), code)
+    if certificate.sources:
         lines += [
-            "## Why it is not certified",
-            "",
-            *(f"- {cell(reason)}" for reason in certificate.reasons),
+            f"The trainer and its kernels are {counted(len(certificate.sources), 'source file')}, whose digests are in "
+            "certificate.json.",
             "",
         ]
+    return lines
+
+
+def _by_scene(values: Sequence[tuple[str, object]]) -> str:
+    """One value where it is the same in every scene, otherwise each scene's."""
+    words = {scene: "–" if value is None else str(value) for scene, value in values}
+    if len(set(words.values())) == 1:
+        return next(iter(words.values()))
+    return ", ".join(f"{scene} {value}" for scene, value in words.items())
+
+
+def _code_that_ran(runs: Sequence[SceneRun]) -> list[tuple[str, ...]]:
+    """A row for each part and file: which scenes it ran in."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for run in runs:
+        for name, engine in part(run.result, "implementations").items():
+            if isinstance(engine, Mapping):
+                keys = ("name", "version", "engine", "file", "sha256")
+                key = (name, *(str(engine.get(item) or "–") for item in keys))
+                found.setdefault(key, []).append(run.scene)
+    every = [run.scene for run in runs if part(run.result, "implementations")]
+    return [(*key, "all" if names == every else ", ".join(names)) for key, names in found.items()]
+
+
+def _results(certificate: Certificate) -> list[str]:
+    runs = certificate.scenes
+    if not runs:
+        return []
+    rows = [(run.scene, "not readable" if run.unreadable else _PASSED[run.passed], *row(run)) for run in runs]
+    return [
+        "## Results by scene",
+        "",
+        *_table(("scene", "result", *HEADERS), rows),
+        cell(legend(runs)),
+        "",
+        *_compared(certificate),
+        *(line for run in runs for line in _pictures(run)),
+    ]
+
+
+def _pictures(run: SceneRun) -> list[str]:
+    log = [f"{cell(run.scene)}: [log]({_target(run.log)})"] if run.log else []
+    if not run.images:
+        return [*log, ""] if log else []
+    return [
+        "; ".join(
+            [*(log or [cell(run.scene)]), "held-out views, rendering on the left, ground truth on the right:"]
+        ),
+        "",
+        *(f"![{cell(run.scene)}]({_target(path)})" for path in run.images),
+        "",
+    ]
+
+
+def _validation(certificate: Certificate) -> list[str]:
+    lines = ["## Technical validation", "", "### Levels", ""]
+    lines += _table(
+        ("level", "verified", "evidence"),
+        ((rung.name.value, _REACHED[rung.reached], rung.shown_by) for rung in certificate.proof),
+    )
+    if certificate.kernels:
+        lines += ["### Kernels against float64 references", ""]
+        lines += _table(
+            ("kernel", "implementation", "value error", "gradient error", "outcome"),
+            (
+                (
+                    item.name,
+                    item.implementation,
+                    kernel_error(item.value_error, item.value_allowed),
+                    kernel_error(item.gradient_error, item.gradient_allowed),
+                    _WORDS[item.outcome] + (f": {item.detail}" if item.detail else ""),
+                )
+                for item in certificate.kernels
+            ),
+        )
+    for run in certificate.scenes:
+        lines += [f"### Criteria: {cell(run.scene)}", ""]
+        lines += _table(
+            ("criterion", "outcome", "measured", "required"),
+            ((item.code, _VERDICTS[item.outcome], item.measured, item.required) for item in run.criteria),
+        )
+    sources = {item.code: item.source for run in certificate.scenes for item in run.criteria if item.source}
+    if sources:
+        lines += ["### Where the thresholds come from", "", *_table(("criterion", "source"), sources.items())]
+    return lines
+
+
+def _troubleshooting(certificate: Certificate, options: Options | None) -> list[str]:
+    """Each thing that went wrong or stayed open: what it means, and what to do."""
+    found: list[tuple[str, str, str, str]] = [
+        (
+            f"kernel {item.implementation or item.name}",
+            "failed",
+            item.detail or "its error is above what is allowed",
+            "",
+        )
+        for item in certificate.kernels
+        if item.outcome is Outcome.FAILED
+    ]
+    found += [
+        (
+            f"{run.scene}: {item.code}",
+            _VERDICTS[item.outcome].lower(),
+            f"{item.measured}. {item.why}",
+            item.advice,
+        )
+        for run in certificate.scenes
+        for item in run.criteria
+        if item.advice or item.outcome in (Outcome.FAILED, Outcome.UNDETERMINED)
+    ]
+    if not found:  # a level may fail although nothing that was run did
+        found = [
+            (f"level {rung.name.value}", "failed", rung.shown_by, "")
+            for rung in certificate.proof
+            if rung.reached is False
+        ]
+    lines = ["## Troubleshooting", ""]
+    if not found and options is None:
+        wrong = certificate.interrupted or certificate.unfinished
+        return [*lines, "The run did not come to its end." if wrong else "Nothing went wrong.", ""]
+    for name, outcome, means, todo in found:
+        lines += [f"- **{cell(name)}** {outcome}: {cell(means.strip())}"]
+        lines += [f"  What to do: {cell(todo)}"] if todo else []
     if options is not None:
         text = io.StringIO()
         show_suggestion(page(text, width=80), options, None)
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text.getvalue())), default=0))
-        lines += ["## What to do", "", f"{fence}text", text.getvalue().rstrip(), fence, ""]
-    if certificate.notes:
-        lines += ["## Reservations", ""]
-        lines += [f"- {cell(item.scene)}: {cell(item.reason)}" for item in certificate.notes]
-        lines += [""]
-    if certificate.unreadable:
-        lines += ["## Scenes that cannot be read", ""]
-        lines += [f"- {cell(item.scene)}: {cell(item.reason)}" for item in certificate.unreadable]
-        lines += [""]
-    lines += ["## What was verified", "", "| level | verified | evidence |", "|---|---|---|"]
-    lines += [
-        f"| {rung.name.value} | {_reached(rung)} | {cell(rung.shown_by)} |" for rung in certificate.proof
-    ]
-    lines += [
-        "",
-        "## Kernels against float64 references",
-        "",
-        "| kernel | implementation | value error | gradient error | outcome |",
-        "|---|---|---|---|---|",
-    ]
-    for item in certificate.kernels:
-        value, gradient = (
-            kernel_error(item.value_error, item.value_allowed),
-            kernel_error(item.gradient_error, item.gradient_allowed),
-        )
-        outcome = cell(_kernel_words(item))
-        lines.append(
-            f"| {cell(item.name)} | {cell(item.implementation)} | {value} | {gradient} | {outcome} |"
-        )
-    lines += _compared(certificate)
-    for run in certificate.scenes:
-        lines += [
-            "",
-            f"## Scene: {cell(run.scene)} ({run.seconds:.0f} s)",
-            "",
-            *_trained_as(run),
-            "| criterion | outcome | measured | required | source |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [
-            f"| {item.code} | {_VERDICTS[item.outcome]} | {cell(item.measured)} | {cell(item.required)} "
-            f"| {cell(item.source)} |"
-            for item in run.criteria
-        ]
-        if run.images:
-            lines += ["", "Held-out views, rendering on the left, ground truth on the right:", ""]
-            lines += [f"![{cell(run.scene)}]({_target(path)})" for path in run.images]
-        if run.log:
-            lines += ["", f"Log: [{cell(run.log)}]({_target(run.log)})"]
-    if certificate.skipped:
-        lines += ["", "## Skipped scenes", ""]
-        lines += [
-            f"- {cell(', '.join(names))}: {cell(reason)}"
-            for reason, names in skipped_by_reason(certificate).items()
-        ]
-    lines += ["", "## Valid for", "", "| part | version |", "|---|---|"]
-    lines += [f"| {cell(name)} | {cell(value)} |" for name, value in certificate.environment.items()]
-    lines += ["", "## How to repeat it", "", f"    {certificate.repeat.shell(windows=False)}", ""]
-    lines += [
-        f"- {cell(run.scene)}: SHA-256 {run.result['scene_sha256']}"
-        for run in certificate.scenes
-        if "scene_sha256" in run.result
-    ]
-    lines += [
-        "",
-        f"Suite {cell(certificate.suite)}, issued {certificate.issued}, {certificate.seconds:.0f} s.",
-        "",
-    ]
-    return "\n".join(lines)
+        lines += ["", f"{fence}text", text.getvalue().rstrip(), fence]
+    return [*lines, ""]
 
 
-def _trained_as(run: SceneRun) -> list[str]:
-    """How long and how large the scene trained, and what its files lacked; nothing for a run that left no result."""
-    result = run.result
-    if "gaussians" not in result:
-        return []
-    width, height = result["resolution"]
-    counts, speed = result["gaussians"], result["iterations_per_second"]
-    words = f"{counted(result['iterations'], 'iteration')} at {width}x{height}, strategy {result['config']['strategy']}, "
-    words += f"{counts['initial']} to {counted(counts['final'], 'Gaussian')}"
-    words += f", {speed:.2f} iterations per second" if speed else ""
-    quality = result["heldout"]
-    lpips = quality.get("lpips")
-    measured = f"Held-out PSNR {quality['psnr']:.2f} dB, SSIM {quality['ssim']:.4f}, LPIPS "
-    measured += quality.get("lpips_note", "not measured") if lpips is None else f"{lpips:.4f}"
-    return [f"{cell(words)}, seed {result['config']['seed']}. {cell(measured)}.", ""]
+def _reproduce(certificate: Certificate) -> list[str]:
+    digests = [
+        (run.scene, run.result["scene_sha256"]) for run in certificate.scenes if "scene_sha256" in run.result
+    ]
+    lines = ["## How to reproduce", "", f"    {certificate.repeat.shell(windows=False)}", ""]
+    return [*lines, *(_table(("scene", "SHA-256 of its files"), digests) if digests else ())][:-1]
 
 
 def _compared(certificate: Certificate) -> list[str]:
@@ -139,25 +257,14 @@ def _compared(certificate: Certificate) -> list[str]:
     if found is None or not found.scenes:
         return []
     return [
-        "",
-        f"## {baseline.TITLE}",
+        f"### {baseline.TITLE}",
         "",
         cell(baseline.caption(found)),
         "",
-        f"| {' | '.join(baseline.HEADERS)} |",
-        f"|{'---|' * len(baseline.HEADERS)}",
-        *(f"| {' | '.join(map(cell, row))} |" for row in baseline.rows(found)),
-        "",
+        *_table(baseline.HEADERS, baseline.rows(found)),
         *(f"- {cell(remark)}" for remark in baseline.remarks(found)),
+        "",
     ]
-
-
-def _reached(rung: Rung) -> str:
-    return {True: "yes", False: "NO", None: "not verified"}[rung.reached]
-
-
-def _kernel_words(item: KernelCheck) -> str:
-    return _WORDS[item.outcome] + (f": {item.detail}" if item.detail else "")
 
 
 def _target(path: str) -> str:

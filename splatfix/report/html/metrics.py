@@ -11,6 +11,7 @@ from statistics import fmean
 
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.words import counted
+from splatfix.report.results import finite
 
 MOST = 128 << 20
 """Bytes of metrics.jsonl. 30,000 iterations have 17 MB."""
@@ -84,13 +85,6 @@ def reduced(iterations: Sequence[int], values: Values, most: int = POINTS) -> li
         place = fmean(iterations[start : start + size])
         found.append(Bucket(place, min(part), fmean(part), max(part)) if part else None)
     return found
-
-
-def finite(value: object) -> float | None:
-    """A number that can be drawn (float32 ends at 3.4e38), or None."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if abs(value) < 1e60 else None
 
 
 def _row(line: str) -> dict[str, object] | None:

@@ -12,8 +12,9 @@ from splatfix.core.reading import read_text
 from splatfix.core.words import counted
 from splatfix.report.html.charts import lines, shown, stack
 from splatfix.report.html.markup import Html, badge, details, element, join, pairs, table
-from splatfix.report.html.metrics import MEMORY, Metrics, finite, read_metrics
+from splatfix.report.html.metrics import MEMORY, Metrics, read_metrics
 from splatfix.report.html.views import Views, show_views
+from splatfix.report.results import HEADERS, finite, legend, part, resolution, row
 
 GIB = 2**30
 FULL = 0.97
@@ -32,37 +33,11 @@ PASSED = {True: ("good", "passed"), False: ("bad", "failed"), None: ("unsure", "
 
 def overview(runs: Sequence[SceneRun]) -> Html:
     """The results of all scenes in one table."""
-    headers = (
-        "scene",
-        "result",
-        "images",
-        "iterations",
-        "Gaussians",
-        "it/s",
-        "PSNR",
-        "SSIM",
-        "LPIPS",
-        "time",
-    )
     rows = []
     for number, run in enumerate(runs):
-        quality = _part(run.result, "heldout")
         kind, words = ("none", "not readable") if run.unreadable else PASSED[run.passed]
-        rows.append(
-            (
-                element("a", run.scene, href=f"#scene-{number}"),
-                badge(kind, words),
-                resolution(run.result) or "–",
-                _number(run.result.get("iterations"), "{:,.0f}"),
-                _number(_part(run.result, "gaussians").get("final"), "{:,.0f}"),
-                _number(run.result.get("iterations_per_second"), "{:.2f}"),
-                _number(quality.get("psnr"), "{:.2f} dB"),
-                _number(quality.get("ssim"), "{:.4f}"),
-                _number(quality.get("lpips"), "{:.4f}"),
-                f"{run.seconds:.0f} s",
-            )
-        )
-    return table("Held-out views; – stands for what was not measured", headers, rows)
+        rows.append((element("a", run.scene, href=f"#scene-{number}"), badge(kind, words), *row(run)))
+    return table(f"{legend(runs)} – stands for what was not measured.", ("scene", "result", *HEADERS), rows)
 
 
 def section(run: SceneRun, number: int, folder: Path, views: Views) -> Html:
@@ -128,12 +103,6 @@ def bottleneck(phases: Mapping[str, Sequence[float | None]]) -> str:
     return f"Bottleneck: {slowest}, {sums[slowest] / whole:.0%} of the time.{ratio}"
 
 
-def resolution(result: Mapping[str, Any]) -> str:
-    """``1600x1064``; "" where it is not known."""
-    size = result.get("resolution")
-    return "x".join(map(str, size)) if isinstance(size, (list, tuple)) and len(size) == 2 else ""
-
-
 def _memory(metrics: Metrics, result: Mapping[str, Any]) -> Iterable[Html]:
     series = {words: metrics.columns[name] for name, words in MEMORY.items()}
     series = {words: values for words, values in series.items() if any(value is not None for value in values)}
@@ -141,9 +110,9 @@ def _memory(metrics: Metrics, result: Mapping[str, Any]) -> Iterable[Html]:
         return
     where = "GPU memory" if any(metrics.columns["vram_allocated_gb"]) else "Memory"
     whole = finite(
-        _part(result, "machine").get("gpu_memory")
+        part(result, "machine").get("gpu_memory")
         if where == "GPU memory"
-        else _part(result, "memory").get("limit")
+        else part(result, "memory").get("limit")
     )
     peak = max(value for values in series.values() for value in values if value is not None)
     if whole is None or whole <= 0:
@@ -201,7 +170,8 @@ def _criterion(item: Criterion) -> Html:
         pairs(
             (
                 ("required", item.required),
-                ("why", item.why),
+                ("what it means", item.why),
+                ("what to do", item.advice),
                 ("source", item.source),
                 ("code", element("code", item.code)),
             )
@@ -223,13 +193,3 @@ def _log(run: SceneRun, folder: Path) -> Html:
         element("p", "All of it: ", element("a", run.log, href=target)),
         opened=run.passed is False,
     )
-
-
-def _part(result: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = result.get(name)
-    return part if isinstance(part, Mapping) else {}
-
-
-def _number(value: object, form: str) -> str:
-    number = finite(value)
-    return "–" if number is None else form.format(number)

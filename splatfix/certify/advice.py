@@ -1,0 +1,65 @@
+"""What to do about a criterion that failed or stayed open: the next look, by the criterion's code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from splatfix.certify.measured import SHORTEST
+from splatfix.certify.model import Criterion, Outcome
+
+_BACKWARD = (
+    "Run splatfix verify, which compares forward and backward of every rasterizer with float64, and certify again with "
+    "--renderer torch: where that trains, the installed extension is at fault, and splatfix install rebuilds it."
+)
+_LEARNING = (
+    "Certify again with --renderer torch --device cpu: where that learns, the GPU kernels are at fault (splatfix verify names "
+    "them); where it does not, look at the scene's images and poses with splatfix scenes check."
+)
+_PACKAGE = (
+    "Run splatfix diagnose: it names packages that are not what their name says, and which one is imported."
+)
+
+_ADVICE = {
+    "training-finishes": "Read the end of the scene's trainer.log, and run splatfix diagnose. Where memory ran out, train at a "
+    "smaller --resolution.",
+    "no-cuda-error": "Run splatfix diagnose: it names the binaries without code for this GPU; splatfix install rebuilds them.",
+    "renderer-as-asked": _PACKAGE,
+    "implementations-identified": _PACKAGE,
+    "held-out-views": "Look for photos that are in the scene twice, under one name or two.",
+    "held-out-not-above-training": "Look for photos that are in the scene twice, cropped or saved anew, and for video frames "
+    "that hardly differ: such held-out views were as good as trained on.",
+    "finite-values": _BACKWARD,
+    "gradients-xyz": _BACKWARD,
+    "gradients-f-dc": _BACKWARD,
+    "gradients-f-rest": _BACKWARD,
+    "gradients-opacity": _BACKWARD,
+    "gradients-scaling": _BACKWARD,
+    "gradients-rotation": _BACKWARD,
+    "gaussians-reached": _BACKWARD,
+    "densification-works": "Densification needs the gradient of the projected means (means2D), which some variants of the "
+    "rasterizer do not return. " + _BACKWARD,
+    "loss-falls": _LEARNING,
+    "loss-trend": _LEARNING,
+    "held-out-psnr-rises": _LEARNING,
+    "held-out-quality": _LEARNING,
+    "ply-round-trip": "Do not use this point cloud. Look for a full or failing disk, and certify again in another --out folder.",
+    "evaluation-memory": "Evaluate under torch.no_grad(), one view after the other, and keep numbers instead of tensors.",
+    "memory-growth": "Look for what is kept from every iteration, such as a list of losses that were not detached; "
+    "splatfix monitor records the memory of any trainer.",
+    "memory-utilisation": "End other programs that hold memory, train at a smaller --resolution, or with fewer Gaussians.",
+    "time-by-phase": "Look for work between the phases: saving, logging, waiting for the GPU.",
+    "throughput-steady": "Look for other load and for throttling (nvidia-smi -q -d PERFORMANCE,TEMPERATURE), and certify again.",
+    "training-repeats": "Certify again with --renderer torch: where that repeats, the installed extension reads memory it has "
+    "not written, which compute-sanitizer --tool initcheck finds.",
+    "scene-readable": "Run splatfix scenes check on the scene's folder: it names what the scene lacks.",
+}
+_ANY = "Run splatfix diagnose in the same environment."
+
+
+def advised(item: Criterion) -> Criterion:
+    """The criterion with what to do about it; as it is where it was met, or could not be measured here."""
+    if item.outcome is Outcome.UNDETERMINED:
+        return replace(item, advice=f"Train for {SHORTEST} iterations or more (--iterations).")
+    if item.outcome is Outcome.FAILED or item.code == "scene-readable":
+        return replace(item, advice=_ADVICE.get(item.code, _ANY))
+    return item
