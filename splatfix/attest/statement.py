@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,9 @@ CERTIFICATE = "certificate.json"
 
 MOST_FILES = 100_000
 """In a report folder. A suite of thirteen scenes has some hundreds."""
+
+_DEEPEST = 20
+"""Levels of a predicate; ours has four. What is nested more deeply than Python can follow would end in a traceback."""
 
 EARLIER = re.compile(r"previous(-\d+)?")
 """Folders that hold earlier reports: :func:`splatfix.core.files.set_aside` names them."""
@@ -143,12 +146,23 @@ def parse_statement(payload: bytes) -> Statement:
     statement = from_json(Statement, parse_json(payload.decode("utf-8")))
     if (statement._type, statement.predicateType) != (STATEMENT, PREDICATE):
         raise ValueError(f"it states {statement.predicateType!a} as {statement._type!a}")
+    level: list[Any] = [statement.predicate]
+    for _ in range(_DEEPEST):
+        level = [child for item in level for child in _children(item)]
+    if level:
+        raise ValueError("it is nested too deeply")
     names = [subject.name for subject in statement.subject]
     if unfit := [name for name in names if unfit_name(name)]:
         raise ValueError(f"it names {unfit[0]!a}: {unfit_name(unfit[0])}")
     if len(set(names)) != len(names):
         raise ValueError("it names a file twice")
     return statement
+
+
+def _children(item: Any) -> Collection[Any]:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list) else ()
 
 
 def predicate_of(certificate: Mapping[str, Any]) -> dict[str, Any]:

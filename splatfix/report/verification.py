@@ -48,11 +48,13 @@ def document(found: Verification, folder: Path) -> dict[str, Any]:
 
 def show(console: Console, found: Verification, folder: Path) -> None:
     """The outcome, every file that is not as it was signed, and what a signature means."""
+    where = escape(str(folder))
     if found.holds:
-        said = f"[green]✓[/] [bold]As it was signed: {escape(str(folder))}[/]"
+        said = f"[green]✓[/] [bold]As it was signed: {where}[/]"
+    elif found.statement is None:
+        said = f"[bold red]✗[/] [bold]No signature of this key holds: {where}[/]"
     else:
-        wrong = counted(len(found.mismatches), "file")
-        said = f"[bold red]✗[/] [bold]Not as it was signed: {wrong} in {escape(str(folder))}[/]"
+        said = f"[bold red]✗[/] [bold]Not as it was signed: {counted(len(found.mismatches), 'file')} in {where}[/]"
     paragraph(console, said, first=0, then=2)
     prose(console, "  Key: ", found.key)
     for item in found.mismatches:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,10 +22,34 @@ def nobody() -> str:
 
 
 def tool(name: str) -> str:
+    """The peer's path. LibreSSL, which macOS calls openssl, makes no ed25519 keys."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"no {name}")
+    if name == "openssl" and not subprocess.check_output([found, "version"]).startswith(b"OpenSSL 3"):
+        pytest.skip("no OpenSSL 3")
     return found
+
+
+def ours(folder: Path) -> tuple[Path, Path]:
+    """A private key and its public half, in PEM."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return written(folder, Ed25519PrivateKey.generate())
+
+
+def written(folder: Path, key: Any) -> tuple[Path, Path]:
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
+
+    private, public = folder / "key", folder / "key.pub"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return private, public
 
 
 def made_by(program: str, folder: Path, passphrase: str = "") -> tuple[Path, Path]:
@@ -63,7 +88,7 @@ def test_keys_of_other_programs(program: str, passphrase: str, tmp_path: Path) -
 @pytest.mark.skipif(os.name == "nt", reason="its files have no modes")
 @pytest.mark.parametrize(("mode", "shared"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True)])
 def test_a_key_that_others_may_read(mode: int, shared: bool, tmp_path: Path) -> None:
-    private, _ = made_by("openssl", tmp_path)
+    private, _ = ours(tmp_path)
     private.chmod(mode)
     assert load_private(private, nobody).shared is shared
 
@@ -73,7 +98,7 @@ def _no_key(folder: Path) -> tuple[Path, Path]:
 
 
 def _damaged(folder: Path) -> tuple[Path, Path]:
-    private, public = made_by("openssl", folder)
+    private, public = ours(folder)
     private.write_text(private.read_text().replace("M", "N", 1))
     public.write_text(public.read_text().replace("M", "N", 1))
     return private, public
@@ -81,23 +106,12 @@ def _damaged(folder: Path) -> tuple[Path, Path]:
 
 def _another_kind(folder: Path) -> tuple[Path, Path]:
     from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        PublicFormat,
-    )
 
-    key = Ed448PrivateKey.generate()
-    (folder / "key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    (folder / "key.pub").write_bytes(
-        key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    )
-    return folder / "key", folder / "key.pub"
+    return written(folder, Ed448PrivateKey.generate())
 
 
 def _swapped(folder: Path) -> tuple[Path, Path]:
-    return made_by("openssl", folder)[::-1]
+    return ours(folder)[::-1]
 
 
 def _text(folder: Path) -> tuple[Path, Path]:

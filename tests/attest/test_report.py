@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from splatfix.attest.report import require_key_elsewhere, require_room, sign_fol
 from splatfix.attest.statement import PREDICATE, look, predicate_of
 from splatfix.core.errors import SplatfixError
 from tests.attest.conftest import CERTIFICATE, DIGEST
+from tests.attest.test_keys import tool
 
 FILES = (
     *("certificate.json", "certificate.md"),
@@ -223,8 +223,12 @@ def test_signed_by_the_right_key_and_yet_nothing_to_rely_on(
     assert (caught.value.code, int(caught.value.exit_code)) == ("unknown-statement", 3)
 
 
-def test_a_deep_statement_of_the_right_key(signed: Path, key: PrivateKey) -> None:
-    payload = b'{"predicate":' * 100_000
+@pytest.mark.parametrize("depth", [30, 900, 100_000])
+def test_a_deep_statement_of_the_right_key(depth: int, signed: Path, key: PrivateKey) -> None:
+    payload = json.dumps(
+        {**json.loads(decode((signed / ENVELOPE).read_bytes()).payload), "predicate": {"x": 0}}
+    )
+    payload = payload.replace("0}}", "[" * depth + "]" * depth + "}}").encode()
     (signed / ENVELOPE).write_bytes(
         encode(Envelope(payload, key.sign(pae(PAYLOAD_TYPE, payload)), key.public.id))
     )
@@ -299,11 +303,7 @@ def test_openssl_finds_the_same(signed: Path, key: PrivateKey, tmp_path: Path) -
     """A peer: what is signed is put together here from the specification's sentence, and OpenSSL checks it."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    openssl = shutil.which("openssl")
-    if openssl is None or not subprocess.run([openssl, "version"], capture_output=True).stdout.startswith(
-        b"OpenSSL 3"
-    ):
-        pytest.skip("no OpenSSL 3")
+    openssl = tool("openssl")
     envelope = json.loads((signed / ENVELOPE).read_bytes())
     kind, payload = envelope["payloadType"].encode(), base64.b64decode(envelope["payload"])
     words = [b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload]
