@@ -16,7 +16,7 @@ from splatfix.core.step import Step, run, say
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from splatfix.certify import Certificate, Request
+    from splatfix.certify import Certificate, Request, Suite
     from splatfix.facts import Facts
     from splatfix.knowledge.published import Method
     from splatfix.plan import Options
@@ -38,6 +38,8 @@ class CertifyRequest:
     baseline: str | None = None
     """The file of an earlier certificate, or the name of published figures."""
     verbose: bool = False
+    level: int | None = None
+    """The run level, 1 to 4."""
     monitoring: bool = False
     """Exit codes as monitoring systems read them."""
     sign: Path | None = None
@@ -69,7 +71,7 @@ def certify(asked: CertifyRequest) -> Result:
     from splatfix.app.attest import open_key, sign_report
     from splatfix.attest.dsse import ENVELOPE
     from splatfix.attest.report import require_key_elsewhere, require_room
-    from splatfix.certify import Request, data_suite, device_for, require_gpu, sample_suite
+    from splatfix.certify import Request, device_for, require_gpu
     from splatfix.core.files import write_text
     from splatfix.report import appendix, certificate, console, verification
     from splatfix.report.field_report import markdown
@@ -86,12 +88,7 @@ def certify(asked: CertifyRequest) -> Result:
         known = facts.gather(target)
         device = device_for(asked.device, known)
         require_gpu(asked.renderer, device, known)
-        if asked.data is not None:
-            length = method.iterations if method and device != "cpu" else None
-            suite = data_suite(asked.data, target, device, asked.iterations or length, asked.resolution)
-            suite = replace(suite, strategy=method.strategy) if method else suite
-        else:
-            suite = sample_suite(asked.suite or "quick", asked.iterations, asked.resolution)
+        suite = _suite(asked, method, target, device)
         request = Request(
             target,
             suite,
@@ -103,6 +100,7 @@ def certify(asked: CertifyRequest) -> Result:
             if asked.baseline and not method
             else None,
             method.name if method else "",
+            asked.level,
         )
         if key is not None:
             require_room(request.out, suite.scenes)
@@ -190,12 +188,16 @@ def suggested_options(certificate: Certificate, facts: Facts) -> Options | None:
 
 
 def next_step(certificate: Certificate, python: str | None) -> Step | None:
-    """The diagnosis where something failed; None otherwise."""
+    """The diagnosis where something failed, training after a run level that trained nothing; None otherwise."""
     from splatfix.certify import Verdict
+    from splatfix.certify.run_levels import TRAINS_FROM
 
+    named = ["--python", python] if python else []
+    if certificate.verdict is Verdict.CERTIFIED and (certificate.level or TRAINS_FROM) < TRAINS_FROM:
+        level = ("--level", str(TRAINS_FROM))
+        return run("splatfix", "certify", *level, *named, text="Next: test training")
     if certificate.verdict is not Verdict.NOT_CERTIFIED:
         return None
-    named = ["--python", python] if python else []
     return run("splatfix", "diagnose", *named, text="Next: look for the cause")
 
 
@@ -252,6 +254,37 @@ def _interrupted() -> str:
     from splatfix.certify import Interrupted
 
     return str(Interrupted())
+
+
+def _suite(asked: CertifyRequest, method: Method | None, python: str, device: str) -> Suite:
+    """The scenes that were asked for, those of a run level, or none.
+
+    Raises:
+        SplatfixError: ``level-needs-gpu`` (exit code 2); as of ``data_suite`` and ``sample_suite``.
+    """
+    from splatfix.certify import Suite, data_suite, sample_suite
+    from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
+
+    if asked.level is not None and asked.level < TRAINS_FROM:
+        return Suite("", (), 0.0)
+    if asked.data is None:
+        named = {None: asked.suite or "quick", FULL: "standard"}.get(asked.level, "quick")
+        return sample_suite(named, asked.iterations, asked.resolution)
+    full = asked.level == FULL
+    if full and device == "cpu":
+        raise usage_error(
+            "level-needs-gpu",
+            f"--level {FULL} with --data trains thirteen scenes for {FULL_ITERATIONS} iterations each: a GPU takes hours, "
+            "a CPU months.",
+            say("Use a machine with a GPU, or leave --data out for the sample scenes."),
+        )
+    length = FULL_ITERATIONS if full else None
+    if method and device != "cpu":
+        length = method.iterations
+    suite = data_suite(
+        asked.data, python, device, asked.iterations or length, asked.resolution, every_public=full
+    )
+    return replace(suite, strategy=method.strategy) if method else suite
 
 
 def _published(asked: CertifyRequest) -> Method | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from splatfix.certify.model import (
     Comparison,
+    Criterion,
     KernelCheck,
     Outcome,
     Request,
@@ -55,10 +56,16 @@ def evaluate(
 
 
 def failures(
-    kernels: tuple[KernelCheck, ...], scenes: tuple[SceneRun, ...], proof: tuple[Rung, ...]
+    kernels: tuple[KernelCheck, ...],
+    scenes: tuple[SceneRun, ...],
+    proof: tuple[Rung, ...],
+    diagnosis: tuple[Criterion, ...] = (),
 ) -> tuple[str, ...]:
-    """Why an environment is not certified: failed kernels and criteria, and where none failed, failed levels."""
+    """Why an environment is not certified: failed checks, kernels and criteria, and where none failed, failed levels."""
     reasons = [
+        f"diagnosis: {item.code}: {item.measured}" for item in diagnosis if item.outcome is Outcome.FAILED
+    ]
+    reasons += [
         f"kernel {item.name}: {item.detail or f'value error {item.value_error}, gradient error {item.gradient_error}'}"
         for item in kernels
         if item.outcome is Outcome.FAILED
@@ -80,18 +87,28 @@ def summarize(
     request: Request,
     runs: tuple[SceneRun, ...],
     idle_gpu: str = "",
+    left_open: tuple[str, ...] = (),
 ) -> str:
-    """What was verified and what was not, in a sentence or two."""
+    """What was verified and what was not, in a sentence or two; for requests that train.
+
+    Args:
+        idle_gpu: that a GPU is there and was not used.
+        left_open: what a run level includes and could not be judged.
+    """
     where = "on the CPU" if request.device == "cpu" else f"on {request.device}"
     levels = {rung.name: rung.reached for rung in proof}
     highest = _highest(proof)
     level = f"highest level verified: {highest.value if highest else 'none'}"
     if verdict is Verdict.NOT_CERTIFIED:
         if levels[RungName.TRAINS] and highest in (RungName.TRAINS, RungName.REPRODUCES):
-            return f"This environment trains 3D Gaussians {where}, but regressed against the baseline."
+            regressed = levels[RungName.REPRODUCES] is False
+            but = "regressed against the baseline" if regressed else "its diagnosis found failures"
+            return f"This environment trains 3D Gaussians {where}, but {but}."
         return f"Training 3D Gaussians {where} was not verified; {level}."
     if verdict is Verdict.UNDETERMINED:
         unread, short = _unread(runs), _short(runs)
+        if left_open:
+            return f"It is undetermined, because of {'; '.join(left_open)}. {_trained(runs, where)}"
         if not (unread or short):
             return f"Training 3D Gaussians {where} was not judged; {level}."
         why = [f"scenes cannot be read: {unread}"] if unread else []
@@ -121,6 +138,12 @@ def summarize(
         idle_gpu,
     ]
     return " ".join(filter(None, sentences))
+
+
+def _trained(runs: Sequence[SceneRun], where: str) -> str:
+    """How many scenes met their criteria."""
+    good = sum(run.passed is True and not run.unreadable for run in runs)
+    return f"{good} of {counted(len(runs), 'scene')} trained {where} met all criteria." if runs else ""
 
 
 def without_floor(runs: Sequence[SceneRun]) -> list[str]:

@@ -28,7 +28,8 @@ class Verdict(str, Enum):
     CERTIFIED = "certified"
     NOT_CERTIFIED = "not-certified"
     UNDETERMINED = "undetermined"
-    """Nothing failed, but a scene of the user's could not be read, its run was too short to judge, or not all was run."""
+    """Nothing failed, but a scene of the user's could not be read, its run was too short to judge, part of a run level could
+    not be judged, or not all was run."""
 
 
 @dataclass(frozen=True)
@@ -194,15 +195,22 @@ class Request:
     """The document of an earlier certificate to compare with."""
     published: str = ""
     """The name of published figures to compare with, instead of that."""
+    level: int | None = None
+    """The run level, 1 to 4; None where none was asked for."""
 
     @property
     def command(self) -> Command:
         """The command line that asks for the same."""
         suite = self.suite
-        words = ["--suite", suite.name] if suite.data is None else ["--data", str(suite.data)]
-        for name, value in (("--iterations", suite.iterations), ("--resolution", suite.resolution)):
-            words += [] if value is None else [name, str(value)]
-        words += ["--renderer", self.renderer, "--device", self.device, "--seed", str(self.seed)]
+        words = [] if suite.data is None else ["--data", str(suite.data)]
+        if self.level is not None:
+            words += ["--level", str(self.level)]
+        else:
+            words += ["--suite", suite.name] if suite.data is None else []
+            for name, value in (("--iterations", suite.iterations), ("--resolution", suite.resolution)):
+                words += [] if value is None else [name, str(value)]
+        trained = ["--renderer", self.renderer, "--device", self.device, "--seed", str(self.seed)]
+        words += trained if suite.scenes or self.level is None else ["--device", self.device]
         words += ["--baseline", self.published] if self.published else []
         return Command(("splatfix", "certify", "--python", self.python, *words))
 
@@ -240,12 +248,18 @@ class Certificate:
     """Written while it ran, to be replaced at its end. Where no splatfix runs any more, it was killed."""
     under_way: Mapping[str, Any] = field(default_factory=dict)
     """Of a run that is not finished: what ran, as ``where``, and the trainer's last progress object; empty otherwise."""
+    level: int | None = None
+    """The run level that was asked for, 1 to 4; None where none was."""
+    diagnosis: tuple[Criterion, ...] = ()
+    """Where a run level was asked for: the findings of a diagnosis that matter for the device."""
 
     @property
     def notes(self) -> tuple[Skipped, ...]:
-        """What a scene's files lacked: the scene, and what the trainer did about it."""
-        return tuple(
-            Skipped(run.scene, str(note)) for run in self.scenes for note in run.result.get("notes", ())
+        """Reservations: what a scene's files lacked, with what the trainer did about it, and warnings of the diagnosis."""
+        warnings = (item for item in self.diagnosis if item.outcome is Outcome.NOT_MEASURED)
+        return (
+            *(Skipped(run.scene, str(note)) for run in self.scenes for note in run.result.get("notes", ())),
+            *(Skipped(item.code, item.measured) for item in warnings),
         )
 
     @property

@@ -68,6 +68,18 @@ def require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:
         )
 
 
+def require_visible_gpu(device: str, facts: Facts) -> None:
+    """Raise ``no-gpu`` (exit code 3) where a GPU was asked for and programs see none: its diagnosis would be of nothing."""
+    if device != "cpu" and not make_context(facts).visible_gpus:
+        raise SplatfixError(
+            "no-gpu",
+            f"Cannot judge {device}: no GPU is visible here.",
+            meaning=NOT_RUN,
+            todo=(run("splatfix", "diagnose"), say("Or judge the CPU with --device cpu.")),
+            exit_code=Exit.UNDETERMINED,
+        )
+
+
 def require_gpu(renderer: str, device: str, facts: Facts) -> None:
     """Raise ``renderer-needs-gpu`` (exit code 2) for a renderer with CUDA kernels only, on a CPU.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import splatfix
-from splatfix.certify import criteria, levels
+from splatfix.certify import criteria, levels, run_levels
 from splatfix.certify.advice import advised
 from splatfix.certify.baseline import compare
 from splatfix.certify.gpu import gpu_record
@@ -27,14 +27,15 @@ from splatfix.certify.model import (
     Verdict,
 )
 from splatfix.certify.prerequisites import (
-    CERTIFY_NEEDS,
     VERIFY_NEEDS,
     idle_gpu,
     require_device,
     require_packages,
+    require_visible_gpu,
 )
 from splatfix.certify.repeat import repeats
 from splatfix.certify.resources import no_cuda_error
+from splatfix.certify.run_levels import FULL, TRAINS_FROM
 from splatfix.certify.trainer import (
     FINISHED,
     child_variables,
@@ -118,7 +119,11 @@ def certify(
     try:
         progress("environment", {})
         facts = facts or gather(request.python)
-        require_packages(facts, request.python, "certify", CERTIFY_NEEDS)
+        require_packages(facts, request.python, "certify", run_levels.NEEDS[request.level or FULL])
+        if request.level == 1:
+            require_visible_gpu(request.device, facts)
+            _make_room(request.out, ())
+            return conclude(facts, whole=True), facts
         with temporary_folder() as folder:
             staged = stage_files(folder)
             sources = source_digests(staged)
@@ -133,7 +138,8 @@ def certify(
                 lambda: conclude(known, whole=False),
                 lambda certificate: interim(certificate, known),
             )
-            reports.settled()
+            if scenes:
+                reports.settled()
             for number, scene in enumerate(scenes, 1):
                 told = _told(progress, reports, {"scene": number, "scenes": len(scenes)})
                 begun.append(scene)
@@ -189,13 +195,23 @@ def _conclude(
     proof = levels.evaluate(findings, kernels, scenes, comparison, request.renderer, request.device)
     if not whole:
         proof = so_far(proof, len(scenes), len(request.suite.scenes))
-    reasons = levels.failures(kernels, scenes, proof)
+    proof = run_levels.only_of_level(proof, request.level)
+    diagnosis = () if request.level is None else run_levels.diagnosed(findings, request.device)
+    reasons = levels.failures(kernels, scenes, proof, diagnosis)
+    left_open = run_levels.left_open(request, diagnosis, kernels)
     verdict = Verdict.CERTIFIED
     if reasons:
         verdict = Verdict.NOT_CERTIFIED
-    elif not whole or any(run.unreadable or run.passed is None for run in scenes):
+    elif not whole or left_open or any(run.unreadable or run.passed is None for run in scenes):
         verdict = Verdict.UNDETERMINED
-    summary = levels.summarize(verdict, proof, request, scenes, idle_gpu(facts, request.device))
+    passed = {Verdict.CERTIFIED: True, Verdict.NOT_CERTIFIED: False}.get(verdict)
+    idle = idle_gpu(facts, request.device)
+    if request.level is not None and request.level < TRAINS_FROM:
+        summary = f"It is undetermined, because of {'; '.join(left_open)}." if passed is None else ""
+        summary = f"{summary} {idle}"
+    else:
+        summary = levels.summarize(verdict, proof, request, scenes, idle, left_open)
+    summary = f"{run_levels.told(request, diagnosis, passed)} {summary}".strip()
     return Certificate(
         verdict=verdict,
         summary=summary,
@@ -212,6 +228,8 @@ def _conclude(
         seconds=seconds,
         skipped=request.suite.skipped,
         comparison=comparison,
+        level=request.level,
+        diagnosis=diagnosis,
     )
 
 

@@ -16,6 +16,7 @@ from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.resources import smoke_trainer_folder
 from splatfix.core.runner import Runner
 from splatfix.core.step import run, say
+from splatfix.knowledge.published import public_scenes
 
 SCENE_TIMEOUT = 4 * 3600.0
 
@@ -52,11 +53,15 @@ def data_suite(
     iterations: int | None = None,
     resolution: int | None = None,
     *,
+    every_public: bool = False,
     runner: Runner | None = None,
 ) -> Suite:
     """All scenes at or below ``root`` as a suite; the public ones that are missing are ``skipped``.
 
     On a GPU each scene has its usual resolution; on a CPU runs are shorter and smaller. Explicit values win.
+
+    Args:
+        every_public: also where none of the public ones is there.
 
     Raises:
         SplatfixError: no such folder (exit code 2), no scene in it (3), an environment that cannot run the trainer (3).
@@ -64,6 +69,11 @@ def data_suite(
     folder = root.absolute()
     document = list_scenes(folder, python, runner)
     on_cpu = device == "cpu"
+    skipped = {str(row["name"]): str(row["reason"]) for row in document["skipped"]}
+    if every_public:
+        there = {row["name"] for row in document["scenes"] if row["dataset"]}
+        absent = {name: f"not found in {folder}" for name in public_scenes() if name not in there}
+        skipped = {**absent, **skipped}
     return Suite(
         "data",
         tuple(str(row["name"]) for row in document["scenes"]),
@@ -71,7 +81,7 @@ def data_suite(
         iterations=iterations or (CPU_ITERATIONS if on_cpu else GPU_ITERATIONS),
         resolution=resolution or (CPU_WIDTH if on_cpu else None),
         data=folder,
-        skipped=tuple(Skipped(str(row["name"]), str(row["reason"])) for row in document["skipped"]),
+        skipped=tuple(Skipped(name, reason) for name, reason in skipped.items()),
     )
 
 

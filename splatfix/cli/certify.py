@@ -82,6 +82,18 @@ Data = Annotated[
         rich_help_panel=SCENES,
     ),
 ]
+Level = Annotated[
+    Optional[int],
+    typer.Option(
+        "--level",
+        help="How much to run, each with all below it: 1 diagnosis, 2 kernels, 3 quick suite, 4 standard suite, or with "
+        "--data the thirteen public scenes. A level skips nothing that belongs to it.",
+        min=1,
+        max=4,
+        show_default="the suite, without a diagnosis",
+        rich_help_panel=SCENES,
+    ),
+]
 Iterations = Annotated[
     Optional[int],
     typer.Option(
@@ -181,6 +193,7 @@ def verify(
 
 
 def certify(
+    level: Level = None,
     suite: Suite = None,
     data: Data = None,
     iterations: Iterations = None,
@@ -211,7 +224,17 @@ def certify(
         raise usage_error(
             "suite-and-data", "--suite and --data both choose the scenes.", say("Use one of them.")
         )
-    here = {"--data": data, "--iterations": iterations, "--resolution": resolution, "--python": python}
+    trained = {"--renderer": renderer is not Renderer.torch, "--seed": seed, "--baseline": baseline}
+    _refuse_with_level(
+        level, {"--suite": suite, "--iterations": iterations, "--resolution": resolution}, data, trained
+    )
+    here = {
+        "--level": level,
+        "--data": data,
+        "--iterations": iterations,
+        "--resolution": resolution,
+        "--python": python,
+    }
     here |= {"--renderer": renderer is not Renderer.torch, "--device": device is not options.Device.auto}
     here |= {"--seed": seed, "--baseline": baseline, "--sign": sign, "--appendix": appendix}
     inside = {"--docker-host": docker_host, "--base-image": base_image, "--ca-certificates": ca_certificates}
@@ -235,11 +258,32 @@ def certify(
         seed,
         baseline,
         verbose,
+        level,
         exit_codes is ExitCodes.monitoring,
         sign,
         appendix,
     )
     finish(app.certify(request), as_json, form.value)
+
+
+def _refuse_with_level(
+    level: int | None, own: Mapping[str, object], data: Path | None, trained: Mapping[str, object]
+) -> None:
+    from splatfix.core.errors import usage_error
+    from splatfix.core.step import say
+
+    if level is None:
+        return
+    unfit = [name for name, value in own.items() if value]
+    unfit += ["--data"] if data is not None and level < 4 else []
+    unfit += [name for name, value in trained.items() if value and level < 3]
+    if unfit:
+        why = "nothing is trained there" if level < 3 else "a level has its own scenes, length and size"
+        raise usage_error(
+            "not-with-level",
+            f"{', '.join(unfit)} cannot be combined with --level {level}: {why}.",
+            say("Leave that out, or leave --level out. --level 4 takes --data."),
+        )
 
 
 def _refuse_in_container(typed: Mapping[str, object]) -> None:

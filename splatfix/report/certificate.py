@@ -59,7 +59,7 @@ def show(
     Args:
         report: where the Markdown report is.
         options: see :func:`document`.
-        verbose: every criterion of every scene too, and the table of the baseline.
+        verbose: every check, every criterion of every scene, and the table of the baseline too.
     """
     _show_verdict(console, certificate.verdict, certificate.summary, certificate.reasons, report)
     for note in certificate.notes:
@@ -73,6 +73,10 @@ def show(
     console.print("\n[bold]Levels[/]")
     for rung in certificate.proof:
         prose(console, f"  {RUNG_MARKS[rung.reached]} {rung.name.value:<10}  ", escape(rung.shown_by))
+    if verbose and certificate.diagnosis:
+        console.print("\n[bold]Diagnosis[/]")
+        for item in certificate.diagnosis:
+            prose(console, f"  {_MARKS[item.outcome]} ", f"{item.code}: {escape(item.measured)}")
     trained = [run for run in certificate.scenes if not run.unreadable]
     if trained or certificate.skipped:
         console.print("\n[bold]Scenes[/]")
@@ -127,6 +131,14 @@ def _open(run: SceneRun) -> str:
     count = {outcome: sum(item.outcome is outcome for item in run.criteria) for outcome in Outcome}
     failed, open_ = count[Outcome.FAILED], count[Outcome.NOT_MEASURED] + count[Outcome.UNDETERMINED]
     return (f", {failed} failed" if failed else "") + (f", {open_} not judged" if open_ else "")
+
+
+def asked_of(certificate: Certificate) -> str:
+    """The run level and the suite, as far as there are: ``Run level 4, suite data``."""
+    level = "" if certificate.level is None else f"run level {certificate.level}"
+    suite = f"suite {certificate.suite}" if certificate.suite else ""
+    words = ", ".join(filter(None, (level, suite)))
+    return words[:1].upper() + words[1:]
 
 
 def skipped_by_reason(certificate: Certificate) -> dict[str, list[str]]:

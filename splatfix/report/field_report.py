@@ -12,7 +12,7 @@ from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.plan.option import Options
 from splatfix.report import comparison as baseline
-from splatfix.report.certificate import TITLES, kernel_error, skipped_by_reason
+from splatfix.report.certificate import TITLES, asked_of, kernel_error, skipped_by_reason
 from splatfix.report.console import page
 from splatfix.report.options import show_suggestion
 from splatfix.report.results import HEADERS, legend, part, row
@@ -64,8 +64,9 @@ def _list(title: str, lines: Iterable[str]) -> list[str]:
 def _summary(certificate: Certificate) -> list[str]:
     where = "the CPU" if certificate.device == "cpu" else certificate.device
     judged = [item.outcome for run in certificate.scenes for item in run.criteria]
+    renderer = f", renderer {certificate.renderer}" if certificate.scenes else ""
     said = (
-        f"Suite {certificate.suite}, renderer {certificate.renderer}, on {where}. "
+        f"{asked_of(certificate)}{renderer}, on {where}. "
         f"Issued {certificate.issued}, after {certificate.seconds:.0f} s."
     )
     if judged:
@@ -172,6 +173,15 @@ def _validation(certificate: Certificate) -> list[str]:
         ("level", "verified", "evidence"),
         ((rung.name.value, _REACHED[rung.reached], rung.shown_by) for rung in certificate.proof),
     )
+    if certificate.diagnosis:
+        lines += ["### Diagnosis", ""]
+        lines += _table(
+            ("check", "asks for", "outcome", "found"),
+            (
+                (item.code, item.required, _VERDICTS[item.outcome], item.measured)
+                for item in certificate.diagnosis
+            ),
+        )
     if certificate.kernels:
         lines += ["### Kernels against float64 references", ""]
         lines += _table(
@@ -221,6 +231,11 @@ def _troubleshooting(certificate: Certificate, options: Options | None) -> list[
         for run in certificate.scenes
         for item in run.criteria
         if item.advice or item.outcome in (Outcome.FAILED, Outcome.UNDETERMINED)
+    ]
+    found += [
+        (f"diagnosis: {item.code}", _VERDICTS[item.outcome].lower(), item.measured, item.advice)
+        for item in certificate.diagnosis
+        if item.outcome in (Outcome.FAILED, Outcome.UNDETERMINED)
     ]
     if not found:  # a level may fail although nothing that was run did
         found = [

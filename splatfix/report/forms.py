@@ -16,12 +16,14 @@ _SKIPPED = (Outcome.NOT_MEASURED, Outcome.UNDETERMINED)
 
 
 def junit(certificate: Certificate) -> str:
-    """JUnit's XML, as CI systems read it: a suite for the kernels and one for each scene, a case for each criterion.
+    """JUnit's XML, as CI systems read it: a suite for the diagnosis, the kernels and each scene, a case for each criterion.
 
     What failed is a failure with what it means; what was not measured, or not judged, is skipped.
     """
     root = ElementTree.Element("testsuites", name="splatfix certify", time=f"{certificate.seconds:.1f}")
     suites = [("kernels", 0.0, [_kernel(item) for item in certificate.kernels])]
+    if certificate.diagnosis:
+        suites.insert(0, ("diagnosis", 0.0, [_judged(item) for item in certificate.diagnosis]))
     suites += [
         (run.scene, run.seconds, [_judged(item) for item in run.criteria]) for run in certificate.scenes
     ]
@@ -86,6 +88,8 @@ def prometheus(certificate: Certificate) -> str:
             lines.append(f"splatfix_{name}{{{inside}}} {value!r}")
 
     about = {"suite": certificate.suite, "renderer": certificate.renderer, "device": certificate.device}
+    if certificate.level is not None:
+        about["level"] = str(certificate.level)
     met = {Outcome.MET: 1.0, Outcome.FAILED: 0.0}
     verdict = {Verdict.CERTIFIED: 1.0, Verdict.NOT_CERTIFIED: 0.0}
     metric(
@@ -99,9 +103,12 @@ def prometheus(certificate: Certificate) -> str:
         "criterion_met",
         "1 met, 0 failed; absent where it was not judged.",
         [
-            ({**about, "scene": run.scene, "criterion": item.code}, met.get(item.outcome))
-            for run in certificate.scenes
-            for item in run.criteria
+            ({**about, "scene": scene, "criterion": item.code}, met.get(item.outcome))
+            for scene, criteria in (
+                ("", certificate.diagnosis),
+                *((run.scene, run.criteria) for run in certificate.scenes),
+            )
+            for item in criteria
         ],
     )
     for name, text, path in (

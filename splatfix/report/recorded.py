@@ -166,7 +166,8 @@ def problems_of(document: Mapping[str, Any]) -> Iterator[Problem]:
             words = text(item.get("detail")) or "differs from its float64 reference"
             yield Problem("kernel", text(item.get("name")), text(item.get("implementation")), words, "")
     for wanted in (failed, open_):
-        for name, run in scenes_of(document).items():
+        judged = {"diagnosis": {"criteria": document.get("diagnosis")}, **scenes_of(document)}
+        for name, run in judged.items():
             for item in map(mapping, listed(run.get("criteria"))):
                 if item.get("outcome") == wanted:
                     measured, why = text(item.get("measured")), text(item.get("why"))

@@ -178,6 +178,13 @@ def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding
         (["--baseline", "other.json"], "another-baseline"),
         (["--baseline", "no-such.json"], "unknown-baseline"),
         (["--baseline", "inria-2023"], "baseline-needs-data"),
+        (["--level", "3", "--suite", "quick"], "not-with-level"),
+        (["--level", "4", "--iterations", "9"], "not-with-level"),
+        (["--level", "3", "--data", "."], "not-with-level"),
+        (["--level", "2", "--baseline", "other.json"], "not-with-level"),
+        (["--level", "1", "--renderer", "gsplat"], "not-with-level"),
+        (["--level", "2", "--container", "cpu"], "not-in-a-container"),
+        (["--level", "4", "--data", ".", "--device", "cpu"], "level-needs-gpu"),
         (["--out", "file/below"], "cannot-write"),
         (["--container", "cpu", "--python", "python3"], "not-in-a-container"),
         (["--container", "cpu", "--baseline", "other.json", "--seed", "3"], "not-in-a-container"),
@@ -197,6 +204,12 @@ def test_what_cannot_be_certified_is_said_before_training(
     done = splatfix("certify", *words, cwd=tmp_path)
     assert f"({code})" in done.stderr
     assert done.returncode == (1 if code == "cannot-write" else 2)
+
+
+def test_a_gpu_that_is_not_there_is_not_diagnosed(splatfix: Splatfix, tmp_path: Path) -> None:
+    done = splatfix("certify", "--level", "1", "--device", "cuda", cwd=tmp_path)
+    assert (done.returncode, "(no-gpu)" in done.stderr) == (3, True) or "passed on cuda" in done.stdout
+    assert splatfix("certify", "--level", "5").returncode == 2
 
 
 def test_unknown_values_are_wrong_usage(splatfix: Splatfix) -> None:

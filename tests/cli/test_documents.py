@@ -159,6 +159,13 @@ def test_certify(capsys: pytest.CaptureFixture[str]) -> None:
     assert options.advice.option.title in markdown(failed, options)
 
 
+def test_certify_at_a_level(document: Document, tmp_path: Path) -> None:
+    """The first run level, for real."""
+    made = check(document("certify", "--level", "1", "--device", "cpu", "--out", tmp_path / "out"))
+    assert (made["level"], made["scenes"], made["kernels"]) == (1, [], [])
+    assert {"interpreter-broken", "torch-missing"} <= {item["code"] for item in made["diagnosis"]}
+
+
 def test_monitor_ends_with_the_code_of_the_command(splatfix: Splatfix, tmp_path: Path) -> None:
     words = ("--interval", "0.05", "--out", str(tmp_path / "out"), "--json", sys.executable, "-c")
     done = splatfix("monitor", *words, "import sys; print('its own'); sys.exit(7)")

@@ -14,8 +14,9 @@ from splatfix.facts.model import Facts
 from splatfix.plan.option import Option, Options
 from splatfix.plan.steps import BuildWheel
 from splatfix.report import comparison as baseline
+from splatfix.report.certificate import asked_of
 from splatfix.report.html.markup import Html, badge, details, element, items, join, pairs, table
-from splatfix.report.html.scenes import OUTCOMES, overview, section
+from splatfix.report.html.scenes import OUTCOMES, criteria, overview, section
 from splatfix.report.html.shell import contents, whole_page
 from splatfix.report.html.views import read_views
 
@@ -50,6 +51,7 @@ def certificate_page(
     parts = [
         ("what-to-do", "What to do", _options(options)),
         ("levels", "What was verified", _levels(certificate)),
+        ("diagnosis", "Diagnosis", join(criteria(certificate.diagnosis))),
         ("scenes", "Scenes", _scenes(certificate, folder)),
         ("baseline", baseline.TITLE, _comparison(certificate)),
         ("kernels", "Kernels against float64 references", _kernels(certificate)),
@@ -74,8 +76,9 @@ def certificate_page(
 
 def _about(certificate: Certificate) -> str:
     where = "the CPU" if certificate.device == "cpu" else certificate.device
+    renderer = f", renderer {certificate.renderer}" if certificate.scenes else ""
     return (
-        f"Suite {certificate.suite}, renderer {certificate.renderer}, on {where}. "
+        f"{asked_of(certificate)}{renderer}, on {where}. "
         f"Issued {certificate.issued}, after {certificate.seconds:.0f} s."
     )
 

@@ -55,7 +55,7 @@ def section(run: SceneRun, number: int, folder: Path, views: Views) -> Html:
         element("p", run.unreadable) if run.unreadable else "",
         *(element("p", f"Reservation: {note}", class_="note") for note in run.result.get("notes") or ()),
         element("h4", "Criteria"),
-        *_criteria(run.criteria),
+        *criteria(run.criteria),
     ]
     if run.images:
         parts += [element("h4", "Held-out views"), show_views(views, number, resolution(run.result))]
@@ -145,14 +145,14 @@ def _memory(metrics: Metrics, result: Mapping[str, Any]) -> Iterable[Html]:
         )
 
 
-def _criteria(criteria: Sequence[Criterion]) -> Iterable[Html]:
+def criteria(judged: Sequence[Criterion]) -> Iterable[Html]:
     """What failed or stayed open, line by line and the failures opened; what was met, together."""
     for outcome, (kind, words) in OUTCOMES.items():
-        found = [item for item in criteria if item.outcome is outcome]
+        found = [item for item in judged if item.outcome is outcome]
         if outcome is not Outcome.MET:
             yield from map(_criterion, found)
         elif found:
-            said = join((badge(kind, words), element("b", f"{len(found)} of {len(criteria)} criteria")))
+            said = join((badge(kind, words), element("b", f"{len(found)} of {len(judged)} criteria")))
             yield details(said, *map(_criterion, found), class_=f"criterion {kind}")
 
 

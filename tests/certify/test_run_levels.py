@@ -1,0 +1,245 @@
+"""Run levels: a certificate of one skips nothing of it, and claims nothing beyond it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from splatfix.app.certify import exit_code_of, monitoring_code_of, next_step, run_and_report
+from splatfix.certify import (
+    SUITES,
+    Certificate,
+    Criterion,
+    KernelCheck,
+    Outcome,
+    Request,
+    Skipped,
+    Suite,
+    Verdict,
+    certify,
+    data_suite,
+)
+from splatfix.certify import run as run_module
+from splatfix.certify.run_levels import diagnosed, left_open
+from splatfix.checks import Finding, Status
+from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import RungName
+from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.facts import Facts
+from splatfix.knowledge.published import public_scenes
+from splatfix.report.forms import issue, junit, prometheus
+from tests.certify.conftest import RecordedKernels, RecordedTrainer
+from tests.certify.test_scenes import lay_out
+
+NONE = Suite("", (), 0.0)
+GOOD = Finding(Status.PASS, "torch 2.13", code="torch-missing", family="torch")
+WARNING = Finding(Status.WARN, "odd", code="import-shadowing", family="environment")
+UNKNOWN = Finding(Status.UNKNOWN, "not readable", code="unreadable-file", family="environment")
+BROKEN = Finding(Status.FAIL, "no numpy 2", code="numpy2-abi-mismatch", family="torch")
+OLD_DRIVER = Finding(Status.FAIL, "450 is too old", code="driver-too-old", family="driver")
+NO_CODE = Finding(Status.FAIL, "sm_80 only", code="no-kernel-image", family="extension")
+
+
+class Nothing(ProcessRunner):
+    """Every process is one too many."""
+
+    def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
+        """See :meth:`splatfix.core.runner.Runner.run`; git names the commit of this clone."""
+        assert str(argv[0]) == "git", argv
+        return super().run(argv, **options)
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+    """What the diagnosis finds, to be changed."""
+    findings = [GOOD]
+    monkeypatch.setattr(run_module, "run_checks", lambda context: tuple(findings))
+    return findings
+
+
+def at(
+    level: int, out: Path, known: Facts, runner: ProcessRunner | None = None, **request: Any
+) -> Certificate:
+    suite = request.pop("suite", NONE)
+    runner = runner or (RecordedKernels() if level > 1 else Nothing())
+    return certify(Request(sys.executable, suite, out, level=level, **request), facts=known, runner=runner)[0]
+
+
+def reached(certificate: Certificate) -> dict[RungName, bool | None]:
+    return {rung.name: rung.reached for rung in certificate.proof}
+
+
+def test_the_first_runs_no_process_and_claims_nothing_computed(
+    tmp_path: Path, known: Facts, found: list[Finding]
+) -> None:
+    certificate = at(1, tmp_path, known)
+    assert (certificate.verdict, certificate.level) == (Verdict.CERTIFIED, 1)
+    assert certificate.summary.startswith(
+        "Run level 1 of 4 passed on the CPU: the diagnosis (1 check). Nothing was computed"
+    )
+    assert certificate.kernels == () and certificate.scenes == ()
+    assert {name for name, shown in reached(certificate).items() if shown} == {RungName.RESOLVED}
+    assert {item.code for item in certificate.diagnosis} == {"torch-missing"}
+    assert certificate.repeat.argv[-4:] == ("--level", "1", "--device", "cpu")
+    step = next_step(certificate, None)
+    assert step is not None and step.command is not None and "--level" in step.command.argv
+
+
+def test_the_second_runs_kernels_and_trains_nothing(
+    tmp_path: Path, known: Facts, found: list[Finding]
+) -> None:
+    certificate = at(2, tmp_path, known)
+    assert certificate.verdict is Verdict.CERTIFIED and certificate.summary.endswith("No scene was trained.")
+    assert reached(certificate)[RungName.COMPUTES] is True
+    assert reached(certificate)[RungName.TRAINS] is None and certificate.scenes == ()
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize(
+    ("finding", "verdict", "code", "monitoring"),
+    [
+        (BROKEN, Verdict.NOT_CERTIFIED, 1, 2),
+        (dataclasses.replace(BROKEN, status=Status.CRASH), Verdict.NOT_CERTIFIED, 1, 2),
+        (UNKNOWN, Verdict.UNDETERMINED, 3, 3),
+        (WARNING, Verdict.CERTIFIED, 0, 1),
+        (dataclasses.replace(BROKEN, status=Status.SKIP), Verdict.CERTIFIED, 0, 0),
+        (OLD_DRIVER, Verdict.CERTIFIED, 0, 0),
+        (NO_CODE, Verdict.CERTIFIED, 0, 0),
+    ],
+    ids=lambda value: getattr(value, "code", None),
+)
+def test_a_finding_decides(
+    tmp_path: Path,
+    known: Facts,
+    found: list[Finding],
+    level: int,
+    finding: Finding,
+    verdict: Verdict,
+    code: int,
+    monitoring: int,
+) -> None:
+    """A failure refuses for that and nothing else, what is not known leaves the level open, and a GPU says nothing of a CPU."""
+    found.append(finding)
+    certificate = at(level, tmp_path, known)
+    assert certificate.verdict is verdict
+    assert (exit_code_of(certificate), monitoring_code_of(certificate)) == (code, monitoring)
+    refused = verdict is Verdict.NOT_CERTIFIED
+    expected = (f"diagnosis: {finding.code}: {finding.summary}",) if refused else ()
+    assert certificate.reasons == expected
+    assert ("unreadable-file" in certificate.summary) is (finding is UNKNOWN)
+    assert ("1 warning" in certificate.summary) is (finding is WARNING)
+
+
+def test_findings_about_gpus_matter_on_a_gpu() -> None:
+    findings = (GOOD, OLD_DRIVER, NO_CODE)
+    assert [item.code for item in diagnosed(findings, "cpu")] == ["torch-missing"]
+    failed = {item.code for item in diagnosed(findings, "cuda") if item.outcome is Outcome.FAILED}
+    assert failed == {"driver-too-old", "no-kernel-image"}
+
+
+def test_a_wrong_kernel_refuses_the_second(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
+    class Wrong(RecordedKernels):
+        def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
+            done = super().run(argv, **options)
+            wrong = Path(str(argv[1])).name == "kernel_probe.py" and argv[2] == "knn"
+            stdout = done.stdout.replace('"met"', '"failed"') if wrong else done.stdout
+            return dataclasses.replace(done, stdout=stdout)
+
+    certificate = at(2, tmp_path, known, Wrong())
+    assert certificate.verdict is Verdict.NOT_CERTIFIED
+    assert len(certificate.reasons) == 1 and certificate.reasons[0].startswith("kernel knn: ")
+
+
+def test_a_kernel_that_was_not_measured_leaves_a_level_open() -> None:
+    native = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="needs a GPU", kind="native")
+    absent = KernelCheck("ssim", "fused_ssim", Outcome.NOT_MEASURED, detail="not installed")
+    request = Request("python", NONE, Path("out"), level=2)
+    assert left_open(request, (), (absent,)) == ()
+    assert left_open(request, (), (native,)) == ("kernels that were not measured: simple_knn._C",)
+    assert left_open(dataclasses.replace(request, level=None), (), (native,)) == ()
+
+
+def test_the_third_is_the_quick_suite_and_the_diagnosis(
+    tmp_path: Path, known: Facts, found: list[Finding]
+) -> None:
+    certificate = at(3, tmp_path / "good", known, RecordedTrainer(), suite=SUITES["quick"])
+    assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
+    assert (
+        "the diagnosis (1 check), kernels, and the quick suite. This environment trained 3 scenes"
+        in certificate.summary
+    )
+    assert "--suite" not in certificate.repeat.argv
+    found.append(BROKEN)
+    refused = at(3, tmp_path / "bad", known, RecordedTrainer(), suite=SUITES["quick"])
+    assert refused.verdict is Verdict.NOT_CERTIFIED and len(refused.reasons) == 1
+    assert refused.summary.endswith("trains 3D Gaussians on the CPU, but its diagnosis found failures.")
+    # the same without a level is judged as before
+    plain = certify(
+        Request(sys.executable, SUITES["quick"], tmp_path / "plain"), facts=known, runner=RecordedTrainer()
+    )[0]
+    assert (plain.verdict, plain.level, plain.diagnosis) == (Verdict.CERTIFIED, None, ())
+
+
+def test_the_fourth_needs_every_public_scene(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
+    """What is missing of the thirteen is named, and the level is not passed, however well the others trained."""
+    missing = tuple(Skipped(name, "not there") for name in ("truck", "train"))
+    suite = dataclasses.replace(SUITES["quick"], skipped=missing)
+    certificate = at(4, tmp_path / "four", known, RecordedTrainer(), suite=suite)
+    assert (certificate.verdict, exit_code_of(certificate)) == (Verdict.UNDETERMINED, 3)
+    assert "Run level 4 of 4 is undetermined" in certificate.summary
+    assert "scenes that were not trained: truck, train" in certificate.summary
+    assert "3 of 3 scenes trained on the CPU met all criteria." in certificate.summary
+    plain = certify(
+        Request(sys.executable, suite, tmp_path / "plain"), facts=known, runner=RecordedTrainer()
+    )[0]
+    assert plain.verdict is Verdict.CERTIFIED, "without a level, they are skipped as before"
+
+
+def test_every_public_scene_is_asked_for_where_none_is_there(tmp_path: Path) -> None:
+    lay_out(tmp_path, attic="figurine")
+    usual = data_suite(tmp_path, sys.executable, "cpu")
+    full = data_suite(tmp_path, sys.executable, "cpu", every_public=True)
+    assert usual.scenes == full.scenes == ("attic",)
+    assert usual.skipped == () and {item.scene for item in full.skipped} == set(public_scenes())
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_every_form_without_a_scene(tmp_path: Path, known: Facts, found: list[Finding], level: int) -> None:
+    found.extend((WARNING, BROKEN))
+    certificate = at(level, tmp_path, known)
+    root = ElementTree.fromstring(junit(certificate))  # our own output
+    (suite,) = (item for item in root if item.get("name") == "diagnosis")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+    text = prometheus(certificate)
+    assert f'level="{level}",scene="",criterion="numpy2-abi-mismatch"}} 0.0' in text
+    assert "numpy2-abi-mismatch" in issue(certificate)
+    run_and_report(Request(sys.executable, NONE, tmp_path / "written", level=1), facts=known)
+    page = (tmp_path / "written" / "certificate.html").read_text(encoding="utf-8")
+    assert 'id="diagnosis"' in page and 'id="scenes"' not in page and 'id="kernels"' not in page
+    assert "Run level 1, on the CPU." in page
+    document = json.loads((tmp_path / "written" / "certificate.json").read_text(encoding="utf-8"))
+    assert document["level"] == 1 and document["diagnosis"][0]["outcome"] == "met"
+    markdown = (tmp_path / "written" / "certificate.md").read_text(encoding="utf-8")
+    assert "## Diagnosis" in markdown and "## Kernels" not in markdown
+
+
+def test_warnings_are_reservations() -> None:
+    (item,) = diagnosed((WARNING,), "cpu")
+    assert item == Criterion("import-shadowing", Outcome.NOT_MEASURED, "warning: odd", item.required)
+    assert item.required
+
+
+def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
+    gpus = dataclasses.replace(known.machine, gpus=dataclasses.replace(known.machine.gpus, value=()))
+    without = dataclasses.replace(known, machine=gpus)
+    with pytest.raises(SplatfixError) as caught:
+        at(1, tmp_path, without, device="cuda")
+    assert (caught.value.code, int(caught.value.exit_code)) == ("no-gpu", 3)
+    assert not (tmp_path / "certificate.json").exists()
