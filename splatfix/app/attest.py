@@ -5,11 +5,12 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatfix.app.result import Result, show_message
-from splatfix.core.errors import Exit, usage_error
+from splatfix.app.result import Result, show_message, target_python
+from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.step import say
 from splatfix.core.visible import visible
 
@@ -85,18 +86,23 @@ def sign(path: Path, key: Path) -> Result:
     )
 
 
-def verify(path: Path, key: Path) -> Result:
+def verify(path: Path, key: Path, python: str | None = None) -> Result:
     """``report verify``: what of a signed report is still as it was signed. Needs no network.
+
+    Args:
+        python: an environment whose files are compared with those that ran.
 
     Raises:
         SplatfixError: ``signing-not-installed``, ``unknown-statement`` (exit code 3); ``unusable-key``, ``cannot-read`` (2).
     """
     from splatfix.attest.keys import load_public
-    from splatfix.attest.report import verify_folder
+    from splatfix.attest.report import compare_installed, verify_folder
     from splatfix.report import verification
 
     folder = _folder(path)
     found = verify_folder(folder, load_public(key))
+    if python is not None and found.holds and found.statement is not None:
+        found = replace(found, installed=compare_installed(found.statement, _site_packages(python)))
 
     def show(console: Console) -> None:
         verification.show(console, found, folder)
@@ -105,8 +111,27 @@ def verify(path: Path, key: Path) -> Result:
         "report verify",
         lambda: verification.document(found, folder),
         show,
-        Exit.OK if found.holds else Exit.FAILURE,
+        Exit.OK if found.holds and not any(item.problem for item in found.installed) else Exit.FAILURE,
     )
+
+
+def _site_packages(python: str) -> tuple[Path, ...]:
+    """Of an environment, which is asked for it.
+
+    Raises:
+        SplatfixError: ``environment-not-ready`` (exit code 3).
+    """
+    from splatfix.facts import gather
+
+    interpreter = gather(target_python(python)).environment.interpreter
+    if interpreter.value is None:
+        raise SplatfixError(
+            "environment-not-ready",
+            f"{python} does not say where its packages are: {interpreter.error}.",
+            todo=(say("Choose another environment with --python."),),
+            exit_code=Exit.UNDETERMINED,
+        )
+    return tuple(map(Path, interpreter.value.site_packages))
 
 
 def _folder(path: Path) -> Path:

@@ -17,6 +17,16 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
+class Installed:
+    """A file that ran, as an environment has it now."""
+
+    file: str
+    """Its path in site-packages."""
+    problem: str = ""
+    """Empty where it is byte for byte the one that ran."""
+
+
+@dataclass(frozen=True)
 class Verification:
     """What a signed report folder turned out to be."""
 
@@ -29,6 +39,8 @@ class Verification:
     """The signed predicate; None where the signature does not hold, because then anyone may have written it."""
     not_looked_at: tuple[str, ...] = ()
     """Folders of earlier reports."""
+    installed: tuple[Installed, ...] = ()
+    """What ran beside splatfix's own sources, where an environment was named to compare with."""
 
     @property
     def holds(self) -> bool:

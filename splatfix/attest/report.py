@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from splatfix.attest.dsse import ENVELOPE, PAYLOAD_TYPE, Envelope, decode, encode, pae
 from splatfix.attest.keys import PrivateKey, PublicKey
-from splatfix.attest.model import Mismatch, Verification
+from splatfix.attest.model import Installed, Mismatch, Verification
 from splatfix.attest.statement import (
     CERTIFICATE,
     EARLIER,
@@ -175,3 +175,29 @@ def _compare(
     if CERTIFICATE not in signed:
         problems.setdefault(CERTIFICATE, "not signed")
     return [Mismatch(name, problem) for name, problem in sorted(problems.items())]
+
+
+def compare_installed(statement: Mapping[str, Any], site_packages: Sequence[Path]) -> tuple[Installed, ...]:
+    """Every file that ran, by the predicate of a statement that holds, beside the one of that name in an environment.
+
+    splatfix's own sources are left out: they were handed to the environment, and are not installed there.
+    """
+    sources = statement["sources"]
+    ran = {str(item["file"]): item["sha256"] for item in statement["ran"] if item["file"]}
+    return tuple(
+        Installed(file, _difference(file, digest, site_packages))
+        for file, digest in ran.items()
+        if file not in sources
+    )
+
+
+def _difference(file: str, digest: Any, site_packages: Sequence[Path]) -> str:
+    if unfit_name(file):
+        return "not compared: it was not in site-packages"
+    path = next((folder / file for folder in site_packages if (folder / file).is_file()), None)
+    if path is None:
+        return "not there"
+    try:
+        return "" if sha256_of(path) == digest else "another file than the one that ran"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -132,9 +132,15 @@ def verify(
             "--key", help="The signer's ed25519 public key, in PEM or OpenSSH's form.", metavar="PUBLIC"
         ),
     ],
+    python: Annotated[
+        Optional[str],
+        typer.Option(
+            "--python", help="Also compare what ran with the files of this environment.", metavar="ENV"
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Check a signed report folder, offline: what is as it was signed, and what a signature says nothing about."""
     from splatfix.app.attest import verify as run
 
-    finish(run(folder, key), as_json)
+    finish(run(folder, key, python), as_json)

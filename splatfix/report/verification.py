@@ -15,7 +15,7 @@ from splatfix.report.console import escape, paragraph, prose
 NOT_VOUCHED_FOR = (
     "that the key belongs to whom you think: compare its id with one that its owner gave you",
     "that the machine, or who ran it, was honest: whoever holds the key can sign a changed report",
-    "that the binaries and sources on any machine today are the ones that ran: only their digests are here",
+    "that the binaries and sources on any machine today are the ones that ran: --python compares an environment",
     "when it was signed: the times are those of that machine's clock",
 )
 
@@ -65,6 +65,11 @@ def show(console: Console, found: Verification, folder: Path) -> None:
         console.print("\n[bold]Vouched for[/]")
         for text in vouched_for(found):
             prose(console, "  [green]✓[/] ", escape(text))
+        if found.installed:
+            console.print("\n[bold]What ran, in that environment now[/]")
+        for ran in found.installed:
+            mark = "[bold red]✗[/]" if ran.problem else "[green]✓[/]"
+            prose(console, f"  {mark} ", f"{escape(ran.file)}: {escape(ran.problem or 'the same')}")
         console.print("\n[bold]Not vouched for[/]")
         for text in NOT_VOUCHED_FOR:
             prose(console, "  [dim]–[/] ", escape(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.optim.adam  # noqa: F401 - its file is compared
 
 import splatfix.certify
 from splatfix.app.attest import VARIABLE
@@ -82,6 +84,16 @@ def test_a_signed_certification(
     assert {item["part"] for item in made["statement"]["ran"]} == {"renderer", "ssim", "knn", "optimizer"}
     assert {"certificate.json", "appendix.md", "figurine/result.json"} < set(made["files"])
     assert len(made["vouched_for"]) == 3 and f"{len(made['files'])} files: byte for byte" in good.stdout
+
+    beside = splatfix("report", "verify", out, "--key", public, "--python", sys.executable, "--json")
+    (adam,) = check(json.loads(beside.stdout))["installed"]
+    same = Path(sys.modules["torch.optim.adam"].__file__ or "").read_bytes()
+    recorded_with = next(item["sha256"] for item in made["statement"]["ran"] if item["part"] == "optimizer")
+    differs = (
+        hashlib.sha256(same).hexdigest() != recorded_with
+    )  # another build of torch than the recorded one
+    assert (adam["file"], bool(adam["problem"])) == ("torch/optim/adam.py", differs)
+    assert beside.returncode == int(differs)
 
     log = out / "study" / "trainer.log"
     log.write_text(log.read_text() + " ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import subprocess
@@ -14,7 +15,13 @@ import pytest
 
 from splatfix.attest.dsse import ENVELOPE, PAYLOAD_TYPE, Envelope, decode, encode, pae
 from splatfix.attest.keys import PrivateKey
-from splatfix.attest.report import require_key_elsewhere, require_room, sign_folder, verify_folder
+from splatfix.attest.report import (
+    compare_installed,
+    require_key_elsewhere,
+    require_room,
+    sign_folder,
+    verify_folder,
+)
 from splatfix.attest.statement import PREDICATE, look, predicate_of
 from splatfix.core.errors import SplatfixError
 from tests.attest.conftest import CERTIFICATE, DIGEST
@@ -279,6 +286,32 @@ def test_names_that_another_system_reads_otherwise(report: Path, key: PrivateKey
             sign_folder(report, CERTIFICATE, key)
         path.unlink()
     assert not (report / ENVELOPE).exists()
+
+
+def test_what_ran_beside_what_is_installed(tmp_path: Path) -> None:
+    """Only names below site-packages are looked for there, whatever a statement holds."""
+    (tmp_path / "secret.so").write_bytes(b"x")
+    site = tmp_path / "site-packages"
+    (site / "gsplat").mkdir(parents=True)
+    (site / "gsplat" / "csrc.so").write_bytes(b"x")
+    (site / "fused.so").write_bytes(b"another")
+    (site / "folder.so").mkdir()
+    x = hashlib.sha256(b"x").hexdigest()
+    files = [
+        "gsplat/csrc.so",
+        "fused.so",
+        "gone.so",
+        "folder.so",
+        "../secret.so",
+        str(tmp_path / "secret.so"),
+    ]
+    ran = [{"file": file, "sha256": x} for file in (*files, "smoke_trainer/train.py", None)]
+    found = compare_installed(
+        {"ran": ran, "sources": {"smoke_trainer/train.py": x}}, (tmp_path / "none", site)
+    )
+    outside = "not compared: it was not in site-packages"
+    problems = ("", "another file than the one that ran", "not there", "not there", outside, outside)
+    assert [(item.file, item.problem) for item in found] == list(zip(files, problems, strict=True))
 
 
 def test_before_anything_is_trained(report: Path, tmp_path: Path) -> None:
