@@ -108,6 +108,26 @@ def test_a_signed_certification(
     assert splatfix("report", "verify", out, "--key", public).returncode == 0
 
 
+def test_an_interrupted_run_is_not_signed(
+    recorded: Trainer,
+    keys: tuple[Path, Path],
+    splatfix: Splatfix,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(argv: Any, **options: Any) -> Any:
+        if "study" in map(str, argv):
+            raise KeyboardInterrupt
+        return Trainer.run(recorded, argv, **options)
+
+    monkeypatch.setattr(recorded, "run", stop)
+    words = ("certify", "--python", sys.executable, "--device", "cpu", "--out", tmp_path / "report")
+    done = splatfix(*words, "--sign", keys[0], env={**os.environ, VARIABLE: "correct horse"})
+    assert done.returncode == 130
+    left = {path.name for path in (tmp_path / "report").iterdir()}
+    assert "certificate.json" in left and "certificate.intoto.jsonl" not in left
+
+
 def test_nothing_is_trained_with_a_key_that_cannot_sign(
     recorded: Trainer, keys: tuple[Path, Path], splatfix: Splatfix, tmp_path: Path
 ) -> None:

@@ -357,3 +357,21 @@ def test_openssl_finds_the_same(signed: Path, key: PrivateKey, tmp_path: Path) -
     ).stdout
     digest = subprocess.run([openssl, "dgst", "-sha256", "-r"], input=der, capture_output=True).stdout
     assert digest.split()[0].decode() == envelope["signatures"][0]["keyid"]
+
+
+def test_other_readers_of_attestations_accept_it(signed: Path, key: PrivateKey) -> None:
+    """Peers: securesystemslib's DSSE, which in-toto and TUF use, and in-toto's own schema of statements."""
+    dsse = pytest.importorskip("securesystemslib.dsse")
+    signer = pytest.importorskip("securesystemslib.signer")
+    schema = pytest.importorskip("in_toto_attestation.v1.statement_pb2")
+    from google.protobuf import json_format
+    from in_toto_attestation.v1.statement import Statement
+
+    document = json.loads((signed / ENVELOPE).read_bytes())
+    public = signer.SSlibKey.from_crypto(key.public.key, keyid=key.public.id)
+    assert list(dsse.Envelope.from_dict(document).verify([public], 1)) == [key.public.id]
+    parsed = schema.Statement()
+    json_format.Parse(base64.b64decode(document["payload"]), parsed)
+    statement = Statement.copy_from_pb(parsed)
+    statement.validate()
+    assert [item.name for item in statement.pb.subject] == list(FILES)
