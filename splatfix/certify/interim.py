@@ -54,7 +54,7 @@ def so_far(proof: tuple[Rung, ...], done: int, scenes: int) -> tuple[Rung, ...]:
         if of_all and not done:
             rung = Rung(rung.name, None, "no scene was trained to its end yet")
         elif of_all and rung.reached:
-            rung = Rung(rung.name, None, f"{done} of {counted(scenes, 'scene')} so far; {rung.shown_by}")
+            rung = Rung(rung.name, None, f"so far {done} of {counted(scenes, 'scene')}, and nothing failed")
         found.append(rung)
     return tuple(found)
 

@@ -19,6 +19,7 @@ from splatfix.report.html.markup import Html, badge, details, element, items, jo
 from splatfix.report.html.scenes import OUTCOMES, criteria, overview, section
 from splatfix.report.html.shell import contents, whole_page
 from splatfix.report.html.views import read_views
+from splatfix.report.html.words import GLOSSARY, MEANS
 
 _VERDICTS = {
     Verdict.CERTIFIED: ("good", "Certified"),
@@ -31,7 +32,7 @@ _FITS = {True: ("good", "runs"), False: ("bad", "does not run"), None: ("unsure"
 _MEANS = {
     "resolved": "A consistent set of versions exists for this GPU, driver, toolkit and torch.",
     "built": "The binaries carry code that this GPU can run.",
-    "loads": "They import in the environment.",
+    "loads": "Trainer and kernels import in the environment.",
     "computes": "The kernels ran, and forward and gradient agree with float64 references.",
     "trains": "Every scene trained, and every criterion was met.",
     "reproduces": "Speed, memory and quality hold against a stored baseline.",
@@ -57,11 +58,13 @@ def certificate_page(
         ("kernels", "Kernels against float64 references", _kernels(certificate)),
         ("binaries", "Binaries and GPUs", _matrix(matrix)),
         ("environment", "Environment, and how to repeat it", _environment(certificate, facts)),
+        ("words", "Words in this report", pairs(GLOSSARY)),
     ]
     header = element(
         "header",
         element("p", "splatfix certificate", class_="kicker"),
         element("h1", badge(kind, words)),
+        element("p", MEANS[certificate.verdict], class_="note"),
         element("p", certificate.summary, class_="claim"),
         items("ul", certificate.reasons, class_="reasons", aria_label="Why it is not certified")
         if certificate.reasons
@@ -79,7 +82,7 @@ def _about(certificate: Certificate) -> str:
     renderer = f", renderer {certificate.renderer}" if certificate.scenes else ""
     return (
         f"{asked_of(certificate)}{renderer}, on {where}. "
-        f"Issued {certificate.issued}, after {certificate.seconds:.0f} s."
+        f"Issued {certificate.issued.replace('T', ' ').replace('+00:00', ' UTC')}, after {certificate.seconds:.0f} s."
     )
 
 
@@ -143,7 +146,11 @@ def _levels(certificate: Certificate) -> Html:
         )
         for rung in certificate.proof
     )
-    return items("ol", rungs, class_="levels")
+    said = (
+        "Lowest first; a claim never reaches above the highest that was verified. Below each name: what it means, and what was "
+        "found."
+    )
+    return join((element("p", said, class_="note"), items("ol", rungs, class_="levels")))
 
 
 def _scenes(certificate: Certificate, folder: Path) -> Html:
@@ -197,7 +204,11 @@ def _kernels(certificate: Certificate) -> Html:
         )
         for item in certificate.kernels
     ]
-    return table("Errors are relative to the largest reference value", headers, rows)
+    told = (
+        "A kernel does the heavy work. Each is run on the same input as a slow reference in double precision (float64); errors "
+        "are the largest difference, of its values and of its gradient, relative to the largest value of the reference."
+    )
+    return table(told, headers, rows)
 
 
 def _kernel_outcome(item: KernelCheck) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from splatfix.report.html.charts import lines, shown, stack
 from splatfix.report.html.markup import Html, badge, details, element, join, pairs, table
 from splatfix.report.html.metrics import MEMORY, Metrics, read_metrics
 from splatfix.report.html.views import Views, show_views
+from splatfix.report.html.words import HELD_OUT, SLIDE, TITLES
 from splatfix.report.results import HEADERS, finite, legend, part, resolution, row
 
 GIB = 2**30
@@ -37,7 +38,20 @@ def overview(runs: Sequence[SceneRun]) -> Html:
     for number, run in enumerate(runs):
         kind, words = ("none", "not readable") if run.unreadable else PASSED[run.passed]
         rows.append((element("a", run.scene, href=f"#scene-{number}"), badge(kind, words), *row(run)))
-    return table(f"{legend(runs)} – stands for what was not measured.", ("scene", "result", *HEADERS), rows)
+    told = "Each scene's name leads to its criteria, pictures and curves; – was not measured"
+    return join(
+        (
+            element(
+                "div",
+                table(told, ("scene", "result", *HEADERS), rows),
+                class_="wide results",
+                tabindex=0,
+                role="region",
+                aria_label="Results by scene",
+            ),
+            element("p", legend(runs), class_="note"),
+        )
+    )
 
 
 def section(run: SceneRun, number: int, folder: Path, views: Views) -> Html:
@@ -58,7 +72,11 @@ def section(run: SceneRun, number: int, folder: Path, views: Views) -> Html:
         *criteria(run.criteria),
     ]
     if run.images:
-        parts += [element("h4", "Held-out views"), show_views(views, number, resolution(run.result))]
+        parts += [
+            element("h4", "Held-out views"),
+            element("p", HELD_OUT, " ", element("span", SLIDE, class_="slide"), class_="note"),
+        ]
+        parts += [show_views(views, number, resolution(run.result))]
     if metrics.iterations:
         parts += [element("h4", "Training"), element("div", *charts(metrics, run.result), class_="charts")]
     if metrics.unread and "gaussians" in run.result:
@@ -71,14 +89,27 @@ def charts(metrics: Metrics, result: Mapping[str, Any]) -> Iterable[Html]:
     """Loss, quality, size, memory and time over the iterations."""
     iterations, columns = metrics.iterations, metrics.columns
     resets = ("opacity reset", metrics.resets)
-    yield lines("Loss", "", iterations, {"loss": columns["loss"]}, marks=resets, from_zero=True)
+    reset = (
+        " It jumps where all Gaussians are made nearly transparent, and falls again."
+        if metrics.resets
+        else ""
+    )
+    yield lines(
+        "Loss",
+        "",
+        iterations,
+        {"loss": columns["loss"]},
+        marks=resets,
+        from_zero=True,
+        note=f"Of the training view of each iteration; lower is better.{reset}",
+    )
     yield lines(
         "PSNR",
         "dB",
         iterations,
         {"training views": columns["psnr"]},
         marks=resets,
-        note="Of the training view of each iteration.",
+        note="Of the training view of each iteration; higher is better.",
     )
     yield lines("Gaussians", "", iterations, {"Gaussians": columns["gaussians"]}, from_zero=True)
     yield from _memory(metrics, result)
@@ -126,7 +157,7 @@ def _memory(metrics: Metrics, result: Mapping[str, Any]) -> Iterable[Html]:
         )
         return
     whole /= GIB
-    note = f"Peak {shown(peak)} of {shown(whole)} GiB, {peak / whole:.1%}."
+    note = f"Peak {shown(peak)} of {shown(whole)} GiB, {peak / whole:.1%}. Above {FULL:.0%} training gets many times slower."
     yield lines(
         where,
         "GiB",
@@ -158,12 +189,12 @@ def criteria(judged: Sequence[Criterion]) -> Iterable[Html]:
 
 def _criterion(item: Criterion) -> Html:
     kind, words = OUTCOMES[item.outcome]
-    name = item.code.replace("-", " ")
+    name = TITLES.get(item.code) or item.code.replace("-", " ").capitalize()
     return details(
         join(
             (
                 badge(kind, words),
-                element("b", name[:1].upper(), name[1:]),
+                element("b", name),
                 element("span", item.measured, class_="measured"),
             )
         ),

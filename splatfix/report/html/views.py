@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -86,7 +87,7 @@ def show_views(views: Views, scene: int, resolution: str) -> Html:
 
 def _show(view: View, key: str, resolution: str) -> Html:
     width, height = view.width, view.height
-    stem = PurePosixPath(view.name).stem
+    stem = re.sub(r"^[0-9]{6}_", "", PurePosixPath(view.name).stem)  # the trainer puts the iteration first
     data = base64.b64encode(view.data).decode("ascii")
     image = element(
         "image",
@@ -140,7 +141,7 @@ def _show(view: View, key: str, resolution: str) -> Html:
     return element(
         "figure",
         element("div", compared, error, class_="panels"),
-        element("figcaption", f"Held-out view {stem}, {size} px{reduced}"),
+        element("figcaption", f"View {stem}, {size} px{reduced}"),
         class_="view",
     )
 

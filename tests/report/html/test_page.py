@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from splatfix.certify import criteria
 from splatfix.certify.baseline import compare
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
 from splatfix.context import make_context
@@ -24,6 +25,8 @@ from splatfix.facts.collect import playback
 from splatfix.report.html import page
 from splatfix.report.html.markup import element, text
 from splatfix.report.html.views import MOST_BYTES, read_views
+from splatfix.report.html.words import MEANS, TITLES
+from tests.certify.conftest import RESULT
 from tests.hostile.words import CONTROL, MARKUP, UNICODE
 from tests.report.html.conftest import Render, png
 from tools.machines import raw_machines
@@ -98,7 +101,11 @@ def test_refusal_shows_reasons_and_failures_first(render: Render, scene: SceneRu
     refused = replace(scene, criteria=(*scene.criteria, failed))
     document = render(verdict=Verdict.NOT_CERTIFIED, reasons=("gradients were zero",), scenes=(refused,))
     assert "gradients were zero" in document and "Not certified" in document
-    assert document.index("Gradients xyz") < document.index("Held out quality") < document.index("Loss falls")
+    assert (
+        document.index("Gradients reach positions (xyz)")
+        < document.index("Held-out quality")
+        < document.index("Loss falls")
+    )
     opened = [attrs.get("class") for _, attrs in Outline(document).seen if "open" in attrs]
     assert "criterion bad" in opened and "criterion good" not in opened
 
@@ -238,3 +245,9 @@ def contrast(one: str, other: str) -> float:
 
     darker, brighter = sorted((luminance(one), luminance(other)))
     return (brighter + 0.05) / (darker + 0.05)
+
+
+def test_every_criterion_has_a_title_and_every_verdict_a_meaning() -> None:
+    assert set(TITLES) >= {item.code for item in criteria.judge(RESULT, "torch")}
+    assert set(MEANS) == set(Verdict)
+    assert len(set(TITLES.values())) == len(TITLES)
